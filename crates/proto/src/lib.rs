@@ -1,0 +1,15 @@
+//! Sockeye's protocols as pure state machines.
+//!
+//! Nothing here reads a clock, draws a random number, takes a lock or starts a thread: time and
+//! entropy are arguments, effects are return values. That is what lets one engine run under threads,
+//! inside an embedder's own loop and in a deterministic simulator.
+//!
+//! * [`seq`]: sequence numbers that cannot be compared with `<` (RFC 9293 section 3.4).
+//! * [`time`]: the engine's clock, a count of microseconds.
+//! * [`tcp`]: RFC 9293 and its companions.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod seq;
+pub mod tcp;
+pub mod time;

@@ -1,0 +1,153 @@
+//! A segment as the state machine sees it: the header's fields parsed, the payload apart.
+//!
+//! Bytes become a [`Header`] once, in the wire codec; on a path inside one process no bytes are ever
+//! made. The payload is whatever the embedder's packet memory is, through [`Payload`].
+
+use crate::seq::SeqNum;
+
+/// What the state machine needs of packet memory. Cutting and joining must not copy bytes.
+pub trait Payload: Default {
+    /// Bytes held.
+    fn len(&self) -> usize;
+    /// True if no bytes are held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Drops the first `bytes` bytes, at most all.
+    fn trim_front(&mut self, bytes: usize);
+    /// Keeps the first `bytes` bytes, at most all.
+    fn truncate(&mut self, bytes: usize);
+    /// Puts `tail` behind.
+    fn append(&mut self, tail: Self);
+}
+
+/// Payload for tests and for callers that have plain byte vectors.
+impl Payload for Vec<u8> {
+    fn len(&self) -> usize {
+        Vec::len(self)
+    }
+    fn trim_front(&mut self, bytes: usize) {
+        self.drain(..bytes.min(Vec::len(self)));
+    }
+    fn truncate(&mut self, bytes: usize) {
+        Vec::truncate(self, bytes);
+    }
+    fn append(&mut self, mut tail: Self) {
+        Vec::append(self, &mut tail);
+    }
+}
+
+/// The control bits of a header (RFC 9293 section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No bit set.
+    pub const NONE: Self = Self(0);
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronise sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgment field is significant.
+    pub const ACK: Self = Self(0x10);
+    /// The urgent pointer is significant.
+    pub const URG: Self = Self(0x20);
+    /// ECN echo (RFC 3168).
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: Self = Self(0x80);
+
+    /// From the octet on the wire.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+    /// The octet on the wire.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+    /// True if every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// True if any bit of `other` is set.
+    pub const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Both together.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    /// Without the bits of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl core::fmt::Debug for Flags {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let names = [
+            (Self::SYN, 'S'), (Self::FIN, 'F'), (Self::RST, 'R'), (Self::PSH, 'P'),
+            (Self::ACK, '.'), (Self::URG, 'U'), (Self::ECE, 'E'), (Self::CWR, 'W'),
+        ];
+        for (flag, name) in names {
+            if self.has(flag) {
+                write!(f, "{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The timestamps option (RFC 7323 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Timestamps {
+    /// TSval: the sender's clock.
+    pub val: u32,
+    /// TSecr: the clock value echoed; meaningful only with ACK.
+    pub ecr: u32,
+}
+
+/// Most SACK blocks that fit a header (RFC 2018 section 3).
+pub const SACK_BLOCKS_MAX: usize = 4;
+
+/// The options that the state machine reads. An option that is absent is `None` or `false`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Maximum segment size, bytes (RFC 9293 section 3.7.1); only on a SYN.
+    pub mss: Option<u16>,
+    /// Window scale, a shift count already limited to 14 (RFC 7323 section 2.3); only on a SYN.
+    pub window_scale: Option<u8>,
+    /// SACK permitted (RFC 2018); only on a SYN. Parsed and carried; recovery that uses it comes later.
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+}
+
+/// A TCP header, ports left to the demultiplexer and checksum to the codec.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// SEG.SEQ.
+    pub seq: SeqNum,
+    /// SEG.ACK; meaningful only with [`Flags::ACK`].
+    pub ack: SeqNum,
+    /// Control bits.
+    pub flags: Flags,
+    /// SEG.WND as it stands in the header, not yet scaled.
+    pub window: u16,
+    /// SEG.UP, bytes past `seq`; meaningful only with [`Flags::URG`].
+    pub urgent: u16,
+    /// Parsed options.
+    pub options: Options,
+}
+
+impl Header {
+    /// SEG.LEN: the payload's bytes and one each for SYN and FIN.
+    pub fn seq_len(&self, payload_len: usize) -> u32 {
+        let controls = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));
+        u32::try_from(payload_len).unwrap_or(u32::MAX).saturating_add(controls)
+    }
+}
