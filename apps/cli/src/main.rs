@@ -1,1 +1,94 @@
-fn main() {}
+//! The `sockeye` command.
+//!
+//! Purpose: subcommands, help, exit codes. 0: everything was done; 1: something was not; 2: the command
+//! line is wrong; 3: a measurement hung.
+//!
+//! Must not know: what the subcommands do.
+//!
+//! Tests: `tests/cli.rs`.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+mod bench;
+
+use bench::workloads::{mem, rr};
+use bench::{BenchArgs, BenchError};
+
+/// Sockeye: a multi-core TCP stack in user space.
+#[derive(Parser)]
+#[command(name = "sockeye", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure Sockeye beside the kernel, both doing the same work over loopback
+    #[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+    Bench(BenchArgs),
+    #[command(name = rr::remote::SUBCOMMAND, hide = true)]
+    RrServer(rr::remote::ServeArgs),
+    #[command(name = mem::SUBCOMMAND, hide = true)]
+    Hold(mem::HoldArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Bench(args) => bench::bench(&args),
+        Command::RrServer(args) => helper(rr::remote::serve(&args)),
+        Command::Hold(args) => helper(mem::hold(&args)),
+    };
+    match done {
+        Ok(code) => code,
+        Err(BenchError::Usage(error)) => Cli::command()
+            .error(ErrorKind::ValueValidation, error)
+            .exit(),
+        // Whoever read the results has seen enough.
+        Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(BenchError::Io(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn helper(done: io::Result<()>) -> Result<ExitCode, BenchError> {
+    done.map(|()| ExitCode::SUCCESS).map_err(BenchError::Io)
+}
+
+const LONG_ABOUT: &str = "\
+Measure Sockeye beside the kernel, both doing the same work over loopback.
+
+One program, compiled for either side, runs each workload; samples of the two sides take turns, and the \
+table gives medians, the ratio of the medians with its 95 % interval, and the cores each side kept busy. \
+The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
+this machine and nothing needs root.";
+
+const EXAMPLES: &str = "\
+Examples:
+  sockeye bench --quick
+      everything, in less than two minutes
+  sockeye bench stream --connections 1,2,10,32,96
+      bulk data in 64 KiB writes, one row for each number of connections
+  sockeye bench stream --size 128 --nodelay
+      small writes, each sent at once
+  sockeye bench rr --spin off --pin split
+      ping-pong between two cores by sleeping and waking alone
+  sockeye bench rr --connections 10000 --threads 2
+      the same on many connections, two threads a side waiting for readiness
+  sockeye bench crr --clients 1,8,32 --on kernel
+      connect, request, response, close; the kernel only
+  sockeye bench mem --connections 100000 --touch
+      memory of connections that have carried a byte each way
+  sockeye bench --json --out results.jsonl
+      for a program to read
+
+Exit codes: 0 all measured, 1 something failed, 2 wrong command line, 3 a measurement hung.";

@@ -1,1 +1,45 @@
-//! To be written.
+//! Sockeye's packet memory: reference-counted clusters, views of them, chains of views, and the
+//! pools they come from.
+//!
+//! * [`Pool`]: one per stack. Hands out clusters under a hard cap on the memory obtained from the
+//!   system. Threads allocate from and free into caches of their own; the caches exchange whole
+//!   magazines with a depot (Bonwick and Adams, "Magazines and Vmem", USENIX 2001).
+//! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
+//! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
+//!
+//! What this crate must not know: sockets, protocols, perimeters, drivers. It depends on none of ours.
+//!
+//! Invariants that hold across its files:
+//! * A view covers only bytes that were written, and no byte is written while a view covers it
+//!   (`cluster.rs` has the argument).
+//! * A cluster is in exactly one place: behind its views, in one thread's cache, or in the depot. In
+//!   each of them it counts towards the cap; the count changes only when the system gives or takes.
+//! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
+//!   while memory is obtained from or returned to the system.
+//!
+//! Tests: beside the code for what is private, `tests/` for the API. The concurrency models run under
+//! loom: `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib`. The unsafe code runs
+//! under miri: `cargo +nightly miri test -p sockeye-mbuf`. Costs: `cargo run --release -p
+//! sockeye-mbuf --example costs`.
+#![warn(missing_docs)]
+
+mod cache;
+mod chain;
+mod class;
+mod cluster;
+mod depot;
+mod facade;
+mod links;
+mod magazine;
+mod mbuf;
+mod pool;
+mod quota;
+mod stats;
+mod store;
+
+pub use cache::thread_home;
+pub use chain::{Chain, IntoMbufs, Mbufs, Slices};
+pub use class::{CLASS_COUNT, CLUSTER_MAX, Class};
+pub use mbuf::Mbuf;
+pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};
+pub use stats::{ClassStats, PoolStats};

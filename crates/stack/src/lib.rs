@@ -1,1 +1,49 @@
-//! To be written.
+//! A multi-core TCP stack in user space, in the shape of `std::net`.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use sockeye::{TcpListener, TcpStream};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let mut client = TcpStream::connect(listener.local_addr()?)?;
+//! client.write_all(b"hello")?;
+//! let mut hello = [0; 5];
+//! listener.accept()?.0.read_exact(&mut hello)?;
+//! assert_eq!(&hello, b"hello");
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! No byte of this goes through the kernel: both ends are sockets of the process's default [`Stack`].
+//! A program can make stacks of its own with a [`Config`]; sockets of different stacks do not meet.
+//!
+//! * [`TcpStream`], [`TcpListener`], [`TcpSocket`]: sockets in the shape of `std::net`.
+//! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
+//! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
+//! * [`Stack::poll`]: a stack without any thread, driven by its embedder.
+//!
+//! How it works inside is told in `ARCHITECTURE.md`; the code is read best in the order of the data's way:
+//! `conn/user.rs` (send and receive), `conn/engine.rs` (the perimeter), `conn/outbox.rs`, `route.rs`.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+#[cfg(feature = "tokio")]
+#[path = "aio/mod.rs"]
+pub mod tokio;
+
+mod base;
+mod config;
+mod conn;
+mod demux;
+mod listen;
+mod netif;
+pub mod poll;
+mod ports;
+mod route;
+mod stack;
+mod tcp;
+mod timers;
+mod workers;
+
+pub use config::{Config, Grain};
+pub use stack::Stack;
+pub use tcp::{Incoming, TcpListener, TcpSocket, TcpStream};

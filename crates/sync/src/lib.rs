@@ -1,1 +1,64 @@
-//! To be written.
+//! Sockeye's concurrency: what happens between cores.
+//!
+//! | module | what | its argument |
+//! |---|---|---|
+//! | `perimeter` | the right to run protocol code, its queue, its ways in and out | head of `perimeter.rs` |
+//! | `cell` | values that open only with the proof of being inside | head of `cell.rs` |
+//! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
+//! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
+//! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
+//! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
+//! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
+//! | `facade` | the one door to atomics, locks, futexes: the machine, or a model of it | |
+//!
+//! What must not be known here: connections, packets, sockets, time of day. Everything is generic
+//! over the item that travels.
+//!
+//! # Lock rank
+//!
+//! Nothing here holds a lock while it calls the user's code, except a perimeter: that *is* the user's
+//! code. `Notify`, `WaitQueue::notify`, `RunQueue::push` and `Sleeper::wake_if_sleeping` take no lock
+//! and may be called under any; the last one and `WaitQueue::wake` make a system call, so they
+//! belong after all locks.
+//!
+//! # Tests
+//!
+//! ```text
+//! cargo test -p sockeye-sync
+//! RUSTFLAGS="--cfg loom" cargo test -p sockeye-sync --release --test loom
+//! MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p sockeye-sync
+//! cargo run -p sockeye-sync --release --example costs
+//! ```
+//!
+//! The second runs every interleaving of a few threads in each protocol (`tests/loom`), under the
+//! C++ memory model as far as loom knows it; the third looks for undefined behaviour.
+#![warn(missing_docs)]
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
+mod block;
+mod cell;
+mod counters;
+pub mod cpu;
+#[doc(hidden)]
+pub mod facade;
+mod node;
+mod notify;
+mod perimeter;
+mod run_queue;
+mod sleeper;
+pub mod slot;
+mod spin;
+mod wait;
+
+pub use cell::PerimeterCell;
+pub use counters::Counters;
+pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use node::Batch;
+pub use notify::{Notify, Post};
+pub use perimeter::{
+    Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned,
+};
+pub use run_queue::RunQueue;
+pub use sleeper::{Drowsy, Sleeper};
+pub use spin::{PAUSES_MAX_DEFAULT, Spin};
+pub use wait::{Notified, Ticket, WaitQueue, Woken};

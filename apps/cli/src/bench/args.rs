@@ -1,0 +1,367 @@
+//! The command line of `sockeye bench`.
+//!
+//! Purpose: options, what they may be, and which workload each belongs to. An error names the flag, the
+//! value and what to write instead.
+//!
+//! Must not know: how anything is measured.
+//!
+//! Invariants: what it returns is a plan that can be run; an option that would be ignored is an error.
+//!
+//! Tests: below; exit code and stream in `tests/cli.rs`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::bench::pin::{Pin, usable_cores};
+use crate::bench::plan::{
+    BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set,
+};
+use crate::bench::provider::Side;
+use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
+
+/// Options of the command.
+#[derive(Args, Debug, Default)]
+pub struct BenchArgs {
+    /// What to measure; everything if left out
+    #[arg(value_enum)]
+    pub workload: Option<Name>,
+
+    /// Open connections; several numbers make several rows (stream, rr, mem, idle)
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
+    pub connections: Vec<usize>,
+
+    /// rr: threads a side, waiting for readiness; crr: acceptor threads
+    #[arg(long, value_name = "T", value_parser = count)]
+    pub threads: Option<usize>,
+
+    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, crr)
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<usize>,
+
+    /// crr: client threads; several numbers make several rows
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
+    pub clients: Vec<usize>,
+
+    /// Set TCP_NODELAY (stream, rr)
+    #[arg(long)]
+    pub nodelay: bool,
+
+    /// mem: send one byte each way over every connection first
+    #[arg(long)]
+    pub touch: bool,
+
+    /// Both ends of a connection on one core, on two, or wherever (stream, rr, crr)
+    #[arg(long, value_enum)]
+    pub pin: Option<Pin>,
+
+    /// Whether Sockeye's waiting threads spin before they sleep (all but mem)
+    #[arg(long, value_enum)]
+    pub spin: Option<Spin>,
+
+    /// Which side to measure
+    #[arg(long, value_enum, default_value = "both")]
+    pub on: On,
+
+    /// Samples of each side [default: 10; mem and idle 3, quick 1]
+    #[arg(long, value_name = "N", value_parser = samples)]
+    pub samples: Option<usize>,
+
+    /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.15]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
+
+    /// Short samples: the whole default set in less than two minutes
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Write one JSON object a line instead of a table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the JSON lines to this file too
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// The sides to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// Sockeye alone
+    Sockeye,
+    /// The kernel alone
+    Kernel,
+    /// Both, interleaved, and their ratio
+    #[default]
+    Both,
+}
+
+/// Something that was asked for cannot be done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl BenchArgs {
+    /// What to measure.
+    pub fn plan(&self) -> Result<Plan, UsageError> {
+        let sides = match self.on {
+            On::Sockeye => vec![Side::Sockeye],
+            On::Kernel => vec![Side::Kernel],
+            On::Both => vec![Side::Sockeye, Side::Kernel],
+        };
+        self.check_flags_belong()?;
+        let cases = match self.workload {
+            Some(name) if self.shaped() => self.cases(name)?,
+            only => default_set(only, self.effort()),
+        };
+        if cases.iter().any(|case| case.pin == Pin::Split) && one_core() && self.pin.is_some() {
+            return Err(UsageError(
+                "--pin split needs two cores and this process may use one; leave --pin out or \
+                 use --pin same"
+                    .to_owned(),
+            ));
+        }
+        Ok(Plan { cases, sides })
+    }
+
+    fn effort(&self) -> Effort {
+        let mut effort = if self.quick {
+            Effort::QUICK
+        } else {
+            Effort::FULL
+        };
+        if let Some(samples) = self.samples {
+            (effort.samples, effort.samples_of_states) = (samples, samples);
+        }
+        effort.seconds = self.seconds.unwrap_or(effort.seconds);
+        effort
+    }
+
+    /// The flags that shape a workload, whether each was given, and the workloads it belongs to.
+    fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 8] {
+        use Name::{Crr, Idle, Mem, Rr, Stream};
+        [
+            (
+                "--connections",
+                !self.connections.is_empty(),
+                &[Stream, Rr, Mem, Idle],
+            ),
+            ("--threads", self.threads.is_some(), &[Rr, Crr]),
+            ("--size", self.size.is_some(), &[Stream, Rr, Crr]),
+            ("--clients", !self.clients.is_empty(), &[Crr]),
+            ("--nodelay", self.nodelay, &[Stream, Rr]),
+            ("--touch", self.touch, &[Mem]),
+            ("--pin", self.pin.is_some(), &[Stream, Rr, Crr]),
+            ("--spin", self.spin.is_some(), &[Stream, Rr, Crr, Idle]),
+        ]
+    }
+
+    fn shaped(&self) -> bool {
+        self.shape_flags().iter().any(|(_, given, _)| *given)
+    }
+
+    fn check_flags_belong(&self) -> Result<(), UsageError> {
+        for (flag, given, belongs) in self.shape_flags() {
+            if !given || self.workload.is_some_and(|name| belongs.contains(&name)) {
+                continue;
+            }
+            let names: Vec<&str> = belongs.iter().map(|name| name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(UsageError(match self.workload {
+                Some(workload) => format!(
+                    "{flag} does not belong to {}, only to: {names}; leave it out",
+                    workload.as_str()
+                ),
+                None => format!(
+                    "{flag} needs a workload it belongs to ({names}), such as: sockeye bench {} \
+                     {flag} ...",
+                    belongs.first().map_or("stream", |name| name.as_str())
+                ),
+            }));
+        }
+        Ok(())
+    }
+
+    fn cases(&self, name: Name) -> Result<Vec<Case>, UsageError> {
+        let case = |workload| {
+            Case::new(
+                workload,
+                self.pin,
+                self.spin.unwrap_or(Spin::On),
+                self.effort(),
+            )
+        };
+        let counts = |default: usize, most: usize| counts(&self.connections, default, most, name);
+        let workloads: Vec<Workload> = match name {
+            Name::Stream => {
+                let size = self.size.unwrap_or(BULK_SIZE);
+                let spec = |connections| stream::Spec {
+                    connections,
+                    size,
+                    nodelay: self.nodelay,
+                };
+                let counts = counts(1, stream::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Stream).collect()
+            }
+            Name::Rr => self
+                .rr_specs(counts(1, rr::CONNECTIONS_MAX)?)?
+                .into_iter()
+                .map(Workload::Rr)
+                .collect(),
+            Name::Crr => self.crr_specs()?.into_iter().map(Workload::Crr).collect(),
+            Name::Mem => {
+                let spec = |connections| mem::Spec {
+                    connections,
+                    touch: self.touch,
+                };
+                let counts = counts(10_000, mem::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Mem).collect()
+            }
+            Name::Idle => {
+                let spec = |connections| idle::Spec { connections };
+                let counts = counts(1000, idle::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Idle).collect()
+            }
+        };
+        Ok(workloads.into_iter().map(case).collect())
+    }
+
+    fn rr_specs(&self, counts: Vec<usize>) -> Result<Vec<rr::Spec>, UsageError> {
+        let size = self.size.unwrap_or(1);
+        at_most("--threads", self.threads, rr::THREADS_MAX)?;
+        let mut specs = Vec::new();
+        for connections in counts {
+            let threads = match (self.threads, connections) {
+                (None, 1) => None,
+                (None, _) => Some(RR_THREADS),
+                (given, _) => given,
+            };
+            if threads.is_some() && size > rr::POLLED_SIZE_MAX {
+                return Err(UsageError(format!(
+                    "--size {} is too large for rr with readiness; use at most {}, or one \
+                     connection without --threads",
+                    bytes(size),
+                    bytes(rr::POLLED_SIZE_MAX)
+                )));
+            }
+            specs.push(rr::Spec {
+                connections,
+                threads,
+                size,
+                nodelay: self.nodelay,
+            });
+        }
+        Ok(specs)
+    }
+
+    fn crr_specs(&self) -> Result<Vec<crr::Spec>, UsageError> {
+        at_most("--threads", self.threads, crr::CLIENTS_MAX)?;
+        let clients = if self.clients.is_empty() {
+            vec![1]
+        } else {
+            self.clients.clone()
+        };
+        clients
+            .into_iter()
+            .map(|clients| {
+                at_most("--clients", Some(clients), crr::CLIENTS_MAX)?;
+                let acceptors = self.threads.unwrap_or_else(|| default_acceptors(clients));
+                Ok(crr::Spec {
+                    clients,
+                    acceptors,
+                    size: self.size.unwrap_or(1),
+                })
+            })
+            .collect()
+    }
+}
+
+fn counts(
+    given: &[usize],
+    default: usize,
+    most: usize,
+    name: Name,
+) -> Result<Vec<usize>, UsageError> {
+    match given.iter().find(|&&count| count > most) {
+        Some(count) => Err(UsageError(format!(
+            "--connections {count} is too many for {}; use at most {most}",
+            name.as_str()
+        ))),
+        None if given.is_empty() => Ok(vec![default]),
+        None => Ok(given.to_vec()),
+    }
+}
+
+fn at_most(flag: &str, value: Option<usize>, most: usize) -> Result<(), UsageError> {
+    match value {
+        Some(value) if value > most => Err(UsageError(format!(
+            "{flag} {value} is too many; use at most {most}"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn one_core() -> bool {
+    usable_cores().is_ok_and(|cores| cores.len() == 1)
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n >= 1 => Ok(n),
+        Ok(_) | Err(_) => Err("write a whole number from 1 up, such as 10".to_owned()),
+    }
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
+        Ok(_) | Err(_) => Err(format!(
+            "write a whole number from 1 to {SAMPLES_MAX}, such as 10"
+        )),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (SECONDS_MIN..=SECONDS_MAX).contains(&s) => Ok(s),
+        Ok(_) | Err(_) => Err(format!(
+            "write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5"
+        )),
+    }
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1024_usize),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1024 * 1024),
+        Some(_) | None => (text, 1),
+    };
+    let size = digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit));
+    match size {
+        Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
+        Some(_) | None => Err(format!(
+            "write bytes from 1 to {}, such as 128 or 64K",
+            bytes(SIZE_MAX)
+        )),
+    }
+}
+
+/// Threads a side of rr with several connections, unless said otherwise.
+const RR_THREADS: usize = 2;
+const SAMPLES_MAX: usize = 1000;
+const SECONDS_MIN: f64 = 0.01;
+const SECONDS_MAX: f64 = 60.0;
+/// Each thread has a buffer of a message's size.
+const SIZE_MAX: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! What the figures were measured on.
+//!
+//! Purpose: a rate without its machine says nothing; this is the header of every run.
+//!
+//! Must not know: workloads. Reads /proc only; what it cannot read it calls "unknown".
+//!
+//! Tests: below.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use crate::bench::pin::usable_cores;
+use crate::bench::providers::kernel::{Congestion, congestion};
+
+/// The machine, as far as it matters for the figures.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The cores this process may run on, by number.
+    pub cores: Vec<usize>,
+    /// The CPU's name for itself.
+    pub cpu_model: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Memory in KiB.
+    pub memory_kib: Option<u64>,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn read() -> io::Result<Self> {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Ok(Self {
+            cores: usable_cores()?,
+            cpu_model: cpu_model(&cpuinfo),
+            kernel: or_unknown(release.trim()),
+            memory_kib: meminfo_kib("MemTotal"),
+        })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
+        write!(
+            f,
+            "machine: {} core(s) ({}), {}",
+            cores.len(),
+            cores.join(","),
+            self.cpu_model
+        )?;
+        if let Some(kib) = self.memory_kib {
+            write!(f, ", {} GiB", kib.div_ceil(1 << 20))?;
+        }
+        writeln!(f, ", Linux {}", self.kernel)?;
+        match congestion() {
+            Congestion::Set(name) => {
+                write!(f, "kernel side: TCP_CONGESTION={name} on bulk sockets")
+            }
+            Congestion::Default { name, refusal } => write!(
+                f,
+                "kernel side: TCP_CONGESTION={name}, the machine's default, because cubic may not \
+                 be set ({refusal}); add it to sysctl net.ipv4.tcp_allowed_congestion_control"
+            ),
+        }
+    }
+}
+
+/// A value of /proc/meminfo, in KiB.
+pub fn meminfo_kib(name: &str) -> Option<u64> {
+    field_kib(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+fn field_kib(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    or_unknown(
+        line.and_then(|line| line.split_once(':'))
+            .map_or("", |(_, name)| name.trim()),
+    )
+}
+
+fn or_unknown(text: &str) -> String {
+    if text.is_empty() {
+        "unknown".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_field_and_not_one_that_begins_like_it() {
+        let text = "MemTotal:       24636528 kB\nSlabExtra:  1 kB\nSlab:              89012 kB\n";
+        assert_eq!(field_kib(text, "Slab"), Some(89012));
+        assert_eq!(field_kib(text, "MemTotal"), Some(24_636_528));
+        assert_eq!(field_kib(text, "Mem"), None);
+    }
+
+    #[test]
+    fn says_unknown_when_there_is_no_model() {
+        assert_eq!(cpu_model("processor : 0\n"), "unknown");
+        assert_eq!(cpu_model("model\t: 2\nmodel name\t: A CPU\n"), "A CPU");
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_cores() {
+        let machine = Machine::read().unwrap();
+        assert!(machine.memory_kib.unwrap() > 0 && !machine.cores.is_empty());
+    }
+}

@@ -1,0 +1,265 @@
+//! Counting what threads do during a window of time.
+//!
+//! Purpose: one sample. Threads count into cells of their own; the thread that measures lets them
+//! warm up, reads the cells and the CPU clock, waits, reads again, and tells everybody to stop.
+//! Setting up, tearing down and the way into the steady state are outside the window.
+//!
+//! Must not know: what is counted.
+//!
+//! Invariants: `stop` goes from false to true once, either at the end of the window or when a thread
+//! fails. Each cell has one writer, so it adds with a load and a store; the measuring thread reads a
+//! value that is at most one operation old. All accesses are relaxed: nothing but the numbers
+//! themselves is passed through them, and threads are joined before anything else is looked at.
+//! No wake-up is lost: the failure is stored under the mutex its condition variable waits with.
+//!
+//! Tests: below.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How long a sample takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Runs before the window.
+    pub warm_up: Duration,
+    /// The window.
+    pub timed: Duration,
+}
+
+/// What happened in the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// The sum of all cells' growth.
+    pub count: u64,
+    /// Its real length.
+    pub elapsed: Duration,
+    /// CPU time used, by this process and any other that `cpu` of [`Meter::observe`] asked.
+    pub cpu: Duration,
+}
+
+impl Window {
+    /// Cores kept busy on average.
+    pub fn cores(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    /// Counts a second.
+    pub fn rate(&self) -> f64 {
+        self.count as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// The counters and the stop flag of one sample.
+pub struct Meter {
+    stop: AtomicBool,
+    tallies: Vec<Tally>,
+    failure: Mutex<Option<io::Error>>,
+    failed: Condvar,
+}
+
+/// One thread's counter, on a cache line pair of its own.
+#[repr(align(128))]
+#[derive(Default)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    /// Adds `n`; only the one thread that owns the cell may call it.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // Partner: the load in `Meter::total`.
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+}
+
+impl Meter {
+    /// With a cell for each of `count` threads.
+    pub fn new(count: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            tallies: (0..count).map(|_| Tally::default()).collect(),
+            failure: Mutex::new(None),
+            failed: Condvar::new(),
+        }
+    }
+
+    /// The cell of thread `index`.
+    pub fn tally(&self, index: usize) -> &Tally {
+        &self.tallies[index]
+    }
+
+    /// Whether to stop, at the next point where nothing is left half done.
+    #[inline]
+    pub fn stopped(&self) -> bool {
+        // Partner: the store in `stop`.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs a thread's work; its error fails the sample, unless the sample was over already and the
+    /// error only says that the other end has gone.
+    pub fn guard(&self, work: impl FnOnce() -> io::Result<()>) {
+        if let Err(error) = work() {
+            if self.stopped() {
+                return;
+            }
+            self.lock_failure().get_or_insert(error);
+            self.stop();
+            self.failed.notify_all();
+        }
+    }
+
+    /// Lets the threads warm up, measures them for `timing.timed`, stops them. `cpu` reads the CPU
+    /// time used so far. Blocks for both times; returns early if a thread fails.
+    pub fn observe(
+        &self,
+        timing: Timing,
+        cpu: impl FnMut() -> io::Result<Duration>,
+    ) -> io::Result<Window> {
+        let window = self.observe_running(timing, cpu);
+        self.stop();
+        window
+    }
+
+    /// The failure of a thread, once all of them have been joined.
+    pub fn into_result(self) -> io::Result<()> {
+        match self
+            .failure
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells all threads to stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn observe_running(
+        &self,
+        timing: Timing,
+        mut cpu: impl FnMut() -> io::Result<Duration>,
+    ) -> io::Result<Window> {
+        self.sleep_unless_failed(timing.warm_up)?;
+        let (count_before, cpu_before, begin) = (self.total(), cpu()?, Instant::now());
+        self.sleep_unless_failed(timing.timed)?;
+        let (elapsed, count_after) = (begin.elapsed(), self.total());
+        let cpu = cpu()?.saturating_sub(cpu_before);
+        Ok(Window {
+            count: count_after - count_before,
+            elapsed,
+            cpu,
+        })
+    }
+
+    fn sleep_unless_failed(&self, duration: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + duration;
+        let mut failure = self.lock_failure();
+        loop {
+            if failure.is_some() {
+                // The error itself is handed out by `into_result`, after the threads have ended.
+                return Err(io::Error::other("a thread of the workload failed"));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let waited = self.failed.wait_timeout(failure, left);
+            failure = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.tallies
+            .iter()
+            .map(|tally| tally.0.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    fn lock_failure(&self) -> MutexGuard<'_, Option<io::Error>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// CPU time, user and system, that this process has used so far.
+pub fn process_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    // The clock of a process starts at zero and nanoseconds are below a second.
+    Duration::new(
+        now.tv_sec.unsigned_abs(),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        warm_up: Duration::from_millis(5),
+        timed: Duration::from_millis(40),
+    };
+
+    #[test]
+    fn counts_only_what_falls_into_the_window() {
+        let meter = Meter::new(2);
+        meter.tally(0).add(1_000_000);
+        let window = std::thread::scope(|scope| {
+            for index in 0..2 {
+                let meter = &meter;
+                scope.spawn(move || {
+                    while !meter.stopped() {
+                        meter.tally(index).add(1);
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            meter.observe(TIMING, || Ok(process_cpu())).unwrap()
+        });
+        assert!(window.elapsed >= TIMING.timed);
+        assert!(
+            (2..=200).contains(&window.count),
+            "counted {}",
+            window.count
+        );
+        assert!(window.rate() > 0.0);
+        meter.into_result().unwrap();
+    }
+
+    #[test]
+    fn a_failing_thread_ends_the_sample_with_its_error() {
+        let meter = Meter::new(1);
+        let long = Timing {
+            warm_up: Duration::ZERO,
+            timed: Duration::from_secs(60),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| meter.guard(|| Err(io::Error::other("broken"))));
+            assert!(meter.observe(long, || Ok(process_cpu())).is_err());
+        });
+        assert_eq!(meter.into_result().unwrap_err().to_string(), "broken");
+    }
+
+    #[test]
+    fn errors_after_the_end_of_the_sample_do_not_count() {
+        let meter = Meter::new(0);
+        meter.stop();
+        meter.guard(|| Err(io::ErrorKind::ConnectionReset.into()));
+        meter.into_result().unwrap();
+    }
+
+    #[test]
+    fn the_cpu_clock_advances_with_work() {
+        let before = process_cpu();
+        let end = Instant::now() + Duration::from_secs(5);
+        while process_cpu() < before + Duration::from_millis(2) {
+            assert!(Instant::now() < end, "2 ms of CPU time do not take 5 s");
+        }
+    }
+}

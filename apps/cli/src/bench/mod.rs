@@ -1,0 +1,72 @@
+//! `sockeye bench`: Sockeye beside the kernel.
+//!
+//! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
+//! it out over two [`provider`]s, [`report`] writes what came out.
+//!
+//! Must not know: what happens inside either stack.
+//!
+//! Tests: in the modules; `tests/cli.rs` for the whole.
+
+use std::io;
+use std::process::ExitCode;
+
+pub mod args;
+pub mod child;
+mod machine;
+mod meter;
+mod pin;
+mod plan;
+mod progress;
+mod provider;
+mod providers;
+mod report;
+mod run;
+mod stats;
+mod watchdog;
+pub mod workloads;
+
+pub use args::{BenchArgs, UsageError};
+
+/// Measures. Blocks until everything is done; the exit code says whether all of it was.
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
+    let plan = args.plan().map_err(BenchError::Usage)?;
+    providers::kernel::raise_descriptor_limit();
+    let machine = machine::Machine::read()?;
+    let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
+    report.begin(&plan)?;
+    let progress = progress::Progress::new(&plan);
+    let mut failed = false;
+    for (index, case) in plan.cases.iter().enumerate() {
+        progress.case(index, case);
+        let outcome = run::run_case(case, &plan.sides, || progress.sample());
+        for failure in &outcome.failures {
+            failed = true;
+            let (side, error) = (failure.side.name(), &failure.error);
+            let name = case.workload.name().as_str();
+            progress.suspend(|| eprintln!("error: {name} ({}) on {side}: {error}", case.label()));
+        }
+        progress.suspend(|| report.add(case, &outcome))?;
+    }
+    progress.end();
+    report.end()?;
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Why nothing, or no more, could be measured.
+#[derive(Debug)]
+pub enum BenchError {
+    /// The command line asks for something that cannot be.
+    Usage(UsageError),
+    /// Reading about the machine or writing results failed.
+    Io(io::Error),
+}
+
+impl From<io::Error> for BenchError {
+    fn from(error: io::Error) -> Self {
+        BenchError::Io(error)
+    }
+}

@@ -1,0 +1,81 @@
+//! How far a run is.
+//!
+//! Purpose: a bar with the current case on a terminal, a plain line a case otherwise; on standard error,
+//! so that it never mixes with results.
+//!
+//! Invariants: it draws between samples only. A bar that moves by itself would need a thread that runs
+//! inside them.
+//!
+//! Tests: `tests/cli.rs`, for the plain lines.
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::bench::plan::{Case, Plan};
+
+/// The progress of one run.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    cases: usize,
+}
+
+impl Progress {
+    /// Of `plan`, at its beginning.
+    pub fn new(plan: &Plan) -> Self {
+        let samples: usize = plan
+            .cases
+            .iter()
+            .map(|case| case.samples * plan.sides.len())
+            .sum();
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(samples as u64);
+            let style = ProgressStyle::with_template(TEMPLATE);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self {
+            bar,
+            cases: plan.cases.len(),
+        }
+    }
+
+    /// Case `index` begins.
+    pub fn case(&self, index: usize, case: &Case) {
+        let text = format!(
+            "[{}/{}] {}: {}",
+            index + 1,
+            self.cases,
+            case.workload.name().as_str(),
+            case.label()
+        );
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// A sample was taken.
+    pub fn sample(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    /// Runs `write` while nothing is drawn where it writes.
+    pub fn suspend<R>(&self, write: impl FnOnce() -> R) -> R {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const TEMPLATE: &str = "{bar:24} {pos}/{len} samples, {eta} left  {msg}";

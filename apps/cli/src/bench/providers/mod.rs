@@ -1,0 +1,7 @@
+//! The two sides: the kernel's sockets, and Sockeye's.
+
+#[cfg(test)]
+pub mod checks;
+pub mod kernel;
+#[cfg(feature = "stack")]
+pub mod sockeye;

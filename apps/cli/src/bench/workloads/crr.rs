@@ -1,0 +1,175 @@
+//! `crr`: connect, request, response, close.
+//!
+//! Purpose: what a connection's life costs. Each client thread connects, sends `size` bytes, reads as
+//! many, reads the end of the stream, closes, and begins again. Each acceptor thread accepts, answers
+//! in place and closes; closing first, it keeps the TIME-WAIT state, as servers that close do. The
+//! acceptors share one listener and serve in place, which is the fastest that the kernel does here:
+//! handing connections to other threads costs a wake-up each.
+//!
+//! Must not know: which provider.
+//!
+//! Invariants: clients look at the stop flag between connections, so every request gets its answer.
+//! Only when all of them have ended is `closing` set and one connection made for each acceptor, which
+//! wakes it to see the flag; each acceptor takes exactly one, so none is left in the accept queue. A
+//! connection that fails fails the sample and the acceptor goes on, or the clients would wait forever.
+//!
+//! Tests: below.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::bench::meter::{Meter, Tally, Timing, Window, process_cpu};
+use crate::bench::pin::Placement;
+use crate::bench::provider::{Listener, Provider, Stream};
+
+/// Its parameters.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Client threads.
+    pub clients: usize,
+    /// Acceptor threads.
+    pub acceptors: usize,
+    /// Bytes of a request, and of a response.
+    pub size: usize,
+}
+
+/// Connections completed in the window.
+pub fn sample<P: Provider>(
+    provider: &P,
+    spec: &Spec,
+    placement: &Placement,
+    timing: Timing,
+) -> io::Result<Window> {
+    let listener = provider.listen()?;
+    let address = listener.local_addr()?;
+    let listeners: Vec<P::Listener> = (0..spec.acceptors)
+        .map(|_| listener.try_clone())
+        .collect::<io::Result<_>>()?;
+    let (meter, closing) = (Meter::new(spec.clients), AtomicBool::new(false));
+    let window = thread::scope(|scope| {
+        let (meter, closing) = (&meter, &closing);
+        for (index, listener) in listeners.into_iter().enumerate() {
+            scope.spawn(move || {
+                meter.guard(|| {
+                    placement.server(index)?;
+                    serve(&listener, spec.size, meter, closing)
+                });
+            });
+        }
+        let clients: Vec<_> = (0..spec.clients)
+            .map(|index| {
+                scope.spawn(move || {
+                    meter.guard(|| {
+                        placement.client(index)?;
+                        connect_until_stopped(provider, address, spec, meter, meter.tally(index))
+                    });
+                })
+            })
+            .collect();
+        let window = meter.observe(timing, || Ok(process_cpu()));
+        for client in clients {
+            // A panic of a client is passed on by the scope itself.
+            let _ = client.join();
+        }
+        closing.store(true, Ordering::Release);
+        for _ in 0..spec.acceptors {
+            provider.connect(address)?;
+        }
+        window
+    });
+    meter.into_result()?;
+    window
+}
+
+fn connect_until_stopped<P: Provider>(
+    provider: &P,
+    address: SocketAddr,
+    spec: &Spec,
+    meter: &Meter,
+    tally: &Tally,
+) -> io::Result<()> {
+    let request = vec![0x52; spec.size];
+    let mut response = vec![0; spec.size];
+    while !meter.stopped() {
+        let stream = provider.connect(address)?;
+        stream.write_all(&request)?;
+        stream.read_exact(&mut response)?;
+        if stream.read(&mut [0])? != 0 {
+            return Err(io::Error::other("the server sent more than the response"));
+        }
+        drop(stream);
+        tally.add(1);
+    }
+    Ok(())
+}
+
+fn serve<L: Listener>(
+    listener: &L,
+    size: usize,
+    meter: &Meter,
+    closing: &AtomicBool,
+) -> io::Result<()> {
+    let mut request = vec![0; size];
+    loop {
+        let stream = listener.accept()?;
+        // Partner: the store after the clients have ended.
+        if closing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        meter.guard(|| {
+            stream.read_exact(&mut request)?;
+            stream.write_all(&request)
+        });
+    }
+}
+
+/// Client threads at most.
+pub const CLIENTS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bench::pin::Pin;
+    use crate::bench::providers::kernel::Kernel;
+
+    const TIMING: Timing = Timing {
+        warm_up: Duration::from_millis(5),
+        timed: Duration::from_millis(40),
+    };
+
+    #[test]
+    fn connections_complete_and_nothing_is_left_for_the_next_sample() {
+        let kernel = Kernel::for_short_connections().unwrap();
+        let placement = Placement::new(Pin::None).unwrap();
+        for (clients, acceptors) in [(1, 1), (8, 2), (2, 4)] {
+            let spec = Spec {
+                clients,
+                acceptors,
+                size: 1,
+            };
+            let window = sample(&kernel, &spec, &placement, TIMING).unwrap();
+            assert!(window.count > 10, "{spec:?}: {window:?}");
+        }
+        let listener = kernel.listen().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let left = Listener::accept(&listener).err().map(|error| error.kind());
+        assert_eq!(left, Some(io::ErrorKind::WouldBlock));
+    }
+
+    #[test]
+    fn requests_of_many_bytes_come_back_whole() {
+        let kernel = Kernel::for_short_connections().unwrap();
+        let placement = Placement::new(Pin::Same).unwrap();
+        let spec = Spec {
+            clients: 1,
+            acceptors: 1,
+            size: 200_000,
+        };
+        let window = sample(&kernel, &spec, &placement, TIMING).unwrap();
+        assert!(window.count > 0, "{window:?}");
+    }
+}

@@ -1,0 +1,462 @@
+//! Each thread's own free clusters: the fast path of allocating and freeing.
+//!
+//! A thread has one [`ThreadCache`] for each pool it uses, and finds the one it used last without a
+//! search. Only the thread itself touches it, so no instruction in it is locked. It holds two
+//! magazines of each class: with two, a thread that allocates and frees around the border of a
+//! magazine does not go to the depot each time.
+//!
+//! It must not know views or chains. Invariants:
+//! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
+//! * A cache is dropped by its own thread only, and only while no reference to it exists:
+//!   in [`with_cache`] before the reference is made, in [`forget`], and at the thread's end.
+//! * What a cache remembers of the control word (`seen`) has no flag set. So when the word has one,
+//!   each operation goes the slow way and looks.
+//!
+//! A cache empties itself when the generation in the control word has moved, when the pool is closed,
+//! and at its thread's end. An idle thread does none of this until it touches a pool again: it keeps
+//! at most [`CACHE_BYTES`], and the quota bounds what all threads keep.
+//! Tests: `tests/accounting.rs`, `tests/threads.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::class::{CLASS_COUNT, Class};
+use crate::cluster::Cluster;
+use crate::magazine::Magazine;
+use crate::quota::{CLOSED, FLAGS};
+use crate::stats::{Event, Shard};
+use crate::store::Store;
+
+/// One thread's free clusters of one pool.
+struct ThreadCache {
+    store: Arc<Store>,
+    shard: Arc<Shard>,
+    /// This thread's number.
+    home: u32,
+    /// The control word when it was last acted on.
+    seen: Cell<usize>,
+    /// What the last refusal said to wait with.
+    refused: Cell<Option<u64>>,
+    /// Whether the quota allows this cache to hold anything. One that may not passes everything on
+    /// to the depot, one by one.
+    granted: bool,
+    bins: [Bin; CLASS_COUNT],
+}
+
+/// Two magazines of one class. `loaded` is used first; `spare` is full, empty, or what the depot gave.
+struct Bin {
+    loaded: Cell<Magazine>,
+    spare: Cell<Magazine>,
+}
+
+/// What a cache holds at most, headers included.
+const CACHE_BYTES: usize = {
+    let mut bytes = 0;
+    let mut i = 0;
+    while i < CLASS_COUNT {
+        let class = Class::ALL[i];
+        bytes += 2 * class.rounds() as usize * Cluster::footprint(class);
+        i += 1;
+    }
+    bytes
+};
+
+thread_local! {
+    /// The cache used last. Has no destructor, so it can be read until the thread is gone.
+    static CURRENT: Cell<*const ThreadCache> = const { Cell::new(ptr::null()) };
+    /// All caches of this thread.
+    static CACHES: Caches = const { Caches(RefCell::new(Vec::new())) };
+    /// This thread's number; 0 if it has none yet.
+    static HOME: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Caches(RefCell<Vec<Box<ThreadCache>>>);
+
+impl Drop for Caches {
+    fn drop(&mut self) {
+        // From here on this thread has no caches: `CACHES` cannot be reached any more.
+        CURRENT.set(ptr::null());
+    }
+}
+
+/// The calling thread's number, as clusters record it ([`crate::Mbuf::home`]). Never zero; not reused
+/// while the count of threads stays below 2^32.
+pub fn thread_home() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    HOME.with(|home| {
+        if home.get() == 0 {
+            // Relaxed: only the value matters. Zero comes around after 2^32 threads.
+            home.set(NEXT.fetch_add(1, Ordering::Relaxed).max(1));
+        }
+        home.get()
+    })
+}
+
+/// A free cluster of at least the class's capacity, or `None` at the cap.
+#[inline]
+pub(crate) fn alloc(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
+    with_cache(Arc::as_ptr(store), |cache| match cache {
+        Some(cache) => {
+            let cluster = cache.alloc(class)?;
+            // SAFETY: the cluster is free and ours, so the header is valid.
+            unsafe { cluster.as_ref() }.publish(cache.home);
+            Some(cluster)
+        }
+        None => alloc_without_cache(store, class),
+    })
+}
+
+/// Takes back a cluster whose last view is gone.
+///
+/// # Safety
+/// `cluster` is free, and the caller owns it and hands it over.
+#[inline]
+pub(crate) unsafe fn free(cluster: NonNull<Cluster>) {
+    // SAFETY: the caller owns the cluster, so the header is valid.
+    let header = unsafe { cluster.as_ref() };
+    let class = header.class();
+    let home = header.home();
+    with_cache(header.store(), |cache| match cache {
+        // SAFETY: as the caller says.
+        Some(cache) => unsafe { cache.free(class, home, cluster) },
+        // SAFETY: as the caller says.
+        None => unsafe { free_without_cache(class, cluster) },
+    });
+}
+
+/// What the calling thread's last refusal by this pool said to wait with.
+pub(crate) fn refusal(store: &Arc<Store>) -> Option<u64> {
+    with_cache(Arc::as_ptr(store), |cache| {
+        cache.and_then(|cache| cache.refused.get())
+    })
+}
+
+/// Empties the calling thread's cache for this pool into the system.
+pub(crate) fn flush(store: &Arc<Store>) {
+    with_cache(Arc::as_ptr(store), |cache| {
+        if let Some(cache) = cache {
+            cache.give_back_all();
+        }
+    });
+}
+
+/// Drops the calling thread's caches of closed pools, and what they hold.
+pub(crate) fn forget_closed() {
+    CURRENT.set(ptr::null());
+    // The thread may be past its thread-local destructors; then it has no caches.
+    let _ = CACHES.try_with(|caches| {
+        let is_closed = |cache: &mut Box<ThreadCache>| cache.store.quota.control() & CLOSED != 0;
+        // Taken out first: dropping caches frees memory, and must not find the list borrowed.
+        let closed: Vec<_> = caches.0.borrow_mut().extract_if(.., is_closed).collect();
+        drop(closed);
+    });
+}
+
+/// Calls `f` with the calling thread's cache for the pool, which is made if need be. There is none
+/// while the thread ends, and none is made for a closed pool.
+///
+/// `f` must not call back into this module. A caller has a handle or a cluster, which keeps `store`
+/// alive.
+#[inline]
+fn with_cache<R>(store: *const Store, f: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
+    let current = CURRENT.get();
+    // SAFETY: `CURRENT` is null or points to a cache of this thread, which only this thread drops,
+    // and not while `f` runs.
+    let cache = unsafe { current.as_ref() };
+    f(match cache {
+        Some(cache) if Arc::as_ptr(&cache.store) == store => Some(cache),
+        Some(_) | None => find_cache(store),
+    })
+}
+
+/// The way of [`with_cache`] when the thread used another pool last, or none.
+#[cold]
+fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
+    forget_closed();
+    CACHES
+        .try_with(|caches| {
+            let mut caches = caches.0.borrow_mut();
+            let known = caches
+                .iter()
+                .position(|cache| Arc::as_ptr(&cache.store) == store);
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    // SAFETY: the caller of `with_cache` keeps the store alive.
+                    let store = unsafe { count_store(store) };
+                    if store.quota.control() & CLOSED != 0 {
+                        return None;
+                    }
+                    caches.push(Box::new(ThreadCache::new(store)));
+                    caches.len() - 1
+                }
+            };
+            let cache = ptr::from_ref::<ThreadCache>(&caches[at]);
+            CURRENT.set(cache);
+            Some(cache)
+        })
+        .ok()
+        .flatten()
+        // SAFETY: the cache is boxed, so it stays in place, and is dropped by this thread only and
+        // not before the caller is done.
+        .map(|cache| unsafe { &*cache })
+}
+
+/// One more count of a store that is known by its pointer.
+///
+/// # Safety
+/// `store` came from an `Arc` that somebody holds meanwhile.
+unsafe fn count_store(store: *const Store) -> Arc<Store> {
+    // SAFETY: as the caller says.
+    unsafe { Arc::increment_strong_count(store) };
+    // SAFETY: the count taken just now is handed over.
+    unsafe { Arc::from_raw(store) }
+}
+
+#[cold]
+fn alloc_without_cache(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
+    let (cluster, event) = match store.depot.load_one(class) {
+        Some(cluster) => (Some(cluster), Event::DepotLoad),
+        None => (store.obtain(class), Event::Fresh),
+    };
+    let Some(cluster) = cluster else {
+        store.count(class, Event::Refusal);
+        return None;
+    };
+    store.count(class, event);
+    // SAFETY: the cluster is free and ours, so the header is valid.
+    unsafe { cluster.as_ref() }.publish(thread_home());
+    Some(cluster)
+}
+
+/// # Safety
+/// As [`free`].
+#[cold]
+unsafe fn free_without_cache(class: Class, cluster: NonNull<Cluster>) {
+    // SAFETY: the caller owns the cluster, so the header is valid.
+    let header = unsafe { cluster.as_ref() };
+    // SAFETY: the cluster holds a count of the store. Ours keeps the store until the end of this
+    // function, which the cluster's does not.
+    let store = unsafe { count_store(header.store()) };
+    let is_local = header.home() == thread_home();
+    store.count(
+        class,
+        if is_local {
+            Event::FreeLocal
+        } else {
+            Event::FreeRemote
+        },
+    );
+    // SAFETY: as the caller says.
+    unsafe { store.put_one(class, cluster) };
+}
+
+impl ThreadCache {
+    fn new(store: Arc<Store>) -> ThreadCache {
+        let shard = store.open_shard();
+        let granted = store.quota.grant_cache(CACHE_BYTES);
+        ThreadCache {
+            shard,
+            home: thread_home(),
+            seen: Cell::new(store.quota.control() & !FLAGS),
+            refused: Cell::new(None),
+            granted,
+            bins: std::array::from_fn(|_| Bin {
+                loaded: Cell::new(Magazine::new()),
+                spare: Cell::new(Magazine::new()),
+            }),
+            store,
+        }
+    }
+
+    #[inline]
+    fn is_current(&self) -> bool {
+        self.store.quota.control() == self.seen.get()
+    }
+
+    #[inline]
+    fn alloc(&self, class: Class) -> Option<NonNull<Cluster>> {
+        if self.is_current()
+            && let Some(cluster) = self.bins[class.index()].pop()
+        {
+            self.shard.count(class, Event::Hit);
+            return Some(cluster);
+        }
+        self.alloc_slow(class)
+    }
+
+    #[cold]
+    fn alloc_slow(&self, class: Class) -> Option<NonNull<Cluster>> {
+        self.catch_up();
+        let bin = &self.bins[class.index()];
+        if let Some(cluster) = bin.pop() {
+            self.shard.count(class, Event::Hit);
+            return Some(cluster);
+        }
+        if let Some(cluster) = self.load(class) {
+            self.shard.count(class, Event::DepotLoad);
+            return Some(cluster);
+        }
+        let cluster = self
+            .store
+            .obtain(class)
+            .or_else(|| self.obtain_at_cap(class));
+        let event = if cluster.is_some() {
+            Event::Fresh
+        } else {
+            Event::Refusal
+        };
+        self.shard.count(class, event);
+        cluster
+    }
+
+    /// One cluster from the depot; the rest of its magazine goes into the cache.
+    fn load(&self, class: Class) -> Option<NonNull<Cluster>> {
+        if !self.granted {
+            return self.store.depot.load_one(class);
+        }
+        let magazine = self.store.depot.load(class)?;
+        let bin = &self.bins[class.index()];
+        // Both magazines are empty here, or the allocation would not have come this far.
+        bin.loaded.set(magazine);
+        bin.pop()
+    }
+
+    /// The system was not asked because of the cap, or has nothing: what is cached in other classes
+    /// goes back, then one more try.
+    fn obtain_at_cap(&self, class: Class) -> Option<NonNull<Cluster>> {
+        let seen = self.store.quota.refuse();
+        self.give_back_all();
+        self.store.drain_depot();
+        let cluster = self.store.obtain(class);
+        if cluster.is_none() {
+            self.refused.set(Some(seen));
+        }
+        cluster
+    }
+
+    /// # Safety
+    /// `cluster` is free, of this store and class, and the caller owns it and hands it over.
+    #[inline]
+    unsafe fn free(&self, class: Class, home: u32, cluster: NonNull<Cluster>) {
+        let event = if home == self.home {
+            Event::FreeLocal
+        } else {
+            Event::FreeRemote
+        };
+        self.shard.count(class, event);
+        // SAFETY: as the caller says.
+        if self.granted
+            && self.is_current()
+            && unsafe { self.bins[class.index()].push(class, cluster) }
+        {
+            return;
+        }
+        // SAFETY: as the caller says; the bin did not take it.
+        unsafe { self.free_slow(class, cluster) };
+    }
+
+    /// # Safety
+    /// As [`ThreadCache::free`].
+    #[cold]
+    unsafe fn free_slow(&self, class: Class, cluster: NonNull<Cluster>) {
+        self.catch_up();
+        if !self.store.quota.keeps() {
+            // SAFETY: as the caller says. Our own count keeps the store.
+            unsafe { Store::give_back(cluster) };
+            return;
+        }
+        if !self.granted {
+            // SAFETY: as the caller says.
+            if unsafe { self.store.put_one(class, cluster) } {
+                self.shard.count(class, Event::DepotStore);
+            }
+            return;
+        }
+        let bin = &self.bins[class.index()];
+        // SAFETY: as the caller says.
+        if unsafe { bin.push(class, cluster) } {
+            return;
+        }
+        // Both are full: one goes to the depot, and makes room.
+        let full = bin.spare.replace(bin.loaded.replace(Magazine::new()));
+        if self.store.put(class, full) {
+            self.shard.count(class, Event::DepotStore);
+        }
+        // SAFETY: as the caller says; the bin did not take it above.
+        let taken = unsafe { bin.push(class, cluster) };
+        assert!(taken, "an empty magazine has room");
+    }
+
+    /// Acts on changes of the control word.
+    fn catch_up(&self) {
+        let control = self.store.quota.control();
+        if control & !FLAGS != self.seen.get() || control & CLOSED != 0 {
+            self.give_back_all();
+        }
+        self.seen.set(control & !FLAGS);
+    }
+
+    /// Empties the cache into the system.
+    fn give_back_all(&self) {
+        for bin in &self.bins {
+            Store::give_back_all(bin.loaded.replace(Magazine::new()));
+            Store::give_back_all(bin.spare.replace(Magazine::new()));
+        }
+    }
+}
+
+impl Drop for ThreadCache {
+    fn drop(&mut self) {
+        // What was to be trimmed does not go to the depot.
+        self.catch_up();
+        for class in Class::ALL {
+            let bin = &self.bins[class.index()];
+            for magazine in [
+                bin.loaded.replace(Magazine::new()),
+                bin.spare.replace(Magazine::new()),
+            ] {
+                self.store.put(class, magazine);
+            }
+        }
+        if self.granted {
+            self.store.quota.return_cache(CACHE_BYTES);
+        }
+        self.store.close_shard(&self.shard);
+    }
+}
+
+impl Bin {
+    #[inline]
+    fn pop(&self) -> Option<NonNull<Cluster>> {
+        let mut loaded = self.loaded.replace(Magazine::new());
+        let mut cluster = loaded.pop();
+        if cluster.is_none() {
+            loaded = self.spare.replace(loaded);
+            cluster = loaded.pop();
+        }
+        self.loaded.set(loaded);
+        cluster
+    }
+
+    /// Takes the cluster if there is room: true.
+    ///
+    /// # Safety
+    /// `cluster` is free, of this bin's class, and the caller owns it and hands it over if taken.
+    #[inline]
+    unsafe fn push(&self, class: Class, cluster: NonNull<Cluster>) -> bool {
+        let mut loaded = self.loaded.replace(Magazine::new());
+        if loaded.count() >= class.rounds() {
+            loaded = self.spare.replace(loaded);
+        }
+        let room = loaded.count() < class.rounds();
+        if room {
+            // SAFETY: as the caller says.
+            unsafe { loaded.push(cluster) };
+        }
+        self.loaded.set(loaded);
+        room
+    }
+}

@@ -1,0 +1,405 @@
+//! Chains: runs of bytes made of mbufs.
+//!
+//! It must not know sockets or segments, nor who shares the clusters. Invariants: no mbuf in a chain
+//! is empty; where one mbuf continues the one before it in the same cluster, the two are one.
+//! Nothing here blocks. Tests: `tests/chain_model.rs` (against a `Vec<u8>`).
+
+use std::fmt;
+use std::io::IoSlice;
+use std::iter::{self, FusedIterator};
+use std::slice;
+
+use crate::links::Links;
+use crate::mbuf::Mbuf;
+use crate::pool::{Exhausted, Pool};
+
+/// A queue of mbufs that reads as one run of bytes. 40 bytes; allocates only to hold more than two
+/// mbufs.
+///
+/// Cloning, slicing and splitting copy references, never bytes.
+#[derive(Clone, Default)]
+pub struct Chain {
+    links: Links,
+}
+
+const _: () = assert!(size_of::<Chain>() <= 40);
+
+/// A new cluster at the end of a chain takes at least this part of what the chain already holds: a
+/// stream of small writes gathers in ever larger clusters, while a chain that holds little does not
+/// pin much.
+const GROWTH_SHARE: usize = 2;
+
+impl Chain {
+    /// A chain without bytes.
+    pub const fn new() -> Chain {
+        Chain {
+            links: Links::Empty,
+        }
+    }
+
+    /// Bytes in the chain.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether the chain has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.links.count() == 0
+    }
+
+    /// Mbufs in the chain: how many pieces [`Chain::iter`] yields.
+    #[inline]
+    pub fn mbuf_count(&self) -> usize {
+        self.links.count()
+    }
+
+    /// Bytes of memory that this chain's views keep from being used otherwise. A cluster counts once
+    /// for each of its views here.
+    pub fn footprint(&self) -> usize {
+        self.mbufs().map(Mbuf::footprint).sum()
+    }
+
+    /// Appends a view.
+    pub fn push_back(&mut self, mbuf: Mbuf) {
+        if mbuf.is_empty() || self.links.edit_back(|back| back.try_merge(&mbuf)) == Some(true) {
+            return;
+        }
+        self.links.push_back(mbuf);
+    }
+
+    /// Takes the first view out.
+    pub fn pop_front(&mut self) -> Option<Mbuf> {
+        self.links.pop_front()
+    }
+
+    /// Appends all of another chain.
+    pub fn append(&mut self, mut other: Chain) {
+        if matches!(self.links, Links::Empty) {
+            *self = other;
+            return;
+        }
+        // Only at the seam can there be something to merge.
+        if let Some(first) = other.links.pop_front() {
+            self.push_back(first);
+        }
+        while let Some(mbuf) = other.links.pop_front() {
+            self.links.push_back(mbuf);
+        }
+    }
+
+    /// Drops the first `n` bytes; all, if there are fewer.
+    pub fn trim_front(&mut self, n: usize) {
+        let mut left = n;
+        while left > 0 {
+            let front_len = self.links.front_len();
+            if front_len > left {
+                self.links.edit_front(|front| front.trim_front(left));
+                return;
+            }
+            if self.links.pop_front().is_none() {
+                return;
+            }
+            left -= front_len;
+        }
+    }
+
+    /// Keeps the first `n` bytes. Does nothing if there are no more.
+    pub fn truncate(&mut self, n: usize) {
+        let mut excess = self.len().saturating_sub(n);
+        while excess > 0 {
+            let back_len = self.links.back_len();
+            if back_len > excess {
+                self.links
+                    .edit_back(|back| back.truncate(back_len - excess));
+                return;
+            }
+            self.links.pop_back();
+            excess -= back_len;
+        }
+    }
+
+    /// Moves the first `n` bytes, or all if there are fewer, into a chain of their own. The caller
+    /// may copy them out and drop them after it has given up its locks.
+    pub fn split_front(&mut self, n: usize) -> Chain {
+        if n >= self.len() {
+            return std::mem::take(self);
+        }
+        let mut front = Chain::new();
+        let mut left = n;
+        while left > 0 {
+            let front_len = self.links.front_len();
+            if front_len > left {
+                let part = self.links.edit_front(|mbuf| {
+                    let part = mbuf.slice(..left);
+                    mbuf.trim_front(left);
+                    part
+                });
+                front
+                    .links
+                    .push_back(part.expect("a chain longer than n has a front"));
+                return front;
+            }
+            let mbuf = self
+                .links
+                .pop_front()
+                .expect("a chain longer than n has a front");
+            front.links.push_back(mbuf);
+            left -= front_len;
+        }
+        front
+    }
+
+    /// New views of `len` bytes from `off` on. Looks for `off` from the nearer end, so that the unsent
+    /// tail of a long buffer and its unacknowledged head are found at once.
+    ///
+    /// # Panics
+    /// If the chain ends before `off + len`.
+    pub fn slice(&self, off: usize, len: usize) -> Chain {
+        let total = self.len();
+        assert!(
+            off <= total && len <= total - off,
+            "{len} bytes at {off} of {total}"
+        );
+        let mut out = Chain::new();
+        if len == 0 {
+            return out;
+        }
+        let (index, mut skip) = self.locate(off);
+        let mut left = len;
+        for mbuf in self.mbufs().skip(index) {
+            let take = left.min(mbuf.len() - skip);
+            out.links.push_back(mbuf.slice(skip..skip + take));
+            left -= take;
+            if left == 0 {
+                break;
+            }
+            skip = 0;
+        }
+        out
+    }
+
+    /// Which mbuf the byte at `off` is in, and where in it. `off` is less than the length.
+    fn locate(&self, off: usize) -> (usize, usize) {
+        let total = self.len();
+        if off < total / 2 {
+            let mut start = 0;
+            for (index, mbuf) in self.mbufs().enumerate() {
+                if off < start + mbuf.len() {
+                    return (index, off - start);
+                }
+                start += mbuf.len();
+            }
+        } else {
+            let mut start = total;
+            for (back_index, mbuf) in self.mbufs().rev().enumerate() {
+                start -= mbuf.len();
+                if off >= start {
+                    return (self.mbuf_count() - 1 - back_index, off - start);
+                }
+            }
+        }
+        unreachable!("the byte at {off} of {total} is in some mbuf")
+    }
+
+    /// Appends a copy of `bytes`: first into free room behind the last mbuf, then in new clusters,
+    /// larger ones the longer the chain is. Returns how many bytes were appended: fewer than all if
+    /// the pool's cap was met on the way.
+    ///
+    /// # Errors
+    /// [`Exhausted`] if nothing could be appended.
+    pub fn extend_from_slice(&mut self, pool: &Pool, bytes: &[u8]) -> Result<usize, Exhausted> {
+        let mut rest = bytes;
+        if let Some(taken) = self.links.edit_back(|back| back.try_extend(rest)) {
+            rest = &rest[taken..];
+        }
+        while !rest.is_empty() {
+            let want = rest.len().max(self.len() / GROWTH_SHARE);
+            let mut mbuf = match pool.alloc(want) {
+                Ok(mbuf) => mbuf,
+                Err(Exhausted) if rest.len() < bytes.len() => break,
+                Err(Exhausted) => return Err(Exhausted),
+            };
+            let taken = mbuf.try_extend(rest);
+            rest = &rest[taken..];
+            self.links.push_back(mbuf);
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Copies bytes from `off` on into `into`, and keeps them. Returns how many: fewer than asked if
+    /// the chain ends.
+    pub fn copy_to(&self, off: usize, into: &mut [u8]) -> usize {
+        if off >= self.len() {
+            return 0;
+        }
+        let (index, mut skip) = self.locate(off);
+        let mut done = 0;
+        for mbuf in self.mbufs().skip(index) {
+            let from = &mbuf[skip..];
+            let take = from.len().min(into.len() - done);
+            into[done..done + take].copy_from_slice(&from[..take]);
+            done += take;
+            if done == into.len() {
+                break;
+            }
+            skip = 0;
+        }
+        done
+    }
+
+    /// Copies bytes from the front into `into`, and drops them. Returns how many: fewer than asked if
+    /// the chain ends.
+    pub fn take_into(&mut self, into: &mut [u8]) -> usize {
+        let done = self.copy_to(0, into);
+        self.trim_front(done);
+        done
+    }
+
+    /// The bytes, piece by piece.
+    #[inline]
+    pub fn iter(&self) -> Slices<'_> {
+        Slices(self.mbufs())
+    }
+
+    /// The views.
+    #[inline]
+    pub fn mbufs(&self) -> Mbufs<'_> {
+        let (head, tail) = self.links.as_slices();
+        Mbufs(head.iter().chain(tail))
+    }
+
+    /// Fills `into` with the chain's pieces for scatter output. Returns how many were filled; the
+    /// chain has more if that is all of them and [`Chain::mbuf_count`] is larger.
+    pub fn fill_io_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (slot, piece) in into.iter_mut().zip(self.iter()) {
+            *slot = IoSlice::new(piece);
+            count += 1;
+        }
+        count
+    }
+
+    /// Gives back memory that the chain keeps for mbufs it no longer holds. For chains at rest.
+    pub fn shrink(&mut self) {
+        self.links.shrink();
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Payload is the users' business, not a log's.
+        f.debug_struct("Chain")
+            .field("len", &self.len())
+            .field("mbuf_count", &self.mbuf_count())
+            .finish()
+    }
+}
+
+impl From<Mbuf> for Chain {
+    fn from(mbuf: Mbuf) -> Chain {
+        let mut chain = Chain::new();
+        chain.push_back(mbuf);
+        chain
+    }
+}
+
+impl Extend<Mbuf> for Chain {
+    fn extend<I: IntoIterator<Item = Mbuf>>(&mut self, mbufs: I) {
+        for mbuf in mbufs {
+            self.push_back(mbuf);
+        }
+    }
+}
+
+/// A chain's views, first to last.
+#[derive(Clone)]
+pub struct Mbufs<'a>(iter::Chain<slice::Iter<'a, Mbuf>, slice::Iter<'a, Mbuf>>);
+
+impl<'a> Iterator for Mbufs<'a> {
+    type Item = &'a Mbuf;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Mbuf> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+
+    /// Constant time: a ring's pieces are slices.
+    #[inline]
+    fn nth(&mut self, n: usize) -> Option<&'a Mbuf> {
+        self.0.nth(n)
+    }
+}
+
+impl DoubleEndedIterator for Mbufs<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
+    }
+}
+
+impl FusedIterator for Mbufs<'_> {}
+
+/// A chain's bytes, piece by piece. No piece is empty.
+#[derive(Clone)]
+pub struct Slices<'a>(Mbufs<'a>);
+
+impl<'a> Iterator for Slices<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.0.next().map(Mbuf::as_slice)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Slices<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(Mbuf::as_slice)
+    }
+}
+
+impl FusedIterator for Slices<'_> {}
+
+impl<'a> IntoIterator for &'a Chain {
+    type Item = &'a [u8];
+    type IntoIter = Slices<'a>;
+
+    fn into_iter(self) -> Slices<'a> {
+        self.iter()
+    }
+}
+
+/// A chain's views, taken out one by one. What is not taken is dropped.
+pub struct IntoMbufs(Chain);
+
+impl Iterator for IntoMbufs {
+    type Item = Mbuf;
+
+    fn next(&mut self) -> Option<Mbuf> {
+        self.0.pop_front()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.mbuf_count(), Some(self.0.mbuf_count()))
+    }
+}
+
+impl IntoIterator for Chain {
+    type Item = Mbuf;
+    type IntoIter = IntoMbufs;
+
+    fn into_iter(self) -> IntoMbufs {
+        IntoMbufs(self)
+    }
+}

@@ -1,0 +1,272 @@
+//! Where threads exchange magazines.
+//!
+//! It must not know about threads, or return memory to the system itself: what it does not keep it
+//! hands to the caller, who does so without holding its lock.
+//!
+//! Invariants: `held` is the footprint of all that is in the depot and exceeds `held_max` never by
+//! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty:
+//! "keep nothing" is decided by a flag (in `quota`) that is *read under the class lock*. Whoever sets
+//! it drains afterwards, under the same lock: a store is either before the drain, which takes it, or
+//! after, and then it sees the flag.
+//! Tests: loom models at the end; `tests/`.
+
+use std::ptr::NonNull;
+
+use crossbeam_utils::CachePadded;
+
+use crate::class::{CLASS_COUNT, Class};
+use crate::cluster::Cluster;
+use crate::facade::{AtomicUsize, Mutex, Ordering};
+use crate::magazine::Magazine;
+
+pub(crate) struct Depot {
+    /// (a) Bytes in the depot. Counts, orders nothing.
+    held: AtomicUsize,
+    /// (c)
+    held_max: usize,
+    /// The magazines of each class, last in first out, so that the warmest come back first.
+    classes: [CachePadded<Mutex<Vec<Magazine>>>; CLASS_COUNT],
+}
+
+impl Depot {
+    pub(crate) fn new(held_max: usize) -> Depot {
+        Depot {
+            held: AtomicUsize::new(0),
+            held_max,
+            classes: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
+        }
+    }
+
+    /// A magazine with at least one cluster, or nothing.
+    pub(crate) fn load(&self, class: Class) -> Option<Magazine> {
+        let magazine = self.classes[class.index()].lock().pop()?;
+        self.count_out(class, magazine.count());
+        Some(magazine)
+    }
+
+    /// One cluster, for a thread without a cache.
+    pub(crate) fn load_one(&self, class: Class) -> Option<NonNull<Cluster>> {
+        let mut magazines = self.classes[class.index()].lock();
+        let top = magazines.last_mut()?;
+        let cluster = top.pop();
+        if top.count() == 0 {
+            magazines.pop();
+        }
+        drop(magazines);
+        self.count_out(class, 1);
+        cluster
+    }
+
+    /// Stores a magazine. Gives it back if there is no room, or if `keep`, asked under the lock, says
+    /// that nothing is to be kept.
+    pub(crate) fn store(
+        &self,
+        class: Class,
+        magazine: Magazine,
+        keep: impl FnOnce() -> bool,
+    ) -> Result<(), Magazine> {
+        if magazine.count() == 0 {
+            return Ok(());
+        }
+        let mut magazines = self.classes[class.index()].lock();
+        if !keep() || !self.has_room(class, magazine.count()) {
+            return Err(magazine);
+        }
+        self.count_in(class, magazine.count());
+        magazines.push(magazine);
+        Ok(())
+    }
+
+    /// Stores one cluster, for a thread without a cache; as [`Depot::store`].
+    ///
+    /// # Safety
+    /// `cluster` is free, of this class, and the caller owns it. It is handed over with `Ok`.
+    pub(crate) unsafe fn store_one(
+        &self,
+        class: Class,
+        cluster: NonNull<Cluster>,
+        keep: impl FnOnce() -> bool,
+    ) -> Result<(), NonNull<Cluster>> {
+        let mut magazines = self.classes[class.index()].lock();
+        if !keep() || !self.has_room(class, 1) {
+            return Err(cluster);
+        }
+        self.count_in(class, 1);
+        match magazines.last_mut() {
+            // SAFETY: the caller hands the cluster over.
+            Some(top) if top.count() < class.rounds() => unsafe { top.push(cluster) },
+            Some(_) | None => {
+                let mut magazine = Magazine::new();
+                // SAFETY: the caller hands the cluster over.
+                unsafe { magazine.push(cluster) };
+                magazines.push(magazine);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything of one class out, and the list's own memory with it.
+    pub(crate) fn drain(&self, class: Class) -> Vec<Magazine> {
+        let magazines = std::mem::take(&mut *self.classes[class.index()].lock());
+        for magazine in &magazines {
+            self.count_out(class, magazine.count());
+        }
+        magazines
+    }
+
+    /// Bytes in the depot.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn has_room(&self, class: Class, count: u32) -> bool {
+        self.held() + Depot::bytes(class, count) <= self.held_max
+    }
+
+    fn count_in(&self, class: Class, count: u32) {
+        self.held
+            .fetch_add(Depot::bytes(class, count), Ordering::Relaxed);
+    }
+
+    fn count_out(&self, class: Class, count: u32) {
+        self.held
+            .fetch_sub(Depot::bytes(class, count), Ordering::Relaxed);
+    }
+
+    const fn bytes(class: Class, count: u32) -> usize {
+        count as usize * Cluster::footprint(class)
+    }
+}
+
+#[cfg(test)]
+mod support {
+    use super::*;
+    use std::ptr;
+
+    pub(super) const CLASS: Class = Class::B256;
+
+    pub(super) fn full(count: u32) -> Magazine {
+        let mut magazine = Magazine::new();
+        for _ in 0..count {
+            let cluster = Cluster::obtain(CLASS, ptr::null()).expect("memory for a test");
+            // SAFETY: the cluster is fresh and ours.
+            unsafe { magazine.push(cluster) };
+        }
+        magazine
+    }
+
+    /// Returns the clusters to the system; how many there were.
+    pub(super) fn scrap(magazines: impl IntoIterator<Item = Magazine>) -> u32 {
+        let mut count = 0;
+        for mut magazine in magazines {
+            while let Some(cluster) = magazine.pop() {
+                // SAFETY: the magazine owned it and handed it over.
+                unsafe { Cluster::give_back(cluster) };
+                count += 1;
+            }
+        }
+        count
+    }
+
+    pub(super) fn scrap_one(cluster: NonNull<Cluster>) {
+        // SAFETY: callers pass what the depot handed over.
+        unsafe { Cluster::give_back(cluster) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::support::*;
+    use super::*;
+
+    const ROOM: usize = 4 * Cluster::footprint(CLASS);
+
+    #[test]
+    fn the_magazine_stored_last_is_loaded_first() {
+        let depot = Depot::new(ROOM);
+        assert!(depot.store(CLASS, full(1), || true).is_ok());
+        assert!(depot.store(CLASS, full(2), || true).is_ok());
+        assert_eq!(depot.held(), 3 * Cluster::footprint(CLASS));
+        assert_eq!(scrap(depot.load(CLASS)), 2);
+        assert_eq!(scrap(depot.load(CLASS)), 1);
+        assert!(depot.load(CLASS).is_none());
+        assert_eq!(depot.held(), 0);
+    }
+
+    #[test]
+    fn what_exceeds_the_room_or_is_not_to_be_kept_comes_back() {
+        let depot = Depot::new(ROOM);
+        assert!(depot.store(CLASS, full(3), || true).is_ok());
+        let refused = depot.store(CLASS, full(2), || true);
+        assert_eq!(scrap(refused.err()), 2);
+        let unwanted = depot.store(CLASS, full(1), || false);
+        assert_eq!(scrap(unwanted.err()), 1);
+        assert_eq!(depot.held(), 3 * Cluster::footprint(CLASS));
+        assert_eq!(scrap(depot.drain(CLASS)), 3);
+        assert_eq!(depot.held(), 0);
+    }
+
+    #[test]
+    fn single_clusters_fill_magazines_and_empty_them() {
+        let depot = Depot::new(usize::MAX);
+        let count = CLASS.rounds() + 1;
+        for _ in 0..count {
+            let cluster = full(1).pop().expect("a magazine of one");
+            // SAFETY: the cluster is fresh and ours.
+            assert!(unsafe { depot.store_one(CLASS, cluster, || true) }.is_ok());
+        }
+        assert_eq!(scrap(depot.load(CLASS)), 1, "the first magazine was full");
+        for _ in 1..count {
+            scrap_one(depot.load_one(CLASS).expect("one was stored"));
+        }
+        assert!(depot.load_one(CLASS).is_none());
+        assert_eq!(depot.held(), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::support::*;
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn exchanged_clusters_are_in_one_place() {
+        loom::model(|| {
+            let depot = Arc::new(Depot::new(usize::MAX));
+            let other = Arc::clone(&depot);
+            let reader = thread::spawn(move || {
+                assert!(other.store(CLASS, full(2), || true).is_ok());
+                scrap(other.load(CLASS))
+            });
+            let mut count = 0;
+            if let Some(cluster) = depot.load_one(CLASS) {
+                scrap_one(cluster);
+                count += 1;
+            }
+            count += reader.join().unwrap();
+            count += scrap(depot.drain(CLASS));
+            assert_eq!(count, 2);
+            assert_eq!(depot.held(), 0);
+        });
+    }
+
+    #[test]
+    fn nothing_is_left_behind_by_who_forbids_keeping_and_drains() {
+        loom::model(|| {
+            let depot = Arc::new(Depot::new(usize::MAX));
+            let forbidden = Arc::new(AtomicUsize::new(0));
+            let (other, flag) = (Arc::clone(&depot), Arc::clone(&forbidden));
+            let storing = thread::spawn(move || {
+                // Relaxed: the lock under which it is read decides.
+                let refused = other.store(CLASS, full(1), || flag.load(Ordering::Relaxed) == 0);
+                scrap(refused.err())
+            });
+            forbidden.store(1, Ordering::Relaxed);
+            let drained = scrap(depot.drain(CLASS));
+            assert_eq!(drained + storing.join().unwrap(), 1);
+            assert_eq!(scrap(depot.drain(CLASS)), 0);
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! The one door to atomics and locks: the standard library and parking_lot, or loom's models of them
+//! under `cfg(loom)`.
+//!
+//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot` and `quota`, whose
+//! races are modelled, take their primitives from here only. Statistics and thread numbers, which
+//! order nothing, use the standard atomics directly, so that models stay small.
+//! Tests: the models at the ends of those files.
+
+#[cfg(not(loom))]
+pub(crate) use real::*;
+
+#[cfg(loom)]
+pub(crate) use modelled::*;
+
+#[cfg(not(loom))]
+mod real {
+    use std::time::Instant;
+
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+    /// A condition variable whose waits give the guard back.
+    #[derive(Default)]
+    pub(crate) struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
+        /// Waits until notified or until `deadline`. The caller re-checks its condition either way.
+        pub(crate) fn wait_until<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            deadline: Instant,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait_until(&mut guard, deadline);
+            guard
+        }
+    }
+}
+
+#[cfg(loom)]
+mod modelled {
+    use std::time::Instant;
+
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+    /// loom's mutex in parking_lot's shape: no poisoning.
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("a model thread panicked")
+        }
+    }
+
+    /// loom's condition variable.
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Default for Condvar {
+        fn default() -> Condvar {
+            Condvar(loom::sync::Condvar::new())
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("a model thread panicked")
+        }
+
+        /// Models have no clock, so a deadline never comes.
+        pub(crate) fn wait_until<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _deadline: Instant,
+        ) -> MutexGuard<'a, T> {
+            self.wait(guard)
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The list of mbufs inside a chain: up to two in place, more in a ring.
+//!
+//! It must not know about merging or offsets. Why these forms: a connection at rest has two chains
+//! and a segment has one, so the empty form must be small; a segment is cut from one or two clusters,
+//! so the usual chain in transit must not allocate; a socket buffer is consumed at its front, which a
+//! vector could do only by moving the rest.
+//!
+//! Invariants: `Ring::len` is the sum of its mbufs' lengths, so each change of a length goes through
+//! [`Links::edit_front`] or [`Links::edit_back`]. A ring stays a ring, even empty, until
+//! [`Links::shrink`]: a busy socket buffer does not allocate each time it fills.
+//! Tests: through `chain.rs`, `tests/chain_model.rs`.
+
+use std::collections::VecDeque;
+use std::slice;
+
+use crate::mbuf::Mbuf;
+
+#[derive(Clone, Default)]
+pub(crate) enum Links {
+    #[default]
+    Empty,
+    One(Mbuf),
+    Two(Mbuf, Mbuf),
+    Ring(Box<Ring>),
+}
+
+const _: () = assert!(size_of::<Links>() <= 40);
+
+/// Mbufs that a new ring has room for: a socket buffer of some hundred KiB in large clusters.
+const RING_MIN: usize = 8;
+
+#[derive(Clone)]
+pub(crate) struct Ring {
+    len: usize,
+    mbufs: VecDeque<Mbuf>,
+}
+
+impl Links {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Links::Empty => 0,
+            Links::One(a) => a.len(),
+            Links::Two(a, b) => a.len() + b.len(),
+            Links::Ring(ring) => ring.len,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Links::Empty => 0,
+            Links::One(_) => 1,
+            Links::Two(..) => 2,
+            Links::Ring(ring) => ring.mbufs.len(),
+        }
+    }
+
+    /// The mbufs in order, in two pieces.
+    pub(crate) fn as_slices(&self) -> (&[Mbuf], &[Mbuf]) {
+        match self {
+            Links::Empty => (&[], &[]),
+            Links::One(a) => (slice::from_ref(a), &[]),
+            Links::Two(a, b) => (slice::from_ref(a), slice::from_ref(b)),
+            Links::Ring(ring) => ring.mbufs.as_slices(),
+        }
+    }
+
+    pub(crate) fn front_len(&self) -> usize {
+        match self {
+            Links::Empty => 0,
+            Links::One(a) | Links::Two(a, _) => a.len(),
+            Links::Ring(ring) => ring.mbufs.front().map_or(0, Mbuf::len),
+        }
+    }
+
+    pub(crate) fn back_len(&self) -> usize {
+        match self {
+            Links::Empty => 0,
+            Links::One(b) | Links::Two(_, b) => b.len(),
+            Links::Ring(ring) => ring.mbufs.back().map_or(0, Mbuf::len),
+        }
+    }
+
+    /// Lets `edit` change the first mbuf. `None` if there is none.
+    pub(crate) fn edit_front<R>(&mut self, edit: impl FnOnce(&mut Mbuf) -> R) -> Option<R> {
+        match self {
+            Links::Empty => None,
+            Links::One(a) | Links::Two(a, _) => Some(edit(a)),
+            Links::Ring(ring) => {
+                let front = ring.mbufs.front_mut()?;
+                let before = front.len();
+                let result = edit(front);
+                ring.len = ring.len - before + front.len();
+                Some(result)
+            }
+        }
+    }
+
+    /// Lets `edit` change the last mbuf. `None` if there is none.
+    pub(crate) fn edit_back<R>(&mut self, edit: impl FnOnce(&mut Mbuf) -> R) -> Option<R> {
+        match self {
+            Links::Empty => None,
+            Links::One(b) | Links::Two(_, b) => Some(edit(b)),
+            Links::Ring(ring) => {
+                let back = ring.mbufs.back_mut()?;
+                let before = back.len();
+                let result = edit(back);
+                ring.len = ring.len - before + back.len();
+                Some(result)
+            }
+        }
+    }
+
+    pub(crate) fn push_back(&mut self, mbuf: Mbuf) {
+        if let Links::Ring(ring) = self {
+            ring.push_back(mbuf);
+            return;
+        }
+        *self = match std::mem::take(self) {
+            Links::Empty => Links::One(mbuf),
+            Links::One(a) => Links::Two(a, mbuf),
+            Links::Two(a, b) => {
+                let mut ring = Ring {
+                    len: 0,
+                    mbufs: VecDeque::with_capacity(RING_MIN),
+                };
+                ring.push_back(a);
+                ring.push_back(b);
+                ring.push_back(mbuf);
+                Links::Ring(Box::new(ring))
+            }
+            Links::Ring(ring) => Links::Ring(ring),
+        };
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Mbuf> {
+        if let Links::Ring(ring) = self {
+            let mbuf = ring.mbufs.pop_front()?;
+            ring.len -= mbuf.len();
+            return Some(mbuf);
+        }
+        let (rest, mbuf) = match std::mem::take(self) {
+            Links::Empty => (Links::Empty, None),
+            Links::One(a) => (Links::Empty, Some(a)),
+            Links::Two(a, b) => (Links::One(b), Some(a)),
+            Links::Ring(ring) => (Links::Ring(ring), None),
+        };
+        *self = rest;
+        mbuf
+    }
+
+    pub(crate) fn pop_back(&mut self) -> Option<Mbuf> {
+        if let Links::Ring(ring) = self {
+            let mbuf = ring.mbufs.pop_back()?;
+            ring.len -= mbuf.len();
+            return Some(mbuf);
+        }
+        let (rest, mbuf) = match std::mem::take(self) {
+            Links::Empty => (Links::Empty, None),
+            Links::One(b) => (Links::Empty, Some(b)),
+            Links::Two(a, b) => (Links::One(a), Some(b)),
+            Links::Ring(ring) => (Links::Ring(ring), None),
+        };
+        *self = rest;
+        mbuf
+    }
+
+    /// Gives spare memory back: a short ring becomes a form in place, a long one fits its content.
+    pub(crate) fn shrink(&mut self) {
+        let Links::Ring(ring) = self else { return };
+        if ring.mbufs.len() > 2 {
+            ring.mbufs.shrink_to_fit();
+            return;
+        }
+        let (first, second) = (ring.mbufs.pop_front(), ring.mbufs.pop_front());
+        *self = match (first, second) {
+            (None, _) => Links::Empty,
+            (Some(a), None) => Links::One(a),
+            (Some(a), Some(b)) => Links::Two(a, b),
+        };
+    }
+}
+
+impl Ring {
+    fn push_back(&mut self, mbuf: Mbuf) {
+        self.len += mbuf.len();
+        self.mbufs.push_back(mbuf);
+    }
+}

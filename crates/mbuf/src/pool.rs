@@ -1,0 +1,180 @@
+//! Pools: where a stack's packet memory comes from.
+//!
+//! It must not know how memory is cached. Tests: `tests/accounting.rs`, `tests/cap.rs`,
+//! `tests/threads.rs`.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cache;
+use crate::chain::Chain;
+use crate::class::{CLUSTER_MAX, Class};
+use crate::mbuf::Mbuf;
+use crate::stats::PoolStats;
+use crate::store::Store;
+
+/// A stack's packet memory. A handle: clones are the same pool.
+///
+/// Memory goes back to the system when the last handle is gone: what lies idle at once (in caches of
+/// other threads: when such a thread next touches a pool, or ends), what is in view when its last
+/// view is dropped. Mbufs may outlive all handles.
+#[derive(Clone)]
+pub struct Pool {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    store: Arc<Store>,
+}
+
+/// How a pool is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The most bytes obtained from the system at a time, headers included. Values below
+    /// [`MEMORY_MIN`] mean that. Reached: allocations are refused with [`Exhausted`].
+    pub memory_max: usize,
+    /// The most bytes that lie in the depot for reuse. What is freed beyond that goes back to the
+    /// system.
+    pub depot_max: usize,
+}
+
+/// The smallest cap: below it, caches and one large segment on its way would not leave each other
+/// room.
+pub const MEMORY_MIN: usize = 512 * 1024;
+
+const MEMORY_MAX_DEFAULT: usize = 512 * 1024 * 1024;
+const DEPOT_MAX_DEFAULT: usize = 32 * 1024 * 1024;
+
+impl PoolConfig {
+    /// A pool of at most `memory_max` bytes, of which a sixteenth, and 32 MiB at most, may lie in the
+    /// depot.
+    pub fn with_memory_max(memory_max: usize) -> PoolConfig {
+        PoolConfig {
+            memory_max,
+            depot_max: DEPOT_MAX_DEFAULT.min(memory_max.max(MEMORY_MIN) / 16),
+        }
+    }
+}
+
+impl Default for PoolConfig {
+    /// 512 MiB.
+    fn default() -> PoolConfig {
+        PoolConfig::with_memory_max(MEMORY_MAX_DEFAULT)
+    }
+}
+
+/// The pool is at its cap, or the system has no memory. Nothing was lost or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted;
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("packet memory is exhausted")
+    }
+}
+
+impl Error for Exhausted {}
+
+impl Pool {
+    /// A pool that holds nothing yet.
+    pub fn new(config: PoolConfig) -> Pool {
+        let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max);
+        Pool {
+            handle: Arc::new(Handle {
+                store: Arc::new(store),
+            }),
+        }
+    }
+
+    /// An empty mbuf whose cluster takes at least `want` bytes, [`CLUSTER_MAX`] if `want` is more.
+    /// Does not block, beyond short locks.
+    #[inline]
+    pub fn alloc(&self, want: usize) -> Result<Mbuf, Exhausted> {
+        match cache::alloc(&self.handle.store, Class::for_len(want)) {
+            Some(cluster) => Ok(Mbuf::of(cluster)),
+            None => Err(Exhausted),
+        }
+    }
+
+    /// A chain with a copy of `bytes`, in one cluster for each [`CLUSTER_MAX`] begun. All or nothing.
+    pub fn copy_in(&self, bytes: &[u8]) -> Result<Chain, Exhausted> {
+        let mut chain = Chain::new();
+        for piece in bytes.chunks(CLUSTER_MAX) {
+            let mut mbuf = self.alloc(piece.len())?;
+            let taken = mbuf.try_extend(piece);
+            debug_assert_eq!(
+                taken,
+                piece.len(),
+                "a new cluster takes what it was chosen for"
+            );
+            chain.push_back(mbuf);
+        }
+        Ok(chain)
+    }
+
+    /// Bytes of clusters in use, headers included. Adds up all threads' counts: not for hot paths.
+    /// Exact when no thread allocates or frees meanwhile.
+    pub fn in_use(&self) -> usize {
+        self.stats().in_use()
+    }
+
+    /// Bytes obtained from the system and not returned, headers included: in use, in caches, in the
+    /// depot. Never above [`Pool::memory_max`].
+    pub fn allocated(&self) -> usize {
+        self.handle.store.quota.taken()
+    }
+
+    /// The cap on [`Pool::allocated`], in bytes.
+    pub fn memory_max(&self) -> usize {
+        self.handle.store.quota.max()
+    }
+
+    /// All counts. Adds up all threads': not for hot paths.
+    pub fn stats(&self) -> PoolStats {
+        self.handle.store.stats()
+    }
+
+    /// Blocks until memory was given back since this thread was last refused, or until `deadline`
+    /// (`None`: no limit). True if memory was given back, or if this thread was not refused: try
+    /// again, and wait again if refused again.
+    ///
+    /// What another thread frees ends the wait even if it does not suffice for what was refused.
+    pub fn wait_freed(&self, deadline: Option<Instant>) -> bool {
+        match cache::refusal(&self.handle.store) {
+            Some(seen) => self.handle.store.quota.wait_freed(seen, deadline),
+            None => true,
+        }
+    }
+
+    /// Gives what lies idle back to the system: the depot and this thread's cache now, the caches of
+    /// other threads when they next allocate or free. For stacks that have become idle; under load it
+    /// only costs.
+    pub fn trim(&self) {
+        self.handle.store.quota.ask_trim();
+        cache::flush(&self.handle.store);
+        self.handle.store.drain_depot();
+    }
+
+    /// Whether both are handles of one pool.
+    pub fn is_same(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("allocated", &self.allocated())
+            .field("memory_max", &self.memory_max())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.store.close();
+        cache::forget_closed();
+    }
+}

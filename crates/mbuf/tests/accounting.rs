@@ -1,0 +1,260 @@
+//! Nothing gets lost: counts of clusters and bytes agree with what was done, and memory goes back.
+#![cfg(not(loom))]
+
+use std::cell::RefCell;
+use std::sync::mpsc::channel;
+use std::thread::{self, ScopedJoinHandle};
+
+use sockeye_mbuf::{CLUSTER_MAX, Class, Mbuf, Pool, PoolConfig, thread_home};
+
+fn pool() -> Pool {
+    Pool::new(PoolConfig::default())
+}
+
+fn alloc(pool: &Pool, want: usize) -> Mbuf {
+    pool.alloc(want).expect("far from the cap")
+}
+
+/// Waits for the end of the thread itself, thread-locals included. The end of a scope would wait for
+/// the closure only.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().expect("no panic")
+}
+
+#[test]
+fn use_and_memory_rise_and_fall_with_what_is_held() {
+    let pool = pool();
+    let mut held = Vec::new();
+    let mut expected = 0;
+    for want in [0, 256, 2048, 16 * 1024, CLUSTER_MAX, CLUSTER_MAX + 1] {
+        let mbuf = alloc(&pool, want);
+        assert!(mbuf.is_empty());
+        assert!(mbuf.capacity() >= want.min(CLUSTER_MAX));
+        expected += mbuf.footprint();
+        held.push(mbuf);
+        assert_eq!(pool.in_use(), expected);
+        assert_eq!(pool.allocated(), expected);
+    }
+    let views: Vec<Mbuf> = held.clone();
+    drop(held);
+    assert_eq!(pool.in_use(), expected, "views keep clusters");
+    drop(views);
+    assert_eq!(pool.in_use(), 0);
+    assert_eq!(
+        pool.allocated(),
+        expected,
+        "idle clusters are kept for reuse"
+    );
+    pool.trim();
+    assert_eq!(pool.allocated(), 0);
+}
+
+#[test]
+fn a_freed_cluster_is_the_next_one_allocated() {
+    let pool = pool();
+    let mut mbuf = alloc(&pool, 100);
+    mbuf.try_extend(b"x");
+    let place = mbuf.as_ptr();
+    drop(mbuf);
+    let mut mbuf = alloc(&pool, 100);
+    mbuf.try_extend(b"y");
+    assert_eq!(mbuf.as_ptr(), place);
+    let stats = *pool.stats().class(Class::B256);
+    assert_eq!(
+        (stats.fresh, stats.local_hits, stats.local_frees),
+        (1, 1, 1)
+    );
+}
+
+#[test]
+fn frees_by_another_thread_are_counted_as_such_and_stay_there() {
+    let pool = pool();
+    let here = alloc(&pool, 2048);
+    assert_eq!(here.home(), thread_home());
+    let (bytes, remote_home) = thread::scope(|scope| {
+        join(scope.spawn(|| {
+            let bytes = here.footprint();
+            drop(here);
+            // It came to this thread's cache, and is this thread's when allocated again.
+            let again = alloc(&pool, 2048);
+            assert_eq!(again.home(), thread_home());
+            assert_eq!(pool.allocated(), bytes);
+            (bytes, again.home())
+        }))
+    });
+    assert_ne!(remote_home, thread_home());
+    let stats = *pool.stats().class(Class::K2);
+    assert_eq!(
+        (stats.remote_frees, stats.local_frees, stats.fresh),
+        (1, 1, 1)
+    );
+    // The thread is gone and left its cache to the depot, from where this thread is served.
+    assert_eq!(pool.stats().depot, bytes);
+    let _mbuf = alloc(&pool, 2048);
+    assert_eq!(pool.stats().class(Class::K2).depot_loads, 1);
+    assert_eq!(pool.allocated(), bytes);
+}
+
+#[test]
+fn a_thread_keeps_no_more_than_its_cache_holds() {
+    let pool = pool();
+    for (class, kept) in [
+        (Class::B256, 64),
+        (Class::K2, 32),
+        (Class::K16, 8),
+        (Class::K64, 2),
+    ] {
+        let held: Vec<Mbuf> = (0..kept + 40)
+            .map(|_| alloc(&pool, class.capacity()))
+            .collect();
+        let footprint = held[0].footprint();
+        let depot_before = pool.stats().depot;
+        drop(held);
+        let in_depot = (pool.stats().depot - depot_before) / footprint;
+        assert!(
+            (40..=40 + kept / 2).contains(&in_depot),
+            "{class:?}: {in_depot}"
+        );
+    }
+}
+
+#[test]
+fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
+    let depot_max = 10 * 70_000;
+    let pool = Pool::new(PoolConfig {
+        depot_max,
+        ..PoolConfig::default()
+    });
+    let held: Vec<Mbuf> = (0..100).map(|_| alloc(&pool, CLUSTER_MAX)).collect();
+    drop(held);
+    let stats = pool.stats();
+    assert!(stats.depot <= depot_max, "{}", stats.depot);
+    assert!(
+        stats.allocated <= depot_max + 2 * 70_000,
+        "{}",
+        stats.allocated
+    );
+    assert!(stats.allocated > 0);
+}
+
+#[test]
+fn trim_reaches_the_caches_of_other_threads_when_they_next_work() {
+    let pool = pool();
+    let (go, gone) = channel::<()>();
+    let (done, doing) = channel::<()>();
+    let other = pool.clone();
+    let thread = thread::spawn(move || {
+        drop(alloc(&other, 2048));
+        done.send(()).expect("the test listens");
+        gone.recv().expect("the test says go");
+        drop(alloc(&other, 256));
+        done.send(()).expect("the test listens");
+        gone.recv().expect("the test says go");
+    });
+    doing.recv().expect("the thread works");
+    pool.trim();
+    assert!(pool.allocated() > 0, "an idle thread's cache is its own");
+    go.send(()).expect("the thread waits");
+    doing.recv().expect("the thread works");
+    assert_eq!(pool.stats().in_use(), 0);
+    let small = alloc(&pool, 1).footprint();
+    pool.trim();
+    assert_eq!(pool.allocated(), small, "only what was freed since is kept");
+    go.send(()).expect("the thread waits");
+    thread.join().expect("no panic");
+    pool.trim();
+    assert_eq!(pool.allocated(), 0);
+}
+
+#[test]
+fn a_thread_that_ends_leaves_nothing_behind_but_its_counts() {
+    let pool = pool();
+    for _ in 0..3 {
+        thread::scope(|scope| {
+            join(scope.spawn(|| {
+                let _held: Vec<Mbuf> = (0..100).map(|_| alloc(&pool, 256)).collect();
+            }));
+        });
+    }
+    let stats = *pool.stats().class(Class::B256);
+    assert_eq!((stats.allocs(), stats.frees(), stats.live()), (300, 300, 0));
+    pool.trim();
+    assert_eq!(pool.allocated(), 0);
+}
+
+#[test]
+fn mbufs_outlive_the_pool() {
+    let pool = pool();
+    let mut mbuf = alloc(&pool, 100);
+    drop(alloc(&pool, 100));
+    drop(pool);
+    assert_eq!(mbuf.try_extend(b"still here"), 10);
+    let view = mbuf.slice(6..);
+    drop(mbuf);
+    // The last view goes on a thread that never knew the pool.
+    thread::spawn(move || assert_eq!(&*view, b"here"))
+        .join()
+        .expect("no panic");
+}
+
+#[test]
+fn a_thread_may_use_several_pools_in_turn() {
+    let pools: Vec<Pool> = (0..4).map(|_| pool()).collect();
+    let mut held = Vec::new();
+    for round in 0..10 {
+        for pool in &pools {
+            held.push(alloc(pool, 256 << (round % 3)));
+        }
+    }
+    for pool in &pools {
+        assert_eq!(
+            pool.in_use(),
+            held.iter().step_by(4).map(Mbuf::footprint).sum::<usize>()
+        );
+    }
+    drop(held);
+    for pool in &pools {
+        assert_eq!(pool.in_use(), 0);
+        pool.trim();
+        assert_eq!(pool.allocated(), 0);
+    }
+}
+
+#[test]
+fn mbufs_may_be_dropped_and_allocated_while_a_thread_ends() {
+    struct AtExit(Option<(Pool, Mbuf)>);
+    impl Drop for AtExit {
+        fn drop(&mut self) {
+            if let Some((pool, mbuf)) = self.0.take() {
+                drop(alloc(&pool, 2048));
+                drop(mbuf);
+            }
+        }
+    }
+    thread_local! {
+        static EARLY: RefCell<AtExit> = const { RefCell::new(AtExit(None)) };
+        static LATE: RefCell<AtExit> = const { RefCell::new(AtExit(None)) };
+    }
+    let pool = pool();
+    thread::scope(|scope| {
+        join(scope.spawn(|| {
+            // One is registered before the thread's cache and one after: whichever order thread-locals
+            // end in, one of them outlives the cache.
+            EARLY.with_borrow_mut(|_| ());
+            let (first, second) = (alloc(&pool, 256), alloc(&pool, 256));
+            EARLY.with_borrow_mut(|at_exit| at_exit.0 = Some((pool.clone(), first)));
+            LATE.with_borrow_mut(|at_exit| at_exit.0 = Some((pool.clone(), second)));
+        }));
+    });
+    assert_eq!(pool.in_use(), 0);
+    let stats = pool.stats();
+    assert_eq!(
+        (
+            stats.class(Class::B256).frees(),
+            stats.class(Class::K2).frees()
+        ),
+        (2, 2)
+    );
+    pool.trim();
+    assert_eq!(pool.allocated(), 0);
+}

@@ -1,0 +1,159 @@
+//! The IPv6 header and the extension headers that may stand before a segment (RFC 8200).
+//!
+//! Hop-by-hop and destination options are walked over, at most [`EXTENSION_HEADERS_MAX`] headers, each
+//! of at most 2,048 bytes; an unknown option does what its type says. Every other next header ends the
+//! walk and is handed up as the protocol, so that a routing header is an unknown protocol to the caller
+//! and not obeyed. Jumbograms (RFC 2675) are refused through their option's type. Must not know what is
+//! in the payload. Tests: `ip/tests.rs`.
+
+use core::net::Ipv6Addr;
+use core::ops::Range;
+
+use super::{Addresses, EXTENSION_HEADERS_MAX, EmitError, Header, ParseError, V6_HEADER_LEN};
+
+const HOP_BY_HOP: u8 = 0;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+
+const OPTION_PAD1: u8 = 0;
+/// Two bits of an option's type: what to do if it is not known; zero says skip it.
+const OPTION_ACTION_MASK: u8 = 0xc0;
+
+/// See [`super::parse`].
+pub(super) fn parse(packet: &[u8]) -> Result<(Header, Range<usize>), ParseError> {
+    let have = packet.len();
+    let Some(fixed) = packet.first_chunk::<V6_HEADER_LEN>() else {
+        return Err(ParseError::Truncated {
+            need: V6_HEADER_LEN,
+            have,
+        });
+    };
+    let [b0, b1, _, _, len_a, len_b, next, hop_limit, addrs @ ..] = *fixed;
+    let traffic_class = (b0 << 4) | (b1 >> 4);
+    let payload_len = usize::from(u16::from_be_bytes([len_a, len_b]));
+    let end = V6_HEADER_LEN + payload_len;
+    let Some(packet) = packet.get(..end) else {
+        return Err(ParseError::PacketLen {
+            field: payload_len,
+            header: V6_HEADER_LEN,
+            have,
+        });
+    };
+    let (protocol, start) = skip_extensions(packet, next)?;
+    let (mut src, mut dst) = ([0; 16], [0; 16]);
+    let (src_bytes, dst_bytes) = addrs.split_at(16);
+    src.copy_from_slice(src_bytes);
+    dst.copy_from_slice(dst_bytes);
+    let addresses = Addresses::V6 {
+        src: Ipv6Addr::from(src),
+        dst: Ipv6Addr::from(dst),
+    };
+    Ok((
+        Header {
+            addresses,
+            protocol,
+            hop_limit,
+            traffic_class,
+        },
+        start..end,
+    ))
+}
+
+/// Walks over the extension headers behind the fixed header; returns the upper layer's protocol and
+/// where it begins.
+fn skip_extensions(packet: &[u8], first: u8) -> Result<(u8, usize), ParseError> {
+    let mut next = first;
+    let mut at = V6_HEADER_LEN;
+    for index in 0..=EXTENSION_HEADERS_MAX {
+        match next {
+            HOP_BY_HOP if index > 0 => return Err(ParseError::MisplacedHopByHop),
+            HOP_BY_HOP | DESTINATION_OPTIONS => {}
+            FRAGMENT => return Err(ParseError::Fragment),
+            protocol => return Ok((protocol, at)),
+        }
+        if index == EXTENSION_HEADERS_MAX {
+            break;
+        }
+        let rest = packet.get(at..).unwrap_or_default();
+        let (following, len) = skip_options_header(rest)?;
+        next = following;
+        at += len;
+    }
+    Err(ParseError::TooManyExtensions)
+}
+
+/// Reads one options header; returns the number of the next one and this one's length, bytes.
+fn skip_options_header(bytes: &[u8]) -> Result<(u8, usize), ParseError> {
+    let &[next, units, ..] = bytes else {
+        return Err(ParseError::Truncated {
+            need: 8,
+            have: bytes.len(),
+        });
+    };
+    let len = (usize::from(units) + 1) * 8;
+    let Some(mut options) = bytes.get(2..len) else {
+        return Err(ParseError::Truncated {
+            need: len,
+            have: bytes.len(),
+        });
+    };
+    while let Some((&kind, rest)) = options.split_first() {
+        if kind == OPTION_PAD1 {
+            options = rest;
+            continue;
+        }
+        if kind & OPTION_ACTION_MASK != 0 {
+            return Err(ParseError::Option(kind));
+        }
+        let Some((&data_len, data)) = rest.split_first() else {
+            return Err(ParseError::Truncated { need: 2, have: 1 });
+        };
+        let data_len = usize::from(data_len);
+        let Some(behind) = data.get(data_len..) else {
+            return Err(ParseError::Truncated {
+                need: data_len,
+                have: data.len(),
+            });
+        };
+        options = behind;
+    }
+    Ok((next, len))
+}
+
+/// See [`super::emit`].
+pub(super) fn emit(
+    header: &Header,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    payload_len: usize,
+    out: &mut [u8],
+) -> Result<usize, EmitError> {
+    let have = out.len();
+    let Some(out) = out.first_chunk_mut::<V6_HEADER_LEN>() else {
+        return Err(EmitError::BufferTooShort {
+            need: V6_HEADER_LEN,
+            have,
+        });
+    };
+    let Ok(len_field) = u16::try_from(payload_len) else {
+        return Err(EmitError::PayloadTooLong(payload_len));
+    };
+    let [len_a, len_b] = len_field.to_be_bytes();
+    let class = header.traffic_class;
+    let start = [
+        0x60 | (class >> 4),
+        class << 4,
+        0,
+        0,
+        len_a,
+        len_b,
+        header.protocol,
+        header.hop_limit,
+    ];
+    let (fixed, addrs) = out.split_at_mut(8);
+    let (src_out, dst_out) = addrs.split_at_mut(16);
+    fixed.copy_from_slice(&start);
+    src_out.copy_from_slice(&src.octets());
+    dst_out.copy_from_slice(&dst.octets());
+    Ok(V6_HEADER_LEN)
+}

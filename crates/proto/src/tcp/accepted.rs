@@ -1,0 +1,81 @@
+//! What crosses the two borders of a pcb's life: a connection made by the syncache comes in as
+//! [`Accepted`], one that has reached TIME-WAIT leaves as [`TimeWaitParams`].
+//!
+//! Plain values. They must not know the syncache's entries, the TIME-WAIT table or the pcb's fields
+//! beyond what the other side needs to go on. Windows are in bytes, already scaled. Tests stand with
+//! the types that make and consume them.
+
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+/// Timestamps of a connection on which both sides agreed to send them (RFC 7323 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimestampState {
+    /// TS.Recent: the peer's newest timestamp that we may echo.
+    pub ts_recent: u32,
+    /// When `ts_recent` was taken; after 24 days it no longer means anything (RFC 7323 section 5.5).
+    pub ts_recent_at: Instant,
+    /// This connection's offset, added to our clock in every TSval (RFC 7323 section 7.1); see
+    /// [`timestamp::value`](super::timestamp::value).
+    pub ts_offset: u32,
+}
+
+/// A handshake that the syncache has seen through to its third segment.
+///
+/// That segment itself (its window, payload or FIN) is fed to the new pcb afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// ISS: the sequence number of our SYN-ACK.
+    pub iss: SeqNum,
+    /// IRS: the sequence number of the peer's SYN.
+    pub irs: SeqNum,
+    /// The MSS that the peer announced, bytes; [`DEFAULT_MSS`] or the IPv6 equivalent if it announced
+    /// none (RFC 9293 section 3.7.1).
+    pub peer_mss: u16,
+    /// SND.WND: the window of the peer's SYN, bytes (never scaled, RFC 7323 section 2.2).
+    pub snd_wnd: u32,
+    /// RCV.WND: the window that our SYN-ACK announced, bytes.
+    pub rcv_wnd: u32,
+    /// Both shift counts if both sides sent the window scale option, else `None` (no scaling).
+    pub window_scale: Option<WindowScale>,
+    /// Timestamps if both sides sent the option.
+    pub timestamps: Option<TimestampState>,
+    /// True if both sides permitted SACK.
+    pub sack_permitted: bool,
+    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
+    /// repeated and so says nothing (Karn's rule, RFC 6298 section 3).
+    pub rtt: Option<Duration>,
+}
+
+/// The two shift counts of RFC 7323 section 2.3, each at most 14.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowScale {
+    /// Snd.Wind.Shift: applied to windows that the peer sends.
+    pub snd: u8,
+    /// Rcv.Wind.Shift: applied to windows that we send.
+    pub rcv: u8,
+}
+
+/// All that TIME-WAIT needs to know of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeWaitParams {
+    /// SND.NXT, past our FIN.
+    pub snd_nxt: SeqNum,
+    /// RCV.NXT, past the peer's FIN.
+    pub rcv_nxt: SeqNum,
+    /// RCV.WND, bytes.
+    pub rcv_wnd: u32,
+    /// The window field for the acknowledgments still to be sent, as it stands in the header.
+    pub window_field: u16,
+    /// Timestamps if the connection used them.
+    pub timestamps: Option<TimestampState>,
+    /// When the 2MSL timer ends.
+    pub expires_at: Instant,
+    /// 2MSL, for restarting the timer.
+    pub two_msl: Duration,
+}
+
+/// The MSS to assume towards an IPv4 peer that announced none, bytes (RFC 9293 MUST-15).
+pub const DEFAULT_MSS: u16 = 536;

@@ -1,0 +1,158 @@
+//! Slow start and congestion avoidance as in RFC 5681, counting bytes (RFC 3465).
+//!
+//! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
+
+use super::{CWND_MAX, CongestionControl, initial_window};
+
+/// The classic: additive increase, multiplicative decrease.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct NewReno {
+    cwnd: u32,
+    ssthresh: u32,
+    /// Bytes acknowledged in congestion avoidance since `cwnd` last grew.
+    bytes_acked: u32,
+}
+
+impl NewReno {
+    pub fn new(cwnd: u32) -> Self {
+        Self { cwnd, ssthresh: CWND_MAX, bytes_acked: 0 }
+    }
+
+    /// RFC 5681 equation 4.
+    fn reduce(&mut self, flight: u32, mss: u32) {
+        self.ssthresh = (flight / 2).max(2 * mss);
+        self.bytes_acked = 0;
+    }
+}
+
+impl CongestionControl for NewReno {
+    fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> u32 {
+        self.ssthresh
+    }
+
+    fn on_ack(&mut self, acked: u32, flight: u32, mss: u32) {
+        // A window that was not used proves nothing about the path (RFC 7661 section 4.3).
+        if flight < self.cwnd / 2 {
+            return;
+        }
+        if self.cwnd < self.ssthresh {
+            self.cwnd = (self.cwnd + acked.min(SLOW_START_SEGMENTS_MAX * mss)).min(CWND_MAX);
+            return;
+        }
+        self.bytes_acked = self.bytes_acked.saturating_add(acked);
+        if self.bytes_acked >= self.cwnd {
+            self.bytes_acked -= self.cwnd;
+            self.cwnd = (self.cwnd + mss).min(CWND_MAX);
+        }
+    }
+
+    fn on_recovery_start(&mut self, flight: u32, mss: u32) {
+        // The segments of limited transmit lie beyond cwnd and do not count (RFC 5681 section 3.2 step 2).
+        self.reduce(flight.min(self.cwnd), mss);
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_recovery_end(&mut self, flight: u32, mss: u32) {
+        // RFC 6582 section 3.2 step 3, first option: no burst when little is left in flight.
+        self.cwnd = self.ssthresh.min(flight.max(mss) + mss);
+    }
+
+    fn on_timeout(&mut self, flight: u32, mss: u32, first: bool) {
+        if first {
+            self.reduce(flight, mss);
+        }
+        self.cwnd = mss;
+    }
+
+    fn on_idle(&mut self, mss: u32) {
+        // RFC 5681 section 4.1: the restart window.
+        self.cwnd = self.cwnd.min(initial_window(mss));
+    }
+}
+
+/// Growth per acknowledgment in slow start, segments. RFC 9406 section 4.2 allows eight without pacing;
+/// receivers that acknowledge once per batch would make one segment per acknowledgment crawl.
+const SLOW_START_SEGMENTS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    #[test]
+    fn slow_start_grows_by_what_was_acknowledged_up_to_eight_segments() {
+        let mut cc = NewReno::new(10 * MSS);
+        cc.on_ack(MSS, 10 * MSS, MSS);
+        assert_eq!(cc.cwnd(), 11 * MSS);
+        cc.on_ack(11 * MSS, 11 * MSS, MSS);
+        assert_eq!(cc.cwnd(), 19 * MSS);
+    }
+
+    #[test]
+    fn congestion_avoidance_grows_one_segment_per_window() {
+        let mut cc = NewReno::new(20 * MSS);
+        cc.on_recovery_start(20 * MSS, MSS);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, 10 * MSS));
+        for _ in 0..9 {
+            cc.on_ack(MSS, 10 * MSS, MSS);
+        }
+        assert_eq!(cc.cwnd(), 10 * MSS);
+        cc.on_ack(MSS, 10 * MSS, MSS);
+        assert_eq!(cc.cwnd(), 11 * MSS);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut cc = NewReno::new(10 * MSS);
+        for _ in 0..1000 {
+            cc.on_ack(1, 1, MSS);
+        }
+        assert_eq!(cc.cwnd(), 10 * MSS);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_segment_and_keeps_ssthresh_when_it_repeats() {
+        let mut cc = NewReno::new(20 * MSS);
+        cc.on_timeout(16 * MSS, MSS, true);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
+        cc.on_timeout(MSS, MSS, false);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
+    }
+
+    #[test]
+    fn limited_transmit_does_not_count_into_the_threshold() {
+        let mut cc = NewReno::new(10 * MSS);
+        cc.on_recovery_start(12 * MSS, MSS);
+        assert_eq!(cc.ssthresh(), 5 * MSS);
+    }
+
+    #[test]
+    fn the_end_of_recovery_allows_no_burst() {
+        let mut cc = NewReno::new(20 * MSS);
+        cc.on_recovery_start(20 * MSS, MSS);
+        cc.on_recovery_end(2 * MSS, MSS);
+        assert_eq!(cc.cwnd(), 3 * MSS);
+    }
+
+    #[test]
+    fn idleness_shrinks_to_the_initial_window_and_never_grows() {
+        let mut cc = NewReno::new(100 * MSS);
+        cc.on_idle(MSS);
+        assert_eq!(cc.cwnd(), 10 * MSS);
+        let mut small = NewReno::new(2 * MSS);
+        small.on_idle(MSS);
+        assert_eq!(small.cwnd(), 2 * MSS);
+    }
+
+    #[test]
+    fn the_window_stops_at_its_ceiling() {
+        let mut cc = NewReno::new(CWND_MAX - 1);
+        cc.on_ack(u32::MAX, u32::MAX, 65_535);
+        assert_eq!(cc.cwnd(), CWND_MAX);
+    }
+}

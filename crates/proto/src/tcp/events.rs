@@ -1,0 +1,108 @@
+//! What the pcb hands back: outcomes of a segment or a timer, and segments to send.
+//!
+//! Plain values; they must not know the pcb. The caller acts on them after it has left the perimeter.
+//! Tests: with the pcb.
+
+use super::segment::{Header, Payload};
+
+/// What happened to the connection, as a set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Events(u16);
+
+impl Events {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// The handshake of an active open is done.
+    pub const CONNECTED: Self = Self(1);
+    /// The peer has closed its direction: end of file after the bytes delivered with this event.
+    pub const PEER_FIN: Self = Self(1 << 1);
+    /// The peer reset the connection (`ECONNRESET`). The pcb is closed.
+    pub const RESET: Self = Self(1 << 2);
+    /// The peer answered our SYN with a reset (`ECONNREFUSED`). The pcb is closed.
+    pub const REFUSED: Self = Self(1 << 3);
+    /// The peer did not answer any more (`ETIMEDOUT`). The pcb is closed.
+    pub const TIMED_OUT: Self = Self(1 << 4);
+    /// The connection is in TIME-WAIT. Once `poll_transmit` has been run dry, the caller may replace the
+    /// pcb by its [`TimeWaitParams`](super::accepted::TimeWaitParams).
+    pub const ENTER_TIME_WAIT: Self = Self(1 << 5);
+    /// The pcb is closed and may be freed.
+    pub const CLOSED: Self = Self(1 << 6);
+    /// Data came after the application had closed both directions and was answered with a reset. The
+    /// pcb is closed.
+    pub const DATA_AFTER_CLOSE: Self = Self(1 << 7);
+
+    /// True if no event is set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// True if every event of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// True if any event of `other` is set.
+    pub const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Both together.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    /// Adds the events of `other`.
+    pub fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl core::fmt::Debug for Events {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let names = [
+            (Self::CONNECTED, "CONNECTED"),
+            (Self::PEER_FIN, "PEER_FIN"),
+            (Self::RESET, "RESET"),
+            (Self::REFUSED, "REFUSED"),
+            (Self::TIMED_OUT, "TIMED_OUT"),
+            (Self::ENTER_TIME_WAIT, "ENTER_TIME_WAIT"),
+            (Self::CLOSED, "CLOSED"),
+            (Self::DATA_AFTER_CLOSE, "DATA_AFTER_CLOSE"),
+        ];
+        f.debug_set()
+            .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))
+            .finish()
+    }
+}
+
+/// What a segment led to.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Input<P: Payload> {
+    /// Bytes to append to `so_rcv` now, in order; possibly none.
+    pub deliver: P,
+    /// Bytes to drop from the front of `so_snd`: the peer has them.
+    pub acked: u32,
+    /// What happened.
+    pub events: Events,
+    /// A reset to send. Acknowledgments are not here, they come out of `poll_transmit`.
+    pub reply: Option<Header>,
+}
+
+/// What the timers led to. `poll_transmit` has to follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct TimerOutcome {
+    /// What happened.
+    pub events: Events,
+    /// A reset to send: the connection has been given up.
+    pub reply: Option<Header>,
+}
+
+/// A segment to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Transmit {
+    /// Its header.
+    pub header: Header,
+    /// Where its payload begins in `so_snd`, bytes from the front (SND.UNA).
+    pub offset: u32,
+    /// Its payload, bytes; more than the MSS only if `tso_max` allows.
+    pub len: u32,
+}

@@ -1,0 +1,325 @@
+//! TCP output: which segment goes next.
+//!
+//! [`Pcb::poll_transmit`] is the one place where segments come from (resets excepted): the handshake,
+//! data new and repeated, probes, acknowledgments. It must not know what is in the buffers, only how much.
+//!
+//! Invariants: data leaves within SND.WND and the congestion window, a probe of one byte excepted; after
+//! `poll_transmit` has returned `None`, the retransmission slot runs if anything is unacknowledged or is
+//! held back by the window. [`Pcb::snd_due_at`] repeats the decision of [`Pcb::sendable`] for bytes that
+//! the application will append; if it said more than the truth, a stream would stall.
+//! Tests: `tests/output.rs`, `tests/properties.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::cc::CongestionControl;
+use super::events::Transmit;
+use super::pcb::{Pcb, Timing};
+use super::segment::{Flags, Header, Options, Payload, Timestamps};
+use super::state::State;
+use super::timers::NEVER;
+use super::timestamp;
+use super::window::{self, window_update_due};
+
+impl<P: Payload> Pcb<P> {
+    /// The next segment to send now, or `None`; to be called until `None`.
+    ///
+    /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (what is beyond waits);
+    /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended.
+    pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        self.snd_len = snd_len.min(SND_LEN_MAX);
+        match self.state {
+            State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {
+                self.transmit_data(rcv_space, now).or_else(|| self.transmit_ack(rcv_space, now))
+            }
+            State::SynSent => self.transmit_syn(now),
+            State::SynReceived => self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now)),
+            State::FinWait2 | State::TimeWait => self.transmit_ack(rcv_space, now),
+            State::Closed => None,
+        }
+    }
+
+    /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
+    ///
+    /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
+    /// both, with one harmless exception: more bytes than fit into a window that is itself too small to
+    /// be worth a segment. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
+    /// appended, something else has to happen first.
+    pub fn snd_due_at(&self) -> u32 {
+        if !self.state.can_send() {
+            return u32::MAX;
+        }
+        let offset = self.snd_nxt.since(self.snd_una);
+        let next_byte = offset + 1;
+        // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
+        if self.rexmt_at == NEVER {
+            return next_byte;
+        }
+        let usable = self.usable(offset);
+        let mss = u32::from(self.mss);
+        let worth_alone = usable >= mss || usable >= self.max_snd_wnd / 2;
+        if usable == 0 {
+            u32::MAX
+        } else if self.snd_nxt.before(self.snd_max) {
+            next_byte
+        } else if !self.small_may_go() {
+            if usable >= mss { offset + mss } else { u32::MAX }
+        } else if self.snd_len.saturating_sub(offset) > usable && !worth_alone {
+            u32::MAX
+        } else {
+            next_byte
+        }
+    }
+
+    fn transmit_data(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        if self.recovery.take_rexmt()
+            && let Some(again) = self.transmit_again(rcv_space, now)
+        {
+            return Some(again);
+        }
+        if core::mem::take(&mut self.probe_now)
+            && let Some(probe) = self.transmit_probe(rcv_space, now)
+        {
+            return Some(probe);
+        }
+        let offset = self.snd_nxt.since(self.snd_una);
+        let unsent = self.snd_len.saturating_sub(offset);
+        let fin_unsent = self.fin_queued && offset <= self.snd_len;
+        if unsent == 0 && !fin_unsent {
+            return None;
+        }
+        self.restart_after_idle(now);
+        let len = self.sendable(offset, unsent);
+        let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
+        if len == 0 && !fin {
+            self.wait_for_window(now);
+            return None;
+        }
+        Some(self.transmit_at_nxt(offset, len, fin, rcv_space, now))
+    }
+
+    /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may go in one [`Transmit`]
+    /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
+    fn sendable(&self, offset: u32, unsent: u32) -> u32 {
+        let mss = u32::from(self.mss);
+        let len = unsent.min(self.usable(offset)).min(self.tuning.tso_max.max(mss));
+        if len < mss {
+            let again = self.snd_nxt.before(self.snd_max);
+            let worth_it = len == unsent || len >= self.max_snd_wnd / 2;
+            return if again || (worth_it && self.small_may_go()) { len } else { 0 };
+        }
+        let tail = len % mss;
+        if tail == 0 || (len == unsent && self.small_may_go()) { len } else { len - tail }
+    }
+
+    /// Bytes that both windows leave beyond `offset` past SND.UNA.
+    fn usable(&self, offset: u32) -> u32 {
+        let cwnd = self.recovery.window(&self.cc, u32::from(self.mss));
+        self.snd_wnd.min(cwnd).saturating_sub(offset)
+    }
+
+    /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
+    /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
+    /// acknowledgment. After the last byte there is nothing to wait for.
+    fn small_may_go(&self) -> bool {
+        self.nodelay || self.fin_queued || self.snd_sml == self.snd_una
+    }
+
+    /// Sends from SND.NXT on and moves it.
+    fn transmit_at_nxt(&mut self, offset: u32, len: u32, fin: bool, rcv_space: u32, now: Instant) -> Transmit {
+        let seq = self.snd_una + offset;
+        let end = seq + len + u32::from(fin);
+        if self.timing == Timing::Idle && seq == self.snd_max {
+            self.timing = Timing::Running;
+            self.rtt_seq = end;
+            self.rtt_sent_at = now;
+        }
+        let mss = u32::from(self.mss);
+        if len < mss || (len > mss && !len.is_multiple_of(mss)) {
+            self.snd_sml = end;
+        }
+        self.snd_nxt = end;
+        self.snd_max = self.snd_max.max(end);
+        self.fin_sent |= fin;
+        if self.persist {
+            self.persist = false;
+            self.rexmt_count = 0;
+            self.rtt.end_backoff();
+            self.rexmt_at = NEVER;
+        }
+        if self.rexmt_at == NEVER {
+            self.arm_rexmt(now);
+        }
+        self.data_segment(seq, offset, len, fin, rcv_space, now)
+    }
+
+    /// Fast retransmit: the first unacknowledged segment, SND.NXT left where it is.
+    fn transmit_again(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let flight = self.snd_max.since(self.snd_una);
+        let len = u32::from(self.mss).min(self.snd_len).min(flight);
+        let fin = self.fin_sent && len == self.snd_len;
+        if len == 0 && !fin {
+            return None;
+        }
+        Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
+    }
+
+    /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a closed window goes one byte, or a
+    /// FIN, that SND.NXT does not count; into one that was too small for a good segment, what it takes.
+    fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let len = self.snd_len.min(self.snd_wnd.max(1)).min(u32::from(self.mss));
+        let fin = len == 0 && self.fin_queued;
+        if len == 0 && !fin {
+            self.persist = false;
+            self.rexmt_at = NEVER;
+            return None;
+        }
+        if self.snd_wnd > 0 {
+            return Some(self.transmit_at_nxt(0, len, fin, rcv_space, now));
+        }
+        self.snd_max = self.snd_max.max(self.snd_una + len + u32::from(fin));
+        self.fin_sent |= fin;
+        Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
+    }
+
+    fn data_segment(
+        &mut self,
+        seq: SeqNum,
+        offset: u32,
+        len: u32,
+        fin: bool,
+        rcv_space: u32,
+        now: Instant,
+    ) -> Transmit {
+        let mut flags = Flags::ACK;
+        if fin {
+            flags = flags.with(Flags::FIN);
+        }
+        if len > 0 && offset + len == self.snd_len {
+            flags = flags.with(Flags::PSH);
+        }
+        self.last_snd_at = now;
+        self.advance_rcv_adv(rcv_space);
+        Transmit { header: self.header(seq, flags, now), offset, len }
+    }
+
+    /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
+    /// this is found out again (RFC 9293 section 3.8.6.1); in all other cases an acknowledgment will come.
+    fn wait_for_window(&mut self, now: Instant) {
+        if self.rexmt_at == NEVER {
+            self.persist = true;
+            self.arm_rexmt(now);
+        }
+    }
+
+    /// RFC 5681 section 4.1.
+    fn restart_after_idle(&mut self, now: Instant) {
+        if self.snd_una == self.snd_max && now.since(self.last_snd_at) > self.rto() {
+            self.cc.on_idle(u32::from(self.mss));
+        }
+    }
+
+    fn transmit_syn(&mut self, now: Instant) -> Option<Transmit> {
+        if self.snd_nxt != self.iss {
+            return None;
+        }
+        let first = self.snd_max == self.iss;
+        self.snd_nxt = self.iss + 1;
+        self.snd_max = self.snd_max.max(self.snd_nxt);
+        if first {
+            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.snd_max, now);
+        }
+        if self.rexmt_at == NEVER {
+            self.arm_rexmt(now);
+        }
+        let flags = match self.state {
+            State::SynReceived => Flags::SYN.with(Flags::ACK),
+            State::SynSent
+            | State::Established
+            | State::CloseWait
+            | State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait
+            | State::Closed => Flags::SYN,
+        };
+        let mut header = self.header(self.iss, flags, now);
+        // The window of a SYN is never scaled (RFC 7323 section 2.2).
+        header.window = window::window_field(self.rcv_wnd(), 0);
+        header.options.mss = Some(self.rcv_mss);
+        header.options.window_scale = self.scaling.then_some(self.rcv_scale);
+        header.options.sack_permitted = self.sack_ok;
+        Some(Transmit { header, offset: 0, len: 0 })
+    }
+
+    /// A segment without data, if one is owed.
+    fn transmit_ack(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        if self.dup_acks_owed > 0 {
+            // The edge stays, for a duplicate must not change the window (RFC 5681 section 2).
+            self.dup_acks_owed -= 1;
+        } else if self.ack_now || self.window_update_due(rcv_space) {
+            self.advance_rcv_adv(rcv_space);
+        } else if self.keep_probe {
+            self.keep_probe = false;
+            let seq = self.snd_una - 1;
+            return Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 });
+        } else {
+            return None;
+        }
+        // Where the peer's window ends before SND.NXT, a segment behind that end would not be acceptable to it.
+        let seq = self.snd_max.min(self.snd_una + self.snd_wnd);
+        Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 })
+    }
+
+    fn window_update_due(&self, rcv_space: u32) -> bool {
+        let most = self.rcv_wnd_max();
+        self.state.receives()
+            && !self.closed
+            && window_update_due(
+                rcv_space.min(most),
+                self.rcv_nxt,
+                self.rcv_adv,
+                self.rcv_hiwat.min(most),
+                self.window_unit(),
+            )
+    }
+
+    /// Moves the right edge of the receive window, if by enough (RFC 9293 section 3.8.6.2.2).
+    ///
+    /// The window is rounded down to what the field can express, so the space left unannounced is less
+    /// than one unit and no update is due right after one.
+    fn advance_rcv_adv(&mut self, rcv_space: u32) {
+        if !self.state.receives() {
+            return;
+        }
+        let most = self.rcv_wnd_max();
+        let space = rcv_space.min(most);
+        let growth = space.saturating_sub(self.rcv_wnd());
+        if growth >= window::least_growth(self.rcv_hiwat.min(most), self.window_unit()) {
+            self.rcv_adv = self.rcv_nxt + ((space >> self.rcv_scale) << self.rcv_scale);
+        }
+    }
+
+    /// A header with what every segment carries; what it acknowledges is no longer owed.
+    fn header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> Header {
+        self.ack_now = false;
+        self.delack_at = NEVER;
+        self.last_ack_sent = self.rcv_nxt;
+        let timestamps = self
+            .ts_on
+            .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });
+        let ack = if self.state == State::SynSent { SeqNum::default() } else { self.rcv_nxt };
+        Header {
+            seq,
+            ack,
+            flags,
+            window: window::window_field(self.rcv_wnd(), self.rcv_scale),
+            urgent: 0,
+            options: Options { timestamps, ..Options::default() },
+        }
+    }
+}
+
+/// Bytes of `so_snd` that are looked at: sequence numbers can tell no more than 2^31 apart.
+const SND_LEN_MAX: u32 = 1 << 30;

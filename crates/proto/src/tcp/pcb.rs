@@ -1,0 +1,413 @@
+//! The protocol control block: one TCP connection as a state machine without I/O.
+//!
+//! The caller feeds it segments ([`Pcb::on_segment`]) and the passing of time ([`Pcb::on_timer`] when
+//! [`Pcb::next_deadline`] has come), tells it what the application does ([`Pcb::shutdown_write`],
+//! [`Pcb::close`], [`Pcb::abort`]), and after each of these takes segments out of it until there are none
+//! ([`Pcb::poll_transmit`]); once per batch of segments is enough and better than once per segment.
+//! The socket buffers stand outside: `so_snd` begins at SND.UNA, and the pcb says how many bytes to drop
+//! from its front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
+//!
+//! It must not know buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
+//! connection's perimeter touches it, so it holds no lock and can lose no wake-up; the two decisions
+//! that others take without entering are made by pure functions of what it published:
+//! [`Pcb::snd_due_at`] for the writer, [`window_update_due`](super::window::window_update_due) for
+//! the reader.
+//!
+//! Invariants: SND.UNA <= SND.NXT <= `snd_max`; RCV.NXT <= `rcv_adv`, and `rcv_adv` never moves left; in
+//! CLOSED no timer runs. The state is moved by the segment input (`input/`), the user verbs (`user.rs`)
+//! and the timers (`timers.rs`), nowhere else. Tests: `tests/`.
+
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
+use super::cc::{Cc, CongestionControl};
+use super::reass::Reass;
+use super::recovery::Recovery;
+use super::rtt::Rtt;
+use super::segment::Payload;
+use super::settings::{Settings, Tuning};
+use super::state::State;
+use super::timers::{Keepalive, NEVER};
+use super::window;
+
+/// A connection. `P` is the packet memory of what arrived out of order.
+///
+/// `repr(C)` keeps the order below: what every segment reads and writes comes first.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Pcb<P: Payload> {
+    /// SND.UNA.
+    pub(super) snd_una: SeqNum,
+    /// SND.NXT: what goes out next; behind `snd_max` while data is sent again.
+    pub(super) snd_nxt: SeqNum,
+    /// The highest sequence number ever sent, plus one: RFC 9293's SND.NXT for the tests of
+    /// acknowledgments.
+    pub(super) snd_max: SeqNum,
+    /// SND.WND, bytes.
+    pub(super) snd_wnd: u32,
+    /// SND.WL1 and SND.WL2.
+    pub(super) snd_wl1: SeqNum,
+    pub(super) snd_wl2: SeqNum,
+    /// Bytes in `so_snd` as last told, less what was acknowledged since.
+    pub(super) snd_len: u32,
+    /// End of the last segment below the MSS; SND.UNA if all of them are acknowledged (Nagle).
+    pub(super) snd_sml: SeqNum,
+    /// RCV.NXT.
+    pub(super) rcv_nxt: SeqNum,
+    /// Right edge of the receive window that the peer knows.
+    pub(super) rcv_adv: SeqNum,
+    /// Last.ACK.sent.
+    pub(super) last_ack_sent: SeqNum,
+    /// TS.Recent.
+    pub(super) ts_recent: u32,
+    pub(super) ts_offset: u32,
+    /// Eff.snd.MSS: payload bytes of a full segment, options deducted.
+    pub(super) mss: u16,
+    /// The largest segment seen from the peer, at most `rcv_mss`: two of these force an acknowledgment.
+    pub(super) rcv_mss_seen: u16,
+    /// The MSS that we announced.
+    pub(super) rcv_mss: u16,
+    pub(super) state: State,
+    pub(super) snd_scale: u8,
+    pub(super) rcv_scale: u8,
+    /// Pure duplicate acknowledgments owed, one for each segment out of order.
+    pub(super) dup_acks_owed: u8,
+    /// An acknowledgment must go out with the next poll.
+    pub(super) ack_now: bool,
+    /// Both sides send timestamps.
+    pub(super) ts_on: bool,
+    pub(super) nodelay: bool,
+    /// The application closed its direction: a FIN follows `so_snd`.
+    pub(super) fin_queued: bool,
+    /// That FIN has been sent at least once, so `snd_max` is past it.
+    pub(super) fin_sent: bool,
+    /// The application closed both directions: nobody reads any more.
+    pub(super) closed: bool,
+    /// The retransmission timer's slot holds the persist timer.
+    pub(super) persist: bool,
+    /// A window probe is due.
+    pub(super) probe_now: bool,
+    /// A keepalive probe is due.
+    pub(super) keep_probe: bool,
+    /// SACK was negotiated.
+    pub(super) sack_ok: bool,
+    /// Window scaling was negotiated or is offered.
+    pub(super) scaling: bool,
+    /// How far the measuring of a round trip is.
+    pub(super) timing: Timing,
+    /// Expiries of the retransmission or persist timer since the peer last showed life.
+    pub(super) rexmt_count: u8,
+    /// Retransmission timer, or persist timer if `persist`.
+    pub(super) rexmt_at: Instant,
+    pub(super) delack_at: Instant,
+    /// When the peer was last heard.
+    pub(super) last_rcv_at: Instant,
+    /// When data was last sent.
+    pub(super) last_snd_at: Instant,
+    /// The segment being timed ends here …
+    pub(super) rtt_seq: SeqNum,
+    /// The largest SND.WND seen (MAX.SND.WND of RFC 5961).
+    pub(super) max_snd_wnd: u32,
+    /// … and was sent then.
+    pub(super) rtt_sent_at: Instant,
+    pub(super) rtt: Rtt,
+    pub(super) cc: Cc,
+    pub(super) recovery: Recovery,
+    pub(super) reass: Option<Box<Reass<P>>>,
+
+    // From here on: not touched by an ordinary segment.
+    pub(super) ts_recent_at: Instant,
+    /// FIN-WAIT-2 or TIME-WAIT timer, by the state.
+    pub(super) two_msl_at: Instant,
+    pub(super) keep_at: Instant,
+    pub(super) keepalive: Option<Box<Keepalive>>,
+    pub(super) iss: SeqNum,
+    /// `so_rcv`'s hiwat, bytes.
+    pub(super) rcv_hiwat: u32,
+    /// The second in which `challenge_count` challenge acknowledgments were sent.
+    pub(super) challenge_second: u32,
+    pub(super) challenge_count: u8,
+    pub(super) tuning: Tuning,
+}
+
+/// Round trips are measured one at a time, with the microsecond clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timing {
+    /// The next new segment may be timed.
+    Idle,
+    /// The segment that ends at `rtt_seq` is on its way.
+    Running,
+    /// It had to be repeated, so its acknowledgment is ambiguous (Karn's rule); only a timestamp can tell.
+    Spoilt,
+}
+
+impl<P: Payload> Pcb<P> {
+    /// Active open. The SYN comes out of [`Pcb::poll_transmit`].
+    ///
+    /// `iss` is the initial sequence number (RFC 6528), `rcv_space` the free bytes in `so_rcv`.
+    pub fn connect(s: &Settings, iss: SeqNum, rcv_space: u32, now: Instant) -> Self {
+        let scale = if s.window_scaling { window::window_scale_for(s.rcv_buf_max) } else { 0 };
+        let mut pcb = Self::new(s, iss, State::SynSent, now);
+        pcb.rcv_scale = scale;
+        pcb.scaling = s.window_scaling;
+        pcb.ts_on = s.timestamps;
+        pcb.sack_ok = s.sack;
+        // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
+        // is never scaled.
+        pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)));
+        pcb.set_rcv_hiwat(s.rcv_buf);
+        pcb
+    }
+
+    /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
+    /// to be fed to [`Pcb::on_segment`] next.
+    pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
+        let mut pcb = Self::new(s, a.iss, State::Established, now);
+        let scale = a.window_scale.unwrap_or(WindowScale { snd: 0, rcv: 0 });
+        pcb.scaling = a.window_scale.is_some();
+        pcb.snd_scale = scale.snd.min(window::WINDOW_SCALE_MAX);
+        pcb.rcv_scale = scale.rcv.min(window::WINDOW_SCALE_MAX);
+        pcb.sack_ok = a.sack_permitted;
+        pcb.ts_on = a.timestamps.is_some();
+        if let Some(ts) = a.timestamps {
+            pcb.ts_recent = ts.ts_recent;
+            pcb.ts_recent_at = ts.ts_recent_at;
+            pcb.ts_offset = ts.ts_offset;
+        }
+        pcb.set_irs(a.irs);
+        pcb.rcv_adv = pcb.rcv_nxt + a.rcv_wnd.min(RCV_WND_MAX);
+        pcb.set_rcv_hiwat(s.rcv_buf);
+        let established = a.iss + 1;
+        (pcb.snd_una, pcb.snd_nxt, pcb.snd_max, pcb.snd_sml) = (established, established, established, established);
+        (pcb.snd_wnd, pcb.max_snd_wnd, pcb.snd_wl2) = (a.snd_wnd, a.snd_wnd, a.iss);
+        if let Some(rtt) = a.rtt {
+            pcb.rtt.sample(rtt, pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
+        }
+        pcb.set_peer_mss(a.peer_mss);
+        pcb.start_sending(a.rtt.is_none());
+        pcb.start_keepalive(now);
+        pcb
+    }
+
+    fn new(s: &Settings, iss: SeqNum, state: State, now: Instant) -> Self {
+        let mss = s.mss.max(MSS_MIN);
+        Self {
+            snd_una: iss,
+            snd_nxt: iss,
+            snd_max: iss,
+            snd_wnd: 0,
+            snd_wl1: SeqNum::default(),
+            snd_wl2: SeqNum::default(),
+            snd_len: 0,
+            snd_sml: iss,
+            rcv_nxt: SeqNum::default(),
+            rcv_adv: SeqNum::default(),
+            last_ack_sent: SeqNum::default(),
+            ts_recent: 0,
+            ts_offset: s.ts_offset,
+            mss,
+            rcv_mss_seen: mss.min(RCV_MSS_FIRST_GUESS),
+            rcv_mss: mss,
+            state,
+            snd_scale: 0,
+            rcv_scale: 0,
+            dup_acks_owed: 0,
+            ack_now: false,
+            ts_on: false,
+            nodelay: s.nodelay,
+            fin_queued: false,
+            fin_sent: false,
+            closed: false,
+            persist: false,
+            probe_now: false,
+            keep_probe: false,
+            sack_ok: false,
+            scaling: false,
+            timing: Timing::Idle,
+            rexmt_count: 0,
+            rexmt_at: NEVER,
+            delack_at: NEVER,
+            last_rcv_at: now,
+            last_snd_at: now,
+            rtt_seq: iss,
+            max_snd_wnd: 0,
+            rtt_sent_at: now,
+            rtt: Rtt::new(s.rto_initial),
+            cc: Cc::new(s.congestion_control, u32::from(mss), false),
+            recovery: Recovery::new(),
+            reass: None,
+            ts_recent_at: now,
+            two_msl_at: NEVER,
+            keep_at: NEVER,
+            keepalive: Keepalive::new(s.keepalive),
+            iss,
+            rcv_hiwat: 0,
+            challenge_second: 0,
+            challenge_count: 0,
+            tuning: Tuning::new(s),
+        }
+    }
+
+    /// The peer's SYN gives the receive variables their meaning. Keeps the size of the window.
+    pub(super) fn set_irs(&mut self, irs: SeqNum) {
+        let wnd = self.rcv_wnd();
+        self.rcv_nxt = irs + 1;
+        self.rcv_adv = self.rcv_nxt + wnd;
+        self.last_ack_sent = self.rcv_nxt;
+        self.snd_wl1 = irs;
+    }
+
+    /// Takes in the MSS that the peer announced, after it is known whether timestamps are on.
+    pub(super) fn set_peer_mss(&mut self, announced: u16) {
+        let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
+        // The MSS counts fixed headers only, what options take is the sender's to deduct (RFC 6691).
+        self.mss = announced.min(self.rcv_mss).max(MSS_MIN) - options;
+    }
+
+    /// The handshake is done: sets up congestion control for the negotiated MSS.
+    pub(super) fn start_sending(&mut self, syn_lost: bool) {
+        self.cc = Cc::new(self.cc.algorithm(), u32::from(self.mss), syn_lost);
+        if syn_lost {
+            self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
+        }
+    }
+
+    /// Ends everything: no timer, no memory, no segment any more.
+    pub(super) fn enter_closed(&mut self) {
+        self.state = State::Closed;
+        self.stop_timers();
+        self.reass = None;
+        self.keepalive = None;
+        (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
+    }
+
+    /// Bytes the peer may send now (RCV.WND).
+    pub(super) fn rcv_wnd(&self) -> u32 {
+        self.rcv_adv.since(self.rcv_nxt)
+    }
+
+    /// True if our FIN has been sent and acknowledged.
+    pub(super) fn fin_acked(&self) -> bool {
+        self.fin_sent && self.snd_una == self.snd_max
+    }
+}
+
+/// Queries.
+impl<P: Payload> Pcb<P> {
+    /// Where the connection stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// SND.UNA.
+    pub fn snd_una(&self) -> SeqNum {
+        self.snd_una
+    }
+
+    /// SND.NXT; behind [`Pcb::snd_max`] while data is sent again.
+    pub fn snd_nxt(&self) -> SeqNum {
+        self.snd_nxt
+    }
+
+    /// One past the highest sequence number sent.
+    pub fn snd_max(&self) -> SeqNum {
+        self.snd_max
+    }
+
+    /// SND.WND, bytes.
+    pub fn snd_wnd(&self) -> u32 {
+        self.snd_wnd
+    }
+
+    /// RCV.NXT.
+    pub fn rcv_nxt(&self) -> SeqNum {
+        self.rcv_nxt
+    }
+
+    /// The right edge of the receive window as last advertised.
+    pub fn rcv_adv(&self) -> SeqNum {
+        self.rcv_adv
+    }
+
+    /// The largest window that this connection can advertise, bytes.
+    pub fn rcv_wnd_max(&self) -> u32 {
+        u32::from(u16::MAX) << self.rcv_scale
+    }
+
+    /// `so_rcv`'s hiwat as the pcb counts with it, bytes; see [`Pcb::set_rcv_hiwat`].
+    pub fn rcv_hiwat(&self) -> u32 {
+        self.rcv_hiwat
+    }
+
+    /// The step of the receive window, bytes: the `mss` argument of
+    /// [`window_update_due`](super::window::window_update_due). Constant once connected.
+    pub fn window_unit(&self) -> u32 {
+        u32::from(self.rcv_mss).max(1 << self.rcv_scale)
+    }
+
+    /// Payload bytes of a full segment to the peer.
+    pub fn mss(&self) -> u16 {
+        self.mss
+    }
+
+    /// The smoothed round-trip time; `None` before the first measurement.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.rtt.srtt()
+    }
+
+    /// The retransmission timeout, back-off included.
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto(self.tuning.rto_max_us)
+    }
+
+    /// The congestion window, bytes, without the inflation of fast recovery.
+    pub fn cwnd(&self) -> u32 {
+        self.cc.cwnd()
+    }
+
+    /// The slow start threshold, bytes.
+    pub fn ssthresh(&self) -> u32 {
+        self.cc.ssthresh()
+    }
+
+    /// True if both sides permitted SACK.
+    pub fn sack_permitted(&self) -> bool {
+        self.sack_ok
+    }
+
+    /// True if both sides send timestamps.
+    pub fn timestamps(&self) -> bool {
+        self.ts_on
+    }
+
+    /// What TIME-WAIT needs of this connection. Meaningful in TIME-WAIT only.
+    pub fn time_wait_record(&self, now: Instant) -> TimeWaitParams {
+        let two_msl = self.tuning.time_wait();
+        TimeWaitParams {
+            snd_nxt: self.snd_max,
+            rcv_nxt: self.rcv_nxt,
+            rcv_wnd: self.rcv_wnd(),
+            window_field: window::window_field(self.rcv_wnd(), self.rcv_scale),
+            timestamps: self.ts_on.then_some(TimestampState {
+                ts_recent: self.ts_recent,
+                ts_recent_at: self.ts_recent_at,
+                ts_offset: self.ts_offset,
+            }),
+            expires_at: if self.two_msl_at == NEVER { now + two_msl } else { self.two_msl_at },
+            two_msl,
+        }
+    }
+}
+
+/// Room that the timestamps option takes in a header, padding included.
+pub(super) const TIMESTAMPS_LEN: u16 = 12;
+/// We send segments of at least this many bytes, options included, whatever a peer announces: a smaller MSS
+/// only serves to make us send many packets for few bytes.
+const MSS_MIN: u16 = 88;
+/// Before the peer has sent a segment, take its segments to be small: early acknowledgments come early.
+const RCV_MSS_FIRST_GUESS: u16 = 536;
+/// No receive window is larger, bytes (RFC 7323 section 2.3).
+pub(super) const RCV_WND_MAX: u32 = 1 << 30;

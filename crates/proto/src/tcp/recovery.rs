@@ -1,0 +1,232 @@
+//! Loss detected by duplicate acknowledgments: limited transmit (RFC 3042), fast retransmit and fast
+//! recovery (RFC 5681 section 3.2, NewReno's answer to partial acknowledgments, RFC 6582).
+//!
+//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; what
+//! the loss means for the window itself is congestion control's affair, the sending is output's.
+//! It must not know buffers, timers or the peer's window. Tests stand at the end and, with segments
+//! really lost, in `tests/loss.rs`.
+//!
+//! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard`
+//! (all acknowledged that was out when the loss was found) -> `Open` (more than that). A retransmission
+//! timeout leads from anywhere to `Guard`: duplicates of what is sent again say nothing new.
+
+use crate::seq::SeqNum;
+
+use super::cc::{Cc, CongestionControl};
+
+/// What is known about losses.
+#[derive(Clone, Debug)]
+pub(super) struct Recovery {
+    /// RFC 6582's `recover`, as the sequence number after it; meaningless in `Open`.
+    recover: SeqNum,
+    /// Bytes added to the congestion window (or taken off it) for segments that have left the network.
+    inflation: i32,
+    dup_ack_count: u8,
+    phase: Phase,
+    /// The segment at SND.UNA is to be sent again.
+    rexmt_now: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    Recovery,
+    Partial,
+    Guard,
+}
+
+impl Recovery {
+    pub fn new() -> Self {
+        Self {
+            recover: SeqNum::default(),
+            inflation: 0,
+            dup_ack_count: 0,
+            phase: Phase::Open,
+            rexmt_now: false,
+        }
+    }
+
+    /// True if the next acknowledgment needs no thought: no loss suspected.
+    pub fn is_quiet(&self) -> bool {
+        self.phase == Phase::Open && self.dup_ack_count == 0
+    }
+
+    /// The congestion window to send by, bytes.
+    pub fn window(&self, cc: &Cc, mss: u32) -> u32 {
+        cc.cwnd().saturating_add_signed(self.inflation).max(mss)
+    }
+
+    /// True, once, if the first unacknowledged segment is to be sent again.
+    pub fn take_rexmt(&mut self) -> bool {
+        core::mem::take(&mut self.rexmt_now)
+    }
+
+    /// `acked` bytes up to `ack` were acknowledged; `flight` bytes were out before. Returns whether the
+    /// retransmission timer is to be restarted: in recovery only the first partial acknowledgment does
+    /// it (RFC 6582 section 4, the "impatient" variant).
+    pub fn on_new_ack(&mut self, cc: &mut Cc, ack: SeqNum, acked: u32, flight: u32, mss: u32) -> bool {
+        self.dup_ack_count = 0;
+        match self.phase {
+            Phase::Open => {
+                self.inflation = 0;
+                cc.on_ack(acked, flight, mss);
+                true
+            }
+            Phase::Guard => {
+                self.inflation = 0;
+                if ack.after(self.recover) {
+                    self.phase = Phase::Open;
+                }
+                cc.on_ack(acked, flight, mss);
+                true
+            }
+            Phase::Recovery | Phase::Partial if ack.at_or_after(self.recover) => {
+                self.inflation = 0;
+                self.rexmt_now = false;
+                self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Guard };
+                cc.on_recovery_end(flight.saturating_sub(acked), mss);
+                true
+            }
+            Phase::Recovery | Phase::Partial => {
+                self.rexmt_now = true;
+                let back = if acked >= mss { mss } else { 0 };
+                self.inflation = self.inflation.saturating_sub_unsigned(acked).saturating_add_unsigned(back);
+                let first = self.phase == Phase::Recovery;
+                self.phase = Phase::Partial;
+                first
+            }
+        }
+    }
+
+    /// A duplicate acknowledgment of `una`, with `flight` bytes out up to `snd_max`. Returns true if it
+    /// starts fast recovery.
+    pub fn on_dup_ack(&mut self, cc: &mut Cc, una: SeqNum, snd_max: SeqNum, mss: u32) -> bool {
+        let flight = snd_max.since(una);
+        self.dup_ack_count = self.dup_ack_count.saturating_add(1);
+        match self.phase {
+            Phase::Recovery | Phase::Partial => {
+                // No more can have left the network than was in it, whatever a peer invents.
+                let most = i32::try_from(flight).unwrap_or(i32::MAX);
+                self.inflation = self.inflation.saturating_add_unsigned(mss).min(most);
+                false
+            }
+            Phase::Open | Phase::Guard if self.dup_ack_count < DUP_ACKS => {
+                self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(self.dup_ack_count));
+                false
+            }
+            Phase::Open | Phase::Guard => {
+                let fresh = self.phase == Phase::Open || una.after(self.recover);
+                if self.dup_ack_count != DUP_ACKS || !fresh {
+                    return false;
+                }
+                self.phase = Phase::Recovery;
+                self.recover = snd_max;
+                self.rexmt_now = true;
+                cc.on_recovery_start(flight, mss);
+                self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(DUP_ACKS));
+                true
+            }
+        }
+    }
+
+    /// The retransmission timer has expired: everything up to `snd_max` may be sent again.
+    pub fn on_timeout(&mut self, snd_max: SeqNum) {
+        self.phase = Phase::Guard;
+        self.recover = snd_max;
+        self.inflation = 0;
+        self.dup_ack_count = 0;
+        self.rexmt_now = false;
+    }
+}
+
+/// Duplicates that are taken for a loss (RFC 5681's threshold).
+const DUP_ACKS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::cc::Algorithm;
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    fn una() -> SeqNum {
+        SeqNum::new(u32::MAX - 3000)
+    }
+
+    /// Ten segments out, three duplicates come.
+    fn lost() -> (Recovery, Cc) {
+        let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
+        let mut recovery = Recovery::new();
+        for _ in 0..2 {
+            assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+        }
+        assert!(recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+        (recovery, cc)
+    }
+
+    #[test]
+    fn the_first_two_duplicates_let_two_more_segments_out() {
+        let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
+        let mut recovery = Recovery::new();
+        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS);
+        assert_eq!(recovery.window(&cc, MSS), 11 * MSS);
+        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 11 * MSS, MSS);
+        assert_eq!(recovery.window(&cc, MSS), 12 * MSS);
+        assert!(!recovery.take_rexmt());
+        assert!(recovery.on_new_ack(&mut cc, una() + MSS, MSS, MSS, MSS));
+        assert_eq!(recovery.window(&cc, MSS), 10 * MSS);
+    }
+
+    #[test]
+    fn the_third_duplicate_retransmits_and_halves_and_further_ones_inflate() {
+        let (mut recovery, mut cc) = lost();
+        assert!(recovery.take_rexmt() && !recovery.take_rexmt());
+        assert_eq!(cc.cwnd(), 5 * MSS);
+        assert_eq!(recovery.window(&cc, MSS), 8 * MSS);
+        assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+        assert_eq!(recovery.window(&cc, MSS), 9 * MSS);
+        assert!(!recovery.take_rexmt());
+    }
+
+    #[test]
+    fn a_partial_ack_sends_the_next_hole_and_restarts_the_timer_once() {
+        let (mut recovery, mut cc) = lost();
+        let _ = recovery.take_rexmt();
+        assert!(recovery.on_new_ack(&mut cc, una() + 2 * MSS, 2 * MSS, 10 * MSS, MSS));
+        assert!(recovery.take_rexmt());
+        // Eight segments, less two acknowledged, plus one.
+        assert_eq!(recovery.window(&cc, MSS), 7 * MSS);
+        assert!(!recovery.on_new_ack(&mut cc, una() + 4 * MSS, 2 * MSS, 8 * MSS, MSS));
+        assert!(recovery.take_rexmt());
+    }
+
+    #[test]
+    fn a_full_ack_ends_recovery() {
+        let (mut recovery, mut cc) = lost();
+        let _ = recovery.take_rexmt();
+        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, 11 * MSS, 11 * MSS, MSS));
+        assert!(recovery.is_quiet() && !recovery.take_rexmt());
+        assert!(recovery.window(&cc, MSS) <= 5 * MSS);
+    }
+
+    #[test]
+    fn duplicates_of_what_a_timeout_repeats_do_not_start_recovery() {
+        let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
+        let mut recovery = Recovery::new();
+        recovery.on_timeout(una() + 10 * MSS);
+        for _ in 0..5 {
+            assert!(!recovery.on_dup_ack(&mut cc, una() + 10 * MSS, una() + 12 * MSS, MSS));
+        }
+        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, MSS, 2 * MSS, MSS));
+        assert!(recovery.is_quiet());
+    }
+
+    #[test]
+    fn invented_duplicates_inflate_no_further_than_what_was_in_flight() {
+        let (mut recovery, mut cc) = lost();
+        for _ in 0..100_000 {
+            let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS);
+        }
+        assert_eq!(recovery.window(&cc, MSS), 15 * MSS);
+    }
+}

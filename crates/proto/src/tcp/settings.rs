@@ -1,0 +1,158 @@
+//! What a connection is told at its creation, and the part of it that the pcb keeps.
+//!
+//! [`Settings`] is the embedder's view, in plain durations. [`Tuning`] is the pcb's copy, in 32-bit
+//! microseconds and milliseconds, because a host may hold a million pcbs. It must not know where the
+//! values come from. Tests: `tests/settings.rs` and wherever a setting has an effect.
+
+use core::time::Duration;
+
+use super::cc::Algorithm;
+
+/// Everything a connection may be told. The defaults are those of Linux where it has one.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the cap on what
+    /// we send, whatever the peer announces.
+    pub mss: u16,
+    /// `so_rcv`'s hiwat at creation, bytes.
+    pub rcv_buf: u32,
+    /// The largest hiwat that `so_rcv` may ever get, bytes: decides the window scale.
+    pub rcv_buf_max: u32,
+    /// Offer timestamps (RFC 7323 section 3).
+    pub timestamps: bool,
+    /// Offer window scaling (RFC 7323 section 2).
+    pub window_scaling: bool,
+    /// Offer SACK (RFC 2018). The option is negotiated, recovery does not use it yet.
+    pub sack: bool,
+    /// No Nagle algorithm (`TCP_NODELAY`).
+    pub nodelay: bool,
+    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-58).
+    pub delack: Duration,
+    /// Floor of the retransmission timeout.
+    pub rto_min: Duration,
+    /// The retransmission timeout before the first round trip is measured (RFC 6298 section 2.1).
+    pub rto_initial: Duration,
+    /// Ceiling of the retransmission timeout, and of the time between two window probes.
+    pub rto_max: Duration,
+    /// How often a SYN or SYN-ACK is repeated before the connection is given up.
+    pub syn_retries: u8,
+    /// How often anything else is repeated before the connection is given up.
+    pub retries: u8,
+    /// How long to wait for the peer's FIN after `close`.
+    pub fin_wait_2: Duration,
+    /// The length of TIME-WAIT (2MSL).
+    pub time_wait: Duration,
+    /// Keepalive (RFC 9293 section 3.8.4).
+    pub keepalive: KeepaliveSettings,
+    /// Largest payload of one `Transmit`, bytes. Above the MSS, several segments' worth is handed down
+    /// unsplit, for a link that cuts it (TSO) or that does not mind.
+    pub tso_max: u32,
+    /// This connection's timestamp offset, random per connection (RFC 7323 section 7.1).
+    pub ts_offset: u32,
+    /// Congestion control.
+    pub congestion_control: Algorithm,
+}
+
+/// When and how a silent peer is asked whether it still exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepaliveSettings {
+    /// Off by default (RFC 9293 MUST-25).
+    pub enabled: bool,
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time from probe to probe.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up.
+    pub count: u8,
+}
+
+impl Default for KeepaliveSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            idle: Duration::from_secs(7200),
+            interval: Duration::from_secs(75),
+            count: 9,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            rcv_buf: 256 * 1024,
+            rcv_buf_max: 4 * 1024 * 1024,
+            timestamps: true,
+            window_scaling: true,
+            sack: true,
+            nodelay: false,
+            delack: Duration::from_millis(40),
+            rto_min: Duration::from_millis(200),
+            rto_initial: Duration::from_secs(1),
+            rto_max: Duration::from_secs(120),
+            syn_retries: 6,
+            retries: 15,
+            fin_wait_2: Duration::from_secs(60),
+            time_wait: Duration::from_secs(60),
+            keepalive: KeepaliveSettings::default(),
+            tso_max: 0,
+            ts_offset: 0,
+            congestion_control: Algorithm::NewReno,
+        }
+    }
+}
+
+/// The settings that a pcb needs after its creation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuning {
+    pub delack_us: u32,
+    pub rto_min_us: u32,
+    pub rto_max_us: u32,
+    pub fin_wait_2_ms: u32,
+    pub time_wait_ms: u32,
+    pub tso_max: u32,
+    pub syn_retries: u8,
+    pub retries: u8,
+}
+
+impl Tuning {
+    pub fn new(s: &Settings) -> Self {
+        let rto_max_us = micros(s.rto_max).max(1);
+        Self {
+            delack_us: micros(s.delack).min(DELACK_MAX_US),
+            rto_min_us: micros(s.rto_min).clamp(1, rto_max_us),
+            rto_max_us,
+            fin_wait_2_ms: millis(s.fin_wait_2),
+            time_wait_ms: millis(s.time_wait),
+            tso_max: s.tso_max,
+            syn_retries: s.syn_retries,
+            retries: s.retries,
+        }
+    }
+
+    pub const fn time_wait(&self) -> Duration {
+        Duration::from_millis(self.time_wait_ms as u64)
+    }
+
+    pub const fn fin_wait_2(&self) -> Duration {
+        Duration::from_millis(self.fin_wait_2_ms as u64)
+    }
+
+    pub const fn delack(&self) -> Duration {
+        Duration::from_micros(self.delack_us as u64)
+    }
+}
+
+/// Whole microseconds, at most what 32 bits hold (71 minutes).
+pub(super) fn micros(d: Duration) -> u32 {
+    u32::try_from(d.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// Whole milliseconds, at most what 32 bits hold (49 days).
+fn millis(d: Duration) -> u32 {
+    u32::try_from(d.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// RFC 9293 MUST-40: an acknowledgment waits less than half a second.
+const DELACK_MAX_US: u32 = 499_999;

@@ -1,0 +1,359 @@
+//! Half-open connections (SYN-RECEIVED of a passive open) until their handshake is complete.
+//!
+//! A listener is the one part of a stack that a stranger can fill with a single packet per entry, so a
+//! handshake gets 96 bytes here instead of a pcb, and the number of entries is fixed at creation. It
+//! must not know addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues
+//! or pcbs. One instance belongs to one shard, under the caller's lock; nothing here blocks.
+//!
+//! States of an entry, and who moves it:
+//! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;
+//! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later;
+//! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place: if the accept queue is
+//!   full the caller does nothing, the client's ACK is as good as lost, and a later SYN-ACK makes it
+//!   come again (as Linux does); else the caller makes the pcb and calls [`remove`](SynCache::remove);
+//! * dropped by [`on_rst`](SynCache::on_rst), by [`retain`](SynCache::retain) when its listener closes,
+//!   or as the oldest one when a new SYN finds the cache full. Under a flood of SYNs the cache thus
+//!   holds the newest, of which an honest client's completes in a round trip (BSD's answer).
+//!
+//! Invariants: at most `capacity` entries; every entry is in exactly one timer queue, that of its number
+//! of retries; a queue is in the order of `sent_at`, and no entry of a queue is younger than one of a
+//! queue with fewer retries. No step costs more than a hash, a short chain and a few links.
+//!
+//! SYN cookies will fit in here: an entry's `HalfOpen` is all that a cookie has to restore, so a
+//! cookie's check becomes a second source of it in `on_ack` where that now says
+//! [`NoEntry`](AckOutcome::NoEntry), and `on_syn` of a full cache will answer without evicting.
+//!
+//! Tests: `syncache/tests.rs`.
+
+mod half_open;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use self::half_open::HalfOpen;
+use self::table::{NIL, Table};
+use super::accepted::Accepted;
+use super::closed::reset_at;
+use super::segment::{Flags, Header};
+use super::time_wait::is_acceptable;
+use super::timestamp;
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+/// How often a SYN-ACK is repeated before the handshake is given up (`tcp_synack_retries` of Linux).
+pub const SYNACK_RETRIES_MAX: u8 = 5;
+/// Time from the first SYN-ACK to the second; it doubles with each (RFC 6298 section 2.1 and 5.5).
+pub const SYNACK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Entries of a shard unless told otherwise: 96 KiB with an IPv6 key.
+pub const CAPACITY_DEFAULT: usize = 1024;
+/// Most entries that a cache may have.
+pub const CAPACITY_MAX: usize = 1 << 20;
+/// Most answers that one entry gives at once to segments other than a SYN; afterwards only the timer
+/// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
+pub const ANSWERS_MAX: u8 = 16;
+
+/// What a listener offers to those who connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListenParams {
+    /// The MSS to announce, bytes.
+    pub mss: u16,
+    /// The MSS to assume of a peer that announces none, bytes: 536 for IPv4, 1220 for IPv6 (RFC 9293
+    /// MUST-15).
+    pub peer_mss_default: u16,
+    /// Room in the new socket's `so_rcv`, bytes. At most 65,535 of it are announced, since a SYN's
+    /// window is never scaled (RFC 7323 section 2.2).
+    pub rcv_wnd: u32,
+    /// Rcv.Wind.Shift to offer, at most 14; `None` to do without window scaling.
+    pub window_scale: Option<u8>,
+    /// Agree to timestamps.
+    pub timestamps: bool,
+    /// Agree to SACK.
+    pub sack: bool,
+}
+
+/// The numbers a connection starts from, both from [`isn`](super::isn).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitialNumbers {
+    /// ISS.
+    pub iss: SeqNum,
+    /// Offset of TSval.
+    pub ts_offset: u32,
+}
+
+/// What a segment other than a SYN or a reset did to the handshake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AckOutcome<L> {
+    /// The handshake is complete. Make the pcb, feed it this same segment, and
+    /// [`remove`](SynCache::remove) the entry; or leave the entry if there is no room.
+    Accept {
+        /// The listener's handle, as given with the SYN.
+        listener: L,
+        /// What the pcb is made of.
+        accepted: Accepted,
+    },
+    /// The acknowledgment cannot be right: send this reset. The entry stays.
+    Reject(Header),
+    /// Send this acknowledgment; the segment is outside the window or too old. The entry stays.
+    Challenge(Header),
+    /// Drop the segment. The entry stays.
+    Ignore,
+    /// There is no such handshake: the segment is one to a bare listener.
+    NoEntry,
+}
+
+/// What a reset did to the handshake (RFC 5961 section 3.2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RstOutcome<L> {
+    /// It is exactly right: the handshake is over and its entry gone.
+    Removed(L),
+    /// It is in the window but not exact: send this challenge ACK.
+    Challenge(Header),
+    /// It is outside the window, or the entry has been challenged enough: drop it.
+    Ignore,
+    /// There is no such handshake.
+    NoEntry,
+}
+
+/// Counts since creation. They wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Entries made.
+    pub added: u64,
+    /// Entries that led to a connection.
+    pub completed: u64,
+    /// Oldest entries dropped for a new one in a full cache.
+    pub dropped_overflow: u64,
+    /// Entries dropped because their listener went away.
+    pub dropped_listener: u64,
+    /// Entries given up after [`SYNACK_RETRIES_MAX`] repetitions.
+    pub timed_out: u64,
+    /// Entries ended by the peer's reset.
+    pub reset: u64,
+    /// SYN-ACKs repeated by the timer.
+    pub retransmitted: u64,
+}
+
+/// The half-open connections of one shard; see the head of this file.
+#[derive(Debug)]
+pub struct SynCache<K, L> {
+    table: Table<K, L>,
+    statistics: Statistics,
+}
+
+impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
+    /// An empty cache for `capacity` entries (brought between 1 and [`CAPACITY_MAX`]), all of whose
+    /// memory is taken now. `hash_key` is random: the peer chooses the keys.
+    ///
+    /// A `K` that hashes itself with few writes is the fastest.
+    pub fn new(capacity: usize, hash_key: [u8; 16]) -> Self {
+        let table = Table::new(capacity.clamp(1, CAPACITY_MAX), hash_key);
+        Self {
+            table,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Takes a SYN (no ACK, no RST: [`closed::listen`](super::closed::listen) has said so) and returns
+    /// the answer.
+    ///
+    /// For a new key that is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK
+    /// again; its timer goes on. A SYN with another sequence number gets a challenge ACK (RFC 5961
+    /// section 4.2) and changes nothing: if the entry stems from an old duplicate or a client that has
+    /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
+    /// clears the way for its next SYN; replacing the entry at once would let anybody off the path
+    /// break the handshakes of others.
+    pub fn on_syn(
+        &mut self,
+        key: K,
+        listener: L,
+        hdr: &Header,
+        params: &ListenParams,
+        numbers: InitialNumbers,
+        now: Instant,
+    ) -> Header {
+        let (bucket, found) = self.table.find(&key);
+        if found != NIL {
+            let half_open = &mut self.table.slot_mut(found).half_open;
+            half_open.note_answer();
+            if hdr.seq != half_open.irs {
+                return half_open.ack(now);
+            }
+            half_open.note_timestamp(hdr);
+            return half_open.syn_ack(now);
+        }
+        if self.table.is_full() {
+            // The longest queue of retries that is not empty has the oldest entry at its head.
+            self.table.evict_oldest();
+            self.statistics.dropped_overflow += 1;
+        }
+        let half_open = HalfOpen::new(hdr, params, numbers);
+        self.table.insert(bucket, key, listener, half_open, now);
+        self.statistics.added += 1;
+        half_open.syn_ack(now)
+    }
+
+    /// Takes a segment that is neither SYN nor RST, of `payload_len` bytes: the third of the handshake,
+    /// if all is well. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
+    pub fn on_ack(
+        &mut self,
+        key: &K,
+        hdr: &Header,
+        payload_len: usize,
+        now: Instant,
+    ) -> AckOutcome<L> {
+        let (_, found) = self.table.find(key);
+        if found == NIL {
+            return AckOutcome::NoEntry;
+        }
+        let slot = self.table.slot_mut(found);
+        let half_open = &mut slot.half_open;
+        match check_ack(half_open, hdr, payload_len) {
+            AckCheck::Complete => AckOutcome::Accept {
+                listener: slot.listener.clone(),
+                accepted: half_open.accepted(slot.sent_at, now),
+            },
+            AckCheck::WrongAck => AckOutcome::Reject(reset_at(hdr.ack)),
+            AckCheck::Unacceptable => {
+                challenge(half_open, now).map_or(AckOutcome::Ignore, AckOutcome::Challenge)
+            }
+            AckCheck::Drop => AckOutcome::Ignore,
+        }
+    }
+
+    /// Takes a reset. Only one with exactly the next sequence number ends the handshake.
+    pub fn on_rst(&mut self, key: &K, hdr: &Header, now: Instant) -> RstOutcome<L> {
+        let (bucket, found) = self.table.find(key);
+        if found == NIL {
+            return RstOutcome::NoEntry;
+        }
+        let half_open = &mut self.table.slot_mut(found).half_open;
+        let rcv_nxt = half_open.rcv_nxt();
+        if hdr.seq == rcv_nxt {
+            self.statistics.reset += 1;
+            return RstOutcome::Removed(self.table.remove(bucket, found));
+        }
+        if !is_acceptable(hdr.seq, 0, rcv_nxt, u32::from(half_open.window)) {
+            return RstOutcome::Ignore;
+        }
+        challenge(half_open, now).map_or(RstOutcome::Ignore, RstOutcome::Challenge)
+    }
+
+    /// Takes out the entry whose connection has been made; returns the listener's handle, or `None` if
+    /// there is no such entry.
+    pub fn remove(&mut self, key: &K) -> Option<L> {
+        let (bucket, found) = self.table.find(key);
+        if found == NIL {
+            return None;
+        }
+        self.statistics.completed += 1;
+        Some(self.table.remove(bucket, found))
+    }
+
+    /// Drops every entry that `keep` is false for: those of a listener that closes. Goes through the
+    /// whole cache.
+    pub fn retain(&mut self, keep: impl FnMut(&K, &L) -> bool) {
+        self.statistics.dropped_listener += self.table.retain(keep);
+    }
+
+    /// Repeats the SYN-ACKs that are due at `now`, each through `send`, and gives up those that have
+    /// been repeated often enough. After a jump of the clock each entry is still repeated only once.
+    /// Work is bounded by the number of entries due.
+    pub fn on_timer(&mut self, now: Instant, mut send: impl FnMut(&K, Header)) {
+        // An entry moved to the next queue starts anew at `now`, so it is not met again there.
+        for retries in 0..=SYNACK_RETRIES_MAX {
+            while let Some(index) = self.table.due(retries, now) {
+                if retries == SYNACK_RETRIES_MAX {
+                    self.table.remove_at(index);
+                    self.statistics.timed_out += 1;
+                    continue;
+                }
+                self.table.requeue(index, now);
+                let slot = self.table.slot_mut(index);
+                send(&slot.key, slot.half_open.syn_ack(now));
+                self.statistics.retransmitted += 1;
+            }
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) is next to be called; `None` if the cache is empty. Six loads.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.table.next_deadline()
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True if no handshake is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bound on [`len`](Self::len).
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    /// Counts since creation.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+}
+
+/// What [`check_ack`] finds.
+enum AckCheck {
+    Complete,
+    WrongAck,
+    Unacceptable,
+    Drop,
+}
+
+/// The steps that a segment in SYN-RECEIVED goes through, in the RFC's order.
+fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck {
+    if hdr.flags.has(Flags::RST) {
+        return AckCheck::Drop;
+    }
+    if half_open.agreed.timestamps() {
+        match hdr.options.timestamps {
+            // RFC 7323 section 3.2: once agreed on, a segment without timestamps is dropped.
+            None => return AckCheck::Drop,
+            Some(ts) if timestamp::older(ts.val, half_open.ts_recent) => {
+                return AckCheck::Unacceptable;
+            }
+            Some(_) => {}
+        }
+    }
+    let len = hdr.seq_len(payload_len);
+    if !is_acceptable(
+        hdr.seq,
+        len,
+        half_open.rcv_nxt(),
+        u32::from(half_open.window),
+    ) {
+        return AckCheck::Unacceptable;
+    }
+    if hdr.flags.has(Flags::SYN) {
+        return AckCheck::Unacceptable;
+    }
+    if !hdr.flags.has(Flags::ACK) {
+        return AckCheck::Drop;
+    }
+    if hdr.ack == half_open.snd_nxt() {
+        AckCheck::Complete
+    } else {
+        AckCheck::WrongAck
+    }
+}
+
+/// An ACK of where the handshake stands, unless the entry has given enough of them.
+fn challenge(half_open: &mut HalfOpen, now: Instant) -> Option<Header> {
+    if half_open.answers >= ANSWERS_MAX {
+        return None;
+    }
+    half_open.note_answer();
+    Some(half_open.ack(now))
+}

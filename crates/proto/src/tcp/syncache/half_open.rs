@@ -1,0 +1,215 @@
+//! What is remembered of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
+//!
+//! It must not know keys, listeners or queues. Invariant: everything but TS.Recent and the two counts
+//! stays as the SYN made it. Tests: `syncache/tests.rs`.
+
+use super::{InitialNumbers, ListenParams};
+use crate::seq::SeqNum;
+use crate::tcp::accepted::{Accepted, TimestampState, WindowScale};
+use crate::tcp::segment::{Flags, Header, Options, Timestamps};
+use crate::tcp::timestamp;
+use crate::tcp::wire::WINDOW_SCALE_MAX;
+use crate::time::Instant;
+
+/// One half-open connection: 28 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HalfOpen {
+    pub iss: SeqNum,
+    pub irs: SeqNum,
+    pub ts_recent: u32,
+    pub ts_offset: u32,
+    /// The window of the peer's SYN, bytes.
+    snd_wnd: u16,
+    /// The window of our SYN-ACK, bytes.
+    pub window: u16,
+    /// The MSS that we announce.
+    mss: u16,
+    /// The MSS that the peer announced, or the default.
+    peer_mss: u16,
+    /// SYN-ACKs repeated by the timer.
+    pub retries: u8,
+    /// Other answers given, saturating.
+    pub answers: u8,
+    scale: PackedScale,
+    pub agreed: Agreed,
+}
+
+/// Options that both sides want, apart from window scaling. (An enum, so that an empty slot needs no
+/// byte of its own.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Agreed {
+    Neither,
+    Timestamps,
+    Sack,
+    Both,
+}
+
+impl Agreed {
+    const fn new(timestamps: bool, sack: bool) -> Self {
+        match (timestamps, sack) {
+            (false, false) => Self::Neither,
+            (true, false) => Self::Timestamps,
+            (false, true) => Self::Sack,
+            (true, true) => Self::Both,
+        }
+    }
+
+    pub const fn timestamps(self) -> bool {
+        match self {
+            Self::Timestamps | Self::Both => true,
+            Self::Neither | Self::Sack => false,
+        }
+    }
+
+    const fn sack(self) -> bool {
+        match self {
+            Self::Sack | Self::Both => true,
+            Self::Neither | Self::Timestamps => false,
+        }
+    }
+}
+
+/// Both shift counts in one byte, four bits each; 15, which no shift may be, stands for no scaling.
+#[derive(Clone, Copy, Debug)]
+struct PackedScale(u8);
+
+impl PackedScale {
+    const NONE: Self = Self(0xff);
+
+    fn new(scale: Option<WindowScale>) -> Self {
+        match scale {
+            None => Self::NONE,
+            Some(WindowScale { snd, rcv }) => {
+                Self((snd.min(WINDOW_SCALE_MAX) << 4) | rcv.min(WINDOW_SCALE_MAX))
+            }
+        }
+    }
+
+    const fn unpack(self) -> Option<WindowScale> {
+        if self.0 == Self::NONE.0 {
+            None
+        } else {
+            Some(WindowScale {
+                snd: self.0 >> 4,
+                rcv: self.0 & 0x0f,
+            })
+        }
+    }
+}
+
+impl HalfOpen {
+    /// From a SYN and what the listener wants of it.
+    pub fn new(syn: &Header, params: &ListenParams, numbers: InitialNumbers) -> Self {
+        let theirs = &syn.options;
+        let scale = match (theirs.window_scale, params.window_scale) {
+            (Some(snd), Some(rcv)) => Some(WindowScale { snd, rcv }),
+            (Some(_) | None, None) | (None, Some(_)) => None,
+        };
+        let timestamps = if params.timestamps {
+            theirs.timestamps
+        } else {
+            None
+        };
+        Self {
+            iss: numbers.iss,
+            irs: syn.seq,
+            ts_recent: timestamps.map_or(0, |ts| ts.val),
+            ts_offset: numbers.ts_offset,
+            snd_wnd: syn.window,
+            window: u16::try_from(params.rcv_wnd).unwrap_or(u16::MAX),
+            mss: params.mss,
+            peer_mss: theirs.mss.unwrap_or(params.peer_mss_default),
+            retries: 0,
+            answers: 0,
+            scale: PackedScale::new(scale),
+            agreed: Agreed::new(timestamps.is_some(), params.sack && theirs.sack_permitted),
+        }
+    }
+
+    /// RCV.NXT: behind the peer's SYN.
+    pub fn rcv_nxt(&self) -> SeqNum {
+        self.irs + 1
+    }
+
+    /// SND.NXT: behind our SYN.
+    pub fn snd_nxt(&self) -> SeqNum {
+        self.iss + 1
+    }
+
+    /// The SYN-ACK, the same each time but for the clock.
+    pub fn syn_ack(&self, now: Instant) -> Header {
+        Header {
+            seq: self.iss,
+            ack: self.rcv_nxt(),
+            flags: Flags::SYN.with(Flags::ACK),
+            window: self.window,
+            urgent: 0,
+            options: Options {
+                mss: Some(self.mss),
+                window_scale: self.scale.unpack().map(|scale| scale.rcv),
+                sack_permitted: self.agreed.sack(),
+                timestamps: self.timestamps(now),
+            },
+        }
+    }
+
+    /// An ACK of where the handshake stands. Unlike the SYN-ACK's, its window is scaled.
+    pub fn ack(&self, now: Instant) -> Header {
+        let shift = self.scale.unpack().map_or(0, |scale| scale.rcv);
+        Header {
+            seq: self.snd_nxt(),
+            ack: self.rcv_nxt(),
+            flags: Flags::ACK,
+            window: self.window >> shift,
+            urgent: 0,
+            options: Options {
+                timestamps: self.timestamps(now),
+                ..Options::default()
+            },
+        }
+    }
+
+    fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        self.agreed.timestamps().then(|| Timestamps {
+            val: timestamp::value(now, self.ts_offset),
+            ecr: self.ts_recent,
+        })
+    }
+
+    /// What the pcb is made of, `now` being when the third segment came and `sent_at` when the last
+    /// SYN-ACK left.
+    pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
+        let rtt_is_known = self.retries == 0 && self.answers == 0;
+        Accepted {
+            iss: self.iss,
+            irs: self.irs,
+            peer_mss: self.peer_mss,
+            snd_wnd: u32::from(self.snd_wnd),
+            rcv_wnd: u32::from(self.window),
+            window_scale: self.scale.unpack(),
+            timestamps: self.agreed.timestamps().then_some(TimestampState {
+                ts_recent: self.ts_recent,
+                // It came with a SYN at most as old as the entry, far from the 24 days that matter.
+                ts_recent_at: sent_at,
+                ts_offset: self.ts_offset,
+            }),
+            sack_permitted: self.agreed.sack(),
+            rtt: rtt_is_known.then(|| now.since(sent_at)),
+        }
+    }
+
+    /// Counts an answer outside the timer; from then on no round trip can be measured (Karn's rule).
+    pub fn note_answer(&mut self) {
+        self.answers = self.answers.saturating_add(1);
+    }
+
+    /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3).
+    pub fn note_timestamp(&mut self, hdr: &Header) {
+        if let Some(ts) = hdr.options.timestamps
+            && self.agreed.timestamps()
+            && timestamp::older(self.ts_recent, ts.val)
+        {
+            self.ts_recent = ts.val;
+        }
+    }
+}

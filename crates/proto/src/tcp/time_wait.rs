@@ -1,0 +1,272 @@
+//! What is left of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
+//!
+//! Hosts that close first keep thousands of these, so a [`TimeWait`] is a few words instead of a pcb.
+//! It must not know addresses, the table it stands in, or timers: the caller asks for
+//! [`deadline`](TimeWait::deadline) after each segment and drops the record when that has passed.
+//!
+//! States: the record is in TIME-WAIT as long as it exists. It is left in three ways only: the deadline
+//! passes; a SYN that cannot be an old duplicate reopens it (RFC 6191); our side opens the connection
+//! again with timestamps that tell the two apart. A reset never ends it (RFC 1337, its fix F1), and only
+//! a repeated FIN restarts the 2MSL timer, so that nothing else prolongs it.
+//!
+//! Invariants: the numbers never change but TS.Recent, which only grows; segments that may be one half
+//! of an ACK loop are answered at most once per [`ACK_INTERVAL_MS`]. Tests: `time_wait/tests.rs`.
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::tcp::accepted::{TimeWaitParams, TimestampState};
+use crate::tcp::segment::{Flags, Header, Options, Timestamps};
+use crate::tcp::timestamp;
+use crate::time::Instant;
+
+/// How far past SND.NXT the next incarnation's ISS lies at least, bytes: farther than any unscaled
+/// window reaches, so that the peer cannot take the new SYN for data of the old connection.
+const ISS_DISTANCE: u32 = 65_535 + 2;
+/// Milliseconds between two answers to segments that carry neither data nor the repeated FIN.
+///
+/// Two hosts that each think the other's number wrong would otherwise exchange ACKs for ever.
+pub const ACK_INTERVAL_MS: u32 = 500;
+
+/// A connection in TIME-WAIT, without its addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeWait {
+    deadline: Instant,
+    two_msl_ms: u32,
+    snd_nxt: SeqNum,
+    rcv_nxt: SeqNum,
+    /// RCV.WND, bytes.
+    rcv_wnd: u32,
+    ts_recent: u32,
+    ts_offset: u32,
+    /// No TSval later than this has been sent.
+    ts_sent: u32,
+    /// The millisecond clock at the last answer that counts against [`ACK_INTERVAL_MS`].
+    limited_at_ms: u32,
+    /// RCV.WND as it stands in the header.
+    window_field: u16,
+    timestamps: bool,
+    /// True once `limited_at_ms` means something.
+    limited: bool,
+}
+
+/// What a segment to a connection in TIME-WAIT leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeWaitAction {
+    /// Drop the segment.
+    Ignore,
+    /// Send this acknowledgment. The deadline may have moved.
+    Ack(Header),
+    /// The segment is a SYN that may open a new incarnation. If somebody listens, drop the record and
+    /// give the segment to the listener; if nobody does, send [`TimeWait::ack`].
+    Reopen {
+        /// The new ISS must be at or after this.
+        iss_floor: SeqNum,
+    },
+    /// 2MSL has passed: drop the record and treat the segment as one to no connection.
+    Closed,
+}
+
+/// What a connection that takes over the 4-tuple of one in TIME-WAIT has to observe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reuse {
+    /// The new ISS must be at or after this.
+    pub iss_floor: SeqNum,
+    /// The timestamp offset to go on with, lest TSval go backwards.
+    pub ts_offset: u32,
+}
+
+impl TimeWait {
+    /// The record of a connection that enters TIME-WAIT at `now`, before which it sent its last TSval.
+    pub fn new(params: &TimeWaitParams, now: Instant) -> Self {
+        let timestamps = params.timestamps.is_some();
+        let TimestampState {
+            ts_recent,
+            ts_offset,
+            ..
+        } = params.timestamps.unwrap_or(TimestampState {
+            ts_recent: 0,
+            ts_recent_at: now,
+            ts_offset: 0,
+        });
+        Self {
+            deadline: params.expires_at,
+            two_msl_ms: u32::try_from(params.two_msl.as_millis()).unwrap_or(u32::MAX),
+            snd_nxt: params.snd_nxt,
+            rcv_nxt: params.rcv_nxt,
+            rcv_wnd: params.rcv_wnd,
+            ts_recent,
+            ts_offset,
+            ts_sent: timestamp::value(now, ts_offset),
+            limited_at_ms: 0,
+            window_field: params.window_field,
+            timestamps,
+            limited: false,
+        }
+    }
+
+    /// When the record is to be dropped; a repeated FIN moves it on, nothing moves it back.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Takes a segment that has arrived for this connection. Never blocks, constant time.
+    pub fn on_segment(&mut self, hdr: &Header, payload_len: usize, now: Instant) -> TimeWaitAction {
+        if now >= self.deadline {
+            return TimeWaitAction::Closed;
+        }
+        if hdr.flags.has(Flags::RST) {
+            return TimeWaitAction::Ignore;
+        }
+        if hdr.flags.has(Flags::SYN) {
+            return self.on_syn(hdr, now);
+        }
+        if self.timestamps {
+            match hdr.options.timestamps {
+                // RFC 7323 section 3.2: on a connection with timestamps, one without is dropped.
+                None => return TimeWaitAction::Ignore,
+                // PAWS, RFC 7323 section 5.3, R1: old duplicates are acknowledged and dropped.
+                Some(ts) if timestamp::older(ts.val, self.ts_recent) => {
+                    return self.ack_limited(payload_len, now);
+                }
+                Some(_) => {}
+            }
+        }
+        self.on_valid_age(hdr, payload_len, now)
+    }
+
+    /// A SYN: a new incarnation if it cannot be an old duplicate, else a challenge ACK (RFC 9293
+    /// section 3.10.7.4, fourth step), by which the sender of a genuine one learns of the old
+    /// connection and tries again later.
+    fn on_syn(&mut self, hdr: &Header, now: Instant) -> TimeWaitAction {
+        if !hdr.flags.any(Flags::ACK.with(Flags::FIN)) && self.is_newer_syn(hdr) {
+            return TimeWaitAction::Reopen {
+                iss_floor: self.iss_floor(),
+            };
+        }
+        self.ack_limited(0, now)
+    }
+
+    /// RFC 6191 section 2. Where only the new incarnation has timestamps the RFC would always accept;
+    /// whether ours would agree to them is not known here, so the sequence number decides.
+    fn is_newer_syn(&self, hdr: &Header) -> bool {
+        let seq_is_newer = hdr.seq.at_or_after(self.rcv_nxt);
+        match (self.timestamps, hdr.options.timestamps) {
+            (true, Some(ts)) => {
+                timestamp::older(self.ts_recent, ts.val)
+                    || (ts.val == self.ts_recent && seq_is_newer)
+            }
+            (true, None) | (false, Some(_) | None) => seq_is_newer,
+        }
+    }
+
+    /// The first and fifth to eighth steps of RFC 9293 section 3.10.7.4, for a segment that PAWS let
+    /// through.
+    fn on_valid_age(&mut self, hdr: &Header, payload_len: usize, now: Instant) -> TimeWaitAction {
+        let len = hdr.seq_len(payload_len);
+        let ack_is_sent = hdr.flags.has(Flags::ACK) && hdr.ack.at_or_before(self.snd_nxt);
+        let ends_here = hdr.seq + len == self.rcv_nxt;
+        if hdr.flags.has(Flags::FIN) && ends_here && ack_is_sent {
+            // The peer has not seen our last ACK. The test for acceptability would refuse its FIN,
+            // which lies before RCV.NXT, so it comes first.
+            self.note_timestamp(hdr);
+            self.deadline = now + Duration::from_millis(u64::from(self.two_msl_ms));
+            return TimeWaitAction::Ack(self.ack(now));
+        }
+        if !is_acceptable(hdr.seq, len, self.rcv_nxt, self.rcv_wnd) {
+            return self.ack_limited(payload_len, now);
+        }
+        if !hdr.flags.has(Flags::ACK) {
+            return TimeWaitAction::Ignore;
+        }
+        if !ack_is_sent {
+            return self.ack_limited(0, now);
+        }
+        if hdr.seq.at_or_before(self.rcv_nxt) {
+            self.note_timestamp(hdr);
+        }
+        // Text after the peer's FIN cannot occur and is ignored, as the RFC says.
+        TimeWaitAction::Ignore
+    }
+
+    /// The acknowledgment of everything: `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
+    pub fn ack(&mut self, now: Instant) -> Header {
+        let timestamps = self.timestamps.then(|| {
+            self.ts_sent = timestamp::value(now, self.ts_offset);
+            Timestamps {
+                val: self.ts_sent,
+                ecr: self.ts_recent,
+            }
+        });
+        Header {
+            seq: self.snd_nxt,
+            ack: self.rcv_nxt,
+            flags: Flags::ACK,
+            window: self.window_field,
+            urgent: 0,
+            options: Options {
+                timestamps,
+                ..Options::default()
+            },
+        }
+    }
+
+    /// An acknowledgment, unless the segment may be part of an ACK loop and the last such answer is
+    /// less than [`ACK_INTERVAL_MS`] old. A segment with data is never part of one.
+    fn ack_limited(&mut self, payload_len: usize, now: Instant) -> TimeWaitAction {
+        if payload_len == 0 {
+            // An unshifted timestamp is the low half of the millisecond clock.
+            let now_ms = timestamp::value(now, 0);
+            if self.limited && now_ms.wrapping_sub(self.limited_at_ms) < ACK_INTERVAL_MS {
+                return TimeWaitAction::Ignore;
+            }
+            self.limited = true;
+            self.limited_at_ms = now_ms;
+        }
+        TimeWaitAction::Ack(self.ack(now))
+    }
+
+    fn note_timestamp(&mut self, hdr: &Header) {
+        if let Some(ts) = hdr.options.timestamps
+            && self.timestamps
+            && timestamp::older(self.ts_recent, ts.val)
+        {
+            self.ts_recent = ts.val;
+        }
+    }
+
+    fn iss_floor(&self) -> SeqNum {
+        self.snd_nxt + ISS_DISTANCE
+    }
+
+    /// Whether a connection to the same remote endpoint may be opened from the same local port at
+    /// `now`, and what it then has to observe.
+    ///
+    /// Only if timestamps were in use and our clock has ticked since the last TSval we sent: the peer,
+    /// should it still hold the old connection, takes the new SYN for newer (RFC 6191), and PAWS keeps
+    /// old duplicates out of the new connection, which must use timestamps as well. Linux asks for a
+    /// whole second under `tcp_tw_reuse`, because its record keeps the time in seconds; one tick of the
+    /// 1 ms clock is all that RFC 6191 needs.
+    pub fn can_reuse_for_connect(&self, now: Instant) -> Option<Reuse> {
+        let ticked = timestamp::older(self.ts_sent, timestamp::value(now, self.ts_offset));
+        (self.timestamps && ticked).then(|| Reuse {
+            iss_floor: self.iss_floor(),
+            ts_offset: self.ts_offset,
+        })
+    }
+}
+
+/// The test for acceptability of RFC 9293 section 3.4: whether a segment of `len` sequence numbers
+/// from `seq` on touches the window of `wnd` bytes from `rcv_nxt` on.
+pub(super) fn is_acceptable(seq: SeqNum, len: u32, rcv_nxt: SeqNum, wnd: u32) -> bool {
+    let in_window = |seq: SeqNum| seq.at_or_after(rcv_nxt) && seq.before(rcv_nxt + wnd);
+    match (len, wnd) {
+        (0, 0) => seq == rcv_nxt,
+        (0, _) => in_window(seq),
+        (_, 0) => false,
+        (_, _) => in_window(seq) || in_window(seq + (len - 1)),
+    }
+}

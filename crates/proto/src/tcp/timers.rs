@@ -1,0 +1,167 @@
+//! The timers: retransmission, persist, delayed acknowledgment, keepalive, FIN-WAIT-2 and 2MSL.
+//!
+//! A timer is a deadline in the pcb, [`NEVER`] while it does not run; arming and disarming one is a store.
+//! The caller keeps one timer per connection at [`Pcb::next_deadline`] and may be late or early: a
+//! deadline that has not come is left alone. It must not know the caller's wheel. Retransmission and
+//! persist share a slot, for data is either in flight or held back by the window. FIN-WAIT-2 and
+//! TIME-WAIT share one, for they are states. No wake-up is lost: wherever data is unacknowledged or held
+//! back by the window, that slot runs (`output.rs` arms it, asserted in `tests/properties.rs`).
+//! Tests: `tests/timers.rs`.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+use super::cc::CongestionControl;
+use super::events::{Events, TimerOutcome};
+use super::pcb::{Pcb, Timing};
+use super::segment::Payload;
+use super::settings::KeepaliveSettings;
+use super::state::State;
+
+/// The deadline of a timer that does not run.
+pub(super) const NEVER: Instant = Instant::from_micros(u64::MAX);
+
+/// Keepalive of a connection that wants it.
+#[derive(Debug)]
+pub(super) struct Keepalive {
+    settings: KeepaliveSettings,
+    /// Probes sent since the peer was last heard.
+    probe_count: u8,
+    /// When the last of them was sent.
+    probed_at: Instant,
+}
+
+impl Keepalive {
+    pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
+        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO }))
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// When [`Pcb::on_timer`] is next wanted; `None` if no timer runs.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
+        (earliest != NEVER).then_some(earliest)
+    }
+
+    /// Runs every timer that is due. `poll_transmit` has to follow.
+    pub fn on_timer(&mut self, now: Instant) -> TimerOutcome {
+        if self.delack_at <= now {
+            self.delack_at = NEVER;
+            self.ack_now = true;
+        }
+        if self.two_msl_at <= now {
+            self.enter_closed();
+            return TimerOutcome { events: Events::CLOSED, reply: None };
+        }
+        if self.rexmt_at <= now && self.on_rexmt(now).is_break() {
+            return self.give_up();
+        }
+        if self.keep_at <= now && self.on_keep(now).is_break() {
+            return self.give_up();
+        }
+        TimerOutcome::default()
+    }
+
+    /// The retransmission or persist timer has expired.
+    fn on_rexmt(&mut self, now: Instant) -> Verdict {
+        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
+        if self.rexmt_count >= most {
+            return Verdict::Break(());
+        }
+        self.rexmt_count += 1;
+        self.rtt.back_off();
+        self.spoil_timing();
+        if handshake {
+            self.snd_nxt = self.iss;
+        } else if self.persist || self.snd_wnd == 0 {
+            // A window that closed over data in flight is probed too, not flooded.
+            self.persist = true;
+            self.probe_now = true;
+            self.snd_nxt = self.snd_una;
+        } else {
+            let flight = self.snd_max.since(self.snd_una);
+            self.cc.on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
+            self.recovery.on_timeout(self.snd_max);
+            self.snd_nxt = self.snd_una;
+        }
+        self.arm_rexmt(now);
+        Verdict::Continue(())
+    }
+
+    /// The peer may have been silent for too long.
+    fn on_keep(&mut self, now: Instant) -> Verdict {
+        let Some(keep) = self.keepalive.as_mut() else {
+            self.keep_at = NEVER;
+            return Verdict::Continue(());
+        };
+        let in_flight = self.rexmt_at != NEVER;
+        if in_flight || self.last_rcv_at > keep.probed_at {
+            keep.probe_count = 0;
+        }
+        let silence_ends = self.last_rcv_at + keep.settings.idle;
+        // Data in flight asks the question itself, and the retransmission timer waits for the answer.
+        if in_flight || (keep.probe_count == 0 && silence_ends > now) {
+            let idle = keep.settings.idle.max(KEEPALIVE_MIN);
+            self.keep_at = if in_flight { now + idle } else { silence_ends };
+            return Verdict::Continue(());
+        }
+        if keep.probe_count >= keep.settings.count {
+            return Verdict::Break(());
+        }
+        keep.probe_count += 1;
+        keep.probed_at = now;
+        self.keep_probe = true;
+        self.keep_at = now + keep.settings.interval.max(KEEPALIVE_MIN);
+        Verdict::Continue(())
+    }
+
+    /// The peer does not answer: ends the connection.
+    fn give_up(&mut self) -> TimerOutcome {
+        let reply = self.abort();
+        TimerOutcome { events: Events::TIMED_OUT.with(Events::CLOSED), reply }
+    }
+
+    /// Starts the retransmission or persist timer anew.
+    pub(super) fn arm_rexmt(&mut self, now: Instant) {
+        self.rexmt_at = now + self.rtt.rto(self.tuning.rto_max_us);
+    }
+
+    /// Starts the keepalive timer if the application wants keepalive and the state allows it.
+    pub(super) fn start_keepalive(&mut self, now: Instant) {
+        let open = match self.state {
+            State::Established
+            | State::CloseWait
+            | State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck => true,
+            State::SynSent | State::SynReceived | State::TimeWait | State::Closed => false,
+        };
+        if let (true, Some(keep)) = (open, self.keepalive.as_ref()) {
+            self.last_rcv_at = now;
+            self.keep_at = now + keep.settings.idle.max(KEEPALIVE_MIN);
+        }
+    }
+
+    /// Stops every timer.
+    pub(super) fn stop_timers(&mut self) {
+        (self.rexmt_at, self.delack_at, self.two_msl_at, self.keep_at) = (NEVER, NEVER, NEVER, NEVER);
+        self.persist = false;
+    }
+
+    /// Something is sent again: its acknowledgment measures no round trip (Karn's rule). Holds until all
+    /// that is out now is acknowledged.
+    pub(super) fn spoil_timing(&mut self) {
+        self.timing = Timing::Spoilt;
+        self.rtt_seq = self.snd_max;
+    }
+}
+
+/// Whether the connection goes on.
+type Verdict = core::ops::ControlFlow<()>;
+
+/// Keepalive runs no faster than this, whatever it is set to.
+const KEEPALIVE_MIN: Duration = Duration::from_millis(1);

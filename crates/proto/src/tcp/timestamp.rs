@@ -1,0 +1,47 @@
+//! The clock behind TSval, and comparisons of timestamps (RFC 7323).
+//!
+//! One tick is a millisecond. Timestamps live on a circle as sequence numbers do. It must not know
+//! pcbs. Tests stand at the end.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// How long TS.Recent stays meaningful on an idle connection (RFC 7323 section 5.5): past 24.8 days a
+/// peer's millisecond clock has gone half way round the circle.
+pub const RECENT_MAX_AGE: Duration = Duration::from_secs(24 * 24 * 60 * 60);
+
+/// TSval at `now` for a connection whose offset is `ts_offset`.
+pub const fn value(now: Instant, ts_offset: u32) -> u32 {
+    // Only the low 32 bits of the millisecond count appear on the wire: the narrowing is meant.
+    ((now.as_millis() & 0xffff_ffff) as u32).wrapping_add(ts_offset)
+}
+
+/// True if timestamp `a` is strictly older than `b`.
+pub const fn older(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// Time passed between two of our own timestamps; `None` if `later` is not at or after `earlier`.
+pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
+    if older(later, earlier) { None } else { Some(Duration::from_millis(later.wrapping_sub(earlier) as u64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_order_across_the_wrap() {
+        assert!(older(u32::MAX, 3) && !older(3, u32::MAX) && !older(7, 7));
+        assert_eq!(elapsed(u32::MAX, 3), Some(Duration::from_millis(4)));
+        assert_eq!(elapsed(3, u32::MAX), None);
+    }
+
+    #[test]
+    fn value_is_the_low_half_of_the_millisecond_clock_plus_the_offset() {
+        let now = Instant::from_micros(((1u64 << 32) + 5) * 1000);
+        assert_eq!(value(now, 0), 5);
+        assert_eq!(value(now, u32::MAX), 4);
+    }
+}

@@ -1,0 +1,104 @@
+//! What the application tells the connection (RFC 9293 section 3.10: CLOSE, ABORT, options).
+//!
+//! Verbs change the state and return at most one reset to send; everything else comes out of
+//! `poll_transmit`, which has to follow. This module must not know sockets. Tests: `tests/close.rs`,
+//! `tests/transitions.rs`.
+
+use crate::time::Instant;
+
+use super::pcb::{Pcb, RCV_WND_MAX};
+use super::segment::{Flags, Header, Payload};
+use super::settings::KeepaliveSettings;
+use super::state::State;
+use super::timers::{Keepalive, NEVER};
+
+impl<P: Payload> Pcb<P> {
+    /// The application closed its sending side: a FIN follows the last byte of `so_snd`, to which nothing
+    /// may be appended any more. Idempotent.
+    pub fn shutdown_write(&mut self) {
+        match self.state {
+            // The FIN waits for the handshake.
+            State::SynSent | State::SynReceived => self.fin_queued = true,
+            State::Established => {
+                self.fin_queued = true;
+                self.state = State::FinWait1;
+            }
+            State::CloseWait => {
+                self.fin_queued = true;
+                self.state = State::LastAck;
+            }
+            State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait
+            | State::Closed => {}
+        }
+    }
+
+    /// The application closed both sides; nobody will read any more.
+    ///
+    /// `unread` is the number of bytes left in `so_rcv`: if there are any, the peer's data is lost and it
+    /// has to learn so by a reset, which is returned (RFC 9293 section 3.6.1, RFC 2525 section 2.17).
+    /// Otherwise like [`Pcb::shutdown_write`], but new data from the peer is answered with a reset,
+    /// and FIN-WAIT-2 does not last for ever. A connection that is not open yet is deleted.
+    pub fn close(&mut self, unread: u32, now: Instant) -> Option<Header> {
+        if self.state == State::SynSent {
+            self.enter_closed();
+            return None;
+        }
+        if unread > 0 {
+            return self.abort();
+        }
+        self.shutdown_write();
+        if !self.closed {
+            self.closed = true;
+            if self.state == State::FinWait2 {
+                self.two_msl_at = now + self.tuning.fin_wait_2();
+            }
+        }
+        None
+    }
+
+    /// ABORT (RFC 9293 section 3.10.5): forgets the connection. Returns the reset that the peer is due.
+    pub fn abort(&mut self) -> Option<Header> {
+        let reset = match self.state {
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait => Some(self.reset_header()),
+            State::SynSent | State::Closing | State::LastAck | State::TimeWait | State::Closed => None,
+        };
+        self.enter_closed();
+        reset
+    }
+
+    /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.nodelay = nodelay;
+    }
+
+    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
+    pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
+        self.keepalive = Keepalive::new(settings);
+        self.keep_at = NEVER;
+        self.start_keepalive(now);
+    }
+
+    /// `so_rcv`'s hiwat, bytes. Counted as at least twice the step in which the window field can be
+    /// expressed; `so_rcv` must not be smaller than [`Pcb::rcv_hiwat`] says, or its window stays shut.
+    pub fn set_rcv_hiwat(&mut self, hiwat: u32) {
+        self.rcv_hiwat = hiwat.clamp(2 << self.rcv_scale, RCV_WND_MAX);
+    }
+
+    /// The reset for a connection that we give up ourselves.
+    pub(super) fn reset_header(&self) -> Header {
+        Header { seq: self.snd_max, ack: self.rcv_nxt, flags: Flags::RST.with(Flags::ACK), ..Header::default() }
+    }
+}
+
+/// The reset that answers a segment which acknowledged `segment.ack` (RFC 9293 section 3.10.7).
+pub(super) fn reset_answering(segment: &Header) -> Header {
+    Header { seq: segment.ack, flags: Flags::RST, ..Header::default() }
+}

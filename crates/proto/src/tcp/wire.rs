@@ -1,0 +1,364 @@
+//! The TCP header on the wire (RFC 9293 section 3.1) and its options, to and from [`Header`].
+//!
+//! Bytes are parsed once, here. This module must not know connections, IP headers or packet memory: a
+//! pseudo header arrives as a [`Sum`], a payload leaves as a range. Invariants: no input panics; a
+//! payload range lies inside the bytes given; options that are malformed end the list of options and
+//! are no error (RFC 9293 MUST-7 asks for robustness against them), options that are unknown are
+//! skipped by their length. SACK blocks are skipped as well, since [`Header`] has no room for them.
+//! Tests: `wire/tests.rs`.
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::ops::Range;
+
+use crate::ip::Sum;
+use crate::seq::SeqNum;
+use crate::tcp::segment::{Flags, Header, Options, Timestamps};
+
+/// Bytes of a header without options.
+pub const HEADER_LEN_MIN: usize = 20;
+/// Bytes of the longest header that [`emit`] writes: what headroom in front of a payload must hold.
+pub const HEADER_LEN_EMITTED_MAX: usize = HEADER_LEN_MIN + SYN_OPTIONS_LEN_MAX;
+/// The largest shift count that may be used (RFC 7323 section 2.3).
+pub const WINDOW_SCALE_MAX: u8 = 14;
+
+/// MSS, SACK permitted with timestamps, and window scale, each padded to whole words.
+const SYN_OPTIONS_LEN_MAX: usize = 4 + 12 + 4;
+/// Where the checksum field begins.
+const CHECKSUM_AT: usize = 16;
+
+const KIND_END: u8 = 0;
+const KIND_NOP: u8 = 1;
+const KIND_MSS: u8 = 2;
+const KIND_WINDOW_SCALE: u8 = 3;
+const KIND_SACK_PERMITTED: u8 = 4;
+const KIND_TIMESTAMPS: u8 = 8;
+
+/// The two ports, which only the demultiplexer looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Ports {
+    /// Source port.
+    pub src: u16,
+    /// Destination port.
+    pub dst: u16,
+}
+
+impl Ports {
+    /// The ports of the answer.
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        Self {
+            src: self.dst,
+            dst: self.src,
+        }
+    }
+}
+
+/// Whether a received segment's checksum has to be looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChecksumIn {
+    /// Check it, the pseudo header having this sum (`ip::Addresses::pseudo_header`).
+    Verify(Sum),
+    /// The device has checked it, or the segment never left this host.
+    Trusted,
+}
+
+/// Who fills in a sent segment's checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChecksumOut {
+    /// We do: the sum over the pseudo header with the payload behind it.
+    Full(Sum),
+    /// The device does, and wants to find the folded sum over the pseudo header in the field.
+    Offload(Sum),
+    /// Nobody: the receiver trusts the path. The field is zero.
+    Omit,
+}
+
+/// Why bytes are not a TCP segment. Always the sender's or the network's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParseError {
+    /// Fewer bytes than the fixed header has; the bytes there.
+    Truncated(usize),
+    /// A data offset below five words or past the end.
+    DataOffset {
+        /// What the field says, bytes.
+        field: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// The segment does not sum up; the sum found, where 0xffff is right.
+    Checksum(u16),
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated(have) => {
+                write!(f, "TCP segment of {have} bytes, less than {HEADER_LEN_MIN}")
+            }
+            Self::DataOffset { field, have } => {
+                write!(
+                    f,
+                    "TCP data offset of {field} bytes in a segment of {have} bytes"
+                )
+            }
+            Self::Checksum(sum) => write!(f, "TCP segment sums up to {sum:#06x}, not 0xffff"),
+        }
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+/// The buffer given to [`emit`] is too short for the header. Always the caller's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferTooShort {
+    /// Bytes needed.
+    pub need: usize,
+    /// Bytes there.
+    pub have: usize,
+}
+
+impl fmt::Display for BufferTooShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "TCP header of {} bytes in a buffer of {}",
+            self.need, self.have
+        )
+    }
+}
+
+impl core::error::Error for BufferTooShort {}
+
+/// Reads a segment: its ports, its header, and where in `segment` its payload lies.
+///
+/// `segment` is exactly what IP carried. The four reserved bits are ignored; options that belong to a
+/// SYN only are ignored on other segments; an MSS of zero counts as absent; a window scale above
+/// [`WINDOW_SCALE_MAX`] is brought down to it (RFC 7323 section 2.3).
+///
+/// # Errors
+/// See [`ParseError`]; the segment is to be dropped.
+pub fn parse(
+    segment: &[u8],
+    checksum: ChecksumIn,
+) -> Result<(Ports, Header, Range<usize>), ParseError> {
+    let have = segment.len();
+    let Some(fixed) = segment.first_chunk::<HEADER_LEN_MIN>() else {
+        return Err(ParseError::Truncated(have));
+    };
+    let [
+        p0,
+        p1,
+        p2,
+        p3,
+        s0,
+        s1,
+        s2,
+        s3,
+        a0,
+        a1,
+        a2,
+        a3,
+        off,
+        bits,
+        w0,
+        w1,
+        _,
+        _,
+        u0,
+        u1,
+    ] = *fixed;
+    let header_len = usize::from(off >> 4) * 4;
+    let Some(option_bytes) = segment.get(HEADER_LEN_MIN..header_len) else {
+        return Err(ParseError::DataOffset {
+            field: header_len,
+            have,
+        });
+    };
+    match checksum {
+        ChecksumIn::Verify(pseudo_header) => {
+            let sum = pseudo_header.add_bytes(segment);
+            if !sum.is_valid() {
+                return Err(ParseError::Checksum(sum.folded()));
+            }
+        }
+        ChecksumIn::Trusted => {}
+    }
+    let ports = Ports {
+        src: u16::from_be_bytes([p0, p1]),
+        dst: u16::from_be_bytes([p2, p3]),
+    };
+    let flags = Flags::from_bits(bits);
+    let header = Header {
+        seq: SeqNum::new(u32::from_be_bytes([s0, s1, s2, s3])),
+        ack: SeqNum::new(u32::from_be_bytes([a0, a1, a2, a3])),
+        flags,
+        window: u16::from_be_bytes([w0, w1]),
+        urgent: u16::from_be_bytes([u0, u1]),
+        options: parse_options(option_bytes, flags.has(Flags::SYN)),
+    };
+    Ok((ports, header, header_len..have))
+}
+
+/// Reads the options, of which `bytes` holds at most 40 bytes.
+fn parse_options(bytes: &[u8], syn: bool) -> Options {
+    let mut options = Options::default();
+    // Nearly every segment carries nothing, or timestamps in the layout of RFC 7323 appendix A.
+    if let [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10, data @ ..] = bytes
+        && let Ok(data) = <&[u8; 8]>::try_from(data)
+    {
+        options.timestamps = Some(timestamps(*data));
+        return options;
+    }
+    let mut rest = bytes;
+    while let Some((&kind, behind_kind)) = rest.split_first() {
+        if kind == KIND_END {
+            break;
+        }
+        if kind == KIND_NOP {
+            rest = behind_kind;
+            continue;
+        }
+        let Some(&len) = behind_kind.first() else {
+            break;
+        };
+        // A length below 2 yields no range, just as one past the end does.
+        let Some(data) = rest.get(2..usize::from(len)) else {
+            break;
+        };
+        match (kind, data) {
+            (KIND_MSS, &[a, b]) if syn => {
+                let mss = u16::from_be_bytes([a, b]);
+                options.mss = if mss == 0 { None } else { Some(mss) };
+            }
+            (KIND_WINDOW_SCALE, &[shift]) if syn => {
+                options.window_scale = Some(shift.min(WINDOW_SCALE_MAX));
+            }
+            (KIND_SACK_PERMITTED, &[]) if syn => options.sack_permitted = true,
+            (KIND_TIMESTAMPS, data) => {
+                if let Ok(data) = <[u8; 8]>::try_from(data) {
+                    options.timestamps = Some(timestamps(data));
+                }
+            }
+            (_, _) => {}
+        }
+        rest = rest.get(usize::from(len)..).unwrap_or_default();
+    }
+    options
+}
+
+fn timestamps(data: [u8; 8]) -> Timestamps {
+    let [v0, v1, v2, v3, e0, e1, e2, e3] = data;
+    Timestamps {
+        val: u32::from_be_bytes([v0, v1, v2, v3]),
+        ecr: u32::from_be_bytes([e0, e1, e2, e3]),
+    }
+}
+
+/// Bytes that [`emit`] writes for `header`: from [`HEADER_LEN_MIN`] to [`HEADER_LEN_EMITTED_MAX`].
+pub fn header_len(header: &Header) -> usize {
+    let options = &header.options;
+    let mut len = HEADER_LEN_MIN;
+    if options.timestamps.is_some() {
+        len += 12;
+    }
+    if header.flags.has(Flags::SYN) {
+        len += if options.mss.is_some() { 4 } else { 0 };
+        len += if options.window_scale.is_some() { 4 } else { 0 };
+        len += if options.sack_permitted && options.timestamps.is_none() {
+            4
+        } else {
+            0
+        };
+    }
+    len
+}
+
+/// Writes `header` to the front of `out`; returns its length, which is [`header_len`].
+///
+/// Options that belong to a SYN only are written on a SYN only.
+///
+/// # Errors
+/// [`BufferTooShort`]; nothing has been written then.
+pub fn emit(
+    ports: Ports,
+    header: &Header,
+    checksum: ChecksumOut,
+    out: &mut [u8],
+) -> Result<usize, BufferTooShort> {
+    let need = header_len(header);
+    let have = out.len();
+    let Some(out) = out.get_mut(..need) else {
+        return Err(BufferTooShort { need, have });
+    };
+    let mut writer = Writer {
+        bytes: [0; HEADER_LEN_EMITTED_MAX],
+        len: 0,
+    };
+    writer.put(ports.src.to_be_bytes());
+    writer.put(ports.dst.to_be_bytes());
+    writer.put(header.seq.raw().to_be_bytes());
+    writer.put(header.ack.raw().to_be_bytes());
+    // At most ten words of header: the shift by four keeps every bit.
+    let words = u8::try_from(need / 4).unwrap_or(u8::MAX);
+    writer.put([words << 4, header.flags.bits()]);
+    writer.put(header.window.to_be_bytes());
+    writer.put([0; 2]);
+    writer.put(header.urgent.to_be_bytes());
+    put_options(&mut writer, header);
+    assert_eq!(writer.len, need, "header_len and put_options disagree");
+    let bytes = &mut writer.bytes[..need];
+    let field = match checksum {
+        ChecksumOut::Full(rest) => Sum::of(bytes).join(rest).checksum(),
+        ChecksumOut::Offload(pseudo_header) => pseudo_header.folded(),
+        ChecksumOut::Omit => 0,
+    };
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
+    out.copy_from_slice(bytes);
+    Ok(need)
+}
+
+/// Writes the options in whole words, in the order that other hosts use and middleboxes know.
+fn put_options(writer: &mut Writer, header: &Header) {
+    let options = &header.options;
+    let syn = header.flags.has(Flags::SYN);
+    if syn && let Some(mss) = options.mss {
+        let [a, b] = mss.to_be_bytes();
+        writer.put([KIND_MSS, 4, a, b]);
+    }
+    let sack_permitted = syn && options.sack_permitted;
+    let word = if sack_permitted {
+        [KIND_SACK_PERMITTED, 2]
+    } else {
+        [KIND_NOP, KIND_NOP]
+    };
+    if let Some(timestamps) = options.timestamps {
+        writer.put(word);
+        writer.put([KIND_TIMESTAMPS, 10]);
+        writer.put(timestamps.val.to_be_bytes());
+        writer.put(timestamps.ecr.to_be_bytes());
+    } else if sack_permitted {
+        writer.put([KIND_NOP, KIND_NOP]);
+        writer.put(word);
+    }
+    if syn && let Some(shift) = options.window_scale {
+        writer.put([KIND_NOP, KIND_WINDOW_SCALE, 3, shift.min(WINDOW_SCALE_MAX)]);
+    }
+}
+
+/// A header being written, from front to back.
+struct Writer {
+    bytes: [u8; HEADER_LEN_EMITTED_MAX],
+    len: usize,
+}
+
+impl Writer {
+    /// Appends `field`. The array holds the longest header there is, so this cannot run past it.
+    #[inline]
+    fn put<const N: usize>(&mut self, field: [u8; N]) {
+        self.bytes[self.len..self.len + N].copy_from_slice(&field);
+        self.len += N;
+    }
+}

@@ -1,0 +1,15 @@
+//! The same sockets in `tokio`'s shape (feature `tokio`).
+//!
+//! There is no reactor in between: the protocol code that delivers bytes takes the task's waker out of
+//! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits.
+//!
+//! Each direction of a stream keeps the waker of one task, the last that polled, as `AsyncRead` and
+//! `AsyncWrite` ask for.
+
+mod listener;
+mod split;
+mod stream;
+
+pub use listener::TcpListener;
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
+pub use stream::TcpStream;

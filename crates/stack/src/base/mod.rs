@@ -1,0 +1,5 @@
+//! What everything else is built on: names, time, memory.
+
+pub(crate) mod addr;
+pub(crate) mod clock;
+pub(crate) mod payload;

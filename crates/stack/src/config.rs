@@ -1,0 +1,166 @@
+//! What one may choose about a stack. Every field has a default that needs no thought.
+//!
+//! Names follow `sysctl net.ipv4.tcp_*` where Linux has the same knob. A [`Config`] is checked as a
+//! whole by [`Config::validate`], which names the field, the value and the bounds.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// How many connections share one perimeter, the right to run protocol code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Grain {
+    /// One perimeter for the whole stack (one big lock, as OpenBSD had it).
+    Global,
+    /// One perimeter per core; connections are spread by their hash (illumos squeues).
+    PerCore,
+    /// One perimeter per connection (Linux's socket lock). The default.
+    #[default]
+    PerSocket,
+}
+
+/// Settings of a stack. Start from [`Config::default`] and change what you need.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many connections share a perimeter.
+    pub grain: Grain,
+    /// Worker threads, which turn timers and take over protocol work that nobody else finished.
+    /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
+    /// and that blocking calls would wait for ever without it. Default: one per core.
+    pub workers: usize,
+    /// Longest busy wait before a blocking call parks, in spin-loop iterations; 0 turns spinning off.
+    /// The wait adapts: a thread whose spins fail spins less. Default 2000 (some tens of microseconds).
+    pub spin_max: u32,
+    /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
+    /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
+    pub memory_max: usize,
+    /// Most connections, in any state but TIME-WAIT. At the bound connects fail with `OutOfMemory` and
+    /// new SYNs are dropped. Default 1,048,576.
+    pub connections_max: usize,
+    /// Send buffer of a new socket, bytes (`tcp_wmem`), 2 KiB to 64 MiB. Default 256 KiB.
+    pub sndbuf: u32,
+    /// Receive buffer of a new socket, bytes (`tcp_rmem`), 2 KiB to 64 MiB. Default 256 KiB.
+    pub rcvbuf: u32,
+    /// MTU of the loopback interface, bytes, 1280 to 65536. Default 65536, as on Linux.
+    pub loopback_mtu: u32,
+    /// Encodes every loopback segment as IP and TCP bytes and parses it back, as a wire would. Slower;
+    /// for tests of the codec. Default off.
+    pub loopback_encode: bool,
+    /// RFC 7323 timestamps (`tcp_timestamps`). Default on.
+    pub timestamps: bool,
+    /// RFC 7323 window scaling (`tcp_window_scaling`). Default on.
+    pub window_scaling: bool,
+    /// Longest delay of an acknowledgment (RFC 9293 section 3.8.6.3), at most 500 ms. Default 40 ms.
+    pub delack: Duration,
+    /// Smallest retransmission timeout. Default 200 ms.
+    pub rto_min: Duration,
+    /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
+    pub syn_retries: u8,
+    /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
+    pub retries: u8,
+    /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
+    pub time_wait: Duration,
+    /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
+    /// TIME-WAIT. Default 65,536.
+    pub time_wait_max: usize,
+    /// Most half-open connections (`tcp_max_syn_backlog`); at the bound the oldest is dropped. Default
+    /// 16,384.
+    pub syn_backlog: usize,
+    /// Ephemeral ports (`ip_local_port_range`). Default 32768 to 60999.
+    pub port_range: RangeInclusive<u16>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            grain: Grain::default(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
+            spin_max: 2000,
+            memory_max: 1 << 30,
+            connections_max: 1 << 20,
+            sndbuf: 256 << 10,
+            rcvbuf: 256 << 10,
+            loopback_mtu: 65536,
+            loopback_encode: false,
+            timestamps: true,
+            window_scaling: true,
+            delack: Duration::from_millis(40),
+            rto_min: Duration::from_millis(200),
+            syn_retries: 6,
+            retries: 15,
+            time_wait: Duration::from_secs(60),
+            time_wait_max: 65_536,
+            syn_backlog: 16_384,
+            port_range: 32768..=60999,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the field, its value and its bounds.
+    pub fn validate(&self) -> io::Result<()> {
+        within("workers", self.workers as u64, 0, WORKERS_MAX as u64)?;
+        within("memory_max", self.memory_max as u64, 1 << 20, u64::MAX)?;
+        within("connections_max", self.connections_max as u64, 1, u64::from(u32::MAX))?;
+        within("sndbuf", u64::from(self.sndbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("rcvbuf", u64::from(self.rcvbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("loopback_mtu", u64::from(self.loopback_mtu), 1280, 65536)?;
+        within("delack (ms)", millis(self.delack), 0, 500)?;
+        within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
+        within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
+        within("retries", u64::from(self.retries), 1, 255)?;
+        within("time_wait (ms)", millis(self.time_wait), 1, 600_000)?;
+        within("time_wait_max", self.time_wait_max as u64, 0, u64::from(u32::MAX))?;
+        within("syn_backlog", self.syn_backlog as u64, 1, u64::from(u32::MAX))?;
+        if self.port_range.is_empty() || *self.port_range.start() == 0 {
+            return Err(invalid(format!(
+                "port_range is {:?}: give a non-empty range that does not contain port 0",
+                self.port_range
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Smallest socket buffer, bytes.
+pub(crate) const BUFFER_MIN: u32 = 2 << 10;
+/// Largest socket buffer, bytes; window scaling carries up to 1 GiB, memory decides earlier.
+pub(crate) const BUFFER_MAX: u32 = 64 << 20;
+/// Most worker threads.
+const WORKERS_MAX: usize = 256;
+
+fn within(field: &str, value: u64, min: u64, max: u64) -> io::Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!("Config::{field} is {value}: it must be {min} to {max}")))
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid_and_a_bad_field_is_named_with_its_bounds() {
+        Config::default().validate().unwrap();
+        let bad = Config { sndbuf: 1, ..Config::default() };
+        let message = bad.validate().unwrap_err().to_string();
+        assert!(message.contains("sndbuf is 1") && message.contains("2048"), "{message}");
+        #[expect(clippy::reversed_empty_ranges)]
+        let bad = Config { port_range: 10..=9, ..Config::default() };
+        assert!(bad.validate().is_err());
+        let bad = Config { workers: 257, ..Config::default() };
+        assert!(bad.validate().is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! A connection: pcb, socket buffers and everything that points at them, in one allocation.
+//!
+//! Owner tags of the fields: (c) constant, (p) inside the perimeter, (b) under its buffer's mutex,
+//! (a) atomic. Code that runs inside the perimeter is in [`engine`]; what it wants done outside goes
+//! into the [`outbox`]; the calls of applications are in [`user`].
+//!
+//! A connection lives as long as somebody holds an `Arc` of it: a handle of the application, the demux
+//! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
+//! of the table; work that still reaches it then finds a closed pcb and does nothing.
+
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod outbox;
+pub(crate) mod sockbuf;
+pub(crate) mod user;
+pub(crate) mod wakers;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use sockeye_proto::tcp::{Pcb, State};
+use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, WaitQueue};
+
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::poll::Watchers;
+use error::SockError;
+use sockbuf::{RecvBuf, SendBuf};
+
+/// See the module's head.
+pub(crate) struct Conn {
+    /// (c) The right to run this connection's protocol code.
+    home: Home,
+    /// (a) Work that coalesces: see [`reason`].
+    pub notify: Notify,
+    /// (a) Handles of the application; at 0 the connection is closed.
+    pub users: AtomicU32,
+    /// (p) The state machine.
+    pub pcb: PerimeterCell<Pcb<Data>>,
+    /// (b) `so_snd`.
+    pub snd: Mutex<SendBuf>,
+    /// Writers waiting for space, and connecting threads waiting for the handshake; guarded by `snd`.
+    pub snd_wait: WaitQueue,
+    /// (b) `so_rcv`.
+    pub rcv: Mutex<RecvBuf>,
+    /// Readers waiting for bytes; guarded by `rcv`.
+    pub rcv_wait: WaitQueue,
+    /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
+    pub peer: OnceLock<Weak<Conn>>,
+    /// (a) Pollers that want to know of readiness.
+    pub watch: Watchers,
+    /// (p) written, (a) read: when the timer wheel will call, in the clock's microseconds; 0 for not
+    /// at all. Never later than the pcb's next deadline.
+    pub timer_at: AtomicU64,
+    /// (c) The connection's name.
+    pub tuple: FourTuple,
+    /// (c) The keyed hash of `tuple`.
+    pub hash: u64,
+    /// (c) Distinguishes this connection from later ones of the same name.
+    pub serial: u64,
+    /// (a) `SO_ERROR`, taken by whoever reads it first.
+    so_error: AtomicU8,
+    /// (a) The pcb's state as of the last time the perimeter was left.
+    state: AtomicU8,
+    /// (a) Out of the demux table.
+    dead: AtomicBool,
+    /// (a) Socket options.
+    pub options: SocketOptions,
+}
+
+/// Options that an application may change at any time.
+pub(crate) struct SocketOptions {
+    /// O_NONBLOCK.
+    pub nonblocking: AtomicBool,
+    /// TCP_NODELAY.
+    pub nodelay: AtomicBool,
+    /// SO_KEEPALIVE.
+    pub keepalive: AtomicBool,
+    /// SO_REUSEADDR, which decides later bind conflicts.
+    pub reuse_addr: bool,
+    /// The socket is an IPv6 one, so IPv4 peers are shown as mapped addresses.
+    pub is_v6: bool,
+    /// SO_RCVTIMEO in microseconds, 0 for none.
+    pub read_timeout: AtomicU64,
+    /// SO_SNDTIMEO in microseconds, 0 for none.
+    pub write_timeout: AtomicU64,
+    /// SO_LINGER in milliseconds; [`LINGER_OFF`] for none.
+    pub linger_ms: AtomicU32,
+}
+
+/// `linger_ms` of a socket without SO_LINGER.
+pub(crate) const LINGER_OFF: u32 = u32::MAX;
+
+impl SocketOptions {
+    pub fn new(reuse_addr: bool, is_v6: bool) -> Self {
+        Self {
+            nonblocking: AtomicBool::new(false),
+            nodelay: AtomicBool::new(false),
+            keepalive: AtomicBool::new(false),
+            reuse_addr,
+            is_v6,
+            read_timeout: AtomicU64::new(0),
+            write_timeout: AtomicU64::new(0),
+            linger_ms: AtomicU32::new(LINGER_OFF),
+        }
+    }
+}
+
+/// A perimeter of one's own, or one shared with others.
+pub(crate) enum Home {
+    Own(Perimeter<Item>),
+    Shared(Arc<Perimeter<Item>>),
+}
+
+impl Home {
+    fn perimeter(&self) -> &Perimeter<Item> {
+        match self {
+            Self::Own(perimeter) => perimeter,
+            Self::Shared(perimeter) => perimeter,
+        }
+    }
+}
+
+/// Work that waits in a perimeter's queue. It keeps its connection alive.
+pub(crate) struct Item {
+    pub conn: Arc<Conn>,
+    pub work: Work,
+}
+
+/// What can be asked of a connection's protocol code.
+pub(crate) enum Work {
+    /// A segment has arrived.
+    Segment(sockeye_proto::tcp::segment::Header, Data),
+    /// The reasons posted in [`Conn::notify`].
+    Notify,
+}
+
+/// The bits of [`Conn::notify`].
+pub(crate) mod reason {
+    /// `so_snd` has grown past its mark.
+    pub const OUTPUT: u32 = 1;
+    /// `so_rcv` has space that the peer should know of.
+    pub const RCVD: u32 = 1 << 1;
+    /// The application shut its sending side down.
+    pub const SHUTDOWN: u32 = 1 << 2;
+    /// The last handle is gone.
+    pub const CLOSE: u32 = 1 << 3;
+    /// The connection is to be reset.
+    pub const ABORT: u32 = 1 << 4;
+    /// The timer wheel has called.
+    pub const TIMER: u32 = 1 << 5;
+    /// A socket option has changed.
+    pub const OPTION: u32 = 1 << 6;
+}
+
+/// What a new connection is made of.
+pub(crate) struct Birth {
+    pub home: Home,
+    pub pcb: Pcb<Data>,
+    pub tuple: FourTuple,
+    pub hash: u64,
+    pub serial: u64,
+    pub snd: SendBuf,
+    pub rcv: RecvBuf,
+    pub options: SocketOptions,
+}
+
+impl Conn {
+    pub fn new(birth: Birth) -> Arc<Self> {
+        let state = AtomicU8::new(state_code(birth.pcb.state()));
+        let pcb = PerimeterCell::new(birth.home.perimeter().id(), birth.pcb);
+        Arc::new(Self {
+            home: birth.home,
+            notify: Notify::new(),
+            users: AtomicU32::new(1),
+            pcb,
+            snd: Mutex::new(birth.snd),
+            snd_wait: WaitQueue::new(),
+            rcv: Mutex::new(birth.rcv),
+            rcv_wait: WaitQueue::new(),
+            peer: OnceLock::new(),
+            watch: Watchers::new(),
+            timer_at: AtomicU64::new(0),
+            tuple: birth.tuple,
+            hash: birth.hash,
+            serial: birth.serial,
+            so_error: AtomicU8::new(0),
+            state,
+            dead: AtomicBool::new(false),
+            options: birth.options,
+        })
+    }
+
+    pub fn perimeter(&self) -> &Perimeter<Item> {
+        self.home.perimeter()
+    }
+
+    /// The other end, if it is known, in this process and still in the demux table.
+    pub fn live_peer(&self) -> Option<Arc<Conn>> {
+        self.peer.get()?.upgrade().filter(|peer| !peer.is_dead())
+    }
+
+    pub fn is_dead(&self) -> bool {
+        // Acquire, with the Release of `bury`: a dead connection's successor is looked up after it.
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Marks the connection as out of the table.
+    pub fn bury(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    /// The pcb's state when its perimeter was last left.
+    pub fn state(&self) -> State {
+        state_of(self.state.load(Ordering::Relaxed))
+    }
+
+    fn publish_state(&self, state: State) {
+        let code = state_code(state);
+        // The line is shared with readers of other fields: it is written only on a change.
+        if self.state.load(Ordering::Relaxed) != code {
+            self.state.store(code, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the pending error (`SO_ERROR`), which is then gone.
+    pub fn take_error(&self) -> Option<SockError> {
+        if self.so_error.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        SockError::from_code(self.so_error.swap(0, Ordering::AcqRel))
+    }
+
+    /// True while an error is pending; for readiness.
+    pub fn has_error(&self) -> bool {
+        self.so_error.load(Ordering::Acquire) != 0
+    }
+
+    fn set_error(&self, error: SockError) {
+        self.so_error.store(error.code(), Ordering::Release);
+    }
+}
+
+const STATES: [State; 10] = [
+    State::Closed,
+    State::SynSent,
+    State::SynReceived,
+    State::Established,
+    State::FinWait1,
+    State::FinWait2,
+    State::CloseWait,
+    State::Closing,
+    State::LastAck,
+    State::TimeWait,
+];
+
+fn state_code(state: State) -> u8 {
+    let index = STATES.iter().position(|s| *s == state).unwrap_or(0);
+    u8::try_from(index).unwrap_or(0)
+}
+
+fn state_of(code: u8) -> State {
+    STATES.get(usize::from(code)).copied().unwrap_or(State::Closed)
+}

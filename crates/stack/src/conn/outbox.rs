@@ -1,0 +1,111 @@
+//! What a perimeter wants done after it is left.
+//!
+//! Inside a perimeter nothing blocks, wakes, calls the application or enters another perimeter. Such
+//! things are noted here and done by [`Context::flush`] from outside, in a loop, never in recursion.
+//! One context lives on a thread for the time of one call into the stack; its lists keep their
+//! memory between calls.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::time::Instant;
+
+use super::{Conn, engine, reason};
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::listen::Listener;
+use crate::poll::Queue;
+use crate::stack::Core;
+
+/// A segment whose receiver must be looked up.
+pub(crate) struct Routed {
+    /// Who sent it; `None` if no connection did (a SYN-ACK, a reset).
+    pub from: Option<Arc<Conn>>,
+    /// The connection's name as the *receiver* has it.
+    pub to: FourTuple,
+    pub header: Header,
+    pub payload: Data,
+}
+
+/// Somebody to wake, outside all locks.
+pub(crate) enum Wake {
+    Reader(Arc<Conn>),
+    Writer(Arc<Conn>),
+    Acceptor(Arc<Listener>),
+    Task(Waker),
+    Poller(Arc<Queue>),
+}
+
+/// A connection that leaves the demux table.
+pub(crate) enum Gone {
+    Closed(Arc<Conn>),
+    TimeWait(Arc<Conn>, sockeye_proto::tcp::accepted::TimeWaitParams),
+}
+
+/// The lists, see the module's head.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// Connections whose perimeter we filled when it was free: ours to run.
+    pub claims: VecDeque<Arc<Conn>>,
+    pub routed: VecDeque<Routed>,
+    pub gone: Vec<Gone>,
+    /// Children of a listener that has closed: to be reset.
+    pub orphans: Vec<Arc<Conn>>,
+    pub wakes: Vec<Wake>,
+}
+
+/// One call into the stack: its time, its CPU and its outbox.
+pub(crate) struct Context<'s> {
+    pub core: &'s Core,
+    pub now: Instant,
+    pub cpu: u32,
+    pub outbox: Box<Outbox>,
+}
+
+thread_local! {
+    /// The outbox between calls. A call inside a call (a waker that uses a socket) finds it taken and
+    /// works with a fresh one.
+    static SPARE: Cell<Option<Box<Outbox>>> = const { Cell::new(None) };
+}
+
+impl<'s> Context<'s> {
+    /// Runs `f` and then everything that it left in the outbox.
+    pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
+        let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let mut cx = Self { core, now: core.clock.now(), cpu: sockeye_sync::cpu::current(), outbox };
+        let result = f(&mut cx);
+        cx.flush();
+        // The thread may be ending; then the box is simply freed.
+        let _ = SPARE.try_with(|spare| spare.set(Some(cx.outbox)));
+        result
+    }
+
+    /// Does everything that was noted, and what doing it notes in turn.
+    fn flush(&mut self) {
+        loop {
+            if let Some(conn) = self.outbox.claims.pop_front() {
+                engine::resume(self, &conn);
+            } else if let Some(segment) = self.outbox.routed.pop_front() {
+                crate::route::route(self, segment);
+            } else if let Some(gone) = self.outbox.gone.pop() {
+                self.core.demux.forget(self.core, gone, self.now);
+            } else if let Some(orphan) = self.outbox.orphans.pop() {
+                engine::notify(self, &orphan, reason::ABORT);
+            } else {
+                break;
+            }
+        }
+        while let Some(wake) = self.outbox.wakes.pop() {
+            match wake {
+                Wake::Reader(conn) => conn.rcv_wait.wake(),
+                Wake::Writer(conn) => conn.snd_wait.wake(),
+                Wake::Acceptor(listener) => listener.wait.wake(),
+                Wake::Task(waker) => waker.wake(),
+                Wake::Poller(queue) => queue.wake(),
+            }
+        }
+    }
+}

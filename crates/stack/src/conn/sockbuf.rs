@@ -1,0 +1,129 @@
+//! `so_snd` and `so_rcv`: a socket's two buffers, each under its own mutex.
+//!
+//! A reader or writer takes only its buffer's mutex; protocol code takes them from inside the
+//! connection's perimeter. Three values are *agreements* between the two sides, and are read and
+//! written only under the mutex, so that nobody can act on a stale one:
+//!
+//! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
+//!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
+//!   behind with nobody responsible for it.
+//! * [`RecvBuf::adv`]: the window edge that the peer was told. The owner computes and stores it in one
+//!   section, a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner
+//!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
+//! * the wait queues' tickets, taken and notified under the same mutex.
+//!
+//! Rank: `so_snd` before `so_rcv`, both after the perimeter.
+
+use std::task::Waker;
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::window_update_due;
+
+/// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
+pub(crate) struct SendBuf {
+    pub chain: Chain,
+    /// Bytes that may be buffered.
+    pub hiwat: u32,
+    /// Bytes that a writer is copying right now, already counted against `hiwat`.
+    pub reserved: u32,
+    /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
+    pub due_at: u32,
+    /// The CPU on which space was last made: where a blocked writer's waker runs.
+    pub cpu: u32,
+    /// The application closed this direction, or the connection is gone: writes fail.
+    pub shut: bool,
+    /// The handshake is done.
+    pub connected: bool,
+    /// The task to wake when there is space.
+    pub waker: Option<Waker>,
+}
+
+impl SendBuf {
+    pub fn new(hiwat: u32, connected: bool) -> Self {
+        Self {
+            chain: Chain::new(),
+            hiwat,
+            reserved: 0,
+            due_at: if connected { 1 } else { u32::MAX },
+            cpu: u32::MAX,
+            shut: false,
+            connected,
+            waker: None,
+        }
+    }
+
+    /// Bytes buffered.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes that a writer may add now.
+    pub fn space(&self) -> u32 {
+        self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
+    }
+
+    /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
+    /// one wake-up pays for many bytes.
+    pub fn is_writable(&self) -> bool {
+        self.shut || (self.connected && self.space() >= self.hiwat / WRITABLE_PART)
+    }
+}
+
+/// Bytes that have arrived in order and wait for a reader.
+pub(crate) struct RecvBuf {
+    pub chain: Chain,
+    /// Bytes that may be buffered.
+    pub hiwat: u32,
+    /// RCV.NXT without the peer's FIN: one past the last byte in `chain`.
+    pub nxt: SeqNum,
+    /// The right edge of the window last advertised.
+    pub adv: SeqNum,
+    /// The largest segment that the peer is expected to send, bytes (`Pcb::window_unit`).
+    pub unit: u32,
+    /// The CPU on which data was last delivered: where a blocked reader's waker runs.
+    pub cpu: u32,
+    /// No more bytes will come.
+    pub eof: bool,
+    /// The application shut this direction down.
+    pub shut: bool,
+    /// The last handle is gone: arriving bytes have no reader.
+    pub closed: bool,
+    /// The task to wake when there are bytes.
+    pub waker: Option<Waker>,
+}
+
+impl RecvBuf {
+    pub fn new(hiwat: u32) -> Self {
+        Self {
+            chain: Chain::new(),
+            hiwat,
+            nxt: SeqNum::default(),
+            adv: SeqNum::default(),
+            unit: 0,
+            cpu: u32::MAX,
+            eof: false,
+            shut: false,
+            closed: false,
+            waker: None,
+        }
+    }
+
+    /// Free bytes.
+    pub fn space(&self) -> u32 {
+        self.hiwat.saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the peer should be told of the space that there is now.
+    pub fn update_due(&self) -> bool {
+        !self.eof && window_update_due(self.space(), self.nxt, self.adv, self.hiwat, self.unit)
+    }
+
+    /// Whether a read would not block.
+    pub fn is_readable(&self) -> bool {
+        !self.chain.is_empty() || self.eof || self.shut
+    }
+}
+
+/// A socket is writable when this part of its buffer is free.
+const WRITABLE_PART: u32 = 3;

@@ -1,0 +1,251 @@
+//! From a 4-tuple to whatever answers for it: a connection, a TIME-WAIT record, a half-open entry.
+//!
+//! The table is cut into shards by a keyed hash of the 4-tuple; a shard is one mutex over three
+//! tables, because the three answers exclude each other. It is off the path of data: a connection
+//! whose peer is in this process remembers it. Rank: a shard's mutex is taken while no perimeter is
+//! held inline and no buffer is locked; under it only the bind table is read.
+//!
+//! Bounds: connections by `Config::connections_max`, TIME-WAIT by `Config::time_wait_max` (beyond it a
+//! connection ends without), half-open ones by `Config::syn_backlog` (the oldest is dropped).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hashbrown::HashTable;
+use sockeye_proto::tcp::syncache::SynCache;
+use sockeye_proto::tcp::time_wait::TimeWait;
+use sockeye_proto::time::Instant;
+use sockeye_sync::{Mutex, MutexGuard};
+
+use crate::base::addr::{FourTuple, HashKey};
+use crate::conn::Conn;
+use crate::conn::outbox::Gone;
+use crate::listen::Listener;
+use crate::stack::{Core, counter};
+use crate::timers::TimerKey;
+
+/// The table, see the module's head.
+pub(crate) struct Demux {
+    shards: Box<[Mutex<Shard>]>,
+    connections: AtomicUsize,
+    connections_max: usize,
+}
+
+/// A connection's name that is resting.
+pub(crate) struct Resting {
+    pub tuple: FourTuple,
+    hash: u64,
+    /// SO_REUSEADDR of the connection, for bind conflicts.
+    pub reuse_addr: bool,
+    pub record: TimeWait,
+}
+
+/// One part of the table.
+pub(crate) struct Shard {
+    conns: HashTable<Arc<Conn>>,
+    resting: HashTable<Resting>,
+    /// TIME-WAIT records in the order in which they end; entries of records that are gone or were
+    /// restarted stay until they come up, or until there are too many.
+    ends: VecDeque<(Instant, u64, FourTuple)>,
+    resting_max: usize,
+    pub half_open: SynCache<FourTuple, Arc<Listener>>,
+    /// When the wheel will call for this shard, microseconds; 0 for not at all.
+    timer_at: u64,
+}
+
+/// Shards, a power of two: enough that two cores rarely meet in one.
+const SHARDS: usize = 64;
+/// Stale entries of `Shard::ends` that are tolerated beside as many live ones.
+const STALE_ENDS_MAX: usize = 64;
+
+impl Demux {
+    pub fn new(connections_max: usize, time_wait_max: usize, syn_backlog: usize, key: HashKey) -> Self {
+        let shard = |_| {
+            Mutex::new(Shard {
+                conns: HashTable::new(),
+                resting: HashTable::new(),
+                ends: VecDeque::new(),
+                resting_max: time_wait_max.div_ceil(SHARDS),
+                half_open: SynCache::new(syn_backlog.div_ceil(SHARDS), key.bytes()),
+                timer_at: 0,
+            })
+        };
+        Self {
+            shards: (0..SHARDS).map(shard).collect(),
+            connections: AtomicUsize::new(0),
+            connections_max,
+        }
+    }
+
+    /// The index of the shard of `hash`.
+    pub fn index(hash: u64) -> usize {
+        // The high bits: the tables inside a shard use the low ones.
+        (hash >> 32) as usize % SHARDS
+    }
+
+    pub fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        self.shards[Self::index(hash)].lock()
+    }
+
+    /// Counts one more connection in; `false` at the bound.
+    pub fn reserve(&self) -> bool {
+        let max = self.connections_max;
+        let more = |n| if n < max { Some(n + 1) } else { None };
+        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Takes back a [`reserve`](Self::reserve).
+    pub fn unreserve(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections in the table.
+    pub fn len(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Calls `f` with every shard, one lock at a time.
+    pub fn each_shard(&self, mut f: impl FnMut(&mut Shard)) {
+        for shard in &self.shards {
+            f(&mut shard.lock());
+        }
+    }
+
+    /// A connection that the wheel calls for, if it still exists.
+    pub fn by_serial(&self, hash: u64, serial: u64) -> Option<Arc<Conn>> {
+        let shard = self.shard(hash);
+        shard.conns.find(hash, |c| c.serial == serial).map(Arc::clone)
+    }
+
+    /// Takes a connection out of the table, and leaves its TIME-WAIT record behind if it has one.
+    pub fn forget(&self, core: &Core, gone: Gone, now: Instant) {
+        let (conn, record) = match gone {
+            Gone::Closed(conn) => (conn, None),
+            Gone::TimeWait(conn, params) => (conn, Some(params)),
+        };
+        let mut shard = self.shard(conn.hash);
+        let found = shard.conns.find_entry(conn.hash, |c| Arc::ptr_eq(c, &conn));
+        let Ok(entry) = found else { return };
+        entry.remove();
+        // Before the record stands: whoever still sends to this connection then looks the name up.
+        conn.bury();
+        self.unreserve();
+        let stays = match record {
+            Some(params) => shard.rest(core, &conn, TimeWait::new(&params, now), now),
+            None => false,
+        };
+        if !stays {
+            core.ports.conn_left(conn.tuple.local.port);
+        }
+    }
+}
+
+impl Shard {
+    pub fn conn(&self, hash: u64, tuple: &FourTuple) -> Option<&Arc<Conn>> {
+        self.conns.find(hash, |c| c.tuple == *tuple)
+    }
+
+    pub fn conns(&self) -> impl Iterator<Item = &Arc<Conn>> {
+        self.conns.iter()
+    }
+
+    pub fn resting(&self) -> impl Iterator<Item = &Resting> {
+        self.resting.iter()
+    }
+
+    /// Adds a connection whose name is free.
+    pub fn insert(&mut self, conn: Arc<Conn>) {
+        self.conns.insert_unique(conn.hash, conn, |c| c.hash);
+    }
+
+    pub fn resting_mut(&mut self, hash: u64, tuple: &FourTuple) -> Option<&mut TimeWait> {
+        self.resting.find_mut(hash, |r| r.tuple == *tuple).map(|r| &mut r.record)
+    }
+
+    /// Ends the TIME-WAIT of a name. The caller accounts for its port.
+    pub fn wake_resting(&mut self, hash: u64, tuple: &FourTuple) -> Option<TimeWait> {
+        let entry = self.resting.find_entry(hash, |r| r.tuple == *tuple).ok()?;
+        Some(entry.remove().0.record)
+    }
+
+    /// Puts a name to rest; `false` if there are too many already.
+    fn rest(&mut self, core: &Core, conn: &Conn, record: TimeWait, now: Instant) -> bool {
+        if self.resting.len() >= self.resting_max {
+            core.count(counter::TIME_WAIT_OVERFLOW);
+            return false;
+        }
+        self.drop_stale_ends();
+        self.ends.push_back((record.deadline(), conn.hash, conn.tuple));
+        let (tuple, hash) = (conn.tuple, conn.hash);
+        let resting = Resting { tuple, hash, reuse_addr: conn.options.reuse_addr, record };
+        self.resting.insert_unique(hash, resting, |r| r.hash);
+        self.arm(core, Demux::index(hash), now);
+        true
+    }
+
+    /// Names that were reopened leave stale entries behind; they may not outgrow the live ones.
+    fn drop_stale_ends(&mut self) {
+        if self.ends.len() < 2 * self.resting.len() + STALE_ENDS_MAX {
+            return;
+        }
+        let resting = &self.resting;
+        self.ends.retain(|(at, hash, tuple)| {
+            resting.find(*hash, |r| r.tuple == *tuple).is_some_and(|r| r.record.deadline() == *at)
+        });
+    }
+
+    /// Asks the wheel for a call at this shard's next deadline, if it has an earlier one than before.
+    pub fn arm(&mut self, core: &Core, index: usize, now: Instant) {
+        let rest = self.ends.front().map(|(at, ..)| *at);
+        let half_open = self.half_open.next_deadline();
+        let Some(next) = rest.into_iter().chain(half_open).min() else { return };
+        // A millisecond at least, so that a late call is one call and not many.
+        let at = next.as_micros().max(now.as_micros() + 1000);
+        if self.timer_at == 0 || at < self.timer_at {
+            self.timer_at = at;
+            core.workers.arm(at, TimerKey::Shard { index });
+        }
+    }
+
+    /// Everything that is due: TIME-WAIT that ends. Half-open entries are the caller's, since they
+    /// send segments.
+    fn expire(&mut self, core: &Core, now: Instant) {
+        while let Some((at, hash, tuple)) = self.ends.front().copied() {
+            if at > now {
+                break;
+            }
+            self.ends.pop_front();
+            let Ok(entry) = self.resting.find_entry(hash, |r| r.tuple == tuple) else { continue };
+            let ends = entry.get().record.deadline();
+            if ends > now {
+                // Restarted by a late FIN: it comes up again, out of order by at most 2MSL.
+                if ends != at {
+                    self.ends.push_back((ends, hash, tuple));
+                }
+                continue;
+            }
+            entry.remove();
+            core.ports.conn_left(tuple.local.port);
+        }
+    }
+}
+
+/// The wheel's call for a shard: expires TIME-WAIT, repeats SYN-ACKs.
+pub(crate) fn on_timer(cx: &mut crate::conn::outbox::Context<'_>, index: usize) {
+    let core = cx.core;
+    let Some(shard) = core.demux.shards.get(index) else { return };
+    let mut shard = shard.lock();
+    shard.timer_at = 0;
+    shard.expire(core, cx.now);
+    let routed = &mut cx.outbox.routed;
+    shard.half_open.on_timer(cx.now, |tuple, header| {
+        routed.push_back(crate::conn::outbox::Routed {
+            from: None,
+            to: tuple.reversed(),
+            header,
+            payload: crate::base::payload::Data::default(),
+        });
+    });
+    shard.arm(core, index, cx.now);
+}

@@ -1,0 +1,193 @@
+//! A listener: the accept queue of finished handshakes, and what its children inherit.
+//!
+//! Bound: `backlog` connections wait at most. A place is reserved before a child is made, so the
+//! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
+//! The queue's mutex ranks after the perimeters and is never held while another lock is taken.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use sockeye_sync::{Mutex, WaitQueue};
+
+use crate::base::addr::Endpoint;
+use crate::conn::Conn;
+use crate::conn::outbox::{Outbox, Wake};
+use crate::poll::{Ready, Watchers};
+
+/// See the module's head.
+pub(crate) struct Listener {
+    pub local: Endpoint,
+    pub is_v6: bool,
+    pub reuse_addr: bool,
+    pub nonblocking: AtomicBool,
+    /// Handles of the application.
+    pub users: AtomicU32,
+    /// The number under which the bind table knows this socket.
+    pub bind_id: u64,
+    backlog: usize,
+    /// Places taken: children in the queue and children in the making.
+    taken: AtomicUsize,
+    sndbuf: AtomicU32,
+    rcvbuf: AtomicU32,
+    nodelay: AtomicBool,
+    queue: Mutex<AcceptQueue>,
+    /// Threads in `accept`; guarded by `queue`.
+    pub wait: WaitQueue,
+    pub watch: Watchers,
+}
+
+#[derive(Default)]
+struct AcceptQueue {
+    ready: VecDeque<Arc<Conn>>,
+    wakers: Vec<Waker>,
+    closed: bool,
+}
+
+/// Largest backlog (`net.core.somaxconn` of Linux).
+pub(crate) const BACKLOG_MAX: usize = 4096;
+/// Most tasks that may wait in one listener's `poll_accept`; beyond it the oldest is woken early.
+const WAKERS_MAX: usize = 1024;
+
+impl Listener {
+    pub fn new(
+        local: Endpoint,
+        options: &crate::tcp::SocketSettings,
+        is_v6: bool,
+        bind_id: u64,
+        backlog: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            local,
+            is_v6,
+            reuse_addr: options.reuse_addr,
+            nonblocking: AtomicBool::new(options.nonblocking),
+            users: AtomicU32::new(1),
+            bind_id,
+            backlog: backlog.clamp(1, BACKLOG_MAX),
+            taken: AtomicUsize::new(0),
+            sndbuf: AtomicU32::new(options.sndbuf),
+            rcvbuf: AtomicU32::new(options.rcvbuf),
+            nodelay: AtomicBool::new(options.nodelay),
+            queue: Mutex::new(AcceptQueue::default()),
+            wait: WaitQueue::new(),
+            watch: Watchers::new(),
+        })
+    }
+
+    pub fn sndbuf(&self) -> u32 {
+        self.sndbuf.load(Ordering::Relaxed)
+    }
+
+    pub fn rcvbuf(&self) -> u32 {
+        self.rcvbuf.load(Ordering::Relaxed)
+    }
+
+    pub fn nodelay(&self) -> bool {
+        self.nodelay.load(Ordering::Relaxed)
+    }
+
+    /// True while no further child can be taken.
+    pub fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.backlog
+    }
+
+    /// Takes a place for a child; `false` if there is none.
+    pub fn reserve(&self) -> bool {
+        let more = |n| if n < self.backlog { Some(n + 1) } else { None };
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives a place back.
+    pub fn unreserve(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Queues a child whose place was reserved. True if a thread must be woken. A child that comes
+    /// after the close is dropped, which resets it.
+    pub fn push(&self, child: Arc<Conn>, outbox: &mut Outbox) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            drop(queue);
+            self.unreserve();
+            outbox.orphans.push(child);
+            return false;
+        }
+        queue.ready.push_back(child);
+        let owed = self.wait.notify().is_wake_owed();
+        outbox.wakes.extend(queue.wakers.drain(..).map(Wake::Task));
+        drop(queue);
+        self.watch.mark(Ready::READABLE, &mut outbox.wakes);
+        owed
+    }
+
+    /// The next child.
+    pub fn pop(&self) -> Option<Arc<Conn>> {
+        let child = self.queue.lock().ready.pop_front();
+        if child.is_some() {
+            self.unreserve();
+        }
+        child
+    }
+
+    /// The next child, or a ticket for waiting on `wait`.
+    pub fn pop_or_prepare(&self) -> Result<Arc<Conn>, sockeye_sync::Ticket> {
+        let mut queue = self.queue.lock();
+        match queue.ready.pop_front() {
+            Some(child) => {
+                drop(queue);
+                self.unreserve();
+                Ok(child)
+            }
+            None => Err(self.wait.prepare()),
+        }
+    }
+
+    /// The next child, or `None` with `waker` to be woken for it.
+    pub fn pop_or_register(&self, waker: &Waker) -> Option<Arc<Conn>> {
+        let mut queue = self.queue.lock();
+        if let Some(child) = queue.ready.pop_front() {
+            drop(queue);
+            self.unreserve();
+            return Some(child);
+        }
+        if !queue.wakers.iter().any(|known| known.will_wake(waker)) {
+            let early = (queue.wakers.len() >= WAKERS_MAX).then(|| queue.wakers.remove(0));
+            queue.wakers.push(waker.clone());
+            drop(queue);
+            if let Some(early) = early {
+                early.wake();
+            }
+        }
+        None
+    }
+
+    pub fn is_readable(&self) -> bool {
+        !self.queue.lock().ready.is_empty()
+    }
+
+    /// Ends the listener; the children that nobody accepted are the caller's to reset.
+    pub fn close(&self) -> VecDeque<Arc<Conn>> {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        std::mem::take(&mut queue.ready)
+    }
+
+    /// Whether a SYN to `local` is for this listener, and how specific it is: an address beats the
+    /// wildcard of its family, which beats the IPv6 wildcard that also takes IPv4.
+    pub fn matches(&self, addr: IpAddr, v6_only: bool) -> Option<u8> {
+        if self.local.addr == addr {
+            return Some(2);
+        }
+        if !self.local.addr.is_unspecified() {
+            return None;
+        }
+        match (self.local.addr, addr) {
+            (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Some(1),
+            (IpAddr::V6(_), IpAddr::V4(_)) if !v6_only => Some(0),
+            (IpAddr::V6(_), IpAddr::V4(_)) | (IpAddr::V4(_), IpAddr::V6(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The stack: what all its sockets share, and the handle by which applications hold it.
+//!
+//! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle;
+//! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
+//! workers are stopped and whatever is still closing in the background ends without ceremony: in a
+//! stack whose only interface is loopback there is nobody left to notice.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sockeye_mbuf::{Pool, PoolConfig, PoolStats};
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::accepted::DEFAULT_MSS;
+use sockeye_proto::tcp::isn::Secret;
+use sockeye_proto::tcp::port_choice::PortRange;
+use sockeye_proto::tcp::syncache::ListenParams;
+use sockeye_proto::tcp::{Settings, window_scale_for};
+use sockeye_proto::time::Instant;
+use sockeye_sync::{Counters, Mutex, Perimeter};
+
+use crate::base::addr::{FourTuple, HashKey, octets};
+use crate::base::clock::Clock;
+use crate::config::{BUFFER_MAX, Config, Grain};
+use crate::conn::{Home, Item};
+use crate::demux::Demux;
+use crate::netif::loopback::Loopback;
+use crate::ports::Ports;
+use crate::workers::Workers;
+
+/// What all sockets of a stack share.
+pub(crate) struct Core {
+    pub config: Config,
+    pub clock: Clock,
+    pub key: HashKey,
+    secret: Secret,
+    pub pool: Pool,
+    pub demux: Demux,
+    pub ports: Ports,
+    pub workers: Workers,
+    pub loopback: Loopback,
+    counters: Counters<{ counter::COUNT }>,
+    /// The shared perimeters of the grains `Global` and `PerCore`.
+    perimeters: Box<[Arc<Perimeter<Item>>]>,
+    serial: AtomicU64,
+}
+
+/// A handle of a stack. Clones are the same stack.
+#[derive(Clone)]
+pub struct Stack(Arc<Handle>);
+
+struct Handle {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+static DEFAULT: OnceLock<Stack> = OnceLock::new();
+
+impl Stack {
+    /// A stack of its own, with its own loopback: sockets of different stacks do not meet.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a field of `config` is out of its bounds; the system's error if there is no
+    /// entropy or a worker thread cannot be started.
+    pub fn new(config: Config) -> io::Result<Self> {
+        config.validate()?;
+        let workers = config.workers;
+        let core = Arc::new(Core::new(config)?);
+        let stack = Self(Arc::new(Handle { core: Arc::clone(&core), threads: Mutex::new(Vec::new()) }));
+        for index in 0..workers {
+            let core = Arc::clone(&core);
+            let thread = std::thread::Builder::new()
+                .name(format!("sockeye-{index}"))
+                .spawn(move || core.workers.run(&core, index))?;
+            stack.0.threads.lock().push(thread);
+        }
+        Ok(stack)
+    }
+
+    /// The process's default stack, made with [`Config::default`] at first use.
+    ///
+    /// # Panics
+    /// If that fails: there is no entropy, or no thread can be started.
+    pub fn global() -> &'static Self {
+        DEFAULT.get_or_init(|| {
+            Self::new(Config::default()).expect("the default stack needs entropy and worker threads")
+        })
+    }
+
+    /// Does what is due, for a stack with `workers = 0`: `now` is the time since the stack was made, as
+    /// its driver counts it, and never goes back. Returns the time at which to call again, `None` if
+    /// only a call of the application or another `poll` can bring work. Never blocks.
+    pub fn poll(&self, now: Duration) -> Option<Duration> {
+        let core = self.core();
+        core.clock.advance_to(now);
+        let mut due = Vec::new();
+        let mut next: Option<Instant> = None;
+        if core.config.workers == 0 {
+            for lane in 0..core.workers.lane_count() {
+                let at = core.workers.turn(core, lane, &mut due);
+                next = next.into_iter().chain(at).min();
+            }
+        }
+        next.map(Clock::since_start)
+    }
+
+    /// What happened so far: names and counts, in a fixed order. Counts of different threads are not
+    /// taken at one moment.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let core = self.core();
+        let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
+        own.chain(pool_counters(&core.pool.stats())).collect()
+    }
+
+    /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.
+    pub fn connection_count(&self) -> usize {
+        self.core().demux.len()
+    }
+
+    /// Bytes of packet memory in use by data.
+    pub fn memory_in_use(&self) -> usize {
+        self.core().pool.in_use()
+    }
+
+    /// Gives packet memory that is kept for reuse back to the system.
+    pub fn trim(&self) {
+        self.core().pool.trim();
+    }
+
+    /// The settings that the stack was made with.
+    pub fn config(&self) -> &Config {
+        &self.core().config
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.0.core
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("connections", &self.connection_count()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.workers.stop();
+        let me = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            // A waker that runs on a worker may hold the last handle; the worker then ends by itself.
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Core {
+    fn new(config: Config) -> io::Result<Self> {
+        let mut entropy = Entropy::draw()?;
+        let key = HashKey(entropy.u64(), entropy.u64());
+        let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
+        let range = PortRange::new(*config.port_range.start(), *config.port_range.end())
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let perimeters = match config.grain {
+            Grain::Global => 1,
+            Grain::PerCore => sockeye_sync::cpu::count(),
+            Grain::PerSocket => 0,
+        };
+        Ok(Self {
+            key,
+            secret: Secret::new(entropy.bytes()),
+            pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
+            demux: Demux::new(
+                config.connections_max,
+                config.time_wait_max,
+                config.syn_backlog,
+                HashKey(entropy.u64(), entropy.u64()),
+            ),
+            ports: Ports::new(range, || entropy.bytes()),
+            workers: Workers::new(config.workers, clock.now()),
+            loopback: Loopback::new(config.loopback_mtu, config.loopback_encode),
+            counters: Counters::new(),
+            perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
+            serial: AtomicU64::new(1),
+            clock,
+            config,
+        })
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, index: usize) {
+        self.counters.add(index, 1);
+    }
+
+    /// The perimeter of a new connection.
+    pub fn home(&self, hash: u64) -> Home {
+        match self.perimeters.len() {
+            0 => Home::Own(Perimeter::new()),
+            n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
+        }
+    }
+
+    pub fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The initial sequence number of a connection (RFC 6528).
+    pub fn isn(&self, tuple: &FourTuple, now: Instant) -> SeqNum {
+        let (local, remote) = identity(tuple);
+        self.secret.isn(now, &local, &remote)
+    }
+
+    /// The offset of a connection's timestamps (RFC 7323 section 7.1).
+    pub fn ts_offset(&self, tuple: &FourTuple) -> u32 {
+        let (local, remote) = identity(tuple);
+        self.secret.ts_offset(&local, &remote)
+    }
+
+    /// What a new pcb is made with.
+    pub fn tcp_settings(&self, local: IpAddr, rcv_buf: u32, ts_offset: u32) -> Settings {
+        let config = &self.config;
+        let mss = self.loopback.mss(local);
+        Settings {
+            mss,
+            tso_max: u32::from(mss),
+            rcv_buf,
+            rcv_buf_max: BUFFER_MAX,
+            timestamps: config.timestamps,
+            window_scaling: config.window_scaling,
+            delack: config.delack,
+            rto_min: config.rto_min,
+            syn_retries: config.syn_retries,
+            retries: config.retries,
+            time_wait: config.time_wait,
+            ts_offset,
+            ..Settings::default()
+        }
+    }
+
+    /// What a SYN-ACK offers.
+    pub fn listen_params(&self, local: IpAddr, rcvbuf: u32) -> ListenParams {
+        let config = &self.config;
+        ListenParams {
+            mss: self.loopback.mss(local),
+            peer_mss_default: if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 },
+            rcv_wnd: rcvbuf,
+            window_scale: config.window_scaling.then(|| window_scale_for(BUFFER_MAX)),
+            timestamps: config.timestamps,
+            sack: true,
+        }
+    }
+}
+
+/// Both ends as the keyed hashes take them: address and port.
+fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
+    let end = |e: crate::base::addr::Endpoint| {
+        let mut bytes = [0; 18];
+        bytes[..16].copy_from_slice(&octets(e.addr));
+        bytes[16..].copy_from_slice(&e.port.to_be_bytes());
+        bytes
+    };
+    (end(tuple.local), end(tuple.remote))
+}
+
+/// The counters of packet memory, all sizes together.
+fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 4] {
+    let sum = |f: fn(&sockeye_mbuf::ClassStats) -> u64| stats.classes.iter().map(f).sum();
+    [
+        ("mbuf_allocated", sum(|c| c.allocs())),
+        ("mbuf_fresh", sum(|c| c.fresh)),
+        ("mbuf_local_frees", sum(|c| c.local_frees)),
+        ("mbuf_remote_frees", sum(|c| c.remote_frees)),
+    ]
+}
+
+/// The MSS to assume of an IPv6 peer that announces none, bytes (RFC 9293 MUST-15).
+const DEFAULT_MSS_V6: u16 = 1220;
+
+/// Random numbers of the stack's start: a seed from the system, spread by SipHash.
+struct Entropy {
+    seed: [u8; 16],
+    drawn: u64,
+}
+
+impl Entropy {
+    fn draw() -> io::Result<Self> {
+        let mut seed = [0; 16];
+        getrandom::fill(&mut seed)
+            .map_err(|e| io::Error::other(format!("no entropy for the stack's secrets: {e}")))?;
+        Ok(Self { seed, drawn: 0 })
+    }
+
+    fn u64(&mut self) -> u64 {
+        self.drawn += 1;
+        siphasher::sip::SipHasher24::new_with_key(&self.seed).hash(&self.drawn.to_ne_bytes())
+    }
+
+    fn bytes(&mut self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.u64().to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.u64().to_ne_bytes());
+        bytes
+    }
+}
+
+/// The stack's counters, by index. What they count is in the README's table.
+pub(crate) mod counter {
+    pub const SEGMENTS_IN: usize = 0;
+    pub const SEGMENTS_OUT: usize = 1;
+    pub const ENTERED: usize = 2;
+    pub const QUEUED: usize = 3;
+    pub const COALESCED: usize = 4;
+    pub const HANDED_OFF: usize = 5;
+    pub const SLEEPS: usize = 6;
+    pub const WORKER_SLEEPS: usize = 7;
+    pub const TIMERS_FIRED: usize = 8;
+    pub const ACTIVE_OPENS: usize = 9;
+    pub const PASSIVE_OPENS: usize = 10;
+    pub const RESETS_OUT: usize = 11;
+    pub const LISTEN_OVERFLOWS: usize = 12;
+    pub const TIME_WAIT_OVERFLOW: usize = 13;
+    pub const SEGMENTS_LOST: usize = 14;
+    pub const MEMORY_WAITS: usize = 15;
+    pub const COUNT: usize = 16;
+
+    pub const NAMES: [&str; COUNT] = [
+        "segments_in",
+        "segments_out",
+        "perimeter_entered",
+        "perimeter_queued",
+        "notify_coalesced",
+        "perimeter_handed_off",
+        "user_sleeps",
+        "worker_sleeps",
+        "timers_fired",
+        "active_opens",
+        "passive_opens",
+        "resets_out",
+        "listen_overflows",
+        "time_wait_overflows",
+        "segments_lost",
+        "memory_waits",
+    ];
+}

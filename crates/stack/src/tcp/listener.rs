@@ -1,0 +1,175 @@
+//! [`TcpListener`]: waits for connections.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sockeye_sync::Spin;
+
+use super::stream::each_address;
+use super::{TcpSocket, TcpStream};
+use crate::conn::outbox::Context;
+use crate::conn::{Conn, engine, reason};
+use crate::listen::Listener;
+use crate::poll::{Target, sealed};
+use crate::stack::{Core, Stack};
+
+/// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
+///
+/// Dropping the last handle resets the connections that nobody accepted.
+pub struct TcpListener {
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) stack: Stack,
+}
+
+/// The backlog of [`TcpListener::bind`], as in `std`.
+const BACKLOG: usize = 128;
+
+impl TcpListener {
+    /// Listens on the process's default stack, with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
+    /// takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack).
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::bind_on(Stack::global(), addr)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        each_address(addr, |addr| {
+            let mut socket = TcpSocket::for_addr(stack, addr);
+            socket.set_reuse_address(true);
+            socket.bind(addr)?;
+            socket.listen(BACKLOG)
+        })
+    }
+
+    pub(crate) fn new(listener: Arc<Listener>, stack: Stack) -> Self {
+        Self { listener, stack }
+    }
+
+    /// The next connection, and where it comes from. Blocks unless
+    /// [`set_nonblocking`](Self::set_nonblocking).
+    ///
+    /// # Errors
+    /// `WouldBlock` if the listener does not block and nobody waits.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let listener = &self.listener;
+        loop {
+            if listener.nonblocking.load(Ordering::Relaxed) {
+                let conn = listener.pop().ok_or(io::ErrorKind::WouldBlock)?;
+                return Ok(self.adopt(conn));
+            }
+            let ticket = match listener.pop_or_prepare() {
+                Ok(conn) => return Ok(self.adopt(conn)),
+                Err(ticket) => ticket,
+            };
+            listener.wait.wait(ticket, None, Spin::up_to(self.core().config.spin_max));
+        }
+    }
+
+    /// A child of the queue as the application's.
+    pub(crate) fn adopt(&self, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
+        let addr = conn.tuple.remote.to_socket_addr(self.listener.is_v6);
+        (TcpStream { conn, stack: self.stack.clone() }, addr)
+    }
+
+    /// Connections as they come, for ever.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address that is listened on.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.listener.local.to_socket_addr(self.listener.is_v6))
+    }
+
+    /// Another handle of the same listener.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.listener.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { listener: Arc::clone(&self.listener), stack: self.stack.clone() })
+    }
+
+    /// Makes [`accept`](Self::accept) return `WouldBlock` where it would block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.listener.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// SO_ERROR: a listener has none.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(None)
+    }
+
+    /// The listener's stack.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    fn core(&self) -> &Core {
+        self.stack.core()
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        if self.listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let core = self.core();
+        core.ports.unbind(self.listener.bind_id, self.listener.local.port);
+        self.listener.watch.clear();
+        let orphans = self.listener.close();
+        Context::run(core, |cx| {
+            for orphan in &orphans {
+                engine::notify(cx, orphan, reason::ABORT);
+            }
+        });
+        core.demux.each_shard(|shard| shard.half_open.retain(|_, l| !Arc::ptr_eq(l, &self.listener)));
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let local = self.listener.local.to_socket_addr(self.listener.is_v6);
+        f.debug_struct("TcpListener").field("local", &local).finish()
+    }
+}
+
+/// The iterator of [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl sealed::Source for TcpListener {
+    #[allow(private_interfaces)]
+    fn target(&self) -> Target {
+        Target::Listener(Arc::clone(&self.listener))
+    }
+}

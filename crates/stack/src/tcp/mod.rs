@@ -1,0 +1,13 @@
+//! TCP sockets in the shape of `std::net`.
+//!
+//! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
+//! be set before binding.
+
+mod listener;
+mod socket;
+mod stream;
+
+pub use listener::{Incoming, TcpListener};
+pub use socket::TcpSocket;
+pub use stream::TcpStream;
+pub(crate) use socket::SocketSettings;

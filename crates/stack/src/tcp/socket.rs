@@ -1,0 +1,322 @@
+//! [`TcpSocket`]: a socket before it is connected or listens.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sockeye_proto::tcp::Pcb;
+use sockeye_proto::tcp::syncache::InitialNumbers;
+
+use super::{TcpListener, TcpStream};
+use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::conn::sockbuf::{RecvBuf, SendBuf};
+use crate::conn::{Birth, Conn, SocketOptions, user};
+use crate::listen::Listener;
+use crate::ports::BindOptions;
+use crate::stack::{Core, Stack};
+
+/// Options that a socket has before it is anything else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketSettings {
+    pub reuse_addr: bool,
+    pub reuse_port: bool,
+    pub v6_only: bool,
+    pub nodelay: bool,
+    pub nonblocking: bool,
+    pub sndbuf: u32,
+    pub rcvbuf: u32,
+}
+
+/// A TCP socket on which options can be set before it binds, connects or listens.
+///
+/// Bind conflicts are Linux's: see `docs/bind.md`.
+#[derive(Debug)]
+pub struct TcpSocket {
+    stack: Stack,
+    is_v6: bool,
+    settings: SocketSettings,
+    bound: Option<Bound>,
+}
+
+/// A place in the bind table, given back when dropped.
+#[derive(Debug)]
+struct Bound {
+    stack: Stack,
+    id: u64,
+    local: Endpoint,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.stack.core().ports.unbind(self.id, self.local.port);
+    }
+}
+
+impl TcpSocket {
+    /// An IPv4 socket.
+    pub fn new_v4(stack: &Stack) -> Self {
+        Self::new(stack, false)
+    }
+
+    /// An IPv6 socket, which also takes IPv4 peers (as mapped addresses) unless
+    /// [`set_only_v6`](Self::set_only_v6).
+    pub fn new_v6(stack: &Stack) -> Self {
+        Self::new(stack, true)
+    }
+
+    pub(crate) fn for_addr(stack: &Stack, addr: SocketAddr) -> Self {
+        Self::new(stack, addr.is_ipv6())
+    }
+
+    fn new(stack: &Stack, is_v6: bool) -> Self {
+        let config = stack.config();
+        let settings = SocketSettings {
+            reuse_addr: false,
+            reuse_port: false,
+            v6_only: false,
+            nodelay: false,
+            nonblocking: false,
+            sndbuf: config.sndbuf,
+            rcvbuf: config.rcvbuf,
+        };
+        Self { stack: stack.clone(), is_v6, settings, bound: None }
+    }
+
+    /// SO_REUSEADDR. Set it before [`bind`](Self::bind).
+    pub fn set_reuse_address(&mut self, reuse: bool) {
+        self.settings.reuse_addr = reuse;
+    }
+
+    /// SO_REUSEPORT. Listeners that all set it share a port; connections are spread by their hash.
+    pub fn set_reuse_port(&mut self, reuse: bool) {
+        self.settings.reuse_port = reuse;
+    }
+
+    /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others.
+    pub fn set_only_v6(&mut self, only: bool) {
+        self.settings.v6_only = only;
+    }
+
+    /// TCP_NODELAY of the connection, or of a listener's connections.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.settings.nodelay = nodelay;
+    }
+
+    /// O_NONBLOCK: [`connect`](Self::connect) then returns at once, and the stream becomes writable when
+    /// the handshake is over.
+    pub fn set_nonblocking(&mut self, nonblocking: bool) {
+        self.settings.nonblocking = nonblocking;
+    }
+
+    /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB.
+    pub fn set_send_buffer_size(&mut self, bytes: usize) {
+        self.settings.sndbuf = buffer_size(bytes);
+    }
+
+    /// SO_RCVBUF, bytes, limited to 2 KiB to 64 MiB.
+    pub fn set_recv_buffer_size(&mut self, bytes: usize) {
+        self.settings.rcvbuf = buffer_size(bytes);
+    }
+
+    /// Binds to a local address; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `InvalidInput` (bound already, wrong family), `AddrNotAvailable` (not an address of the stack, or
+    /// no free port), `AddrInUse`.
+    pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
+        if self.bound.is_some() {
+            return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
+        }
+        let local = self.endpoint(addr)?;
+        let core = self.stack.core();
+        if !local.addr.is_unspecified() && !core.loopback.owns(local.addr) {
+            let message =
+                format!("{} is not an address of this stack: use 127.0.0.0/8, ::1 or the wildcard", local.addr);
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+        }
+        let options = BindOptions {
+            reuse_addr: self.settings.reuse_addr,
+            reuse_port: self.settings.reuse_port,
+            v6_only: self.settings.v6_only || !self.is_v6,
+        };
+        let (id, port) = core.ports.bind(&core.demux, local, options)?;
+        let local = Endpoint::new(local.addr, port);
+        self.bound = Some(Bound { stack: self.stack.clone(), id, local });
+        Ok(())
+    }
+
+    /// The address bound to, if the socket is bound.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.bound.as_ref().map(|b| b.local.to_socket_addr(self.is_v6))
+    }
+
+    /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096)
+    /// connections wait to be accepted; when they do, new handshakes are not answered until there is room.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another socket listens there, or as for [`bind`](Self::bind).
+    pub fn listen(mut self, backlog: usize) -> io::Result<TcpListener> {
+        if self.bound.is_none() {
+            self.bind(SocketAddr::new(self.wildcard(), 0))?;
+        }
+        let Some(bound) = self.bound.take() else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+        let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
+        let core = self.stack.core();
+        core.ports.listen(&core.demux, bound.local, &listener)?;
+        // From here on the listener owns the place.
+        std::mem::forget(bound);
+        Ok(TcpListener::new(listener, self.stack.clone()))
+    }
+
+    /// Connects. Blocks until the handshake is over, unless the socket does not block.
+    ///
+    /// # Errors
+    /// As for [`TcpStream::connect`].
+    pub fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let blocks = !self.settings.nonblocking;
+        let stream = self.start(addr)?;
+        if blocks {
+            user::finish_connect(stream.core(), &stream.conn, None)?;
+        }
+        Ok(stream)
+    }
+
+    /// Connects, and gives up after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`TcpStream::connect_timeout`].
+    pub fn connect_timeout(self, addr: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        let stream = self.start(addr)?;
+        user::finish_connect(stream.core(), &stream.conn, Some(timeout))?;
+        Ok(stream)
+    }
+
+    /// Makes the connection and sends its SYN.
+    pub(crate) fn start(mut self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let mut remote = self.endpoint(addr)?;
+        remote.addr = connect_target(remote.addr);
+        if remote.port == 0 {
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
+        }
+        if !self.stack.core().loopback.owns(remote.addr) {
+            let message = format!(
+                "no route to {}: this stack has only its loopback, 127.0.0.0/8 and ::1",
+                remote.addr
+            );
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+        }
+        let core = self.stack.core();
+        if !core.demux.reserve() {
+            let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
+        }
+        let made = self.name(core, remote);
+        // A bind's place is given back: the connection itself now stands for the port.
+        self.bound = None;
+        let conn = made.inspect_err(|_| core.demux.unreserve())?;
+        let stream = TcpStream { conn, stack: self.stack.clone() };
+        user::start_connect(core, &stream.conn);
+        Ok(stream)
+    }
+
+    /// Finds a name for the connection and puts it into the table under it.
+    fn name(&self, core: &Core, remote: Endpoint) -> io::Result<Arc<Conn>> {
+        match &self.bound {
+            Some(bound) => {
+                let addr = if bound.local.addr.is_unspecified() { source(remote.addr) } else { bound.local.addr };
+                let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
+                self.take(core, tuple).ok_or_else(|| {
+                    let message = format!(
+                        "a connection from {} to {} exists: bind another port",
+                        tuple.local.to_socket_addr(false),
+                        remote.to_socket_addr(false)
+                    );
+                    // EADDRNOTAVAIL, as Linux has it.
+                    io::Error::new(io::ErrorKind::AddrNotAvailable, message)
+                })
+            }
+            None => core.ports.choose(sockeye_sync::cpu::current(), source(remote.addr), remote, |tuple| {
+                self.take(core, tuple)
+            }),
+        }
+    }
+
+    /// Makes the connection of this name, if the name is free or its TIME-WAIT may be cut short.
+    fn take(&self, core: &Core, tuple: FourTuple) -> Option<Arc<Conn>> {
+        let hash = tuple.hash(&core.key);
+        let now = core.clock.now();
+        let mut shard = core.demux.shard(hash);
+        if shard.conn(hash, &tuple).is_some() {
+            return None;
+        }
+        let mut iss = core.isn(&tuple, now);
+        let mut ts_offset = core.ts_offset(&tuple);
+        if let Some(record) = shard.resting_mut(hash, &tuple) {
+            let reuse = record.can_reuse_for_connect(now)?;
+            iss = iss.max(reuse.iss_floor);
+            ts_offset = reuse.ts_offset;
+            shard.wake_resting(hash, &tuple);
+            core.ports.conn_left(tuple.local.port);
+        }
+        let conn = self.conn(core, tuple, hash, InitialNumbers { iss, ts_offset }, now);
+        shard.insert(Arc::clone(&conn));
+        core.ports.conn_joined(tuple.local.port);
+        Some(conn)
+    }
+
+    fn conn(
+        &self,
+        core: &Core,
+        tuple: FourTuple,
+        hash: u64,
+        numbers: InitialNumbers,
+        now: sockeye_proto::time::Instant,
+    ) -> Arc<Conn> {
+        let settings = &self.settings;
+        let mut tcp = core.tcp_settings(tuple.local.addr, settings.rcvbuf, numbers.ts_offset);
+        tcp.nodelay = settings.nodelay;
+        let pcb = Pcb::connect(&tcp, numbers.iss, settings.rcvbuf, now);
+        let options = SocketOptions::new(settings.reuse_addr, self.is_v6);
+        options.nodelay.store(settings.nodelay, Ordering::Relaxed);
+        options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
+        Conn::new(Birth {
+            home: core.home(hash),
+            pcb,
+            tuple,
+            hash,
+            serial: core.next_serial(),
+            snd: SendBuf::new(settings.sndbuf, false),
+            rcv: RecvBuf::new(settings.rcvbuf),
+            options,
+        })
+    }
+
+    /// An address of the caller's in this socket's family.
+    fn endpoint(&self, addr: SocketAddr) -> io::Result<Endpoint> {
+        if addr.is_ipv6() != self.is_v6 {
+            let message = format!("{addr} is not of the socket's family: use new_v4 or new_v6 to match");
+            return Err(super::stream::invalid(message));
+        }
+        Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))
+    }
+
+    fn wildcard(&self) -> IpAddr {
+        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+    }
+}
+
+/// The source address for a destination: loopback talks to itself from its first address.
+fn source(remote: IpAddr) -> IpAddr {
+    match remote {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+/// A buffer size within the bounds.
+pub(super) fn buffer_size(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
+}

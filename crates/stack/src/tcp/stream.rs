@@ -1,0 +1,395 @@
+//! [`TcpStream`]: a connection, as an application holds it.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::TcpSocket;
+use crate::conn::outbox::Context;
+use crate::conn::{Conn, LINGER_OFF, engine, reason, user};
+use crate::poll::{Target, sealed};
+use crate::stack::{Core, Stack};
+
+/// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
+///
+/// Dropping the last handle closes the connection; bytes that were written are still delivered. As on
+/// Linux, closing with unread bytes resets it.
+///
+/// Reads and writes block unless [`set_nonblocking`](Self::set_nonblocking) or a timeout says otherwise.
+/// All methods take `&self`: several threads may use one stream.
+pub struct TcpStream {
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) stack: Stack,
+}
+
+impl TcpStream {
+    /// Connects on the process's default stack, trying each address in turn. Blocks.
+    ///
+    /// # Errors
+    /// The last address's: `ConnectionRefused` (nobody listens), `TimedOut` (no answer),
+    /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
+    /// (too many connections).
+    pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::connect_on(Stack::global(), addr)
+    }
+
+    /// [`connect`](Self::connect) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        each_address(addr, |addr| TcpSocket::for_addr(stack, addr).connect(addr))
+    }
+
+    /// Connects to one address, and gives up after `timeout`. Blocks for at most that long.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); `InvalidInput` for a timeout of zero, `TimedOut` at its end.
+    pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        nonzero(Some(timeout))?;
+        TcpSocket::for_addr(Stack::global(), *addr).connect_timeout(*addr, timeout)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// `NotConnected` while the handshake is not done.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        if !self.conn.snd.lock().connected {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        Ok(self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6))
+    }
+
+    /// Closes one direction or both. Bytes that were written before are still delivered.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection is closed.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        user::shutdown(self.core(), &self.conn, how)
+    }
+
+    /// Another handle of the same connection.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        // Relaxed: we hold a handle, so the count cannot be at 0.
+        self.conn.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { conn: Arc::clone(&self.conn), stack: self.stack.clone() })
+    }
+
+    /// Copies received bytes without taking them. Blocks like a read.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        user::peek(self.core(), &self.conn, buf)
+    }
+
+    /// Makes all calls on this connection return `WouldBlock` where they would block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.conn.options.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// TCP_NODELAY: small writes are sent at once (Nagle's algorithm off, RFC 9293 section 3.7.4).
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        if self.conn.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
+            self.notify(reason::OPTION);
+        }
+        Ok(())
+    }
+
+    /// Whether TCP_NODELAY is set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.conn.options.nodelay.load(Ordering::Relaxed))
+    }
+
+    /// SO_KEEPALIVE: an idle connection is probed after two hours (RFC 9293 section 3.8.4).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
+        if self.conn.options.keepalive.swap(keepalive, Ordering::Relaxed) != keepalive {
+            self.notify(reason::OPTION);
+        }
+        Ok(())
+    }
+
+    /// Whether SO_KEEPALIVE is set.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        Ok(self.conn.options.keepalive.load(Ordering::Relaxed))
+    }
+
+    /// SO_LINGER: what dropping the last handle does with unsent bytes. `None`: they are sent in the
+    /// background; zero: they are dropped and the connection reset; else the drop blocks until they
+    /// are acknowledged, for at most that long (a blocking socket only).
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 49 days.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        let millis = match linger {
+            None => LINGER_OFF,
+            Some(time) => u32::try_from(time.as_millis())
+                .ok()
+                .filter(|ms| *ms != LINGER_OFF)
+                .ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))?,
+        };
+        self.conn.options.linger_ms.store(millis, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The SO_LINGER setting.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let millis = self.conn.options.linger_ms.load(Ordering::Relaxed);
+        Ok((millis != LINGER_OFF).then(|| Duration::from_millis(u64::from(millis))))
+    }
+
+    /// SO_RCVTIMEO: how long a read may block; then it fails with `WouldBlock`. `None`: for ever.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.conn.options.read_timeout, timeout)
+    }
+
+    /// The SO_RCVTIMEO setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.conn.options.read_timeout))
+    }
+
+    /// SO_SNDTIMEO: how long a write may block; then it fails with `WouldBlock`, or reports fewer bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.conn.options.write_timeout, timeout)
+    }
+
+    /// The SO_SNDTIMEO setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.conn.options.write_timeout))
+    }
+
+    /// SO_SNDBUF: bytes that may wait in the send buffer. Limited to 2 KiB to 64 MiB (and, unlike Linux's,
+    /// not doubled: packet memory's overhead is counted elsewhere).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        self.conn.snd.lock().hiwat = super::socket::buffer_size(bytes);
+        Context::run(self.core(), |cx| {
+            let snd = self.conn.snd.lock();
+            engine::wake_writers(cx, &self.conn, snd);
+        });
+        Ok(())
+    }
+
+    /// The SO_SNDBUF setting, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn send_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.conn.snd.lock().hiwat as usize)
+    }
+
+    /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
+    /// advertised is not taken back (RFC 9293 section 3.8.6).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        self.conn.rcv.lock().hiwat = super::socket::buffer_size(bytes);
+        self.notify(reason::RCVD);
+        Ok(())
+    }
+
+    /// The SO_RCVBUF setting, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.conn.rcv.lock().hiwat as usize)
+    }
+
+    /// SO_ERROR: takes the pending error, if there is one.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.conn.take_error().map(io::Error::from))
+    }
+
+    /// Bytes that a read would get now (FIONREAD).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn available(&self) -> io::Result<usize> {
+        Ok(self.conn.rcv.lock().chain.len())
+    }
+
+    /// Bytes written and not yet acknowledged by the peer (SIOCOUTQ).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        Ok(self.conn.snd.lock().chain.len())
+    }
+
+    /// The state of RFC 9293 section 3.3.2, by its name there.
+    pub fn state_name(&self) -> &'static str {
+        self.conn.state().name()
+    }
+
+    /// The connection's stack.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        self.stack.core()
+    }
+
+    fn notify(&self, reasons: u32) {
+        Context::run(self.core(), |cx| engine::notify(cx, &self.conn, reasons));
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        // AcqRel: whoever takes the count to 0 has seen what the other handles did.
+        if self.conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            user::close(self.core(), &self.conn);
+        }
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpStream")
+            .field("local", &self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6))
+            .field("peer", &self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
+            .field("state", &self.state_name())
+            .finish()
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        user::recv(self.core(), &self.conn, &mut [IoSliceMut::new(buf)])
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        user::recv(self.core(), &self.conn, bufs)
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        user::send(self.core(), &self.conn, &[IoSlice::new(buf)])
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        user::send(self.core(), &self.conn, bufs)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl sealed::Source for TcpStream {
+    #[allow(private_interfaces)]
+    fn target(&self) -> Target {
+        Target::Conn(Arc::clone(&self.conn))
+    }
+}
+
+/// Tries `f` with each address until one works; the last error otherwise.
+pub(super) fn each_address<A: ToSocketAddrs, T>(
+    addr: A,
+    mut f: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = None;
+    for addr in addr.to_socket_addrs()? {
+        match f(addr) {
+            Ok(done) => return Ok(done),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| invalid("the name has no address: give an IP address and port".into())))
+}
+
+pub(super) fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn nonzero(timeout: Option<Duration>) -> io::Result<()> {
+    if timeout == Some(Duration::ZERO) {
+        return Err(invalid("a timeout of zero is not a timeout: use None, or set_nonblocking".into()));
+    }
+    Ok(())
+}
+
+fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
+    nonzero(timeout)?;
+    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
+    slot.store(micros, Ordering::Relaxed);
+    Ok(())
+}
+
+fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
+    let micros = slot.load(Ordering::Relaxed);
+    (micros > 0).then(|| Duration::from_micros(micros))
+}

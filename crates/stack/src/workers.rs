@@ -1,0 +1,158 @@
+//! Workers: the threads that turn timers and take over protocol work nobody else finished.
+//!
+//! A *lane* is what one worker looks after: a timer wheel and a queue of perimeters that were handed
+//! over. With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
+//!
+//! # Sleeping
+//! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only
+//! then sleeps, until the wheel's next deadline. Whoever brings work first puts it there and then
+//! looks whether the worker has announced. Either the worker sees the work, or the bringer sees the
+//! announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer that
+//! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
+//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant as StdInstant;
+
+use sockeye_proto::time::Instant;
+use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
+
+use crate::conn::outbox::Context;
+use crate::conn::{Conn, engine, reason};
+use crate::stack::{Core, counter};
+use crate::timers::{Entry, TimerKey, Wheel};
+
+/// All lanes of a stack.
+pub(crate) struct Workers {
+    lanes: Box<[Lane]>,
+    stop: AtomicBool,
+}
+
+struct Lane {
+    clockwork: Mutex<Clockwork>,
+    queue: RunQueue<Arc<Conn>>,
+    sleeper: Sleeper,
+}
+
+struct Clockwork {
+    wheel: Wheel,
+    /// The deadline towards which the worker sleeps; 0 while it is awake, as it will look by itself.
+    sleeps_until: u64,
+}
+
+impl Workers {
+    pub fn new(threads: usize, now: Instant) -> Self {
+        let lane = |_| Lane {
+            clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
+            queue: RunQueue::new(),
+            sleeper: Sleeper::new(),
+        };
+        Self { lanes: (0..threads.max(1)).map(lane).collect(), stop: AtomicBool::new(false) }
+    }
+
+    pub fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn lane(&self, pick: u64) -> &Lane {
+        &self.lanes[(pick % self.lanes.len() as u64) as usize]
+    }
+
+    /// Asks for a call at `at` microseconds.
+    pub fn arm(&self, at: u64, key: TimerKey) {
+        let pick = match key {
+            TimerKey::Conn { hash, .. } => hash,
+            TimerKey::Shard { index } => index as u64,
+        };
+        let lane = self.lane(pick);
+        let mut clockwork = lane.clockwork.lock();
+        clockwork.wheel.insert(Entry { at, key });
+        let sleeps_too_long = at < clockwork.sleeps_until;
+        drop(clockwork);
+        if sleeps_too_long {
+            lane.sleeper.wake_if_sleeping();
+        }
+    }
+
+    /// Takes over a perimeter that was handed off.
+    pub fn adopt(&self, conn: &Arc<Conn>) {
+        let lane = self.lane(conn.hash);
+        lane.queue.push(Arc::clone(conn));
+        lane.sleeper.wake_if_sleeping();
+    }
+
+    /// Ends the threads.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for lane in &self.lanes {
+            lane.sleeper.wake_if_sleeping();
+        }
+    }
+
+    /// A worker thread's life.
+    pub fn run(&self, core: &Core, index: usize) {
+        let lane = &self.lanes[index];
+        let mut due = Vec::new();
+        loop {
+            self.turn(core, index, &mut due);
+            let ticket = lane.sleeper.prepare_sleep();
+            let deadline = {
+                let mut clockwork = lane.clockwork.lock();
+                let next = clockwork.wheel.next();
+                clockwork.sleeps_until = next.unwrap_or(u64::MAX);
+                next
+            };
+            if self.stop.load(Ordering::Acquire) {
+                ticket.cancel();
+                return;
+            }
+            if lane.queue.is_empty() {
+                core.count(counter::WORKER_SLEEPS);
+                let until = deadline.and_then(|at| core.clock.to_std(Instant::from_micros(at)));
+                ticket.sleep(until, Spin::OFF);
+            } else {
+                ticket.cancel();
+            }
+            lane.clockwork.lock().sleeps_until = 0;
+        }
+    }
+
+    /// Does what is due in one lane; returns when the next timer is.
+    pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
+        let lane = &self.lanes[index];
+        let handed: Vec<Arc<Conn>> = lane.queue.take_all().into_iter().collect();
+        let next = {
+            let mut clockwork = lane.clockwork.lock();
+            clockwork.wheel.advance(core.clock.now().as_micros(), due);
+            clockwork.wheel.next()
+        };
+        for conn in handed {
+            Context::run(core, |cx| engine::resume(cx, &conn));
+        }
+        for entry in due.drain(..) {
+            fire(core, entry);
+        }
+        next.map(Instant::from_micros)
+    }
+}
+
+/// One call of the wheel.
+fn fire(core: &Core, entry: Entry) {
+    match entry.key {
+        TimerKey::Conn { hash, serial } => {
+            let Some(conn) = core.demux.by_serial(hash, serial) else { return };
+            // An entry that was overtaken by an earlier one is nobody's any more.
+            if conn.timer_at.load(Ordering::Relaxed) == entry.at {
+                core.count(counter::TIMERS_FIRED);
+                Context::run(core, |cx| engine::notify(cx, &conn, reason::TIMER));
+            }
+        }
+        TimerKey::Shard { index } => Context::run(core, |cx| crate::demux::on_timer(cx, index)),
+    }
+}
+
+/// How long a caller may sleep for a deadline of the system's clock.
+pub(crate) fn deadline_after(timeout: Option<std::time::Duration>) -> Option<StdInstant> {
+    timeout.and_then(|t| StdInstant::now().checked_add(t))
+}

@@ -1,0 +1,118 @@
+//! The loom model checker behind the same names as `host.rs`.
+//!
+//! Invariant: whatever the kernel or `parking_lot` guarantees and our protocols rely on is modelled
+//! here and nothing more. Futexes are a lock and a condition variable: the check of the word and
+//! the going to sleep are one step for a waker, which is the guarantee of the system call. Time is
+//! not modelled: a wait with a deadline gives the other threads a turn and says that it passed.
+
+use core::ops::Deref;
+use std::time::Instant;
+
+pub use loom::cell::UnsafeCell;
+pub use loom::hint::spin_loop;
+pub use loom::sync::Arc;
+pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use loom::thread;
+
+/// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
+macro_rules! model_thread_local {
+    ($visible:vis static $name:ident: $type:ty = const { $init:expr };) => {
+        loom::thread_local! { $visible static $name: $type = $init; }
+    };
+}
+pub(crate) use model_thread_local as thread_local;
+
+/// loom's mutex with the signatures of `parking_lot`: it cannot be poisoned.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    /// Locks it. Blocks.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("a model that panicked is over")
+    }
+
+    /// Locks it if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
+
+/// loom's read-write lock with the signatures of `parking_lot`.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(loom::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// An unlocked lock.
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::RwLock::new(value))
+    }
+
+    /// Shared access. Blocks.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().expect("a model that panicked is over")
+    }
+
+    /// Exclusive access. Blocks.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().expect("a model that panicked is over")
+    }
+}
+
+/// A word that model threads can sleep on.
+#[derive(Debug)]
+pub struct Futex {
+    word: AtomicU32,
+    kernel: loom::sync::Mutex<()>,
+    asleep: loom::sync::Condvar,
+}
+
+impl Futex {
+    /// A word with this value and nobody asleep on it.
+    pub fn new(value: u32) -> Self {
+        Self {
+            word: AtomicU32::new(value),
+            kernel: loom::sync::Mutex::new(()),
+            asleep: loom::sync::Condvar::new(),
+        }
+    }
+
+    /// Sleeps once if the word is `expected`; see `host.rs`.
+    pub fn wait(&self, expected: u32, deadline: Option<Instant>) -> bool {
+        if deadline.is_some() {
+            thread::yield_now();
+            return false;
+        }
+        let kernel = self.kernel.lock().expect("a model that panicked is over");
+        // Relaxed: whoever changed the word before taking the lock is seen through the lock.
+        if self.word.load(Ordering::Relaxed) == expected {
+            drop(self.asleep.wait(kernel));
+        }
+        true
+    }
+
+    /// Wakes every sleeper.
+    pub fn wake_all(&self) {
+        let _kernel = self.kernel.lock().expect("a model that panicked is over");
+        self.asleep.notify_all();
+    }
+
+    /// Wakes one sleeper.
+    pub fn wake_one(&self) {
+        let _kernel = self.kernel.lock().expect("a model that panicked is over");
+        self.asleep.notify_one();
+    }
+}
+
+impl Deref for Futex {
+    type Target = AtomicU32;
+    fn deref(&self) -> &AtomicU32 {
+        &self.word
+    }
+}

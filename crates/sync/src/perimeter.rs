@@ -1,0 +1,355 @@
+//! The perimeter: the right to run protocol code for the connections that belong to it.
+//!
+//! One thread at a time is *inside*. A thread that finds the perimeter occupied does not wait: it
+//! leaves its item in the queue, and whoever is inside runs it before leaving, or hands the
+//! perimeter to a worker. How many connections share one (its grain: `global`, `per_core`,
+//! `per_socket`) is the caller's choice; the object is the same.
+//!
+//! # States, all in one word
+//!
+//! ```text
+//!   free           0
+//!   inside         OWNED | list                 a thread holds the `Inside`
+//!   on paper       OWNED | ON_PAPER | list      owned, nobody inside; `resume` takes it over
+//!   poisoned       OWNED | POISONED             an `Inside` was dropped, not left: final
+//! ```
+//!
+//! | from → to | by | order |
+//! |---|---|---|
+//! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking` | acquire, with *leave* |
+//! | free → on paper + item | any thread: `fill` | release, with *resume* |
+//! | push an item: list grows | any thread, only while owned | release, with *take* |
+//! | take: list → empty | the thread inside | acquire, with *push* |
+//! | leave: inside with an empty list → free | the thread inside | release, with *enter* |
+//! | hand off: inside → on paper | the thread inside | release, with *resume* |
+//! | resume: on paper → inside | any thread, one succeeds | acquire, with *hand off*, *fill* |
+//! | grant: stays inside, other thread | the thread inside → a sleeping one | `Grant::state` |
+//! | poison: inside → poisoned | the thread inside, in `Drop` | acquire and release |
+//!
+//! Every transition is a read-modify-write, so each continues the release sequence of the ones
+//! before it: who acquires the word has seen the work of *all* earlier owners and the contents of
+//! *all* nodes in the list, not only what the last writer did.
+//!
+//! # Why no item is ever stranded
+//!
+//! An item can be pushed only onto a word that says *owned*, because the push is a compare-exchange
+//! against exactly the value it read. The perimeter becomes free only by the compare-exchange
+//! from `OWNED` with an empty list. The two are ordered by the word itself: either the push came
+//! first, then leaving fails and the owner, still inside, has to run the item or hand off; or
+//! leaving came first, then the push fails, sees *free* and enters instead. An owner on paper was
+//! announced to a worker by whoever put it on paper ([`HandedOff`] and [`Filled`] are
+//! `must_use`), and the worker's `resume` succeeds unless another thread resumed before, which
+//! then is inside and stands under the same rule. So to every item there is, at every moment, a
+//! thread inside or a worker about to be, and none of the two can go away without looking.
+//!
+//! # Why one thread is inside at a time
+//!
+//! `Inside` is made only by the transitions *free → inside* and *on paper → inside*, which one
+//! compare-exchange wins, and by a grant, whose giver forgets its own. It is neither `Clone` nor
+//! `Send`, and goes away only in `leave`, `hand_off` or `Drop`.
+//!
+//! # Panics inside
+//!
+//! An `Inside` that is dropped instead of left means that protocol code panicked half way. The
+//! state behind is not to be trusted and the queue would have no runner, so the perimeter is
+//! *poisoned*: queued items are dropped, sleepers in `enter_blocking` are told, and every later
+//! entry gets its item back as [`Entry::Poisoned`]. Nothing waits for ever, nothing runs on broken
+//! state, and other perimeters go on.
+//!
+//! The queue has no bound of its own. What is put in has one: an embedded `Notify` is queued at
+//! most once, a packet is charged to its buffer pool, a sleeper is a thread.
+//!
+//! This file must not know what an item is or what a worker does. Tests: `perimeter/tests.rs`,
+//! `tests/loom`, `tests/stress.rs`.
+
+mod grant;
+mod inside;
+mod run;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod word;
+
+use core::num::NonZeroU64;
+use core::ptr;
+
+use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
+use crate::node::{Batch, Load, Node};
+
+pub(crate) use grant::Grant;
+pub use grant::Poisoned;
+pub use inside::{HandedOff, Inside};
+pub use run::{Mode, Outcome};
+use word::Word;
+
+/// Names a perimeter; unique in the process, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PerimeterId(NonZeroU64);
+
+/// The right to run protocol code for the connections that belong to it; see the head of the file.
+///
+/// `T` is the item that is queued. 24 bytes, so that each connection can have its own.
+pub struct Perimeter<T> {
+    /// (c)
+    id: PerimeterId,
+    /// (a) Flags and the list of what arrived, newest first.
+    word: AtomicPtr<Node<T>>,
+    /// (p) What was taken from the word and has not run yet, oldest first, items only.
+    taken: UnsafeCell<*mut Node<T>>,
+}
+
+// SAFETY: the perimeter owns queued items, which travel to the thread inside: `T: Send`. Its other
+// field that is not atomic, `taken`, is touched only by the thread inside.
+unsafe impl<T: Send> Send for Perimeter<T> {}
+// SAFETY: as above; no reference to an item is ever given to two threads.
+unsafe impl<T: Send> Sync for Perimeter<T> {}
+
+/// What came of [`Perimeter::enter`].
+#[must_use]
+#[derive(Debug)]
+pub enum Entry<'p, T> {
+    /// The perimeter was free; the caller is inside and has its item back to run it.
+    Inside(Inside<'p, T>, T),
+    /// Occupied: the item is in the queue, and whoever is inside or resumes will run it.
+    Queued,
+    /// Poisoned: nobody will ever run the item.
+    Poisoned(T),
+}
+
+/// What came of [`Perimeter::fill`].
+#[must_use = "a perimeter that was put on paper waits for its worker: tell it"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// The perimeter was free and is now owned on paper: the caller tells a worker to resume it.
+    WakeWorker,
+    /// It was occupied: whoever owns it will run the item.
+    Queued,
+    /// It is poisoned: the item was dropped.
+    Poisoned,
+}
+
+impl<T> Perimeter<T> {
+    /// A free perimeter.
+    pub fn new() -> Self {
+        Self {
+            id: PerimeterId::next(),
+            word: AtomicPtr::new(Word::FREE.raw()),
+            taken: UnsafeCell::new(ptr::null_mut()),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> PerimeterId {
+        self.id
+    }
+
+    /// Whether somebody owns it, inside or on paper, or it is poisoned. True the moment it was
+    /// looked at.
+    pub fn is_occupied(&self) -> bool {
+        // Relaxed: a hint, which orders nothing.
+        !self.load(Ordering::Relaxed).is_free()
+    }
+
+    /// Whether it was left by a panic; see the head of the file.
+    pub fn is_poisoned(&self) -> bool {
+        // Relaxed: the state is final, and nothing is read on the strength of it.
+        self.load(Ordering::Relaxed).is_poisoned()
+    }
+
+    /// Enters if the perimeter is free. One compare-exchange; never blocks.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
+        self.word
+            .compare_exchange(
+                Word::FREE.raw(),
+                Word::INSIDE.raw(),
+                // Acquire: with the release of the `leave` that made it free.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .ok()
+            // SAFETY: the exchange made us the owner.
+            .map(|_free| unsafe { Inside::new(self) })
+    }
+
+    /// Enters if the perimeter is free, else leaves `item` in the queue. Never blocks.
+    #[inline]
+    pub fn enter(&self, item: T) -> Entry<'_, T> {
+        match self.try_enter() {
+            Some(inside) => Entry::Inside(inside, item),
+            None => self.enter_occupied(item),
+        }
+    }
+
+    /// Puts `item` into the queue and never enters. Never blocks.
+    #[inline]
+    pub fn fill(&self, item: T) -> Filled {
+        let node = Node::boxed(Load::Item(item));
+        match self.push(node, IfFree::PushOnPaper) {
+            Pushed::Onto => Filled::Queued,
+            Pushed::OnPaper => Filled::WakeWorker,
+            Pushed::NotEntered => unreachable!("a free perimeter was to be put on paper"),
+            Pushed::NotPoisoned => {
+                // SAFETY: the node was not pushed, so it is still ours.
+                drop(unsafe { Node::unbox(node) });
+                Filled::Poisoned
+            }
+        }
+    }
+
+    /// Takes over an ownership that was put on paper. Exactly one caller succeeds. Never blocks.
+    ///
+    /// `None` if it is not on paper (any more): another thread took it over, or the ownership was
+    /// granted to a thread in [`Perimeter::enter_blocking`].
+    pub fn resume(&self) -> Option<Inside<'_, T>> {
+        let mut seen = self.load(Ordering::Relaxed);
+        while seen.is_on_paper() {
+            // Acquire: with the release of the `hand_off` or `fill` that put it on paper. A push
+            // in between continues that release sequence.
+            match self.exchange(seen, seen.off_paper(), Ordering::Acquire) {
+                // SAFETY: the exchange took the ownership off the paper, and only one can.
+                Ok(()) => return Some(unsafe { Inside::new(self) }),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// [`Perimeter::enter`] when the first attempt found it occupied.
+    #[cold]
+    #[inline(never)]
+    fn enter_occupied(&self, item: T) -> Entry<'_, T> {
+        let node = Node::boxed(Load::Item(item));
+        let pushed = self.push(node, IfFree::Enter);
+        if pushed == Pushed::Onto {
+            return Entry::Queued;
+        }
+        // SAFETY: the node was not pushed, so it is still ours.
+        let item = match unsafe { Node::unbox(node) } {
+            Some(Load::Item(item)) => item,
+            Some(Load::Waiter(_)) | None => unreachable!("the node was made with an item"),
+        };
+        match pushed {
+            // SAFETY: the push made us the owner.
+            Pushed::NotEntered => Entry::Inside(unsafe { Inside::new(self) }, item),
+            Pushed::NotPoisoned => Entry::Poisoned(item),
+            Pushed::Onto | Pushed::OnPaper => unreachable!("the node was not pushed"),
+        }
+    }
+
+    /// Pushes `node`, unless the perimeter turns out to be free and `if_free` says to enter.
+    fn push(&self, node: *mut Node<T>, if_free: IfFree) -> Pushed {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            if seen.is_poisoned() {
+                return Pushed::NotPoisoned;
+            }
+            // SAFETY: the node is ours until an exchange below publishes it.
+            unsafe { Node::link(node, seen.list()) };
+            let (new, order, pushed) = match (seen.is_free(), if_free) {
+                // Acquire: with the release of the `leave` that made it free.
+                (true, IfFree::Enter) => (Word::INSIDE, Ordering::Acquire, Pushed::NotEntered),
+                // Release: the node's contents, with the acquire of `resume`.
+                (true, IfFree::PushOnPaper) => {
+                    (seen.with_list(node).on_paper(), Ordering::Release, Pushed::OnPaper)
+                }
+                // Release: the node's contents, with the acquire of the owner's `take`.
+                (false, IfFree::Enter | IfFree::PushOnPaper) => {
+                    (seen.with_list(node), Ordering::Release, Pushed::Onto)
+                }
+            };
+            match self.exchange(seen, new, order) {
+                Ok(()) => return pushed,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn load(&self, order: Ordering) -> Word<T> {
+        Word::from_raw(self.word.load(order))
+    }
+
+    /// One attempt; a failure orders nothing, because it is always followed by another look.
+    fn exchange(&self, from: Word<T>, to: Word<T>, order: Ordering) -> Result<(), Word<T>> {
+        match self.word.compare_exchange(from.raw(), to.raw(), order, Ordering::Relaxed) {
+            Ok(_from) => Ok(()),
+            Err(now) => Err(Word::from_raw(now)),
+        }
+    }
+}
+
+impl<T> Default for Perimeter<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for Perimeter<T> {
+    /// Drops what is still queued: only an ownership on paper that nobody resumed leaves anything.
+    fn drop(&mut self) {
+        // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
+        let newest = self.load(Ordering::Relaxed).list();
+        let taken = self.taken.with_mut(|taken| {
+            // SAFETY: `&mut self`: nobody is inside.
+            unsafe { ptr::replace(taken, ptr::null_mut()) }
+        });
+        for list in [taken, newest] {
+            // SAFETY: `&mut self`: the lists are ours. Nobody sleeps in `enter_blocking`, which
+            // borrows the perimeter, so they carry only items.
+            drop(unsafe { Batch::from_list(list) });
+        }
+    }
+}
+
+impl<T> core::fmt::Debug for Perimeter<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let word = self.load(Ordering::Relaxed);
+        f.debug_struct("Perimeter")
+            .field("id", &self.id)
+            .field("is_occupied", &!word.is_free())
+            .field("is_on_paper", &word.is_on_paper())
+            .field("is_poisoned", &word.is_poisoned())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PerimeterId {
+    /// The next name. 2^64 of them do not run out.
+    fn next() -> Self {
+        use unmodelled::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        unmodelled::thread_local! {
+            /// The names this thread may still give away: a shared line is written once a block.
+            static BLOCK: core::cell::Cell<(u64, u64)> = const { core::cell::Cell::new((0, 0)) };
+        }
+        let id = BLOCK.with(|block| {
+            let (mut next, mut end) = block.get();
+            if next == end {
+                // Relaxed: only that no two threads get the same block.
+                next = NEXT.fetch_add(IDS_PER_BLOCK, Ordering::Relaxed);
+                end = next + IDS_PER_BLOCK;
+            }
+            block.set((next + 1, end));
+            next
+        });
+        Self(NonZeroU64::new(id).expect("names begin with one"))
+    }
+}
+
+/// What [`Perimeter::push`] does to a free perimeter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfFree {
+    Enter,
+    PushOnPaper,
+}
+
+/// What [`Perimeter::push`] did. The node is still the caller's in the cases that begin with Not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pushed {
+    Onto,
+    OnPaper,
+    NotEntered,
+    NotPoisoned,
+}
+
+/// Names a thread takes from the shared counter at once.
+const IDS_PER_BLOCK: u64 = 64;

@@ -1,0 +1,316 @@
+//! Being inside: running what is queued, and the ways out.
+//!
+//! Invariants: `taken` of the perimeter and the list of waiters here belong to the holder of the
+//! `Inside`. There are three ways out and no other: [`Inside::leave`], [`Inside::hand_off`], and
+//! `Drop`, which poisons. A waiter that was taken from the queue stays in the `Inside` until it is
+//! granted the perimeter; it never runs as an item, is never seen by [`Inside::peek`], and so is
+//! never popped by somebody who only wants the next item of his own connection.
+//!
+//! The essay stands at the head of `perimeter.rs`.
+
+use core::mem::ManuallyDrop;
+use core::ptr;
+
+use super::grant::{Verdict, tell};
+use super::word::Word;
+use super::{Perimeter, PerimeterId};
+use crate::facade::Ordering;
+use crate::node::{Batch, Load, Node, reverse};
+
+/// The proof of being inside a perimeter. Given back by [`Inside::leave`] or [`Inside::hand_off`];
+/// dropping it poisons the perimeter.
+#[must_use = "dropping the proof poisons the perimeter: leave or hand off"]
+pub struct Inside<'p, T> {
+    perimeter: &'p Perimeter<T>,
+    /// Threads that sleep until they get the perimeter, oldest first.
+    waiters: *mut Node<T>,
+}
+
+/// The ownership was put on paper: *now* tell a worker to [`Perimeter::resume`] it.
+///
+/// Telling before would be a lost wake-up: the worker could look, find the caller still inside, and
+/// go back to sleep.
+#[must_use = "a perimeter on paper waits for its worker: tell it"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandedOff;
+
+impl<'p, T> Inside<'p, T> {
+    /// # Safety
+    /// The caller has just become the one owner of `perimeter`.
+    pub(super) unsafe fn new(perimeter: &'p Perimeter<T>) -> Self {
+        Self { perimeter, waiters: ptr::null_mut() }
+    }
+
+    /// # Safety
+    /// As for [`Inside::new`], and the list `waiters` is the caller's.
+    pub(super) unsafe fn granted(perimeter: &'p Perimeter<T>, waiters: *mut Node<T>) -> Self {
+        Self { perimeter, waiters }
+    }
+
+    /// The perimeter one is inside of.
+    pub fn perimeter(&self) -> &'p Perimeter<T> {
+        self.perimeter
+    }
+
+    /// Its name.
+    #[inline]
+    pub fn id(&self) -> PerimeterId {
+        self.perimeter.id
+    }
+
+    /// The oldest item that was queued, if any.
+    pub fn pop(&mut self) -> Option<T> {
+        let node = self.first()?;
+        // SAFETY: in the taken list, which is ours.
+        self.set_taken(unsafe { Node::next(node) });
+        // SAFETY: as above, and now it is out of the list.
+        match unsafe { Node::unbox(node) } {
+            Some(Load::Item(item)) => Some(item),
+            Some(Load::Waiter(_)) | None => unreachable!("the taken list is made of items"),
+        }
+    }
+
+    /// A look at what [`Inside::pop`] would give.
+    pub fn peek(&mut self) -> Option<&T> {
+        let node = self.first()?;
+        // SAFETY: in the taken list, which is ours and does not change while `self` is borrowed.
+        unsafe { Node::item(node) }
+    }
+
+    /// Everything queued so far, oldest first. What is not run goes back with
+    /// [`Inside::put_back`]; a batch that is dropped drops its items. Who means to run only a
+    /// bounded number does better with [`Inside::pop`], which walks no list.
+    pub fn take(&mut self) -> Batch<T> {
+        self.collect();
+        let list = self.taken();
+        self.set_taken(ptr::null_mut());
+        // SAFETY: the list was ours, is now nobody's, and carries only items.
+        unsafe { Batch::from_list(list) }
+    }
+
+    /// Puts the rest of a batch back in front of everything that was queued since.
+    ///
+    /// The batch must be one taken from this perimeter, or the order of items is the caller's
+    /// business. Costs a walk over the batch only if other items were taken after it.
+    pub fn put_back(&mut self, batch: Batch<T>) {
+        let head = batch.into_list();
+        if head.is_null() {
+            return;
+        }
+        let later = self.taken();
+        if !later.is_null() {
+            let mut last = head;
+            loop {
+                // SAFETY: in the list that the batch gave up.
+                let next = unsafe { Node::next(last) };
+                if next.is_null() {
+                    break;
+                }
+                last = next;
+            }
+            // SAFETY: as above.
+            unsafe { Node::link(last, later) };
+        }
+        self.set_taken(head);
+    }
+
+    /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs what
+    /// arrived or hands off. Uncontended: one compare-exchange. Never blocks.
+    ///
+    /// A thread asleep in [`Perimeter::enter_blocking`] is given the perimeter on the way.
+    #[inline]
+    pub fn leave(self) -> Result<(), Self> {
+        if !self.taken().is_null() {
+            return Err(self);
+        }
+        if !self.waiters.is_null() {
+            return self.leave_to_waiter();
+        }
+        // Release: what was done inside, with the acquire of the next entry.
+        match self.perimeter.exchange(Word::INSIDE, Word::FREE, Ordering::Release) {
+            Ok(()) => {
+                let _left = ManuallyDrop::new(self);
+                Ok(())
+            }
+            Err(_arrived) => Err(self),
+        }
+    }
+
+    /// Goes out but keeps the perimeter owned on paper, with all that is queued, until somebody
+    /// [`Perimeter::resume`]s it. The caller tells a worker afterwards. Never blocks.
+    ///
+    /// If a thread in [`Perimeter::enter_blocking`] came before the items not yet looked at, it gets
+    /// the perimeter instead, and the worker's `resume` finds nothing: whoever was granted runs or
+    /// hands off what is queued. So a thread waits for one bounded round after its turn came, not
+    /// for the queue to run dry.
+    pub fn hand_off(self) -> HandedOff {
+        if !self.waiters.is_null() {
+            self.grant_first();
+            return HandedOff;
+        }
+        let this = ManuallyDrop::new(self);
+        let mut seen = this.perimeter.load(Ordering::Relaxed);
+        // Release: what was done inside, with the acquire of `resume`.
+        while let Err(now) = this.perimeter.exchange(seen, seen.on_paper(), Ordering::Release) {
+            seen = now;
+        }
+        HandedOff
+    }
+
+    /// [`Inside::leave`] while threads wait for the perimeter: items go first.
+    #[cold]
+    fn leave_to_waiter(self) -> Result<(), Self> {
+        // Relaxed: what arrives after this look is run by the thread that gets the perimeter.
+        if !self.perimeter.load(Ordering::Relaxed).list().is_null() {
+            return Err(self);
+        }
+        self.grant_first();
+        Ok(())
+    }
+
+    /// Gives the perimeter, the other waiters and all that is queued to the oldest waiter.
+    fn grant_first(self) {
+        let this = ManuallyDrop::new(self);
+        let first = this.waiters;
+        // SAFETY: the waiters are ours.
+        let others = unsafe { Node::next(first) };
+        // SAFETY: as above; the one that is told takes over `others`.
+        unsafe { tell(first, Verdict::Granted, others) };
+    }
+
+    /// The first node of the taken list, after a look at the queue if that is empty.
+    fn first(&mut self) -> Option<*mut Node<T>> {
+        if self.taken().is_null() {
+            self.collect();
+        }
+        let node = self.taken();
+        (!node.is_null()).then_some(node)
+    }
+
+    /// Moves what arrived behind what was taken before; waiters go to their own list. Costs a walk
+    /// over both, so the common callers come when there is nothing left of what was taken.
+    fn collect(&mut self) {
+        // Relaxed: only whether the exchange is worth it; a push that is missed here makes
+        // `leave` fail.
+        if self.perimeter.load(Ordering::Relaxed).list().is_null() {
+            return;
+        }
+        // Acquire: the nodes' contents, with the release of every push.
+        let arrived = self.perimeter.word.swap(Word::INSIDE.raw(), Ordering::Acquire);
+        // SAFETY: the exchange made the list ours.
+        let mut node = unsafe { reverse(Word::from_raw(arrived).list()) };
+        let mut items = Chain::after(self.taken());
+        let mut waiters = Chain::after(self.waiters);
+        while !node.is_null() {
+            // SAFETY: of the list that is ours.
+            let next = unsafe { Node::next(node) };
+            // SAFETY: as above.
+            let chain = if unsafe { Node::is_waiter(node) } { &mut waiters } else { &mut items };
+            chain.append(node);
+            node = next;
+        }
+        self.set_taken(items.head);
+        self.waiters = waiters.head;
+    }
+
+    /// How many threads wait for the perimeter.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn waiters_count(&mut self) -> usize {
+        self.collect();
+        let mut count = 0;
+        let mut node = self.waiters;
+        while !node.is_null() {
+            count += 1;
+            // SAFETY: the waiters are ours.
+            node = unsafe { Node::next(node) };
+        }
+        count
+    }
+
+    fn taken(&self) -> *mut Node<T> {
+        // SAFETY: the field belongs to the thread inside, which we are.
+        self.perimeter.taken.with(|taken| unsafe { *taken })
+    }
+
+    fn set_taken(&mut self, head: *mut Node<T>) {
+        // SAFETY: the field belongs to the thread inside, which we are.
+        self.perimeter.taken.with_mut(|taken| unsafe { *taken = head });
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    /// Poisons the perimeter; see the head of `perimeter.rs`.
+    #[cold]
+    fn drop(&mut self) {
+        self.collect();
+        let taken = self.taken();
+        self.set_taken(ptr::null_mut());
+        // Acquire: nodes that arrived since, with the release of their push. Release: pairs with
+        // nothing that matters; nobody enters any more.
+        let late = self.perimeter.word.swap(Word::DEAD.raw(), Ordering::AcqRel);
+        // SAFETY: the exchange made the list ours.
+        let late = unsafe { reverse(Word::from_raw(late).list()) };
+        for list in [self.waiters, taken, late] {
+            // SAFETY: all three lists are ours, and the perimeter has forgotten them.
+            unsafe { refuse(list) };
+        }
+    }
+}
+
+impl<T> core::fmt::Debug for Inside<'_, T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Inside").field(&self.id()).finish()
+    }
+}
+
+/// Drops the items of a list and tells its waiters that the perimeter is poisoned.
+///
+/// # Safety
+/// The caller owns the list and gives it up.
+unsafe fn refuse<T>(mut node: *mut Node<T>) {
+    while !node.is_null() {
+        // SAFETY: the caller owns the list.
+        let next = unsafe { Node::next(node) };
+        // SAFETY: as above.
+        if unsafe { Node::is_waiter(node) } {
+            // SAFETY: as above.
+            unsafe { tell(node, Verdict::Poisoned, ptr::null_mut()) };
+        } else {
+            // SAFETY: as above, and the node is out of the list.
+            drop(unsafe { Node::unbox(node) });
+        }
+        node = next;
+    }
+}
+
+/// A list that grows at its end. Its nodes belong to whoever holds it.
+struct Chain<T> {
+    head: *mut Node<T>,
+    last: *mut Node<T>,
+}
+
+impl<T> Chain<T> {
+    /// The list that begins with `head`, which the caller owns.
+    fn after(head: *mut Node<T>) -> Self {
+        let mut last = ptr::null_mut();
+        let mut node = head;
+        while !node.is_null() {
+            last = node;
+            // SAFETY: of the list, which the caller owns.
+            node = unsafe { Node::next(node) };
+        }
+        Self { head, last }
+    }
+
+    fn append(&mut self, node: *mut Node<T>) {
+        // SAFETY: the node is the caller's.
+        unsafe { Node::link(node, ptr::null_mut()) };
+        if self.last.is_null() {
+            self.head = node;
+        } else {
+            // SAFETY: of our own list.
+            unsafe { Node::link(self.last, node) };
+        }
+        self.last = node;
+    }
+}

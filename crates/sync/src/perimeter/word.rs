@@ -1,0 +1,72 @@
+//! The perimeter's word taken apart: the head of a list and three flags in one pointer.
+//!
+//! Only arithmetic; who may change the word from what to what stands at the head of
+//! `perimeter.rs`. Node addresses are multiples of eight, so the flags have the low bits.
+
+use core::ptr;
+
+use crate::node::Node;
+
+/// One value of the word.
+pub(super) struct Word<T>(*mut Node<T>);
+
+impl<T> Clone for Word<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Word<T> {}
+
+impl<T> Word<T> {
+    pub(super) const FREE: Self = Self(ptr::null_mut());
+    pub(super) const INSIDE: Self = Self(ptr::without_provenance_mut(OWNED));
+    pub(super) const DEAD: Self = Self(ptr::without_provenance_mut(OWNED | POISONED));
+
+    pub(super) fn from_raw(raw: *mut Node<T>) -> Self {
+        Self(raw)
+    }
+
+    pub(super) fn raw(self) -> *mut Node<T> {
+        self.0
+    }
+
+    /// The newest node, or null.
+    pub(super) fn list(self) -> *mut Node<T> {
+        self.0.map_addr(|addr| addr & !FLAGS)
+    }
+
+    pub(super) fn is_free(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(super) fn is_on_paper(self) -> bool {
+        self.0.addr() & ON_PAPER != 0
+    }
+
+    pub(super) fn is_poisoned(self) -> bool {
+        self.0.addr() & POISONED != 0
+    }
+
+    /// The same flags over the list that begins with `newest`.
+    pub(super) fn with_list(self, newest: *mut Node<T>) -> Self {
+        let flags = self.0.addr() & FLAGS;
+        Self(newest.map_addr(|addr| addr | flags))
+    }
+
+    pub(super) fn on_paper(self) -> Self {
+        Self(self.0.map_addr(|addr| addr | OWNED | ON_PAPER))
+    }
+
+    pub(super) fn off_paper(self) -> Self {
+        Self(self.0.map_addr(|addr| addr & !ON_PAPER))
+    }
+}
+
+/// Somebody owns the perimeter.
+const OWNED: usize = 1;
+/// The owner is not inside: the ownership waits for `resume`.
+const ON_PAPER: usize = 2;
+/// The last owner did not leave; there will be no other.
+const POISONED: usize = 4;
+const FLAGS: usize = OWNED | ON_PAPER | POISONED;

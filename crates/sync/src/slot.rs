@@ -1,0 +1,90 @@
+//! A small number for every thread, unique among the living.
+//!
+//! It indexes what threads keep apart: counter shards, pools. A thread gets its number at the first
+//! question and gives it back when it ends; the lowest free one is given out next, so tables stay
+//! short. There are [`SLOTS_MAX`]; a thread beyond, or one whose locals are already gone, has none
+//! and uses whatever its caller shares among such threads.
+//!
+//! Who gets a number after another thread has seen all that this thread did before its end, through
+//! the mutex. Tests: below.
+
+use crate::facade::unmodelled::{Mutex, thread_local};
+
+/// How many threads can have a number at a time.
+pub const SLOTS_MAX: usize = 256;
+
+/// The calling thread's number, below [`SLOTS_MAX`], if it could have one.
+#[inline]
+pub fn current() -> Option<usize> {
+    MINE.try_with(|mine| mine.0).ok().flatten()
+}
+
+/// A number for as long as the thread lives.
+struct Slot(Option<usize>);
+
+impl Slot {
+    fn claim() -> Self {
+        let mut taken = TAKEN.lock();
+        for (word_index, word) in taken.iter_mut().enumerate() {
+            let bit = word.trailing_ones();
+            if bit < u64::BITS {
+                *word |= 1 << bit;
+                return Self(Some(word_index * BITS + bit as usize));
+            }
+        }
+        Self(None)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            TAKEN.lock()[slot / BITS] &= !(1 << (slot % BITS));
+        }
+    }
+}
+
+thread_local! {
+    static MINE: Slot = Slot::claim();
+}
+
+/// A bit per number.
+static TAKEN: Mutex<[u64; SLOTS_MAX / BITS]> = Mutex::new([0; SLOTS_MAX / BITS]);
+
+const BITS: usize = u64::BITS as usize;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    #[test]
+    fn the_living_have_different_numbers_and_keep_them() {
+        let everybody_asked = Barrier::new(8);
+        let numbers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let number = current();
+                        everybody_asked.wait();
+                        assert_eq!(number, current());
+                        number
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let different: HashSet<_> = numbers.iter().flatten().collect();
+        assert_eq!(different.len(), 8);
+        assert!(different.iter().all(|&&number| number < SLOTS_MAX));
+    }
+
+    #[test]
+    fn numbers_of_the_dead_are_given_out_again() {
+        for _ in 0..2 * SLOTS_MAX {
+            let number = std::thread::spawn(current).join().expect("no panic");
+            assert!(number.is_some());
+        }
+    }
+}

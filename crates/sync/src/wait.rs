@@ -1,0 +1,187 @@
+//! Blocking: threads that wait until a condition under a mutex comes true.
+//!
+//! A condition variable in three steps, so that the expensive ones happen outside of all locks: the
+//! waiter spins and sleeps after unlocking, and the waker's system call goes to its outbox.
+//!
+//! ```text
+//!   waiter:  lock; condition false; t = prepare(); unlock; wait(t, ...); lock; look again
+//!   waker:   lock; make it true; owed = notify(); unlock; ...; if owed { wake() }
+//! ```
+//!
+//! # States, in one word: a generation and two flags
+//!
+//! | flag | set by | cleared by |
+//! |---|---|---|
+//! | `WAITING`: somebody will look at the generation | `prepare`, under the mutex | `notify`, under the mutex |
+//! | `PARKED`: somebody sleeps in the kernel, or is about to | `wait`, without a lock | `notify`, under the mutex |
+//!
+//! `notify` counts the generation up, and only `notify` does.
+//!
+//! # Why no wake-up is lost
+//!
+//! *Between waiter and waker* there is the mutex of the condition. The waiter looks at the
+//! condition and announces itself within one section. A waker that makes the condition true in an
+//! earlier section is seen by that look; one in a later section sees `WAITING` and counts the
+//! generation up. The ticket holds the generation of the announcement, so `wait` returns.
+//!
+//! *Between spinning and sleeping* the word decides. A waiter sets `PARKED` by compare-exchange
+//! on a word that still has its generation. If `notify` came first the exchange fails and the
+//! waiter returns; if it comes after, its exchange reads `PARKED` and a wake is owed. The kernel
+//! compares the word again before it puts the thread to sleep, under the lock that `wake` takes:
+//! a `notify` before that comparison is noticed by it, one after it finds the thread asleep.
+//!
+//! All waiters of a generation are woken: whoever is late re-checks the condition and prepares
+//! again. A waiter that gives up (deadline) leaves its flags behind, which costs the next `notify`
+//! one needless count and perhaps one needless system call, and nothing else.
+//!
+//! A thread would have to be held up between two instructions while the generation comes round,
+//! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
+//!
+//! Must not know the condition. Tests: `wait/tests.rs`, `tests/loom`.
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::time::Instant;
+
+use crate::facade::{Futex, Ordering};
+use crate::spin::Spin;
+
+/// A place to wait; four bytes.
+#[derive(Debug)]
+pub struct WaitQueue {
+    /// (a) The generation above two flags; see the head of the file.
+    word: Futex,
+}
+
+/// The announcement of a waiter: which generation it waits out.
+#[must_use = "a ticket is to be waited on"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    generation: u32,
+}
+
+/// How a wait ended. Either way the condition has to be looked at again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// There was a `notify`, seen while spinning or before.
+    Spinning,
+    /// There was a `notify`, which ended a sleep in the kernel.
+    Parked,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Whom a `notify` found.
+#[must_use = "a wake may be owed"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notified {
+    /// Nobody waits. Nothing was written.
+    Nobody,
+    /// Whoever waits looks at the word and will see it.
+    Spinning,
+    /// Somebody sleeps: the caller owes a [`WaitQueue::wake`], best after unlocking.
+    Parked,
+}
+
+impl Notified {
+    /// Whether [`WaitQueue::wake`] must be called.
+    #[must_use]
+    pub fn is_wake_owed(self) -> bool {
+        match self {
+            Self::Nobody | Self::Spinning => false,
+            Self::Parked => true,
+        }
+    }
+}
+
+impl WaitQueue {
+    /// Nobody waits.
+    pub fn new() -> Self {
+        Self { word: Futex::new(0) }
+    }
+
+    /// Announces a waiter. To be called under the mutex of the condition, which is false. Never
+    /// blocks.
+    pub fn prepare(&self) -> Ticket {
+        // Relaxed: the mutex orders it before the `notify` that has to see it. A read-modify-write,
+        // because `PARKED` is set without the mutex.
+        let before = self.word.fetch_or(WAITING, Ordering::Relaxed);
+        Ticket { generation: before & GENERATION }
+    }
+
+    /// Waits until a [`WaitQueue::notify`] after the ticket, or until `deadline`. To be called
+    /// without the mutex. **Blocks**; spins first as far as `spin` allows, by which time the
+    /// deadline may be overshot.
+    pub fn wait(&self, ticket: Ticket, deadline: Option<Instant>, spin: Spin) -> Woken {
+        if spin.until(|| self.is_over(ticket)) {
+            return Woken::Spinning;
+        }
+        let parked = ticket.generation | WAITING | PARKED;
+        let mut seen = ticket.generation | WAITING;
+        loop {
+            // Acquire: what the waker did, with the release of `notify`. Relaxed on success: the
+            // flag itself is all there is to tell.
+            match self.word.compare_exchange(seen, parked, Ordering::Relaxed, Ordering::Acquire) {
+                Ok(_announced) => break,
+                Err(now) if now & GENERATION != ticket.generation => return Woken::Spinning,
+                // Another waiter of the same generation has parked.
+                Err(now) => seen = now,
+            }
+        }
+        loop {
+            let in_time = self.word.wait(parked, deadline);
+            if self.is_over(ticket) {
+                return Woken::Parked;
+            }
+            if !in_time {
+                return Woken::TimedOut;
+            }
+        }
+    }
+
+    /// Tells the waiters that the condition has come true. To be called under its mutex. Writes
+    /// nothing if nobody waits. Never blocks.
+    #[inline]
+    pub fn notify(&self) -> Notified {
+        // Relaxed: the mutex orders every `prepare` that matters before this look.
+        let seen = self.word.load(Ordering::Relaxed);
+        if seen & WAITING == 0 {
+            return Notified::Nobody;
+        }
+        self.notify_waiting(seen)
+    }
+
+    /// Wakes the sleepers that a `notify` found. A system call of about a microsecond; never
+    /// blocks, and needs no lock.
+    #[cold]
+    pub fn wake(&self) {
+        self.word.wake_all();
+    }
+
+    fn notify_waiting(&self, seen: u32) -> Notified {
+        let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
+        // A swap is enough: under the mutex nobody else changes anything but `PARKED`, and that
+        // is what the swap looks at. Release: the condition and all before it, with the acquire
+        // of `is_over`.
+        let before = self.word.swap(next, Ordering::Release);
+        if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
+    }
+
+    #[inline]
+    fn is_over(&self, ticket: Ticket) -> bool {
+        // Acquire: with the release of `notify`.
+        self.word.load(Ordering::Acquire) & GENERATION != ticket.generation
+    }
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const WAITING: u32 = 1;
+const PARKED: u32 = 2;
+const GENERATION_STEP: u32 = 4;
+const GENERATION: u32 = !(GENERATION_STEP - 1);

@@ -1,0 +1,34 @@
+//! Every interleaving of a few threads in each protocol of the crate.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p sockeye-sync --release --test loom
+//! ```
+//!
+//! Without `--cfg loom` this file is empty. Numbers of threads and items are the smallest in which
+//! each race that the heads of the source files talk about can happen: two producers to race for a
+//! place in the list, one owner to leave under them, one worker to take over. More would take hours
+//! and show nothing else. Where a model has three threads, the number of forced switches is limited
+//! (`PREEMPTIONS`): races of this kind need one or two.
+#![cfg(loom)]
+
+mod notify;
+mod perimeter;
+mod perimeter_entry;
+mod precheck;
+mod sleeper;
+mod wait;
+
+/// Forced switches per execution in models of three threads.
+const PREEMPTIONS: usize = 3;
+
+/// Runs `model` under all interleavings of two threads.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    loom::model(model);
+}
+
+/// Runs `model` under all interleavings with at most [`PREEMPTIONS`] forced switches.
+fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}

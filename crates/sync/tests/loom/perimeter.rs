@@ -1,0 +1,207 @@
+//! The perimeter: exclusion, each item run once, none stranded, order per producer, taking over.
+
+use loom::sync::Arc;
+use loom::thread;
+use sockeye_sync::{Entry, Filled, Inside, Mode, Outcome, Perimeter, PerimeterCell, RunQueue};
+
+use crate::{check, check_bounded};
+
+/// An item: who made it and its number.
+type Item = (usize, usize);
+
+/// A perimeter and what belongs to it: the items that were run. Loom watches the cell, so two
+/// threads inside at a time, or one that does not see what the last one did, fail the model.
+struct Connection {
+    perimeter: Perimeter<Item>,
+    ran: PerimeterCell<Vec<Item>>,
+}
+
+impl Connection {
+    fn new() -> Arc<Self> {
+        let perimeter = Perimeter::new();
+        let ran = PerimeterCell::new(perimeter.id(), Vec::new());
+        Arc::new(Self { perimeter, ran })
+    }
+
+    fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
+        self.ran.get(inside).push(item);
+    }
+
+    /// Enters with `item` and runs everything before leaving.
+    fn process(&self, item: Item) {
+        match self.perimeter.enter(item) {
+            Entry::Queued => {}
+            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Inside(mut inside, item) => {
+                self.record(&mut inside, item);
+                self.drain(inside);
+            }
+        }
+    }
+
+    fn drain(&self, mut inside: Inside<'_, Item>) {
+        loop {
+            inside = match inside.leave() {
+                Ok(()) => return,
+                Err(inside) => inside,
+            };
+            for item in inside.take() {
+                self.record(&mut inside, item);
+            }
+        }
+    }
+
+    /// What was run, when everybody is done: nothing may be queued any more.
+    fn finish(&self) -> Vec<Item> {
+        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        assert!(inside.take().is_empty());
+        let ran = std::mem::take(self.ran.get(&mut inside));
+        assert!(inside.leave().is_ok());
+        ran
+    }
+}
+
+fn assert_once_and_in_order(ran: &[Item], producers_count: usize, items_count: usize) {
+    assert_eq!(ran.len(), producers_count * items_count);
+    for producer in 0..producers_count {
+        let own = ran.iter().filter(|item| item.0 == producer).map(|item| item.1);
+        assert!(own.eq(0..items_count), "{ran:?}");
+    }
+}
+
+#[test]
+fn two_producers_run_every_item_once_and_in_order() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.process((1, n))));
+        (0..2).for_each(|n| connection.process((0, n)));
+        thread.join().unwrap();
+        assert_once_and_in_order(&connection.finish(), 2, 2);
+    });
+}
+
+#[test]
+fn three_producers_run_every_item_once() {
+    check_bounded(|| {
+        let connection = Connection::new();
+        let threads: Vec<_> = (1..3)
+            .map(|producer| {
+                let other = connection.clone();
+                thread::spawn(move || other.process((producer, 0)))
+            })
+            .collect();
+        connection.process((0, 0));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_once_and_in_order(&connection.finish(), 3, 1);
+    });
+}
+
+/// Hands off at once when leaving fails, as in [`Mode::NoDrain`]; the worker is told afterwards.
+fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
+    let outcome = connection.perimeter.run(item, Mode::NoDrain, 0, |inside, item| {
+        connection.record(inside, item);
+    });
+    match outcome {
+        Outcome::Left | Outcome::Queued => {}
+        Outcome::HandOffNeeded => {
+            told.push(());
+        }
+        Outcome::Poisoned => panic!("nobody panicked"),
+    }
+}
+
+/// A worker's turn: resumes once for everything it was told.
+fn work(connection: &Connection, told: &RunQueue<()>) {
+    for () in told.take_all() {
+        if let Some(inside) = connection.perimeter.resume() {
+            connection.drain(inside);
+        }
+    }
+}
+
+#[test]
+fn what_no_drain_leaves_behind_reaches_the_worker() {
+    check(|| {
+        let connection = Connection::new();
+        let told = Arc::new(RunQueue::new());
+        let other = (connection.clone(), told.clone());
+        let thread = thread::spawn(move || {
+            (0..2).for_each(|n| no_drain(&other.0, &other.1, (1, n)));
+        });
+        no_drain(&connection, &told, (0, 0));
+        work(&connection, &told);
+        thread.join().unwrap();
+        // The worker looks once more because it is told after its first look, if at all.
+        work(&connection, &told);
+        let ran = connection.finish();
+        assert_eq!(ran.len(), 3);
+        assert!(ran.iter().filter(|item| item.0 == 1).map(|item| item.1).eq(0..2));
+    });
+}
+
+#[test]
+fn an_ownership_on_paper_is_taken_over_by_one() {
+    check_bounded(|| {
+        let connection = Connection::new();
+        assert_eq!(connection.perimeter.fill((0, 0)), Filled::WakeWorker);
+        let threads: Vec<_> = (1..3)
+            .map(|producer| {
+                let other = connection.clone();
+                thread::spawn(move || {
+                    // A push races with taking over.
+                    other.process((producer, 0));
+                    match other.perimeter.resume() {
+                        Some(inside) => {
+                            other.drain(inside);
+                            1
+                        }
+                        None => 0,
+                    }
+                })
+            })
+            .collect();
+        let resumed_count: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
+        assert_eq!(resumed_count, 1);
+        assert_once_and_in_order(&connection.finish(), 3, 1);
+    });
+}
+
+#[test]
+fn fill_against_leave_announces_exactly_what_nobody_runs() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let thread = thread::spawn(move || match other.perimeter.fill((1, 0)) {
+            Filled::Queued => {}
+            Filled::Poisoned => panic!("nobody panicked"),
+            Filled::WakeWorker => {
+                let inside = other.perimeter.resume().expect("nobody else resumes");
+                other.drain(inside);
+            }
+        });
+        connection.process((0, 0));
+        thread.join().unwrap();
+        assert_once_and_in_order(&connection.finish(), 2, 1);
+    });
+}
+
+#[test]
+fn what_is_put_back_runs_once_too() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let mut inside = connection.perimeter.try_enter().expect("nobody else is here yet");
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.process((0, n))));
+        let mut batch = inside.take();
+        if let Some(item) = batch.next() {
+            connection.record(&mut inside, item);
+        }
+        inside.put_back(batch);
+        connection.drain(inside);
+        thread.join().unwrap();
+        assert_once_and_in_order(&connection.finish(), 1, 2);
+    });
+}

@@ -1,0 +1,144 @@
+//! Entering by waiting, and what a panic inside does to those who wait.
+
+use loom::sync::Arc;
+use loom::thread;
+use sockeye_sync::{Entry, Inside, Outcome, Perimeter, PerimeterCell};
+
+use crate::{check, check_bounded};
+
+struct Connection {
+    perimeter: Perimeter<usize>,
+    sum: PerimeterCell<usize>,
+}
+
+impl Connection {
+    fn new() -> Arc<Self> {
+        let perimeter = Perimeter::new();
+        let sum = PerimeterCell::new(perimeter.id(), 0);
+        Arc::new(Self { perimeter, sum })
+    }
+
+    fn add(&self, inside: &mut Inside<'_, usize>, amount: usize) {
+        *self.sum.get(inside) += amount;
+    }
+
+    fn drain(&self, inside: Inside<'_, usize>) {
+        let outcome = inside.drain(usize::MAX, |inside, amount| self.add(inside, amount));
+        assert_eq!(outcome, Outcome::Left);
+    }
+
+    fn process(&self, amount: usize) {
+        match self.perimeter.enter(amount) {
+            Entry::Queued => {}
+            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Inside(mut inside, amount) => {
+                self.add(&mut inside, amount);
+                self.drain(inside);
+            }
+        }
+    }
+
+    fn process_blocking(&self, amount: usize) {
+        let mut inside = self.perimeter.enter_blocking().expect("nobody panicked");
+        self.add(&mut inside, amount);
+        self.drain(inside);
+    }
+
+    fn finish(&self) -> usize {
+        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        assert!(inside.take().is_empty());
+        let sum = *self.sum.get(&mut inside);
+        assert!(inside.leave().is_ok());
+        sum
+    }
+}
+
+#[test]
+fn a_sleeper_is_granted_by_whoever_leaves() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let thread = thread::spawn(move || other.process_blocking(1));
+        connection.process(10);
+        connection.process(100);
+        thread.join().unwrap();
+        assert_eq!(connection.finish(), 111);
+    });
+}
+
+#[test]
+fn two_sleepers_are_both_granted() {
+    check_bounded(|| {
+        let connection = Connection::new();
+        let threads: Vec<_> = [1, 10]
+            .map(|amount| {
+                let other = connection.clone();
+                thread::spawn(move || other.process_blocking(amount))
+            })
+            .into();
+        connection.process(100);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(connection.finish(), 111);
+    });
+}
+
+#[test]
+fn a_sleeper_and_a_producer_behind_the_same_owner() {
+    check_bounded(|| {
+        let connection = Connection::new();
+        let mut inside = connection.perimeter.try_enter().expect("nobody else is here yet");
+        let (sleeper, producer) = (connection.clone(), connection.clone());
+        let sleeper = thread::spawn(move || sleeper.process_blocking(1));
+        let producer = thread::spawn(move || producer.process(10));
+        connection.add(&mut inside, 100);
+        connection.drain(inside);
+        sleeper.join().unwrap();
+        producer.join().unwrap();
+        assert_eq!(connection.finish(), 111);
+    });
+}
+
+#[test]
+fn handing_off_reaches_a_worker_or_a_sleeper() {
+    check_bounded(|| {
+        let connection = Connection::new();
+        let inside = connection.perimeter.try_enter().expect("nobody else is here yet");
+        let other = connection.clone();
+        let sleeper = thread::spawn(move || other.process_blocking(1));
+        let _tell_worker = inside.hand_off();
+        let other = connection.clone();
+        let worker = thread::spawn(move || {
+            if let Some(inside) = other.perimeter.resume() {
+                other.drain(inside);
+            }
+        });
+        connection.process(10);
+        sleeper.join().unwrap();
+        worker.join().unwrap();
+        assert_eq!(connection.finish(), 11);
+    });
+}
+
+#[test]
+fn a_panic_inside_strands_neither_sleeper_nor_item() {
+    check_bounded(|| {
+        let perimeter = Arc::new(Perimeter::new());
+        let item = Arc::new(());
+        let inside = perimeter.try_enter().expect("nobody else is here yet");
+        let (other, queued) = (perimeter.clone(), item.clone());
+        let producer = thread::spawn(move || match other.enter(queued) {
+            Entry::Queued | Entry::Poisoned(_) => {}
+            Entry::Inside(..) => panic!("a poisoned perimeter was entered"),
+        });
+        let other = perimeter.clone();
+        let sleeper = thread::spawn(move || assert!(other.enter_blocking().is_err()));
+        // What unwinding does.
+        drop(inside);
+        producer.join().unwrap();
+        sleeper.join().unwrap();
+        assert!(perimeter.is_poisoned());
+        assert_eq!(Arc::strong_count(&item), 1);
+    });
+}

@@ -1,0 +1,112 @@
+//! Waiters against wakers. A lost wake-up shows as a deadlock, which loom reports.
+
+use loom::sync::Arc;
+use loom::thread;
+use sockeye_sync::{Mutex, Notified, Spin, WaitQueue, Woken};
+
+use crate::{check, check_bounded};
+
+struct SoRcv {
+    bytes: Mutex<usize>,
+    readers: WaitQueue,
+}
+
+impl SoRcv {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { bytes: Mutex::new(0), readers: WaitQueue::new() })
+    }
+
+    /// Takes a byte; sleeps while there is none.
+    fn recv(&self, spin: Spin) {
+        loop {
+            let mut bytes = self.bytes.lock();
+            if *bytes > 0 {
+                *bytes -= 1;
+                return;
+            }
+            let ticket = self.readers.prepare();
+            drop(bytes);
+            assert_ne!(self.readers.wait(ticket, None, spin), Woken::TimedOut);
+        }
+    }
+
+    fn append(&self, count: usize) {
+        let mut bytes = self.bytes.lock();
+        *bytes += count;
+        let found = self.readers.notify();
+        drop(bytes);
+        if found.is_wake_owed() {
+            self.readers.wake();
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_reader_is_woken() {
+    check(|| {
+        let so_rcv = SoRcv::new();
+        let other = so_rcv.clone();
+        let reader = thread::spawn(move || other.recv(Spin::OFF));
+        so_rcv.append(1);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_sleeps_twice_is_woken_twice() {
+    check(|| {
+        let so_rcv = SoRcv::new();
+        let other = so_rcv.clone();
+        let reader = thread::spawn(move || (0..2).for_each(|_| other.recv(Spin::OFF)));
+        so_rcv.append(1);
+        so_rcv.append(1);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn two_readers_are_both_woken_by_one_notify() {
+    check_bounded(|| {
+        let so_rcv = SoRcv::new();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let other = so_rcv.clone();
+                thread::spawn(move || other.recv(Spin::OFF))
+            })
+            .collect();
+        so_rcv.append(2);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn two_wakers_and_one_reader() {
+    check_bounded(|| {
+        let so_rcv = SoRcv::new();
+        let wakers: Vec<_> = (0..2)
+            .map(|_| {
+                let other = so_rcv.clone();
+                thread::spawn(move || other.append(1))
+            })
+            .collect();
+        (0..2).for_each(|_| so_rcv.recv(Spin::OFF));
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        assert_eq!(so_rcv.readers.notify(), Notified::Nobody);
+    });
+}
+
+#[test]
+fn a_spinning_reader_sees_the_notify() {
+    check(|| {
+        let so_rcv = SoRcv::new();
+        let other = so_rcv.clone();
+        // One pause: a spin that fails, and one that succeeds, are both reached with it.
+        let reader = thread::spawn(move || other.recv(Spin::up_to(1)));
+        so_rcv.append(1);
+        reader.join().unwrap();
+    });
+}
