@@ -46,13 +46,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(BenchError::Usage(error)) => Cli::command()
-            .error(ErrorKind::ValueValidation, error)
-            .exit(),
+        Err(BenchError::Usage(error)) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
         // Whoever read the results has seen enough.
-        Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
+        Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(BenchError::Io(error)) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

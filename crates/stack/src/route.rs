@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sockeye_proto::tcp::Pcb;
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::accepted::Accepted;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};

@@ -18,7 +18,8 @@ use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::isn::Secret;
 use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_proto::tcp::syncache::ListenParams;
-use sockeye_proto::tcp::{Settings, window_scale_for};
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
 use sockeye_sync::{Counters, Mutex, Perimeter};
 

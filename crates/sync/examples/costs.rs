@@ -24,12 +24,15 @@ mod measured {
     use std::time::Instant;
 
     use sockeye_sync::{
-        Counters, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, RunQueue,
-        Sleeper, Spin, WaitQueue, cpu,
+        Counters, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, RunQueue, Sleeper, Spin,
+        WaitQueue, cpu,
     };
 
     pub fn main() {
-        println!("{} CPUs; ns per operation: median (fastest .. slowest)", cpu::count());
+        println!(
+            "{} CPUs; ns per operation: median (fastest .. slowest)",
+            cpu::count()
+        );
         alone();
         contended();
         for (name, cpus) in [("one CPU", [0, 0]), ("two CPUs", [0, 1])] {
@@ -73,9 +76,7 @@ mod measured {
         });
         let notify = Notify::new();
         report("notify: post + take", || {
-            repeat(|| {
-                (notify.post(1), notify.take())
-            })
+            repeat(|| (notify.post(1), notify.take()))
         });
         report("notify: post, coalesced", || repeat(|| notify.post(1)));
         let queue = WaitQueue::new();
@@ -98,7 +99,9 @@ mod measured {
         report("counter", || repeat(|| counters.inc(3)));
         report("cpu::current", || repeat(cpu::current));
         let mutex = Mutex::new(0_u64);
-        report("for comparison: mutex lock + unlock", || repeat(|| *mutex.lock() += 1));
+        report("for comparison: mutex lock + unlock", || {
+            repeat(|| *mutex.lock() += 1)
+        });
     }
 
     /// Two threads that want the same line.
@@ -118,7 +121,9 @@ mod measured {
         let counters = Counters::<8>::new();
         report("counter, two threads", || both(|| counters.inc(3)));
         let mutex = Mutex::new(0_u64);
-        report("for comparison: mutex, two threads", || both(|| *mutex.lock() += 1));
+        report("for comparison: mutex, two threads", || {
+            both(|| *mutex.lock() += 1)
+        });
     }
 
     /// A producer only queues, a consumer resumes and runs.
@@ -170,11 +175,8 @@ mod measured {
                 let ticket = self.queues[own].prepare();
                 drop(side);
                 let waker = self.cpus[other].load(Ordering::Relaxed);
-                let _looked_at_again = self.queues[own].wait(
-                    ticket,
-                    None,
-                    spin.woken_from((waker != UNKNOWN).then_some(waker)),
-                );
+                let _looked_at_again =
+                    self.queues[own].wait(ticket, None, spin.woken_from((waker != UNKNOWN).then_some(waker)));
             }
         }
     }
@@ -204,7 +206,10 @@ mod measured {
         let mut rounds: Vec<_> = (0..ROUNDS_COUNT).map(|_| round()).collect();
         rounds.sort_unstable_by(f64::total_cmp);
         let (fastest, slowest) = (rounds[0], rounds[ROUNDS_COUNT - 1]);
-        println!("{name:<45} {:>9.1} ({fastest:.1} .. {slowest:.1})", rounds[ROUNDS_COUNT / 2]);
+        println!(
+            "{name:<45} {:>9.1} ({fastest:.1} .. {slowest:.1})",
+            rounds[ROUNDS_COUNT / 2]
+        );
     }
 
     fn repeat<R>(mut operation: impl FnMut() -> R) -> f64 {
@@ -232,7 +237,11 @@ mod measured {
                 let run = &run;
                 scope.spawn(move || run(own_cpu))
             });
-            threads.map(|thread| thread.join().expect("no panic")).iter().sum::<f64>() / 2.0
+            threads
+                .map(|thread| thread.join().expect("no panic"))
+                .iter()
+                .sum::<f64>()
+                / 2.0
         })
     }
 

@@ -34,7 +34,10 @@ unsafe impl<V: Send> Sync for PerimeterCell<V> {}
 impl<V> PerimeterCell<V> {
     /// A cell of the perimeter named `home`.
     pub fn new(home: PerimeterId, value: V) -> Self {
-        Self { home, value: UnsafeCell::new(value) }
+        Self {
+            home,
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// The perimeter that the cell belongs to.

@@ -63,7 +63,9 @@ impl<const N: usize> Counters<N> {
     /// # Panics
     /// If there is no counter `index`.
     pub fn sum(&self, index: usize) -> u64 {
-        self.living().fold(0, |sum, shard| sum.wrapping_add(shard[index].load(Ordering::Relaxed)))
+        self.living().fold(0, |sum, shard| {
+            sum.wrapping_add(shard[index].load(Ordering::Relaxed))
+        })
     }
 
     /// All sums.
@@ -96,6 +98,8 @@ impl<const N: usize> core::fmt::Debug for Counters<N> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+    use std::sync::Arc;
 
     #[test]
     fn every_addition_of_every_thread_is_in_the_sum() {
@@ -119,22 +123,21 @@ mod tests {
 
     #[test]
     fn threads_without_a_number_are_counted_too() {
-        struct Late<'a>(&'a Counters<1>);
-        impl Drop for Late<'_> {
+        struct Late(Arc<Counters<1>>);
+        impl Drop for Late {
             fn drop(&mut self) {
                 self.0.inc(0);
             }
         }
         std::thread_local! {
-            static LATE: std::cell::RefCell<Option<Late<'static>>> =
-                const { std::cell::RefCell::new(None) };
+            static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
         }
-        // Kept for ever, because a thread's locals may only point to what is.
-        let counters: &'static Counters<1> = Box::leak(Box::new(Counters::new()));
+        let counters = Arc::new(Counters::new());
+        let own = counters.clone();
         std::thread::spawn(move || {
             // Registered before the number is claimed, hence dropped after it is given back.
-            LATE.with(|late| *late.borrow_mut() = Some(Late(counters)));
-            counters.inc(0);
+            LATE.with(|late| *late.borrow_mut() = Some(Late(own.clone())));
+            own.inc(0);
         })
         .join()
         .expect("no panic");

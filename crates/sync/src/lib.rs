@@ -55,9 +55,7 @@ pub use counters::Counters;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use node::Batch;
 pub use notify::{Notify, Post};
-pub use perimeter::{
-    Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned,
-};
+pub use perimeter::{Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned};
 pub use run_queue::RunQueue;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{PAUSES_MAX_DEFAULT, Spin};

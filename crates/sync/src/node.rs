@@ -190,6 +190,8 @@ impl<T> Drop for Batch<T> {
 
 impl<T> core::fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Batch").field("is_empty", &self.is_empty()).finish()
+        f.debug_struct("Batch")
+            .field("is_empty", &self.is_empty())
+            .finish()
     }
 }

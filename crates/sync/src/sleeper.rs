@@ -57,7 +57,9 @@ pub struct Drowsy<'s> {
 impl Sleeper {
     /// The worker is awake.
     pub fn new() -> Self {
-        Self { word: Futex::new(AWAKE) }
+        Self {
+            word: Futex::new(AWAKE),
+        }
     }
 
     /// The worker's announcement that it is about to sleep. Afterwards it looks at every source of
@@ -127,8 +129,7 @@ impl Drowsy<'_> {
         if spin.until(|| word.load(Ordering::Acquire) == AWAKE) {
             return Woken::Spinning;
         }
-        let asleep =
-            word.compare_exchange(DROWSY, ASLEEP, Ordering::Relaxed, Ordering::Acquire);
+        let asleep = word.compare_exchange(DROWSY, ASLEEP, Ordering::Relaxed, Ordering::Acquire);
         if asleep.is_err() {
             return Woken::Spinning;
         }

@@ -28,7 +28,10 @@ impl Spin {
 
     /// Spin for at most so many pause instructions, of 15 to 70 ns each.
     pub const fn up_to(pauses_max: u32) -> Self {
-        Self { pauses_max, waker_cpu: None }
+        Self {
+            pauses_max,
+            waker_cpu: None,
+        }
     }
 
     /// The same, knowing the CPU on which the thread that will wake us ran last (as of
@@ -93,7 +96,10 @@ struct History {
 }
 
 impl History {
-    const START: Self = Self { halvings: 0, skipped: 0 };
+    const START: Self = Self {
+        halvings: 0,
+        skipped: 0,
+    };
 
     /// The history after this question, and how often to halve the maximum; `None`: do not spin.
     fn ask(self) -> (Self, Option<u8>) {
@@ -101,17 +107,29 @@ impl History {
             return (self, Some(self.halvings));
         }
         if self.skipped < PROBE_EVERY {
-            return (Self { skipped: self.skipped + 1, ..self }, None);
+            return (
+                Self {
+                    skipped: self.skipped + 1,
+                    ..self
+                },
+                None,
+            );
         }
         (Self { skipped: 0, ..self }, Some(PROBE_HALVINGS))
     }
 
     fn after_success(self) -> Self {
-        Self { halvings: self.halvings.min(PROBE_HALVINGS + 1).saturating_sub(1), skipped: 0 }
+        Self {
+            halvings: self.halvings.min(PROBE_HALVINGS + 1).saturating_sub(1),
+            skipped: 0,
+        }
     }
 
     fn after_failure(self) -> Self {
-        Self { halvings: (self.halvings + 1).min(GIVEN_UP), ..self }
+        Self {
+            halvings: (self.halvings + 1).min(GIVEN_UP),
+            ..self
+        }
     }
 }
 
@@ -143,7 +161,10 @@ mod tests {
 
     #[test]
     fn who_gave_up_probes_now_and_then_and_comes_back() {
-        let mut history = History { halvings: GIVEN_UP, skipped: 0 };
+        let mut history = History {
+            halvings: GIVEN_UP,
+            skipped: 0,
+        };
         let mut skipped_count = 0;
         loop {
             let (next, shift) = history.ask();

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye_sync::{
-    Entry, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, Post, RunQueue, Sleeper,
-    Spin, WaitQueue, Woken,
+    Entry, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, Post, RunQueue, Sleeper, Spin,
+    WaitQueue, Woken,
 };
 
 const THREADS_COUNT: usize = 4;
@@ -46,8 +46,18 @@ struct Connection {
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(perimeter.id(), Ran { next: [0; THREADS_COUNT] });
-        Arc::new(Self { perimeter, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
+        let ran = PerimeterCell::new(
+            perimeter.id(),
+            Ran {
+                next: [0; THREADS_COUNT],
+            },
+        );
+        Arc::new(Self {
+            perimeter,
+            ran,
+            told: RunQueue::new(),
+            sleeper: Sleeper::new(),
+        })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
@@ -146,8 +156,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
                             Entry::Poisoned(_) => panic!("nobody panicked"),
                         }
                     };
-                    let outcome =
-                        inside.drain(usize::MAX, |inside, item| connection.record(inside, item));
+                    let outcome = inside.drain(usize::MAX, |inside, item| connection.record(inside, item));
                     assert_eq!(outcome, Outcome::Left);
                 }
             });
@@ -203,8 +212,11 @@ struct Sockbuf {
 impl Sockbuf {
     /// Waits until the buffer is (not) full, and makes it the other.
     fn flip(&self, from: bool, spin: Spin) {
-        let (own, others) =
-            if from { (&self.readers, &self.writers) } else { (&self.writers, &self.readers) };
+        let (own, others) = if from {
+            (&self.readers, &self.writers)
+        } else {
+            (&self.writers, &self.readers)
+        };
         let deadline = Some(Instant::now() + LOST);
         loop {
             let mut is_full = self.is_full.lock();

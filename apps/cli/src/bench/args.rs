@@ -15,9 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::bench::pin::{Pin, usable_cores};
-use crate::bench::plan::{
-    BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set,
-};
+use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
 use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
 
@@ -131,11 +129,7 @@ impl BenchArgs {
     }
 
     fn effort(&self) -> Effort {
-        let mut effort = if self.quick {
-            Effort::QUICK
-        } else {
-            Effort::FULL
-        };
+        let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         if let Some(samples) = self.samples {
             (effort.samples, effort.samples_of_states) = (samples, samples);
         }
@@ -189,14 +183,7 @@ impl BenchArgs {
     }
 
     fn cases(&self, name: Name) -> Result<Vec<Case>, UsageError> {
-        let case = |workload| {
-            Case::new(
-                workload,
-                self.pin,
-                self.spin.unwrap_or(Spin::On),
-                self.effort(),
-            )
-        };
+        let case = |workload| Case::new(workload, self.pin, self.spin.unwrap_or(Spin::On), self.effort());
         let counts = |default: usize, most: usize| counts(&self.connections, default, most, name);
         let workloads: Vec<Workload> = match name {
             Name::Stream => {
@@ -282,12 +269,7 @@ impl BenchArgs {
     }
 }
 
-fn counts(
-    given: &[usize],
-    default: usize,
-    most: usize,
-    name: Name,
-) -> Result<Vec<usize>, UsageError> {
+fn counts(given: &[usize], default: usize, most: usize, name: Name) -> Result<Vec<usize>, UsageError> {
     match given.iter().find(|&&count| count > most) {
         Some(count) => Err(UsageError(format!(
             "--connections {count} is too many for {}; use at most {most}",
@@ -342,10 +324,7 @@ fn size(text: &str) -> Result<usize, String> {
         Some(b'M' | b'm') => (&text[..text.len() - 1], 1024 * 1024),
         Some(_) | None => (text, 1),
     };
-    let size = digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|n| n.checked_mul(unit));
+    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
     match size {
         Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
         Some(_) | None => Err(format!(

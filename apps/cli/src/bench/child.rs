@@ -58,12 +58,8 @@ impl Child {
     /// The child's next line as a number.
     pub fn answer_number(&mut self) -> io::Result<u64> {
         let line = self.answer()?;
-        line.parse().map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("a helper answered {line:?}"),
-            )
-        })
+        line.parse()
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("a helper answered {line:?}")))
     }
 
     /// Sends a line.

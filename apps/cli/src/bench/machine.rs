@@ -24,6 +24,8 @@ pub struct Machine {
     pub kernel: String,
     /// Memory in KiB.
     pub memory_kib: Option<u64>,
+    /// Runnable threads over the last minute: what else was going on.
+    pub load: Option<f64>,
 }
 
 impl Machine {
@@ -36,6 +38,7 @@ impl Machine {
             cpu_model: cpu_model(&cpuinfo),
             kernel: or_unknown(release.trim()),
             memory_kib: meminfo_kib("MemTotal"),
+            load: first_number("/proc/loadavg"),
         })
     }
 }
@@ -53,7 +56,13 @@ impl fmt::Display for Machine {
         if let Some(kib) = self.memory_kib {
             write!(f, ", {} GiB", kib.div_ceil(1 << 20))?;
         }
-        writeln!(f, ", Linux {}", self.kernel)?;
+        write!(f, ", Linux {}", self.kernel)?;
+        match self.load {
+            Some(load) if load > LOAD_QUIET => {
+                writeln!(f, "; load {load}: other work disturbs the figures")?;
+            }
+            Some(_) | None => writeln!(f)?,
+        }
         match congestion() {
             Congestion::Set(name) => {
                 write!(f, "kernel side: TCP_CONGESTION={name} on bulk sockets")
@@ -65,6 +74,33 @@ impl fmt::Display for Machine {
             ),
         }
     }
+}
+
+/// Whether the kernel can take the TIME-WAIT states of one more `crr` case: at most one for each
+/// ephemeral port. Beyond its bound it closes connections without, which is less work. True if the
+/// kernel does not tell.
+pub fn has_time_wait_room() -> bool {
+    let sockstat = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let most = first_number("/proc/sys/net/ipv4/tcp_max_tw_buckets");
+    match (time_wait_count(&sockstat), most) {
+        (Some(count), Some(most)) => count + f64::from(u16::MAX / 2) <= most,
+        _ => true,
+    }
+}
+
+fn time_wait_count(sockstat: &str) -> Option<f64> {
+    let line = sockstat.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mut fields = line.split_whitespace().skip_while(|&field| field != "tw");
+    fields.nth(1)?.parse().ok()
+}
+
+fn first_number(path: &str) -> Option<f64> {
+    fs::read_to_string(path)
+        .ok()?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// A value of /proc/meminfo, in KiB.
@@ -95,9 +131,19 @@ fn or_unknown(text: &str) -> String {
     }
 }
 
+/// A load below this is the command itself being started.
+const LOAD_QUIET: f64 = 0.3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_the_time_wait_states_of_tcp() {
+        let text = "sockets: used 9\nTCP: inuse 5 orphan 0 tw 28232 alloc 7 mem 1\nUDP: inuse 0\n";
+        assert_eq!(time_wait_count(text), Some(28_232.0));
+        assert_eq!(time_wait_count("UDP: tw 3\n"), None);
+    }
 
     #[test]
     fn reads_a_field_and_not_one_that_begins_like_it() {

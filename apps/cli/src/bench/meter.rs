@@ -114,11 +114,7 @@ impl Meter {
 
     /// Lets the threads warm up, measures them for `timing.timed`, stops them. `cpu` reads the CPU
     /// time used so far. Blocks for both times; returns early if a thread fails.
-    pub fn observe(
-        &self,
-        timing: Timing,
-        cpu: impl FnMut() -> io::Result<Duration>,
-    ) -> io::Result<Window> {
+    pub fn observe(&self, timing: Timing, cpu: impl FnMut() -> io::Result<Duration>) -> io::Result<Window> {
         let window = self.observe_running(timing, cpu);
         self.stop();
         window
@@ -126,11 +122,7 @@ impl Meter {
 
     /// The failure of a thread, once all of them have been joined.
     pub fn into_result(self) -> io::Result<()> {
-        match self
-            .failure
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -191,10 +183,7 @@ impl Meter {
 pub fn process_cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     // The clock of a process starts at zero and nanoseconds are below a second.
-    Duration::new(
-        now.tv_sec.unsigned_abs(),
-        u32::try_from(now.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -223,11 +212,7 @@ mod tests {
             meter.observe(TIMING, || Ok(process_cpu())).unwrap()
         });
         assert!(window.elapsed >= TIMING.timed);
-        assert!(
-            (2..=200).contains(&window.count),
-            "counted {}",
-            window.count
-        );
+        assert!((2..=200).contains(&window.count), "counted {}", window.count);
         assert!(window.rate() > 0.0);
         meter.into_result().unwrap();
     }

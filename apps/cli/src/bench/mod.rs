@@ -38,6 +38,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let mut failed = false;
     for (index, case) in plan.cases.iter().enumerate() {
         progress.case(index, case);
+        if case.workload.name() == workloads::Name::Crr && !machine::has_time_wait_room() {
+            progress.suspend(|| eprintln!("{TIME_WAIT_WARNING}"));
+        }
         let outcome = run::run_case(case, &plan.sides, || progress.sample());
         for failure in &outcome.failures {
             failed = true;
@@ -55,6 +58,10 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
         ExitCode::SUCCESS
     })
 }
+
+const TIME_WAIT_WARNING: &str = "\
+warning: the kernel's table of TIME-WAIT states is nearly full from earlier runs; it closes connections \
+without them now, which makes its side of crr faster than it is; repeat after a minute";
 
 /// Why nothing, or no more, could be measured.
 #[derive(Debug)]

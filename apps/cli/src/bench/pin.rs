@@ -95,9 +95,7 @@ impl Placement {
 /// The numbers of the cores this process may run on; never empty.
 pub fn usable_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU)
-        .filter(|&core| set.is_set(core))
-        .collect();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
     if cores.is_empty() {
         return Err(io::Error::other(
             "the kernel names no core this process may run on",

@@ -136,17 +136,11 @@ impl Case {
     pub fn params(&self, machine: &Machine) -> Params {
         let mut params = self.workload.params();
         params.insert("cores".to_owned(), Value::from(machine.cores.len()));
-        params.insert(
-            "kernel_congestion".to_owned(),
-            Value::from(congestion().name()),
-        );
+        params.insert("kernel_congestion".to_owned(), Value::from(congestion().name()));
         match &self.workload {
             Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) => {
                 params.insert("pin".to_owned(), Value::from(self.pin.name()));
-                params.insert(
-                    "seconds".to_owned(),
-                    Value::from(self.timing.timed.as_secs_f64()),
-                );
+                params.insert("seconds".to_owned(), Value::from(self.timing.timed.as_secs_f64()));
                 params.insert("spin".to_owned(), Value::from(self.spin.name()));
             }
             Workload::Idle(_) => {
@@ -184,10 +178,7 @@ impl Case {
                 parts
             }
             Workload::Crr(spec) => {
-                let mut parts = vec![
-                    plural(spec.clients, "client"),
-                    plural(spec.acceptors, "acceptor"),
-                ];
+                let mut parts = vec![plural(spec.clients, "client"), plural(spec.acceptors, "acceptor")];
                 parts.extend((spec.size != 1).then(|| bytes(spec.size)));
                 parts
             }
@@ -222,9 +213,7 @@ impl Case {
                 self.timing.warm_up + self.timing.timed
             }
             Workload::Idle(_) => idle::SETTLE + self.timing.timed.max(idle::WATCHED),
-            Workload::Mem(spec) => {
-                MEM_TIME_PER_CONNECTION * spec.connections.min(u32::MAX as usize) as u32
-            }
+            Workload::Mem(spec) => MEM_TIME_PER_CONNECTION * spec.connections.min(u32::MAX as usize) as u32,
         }
     }
 }
@@ -342,11 +331,9 @@ pub fn default_acceptors(clients: usize) -> usize {
 fn default_pin(workload: &Workload) -> Pin {
     match workload {
         Workload::Rr(spec) if spec.threads.is_none() => Pin::Split,
-        Workload::Rr(_)
-        | Workload::Stream(_)
-        | Workload::Crr(_)
-        | Workload::Mem(_)
-        | Workload::Idle(_) => Pin::None,
+        Workload::Rr(_) | Workload::Stream(_) | Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) => {
+            Pin::None
+        }
     }
 }
 
@@ -391,10 +378,7 @@ mod tests {
     fn the_default_set_covers_every_workload_and_every_case_has_a_goal() {
         let cases = default_set(None, Effort::FULL);
         for name in Name::value_variants() {
-            assert!(
-                cases.iter().any(|case| case.workload.name() == *name),
-                "{name:?}"
-            );
+            assert!(cases.iter().any(|case| case.workload.name() == *name), "{name:?}");
         }
         assert!(cases.iter().all(|case| case.goal.is_some()));
         let labels: Vec<_> = cases

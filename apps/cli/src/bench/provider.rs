@@ -141,11 +141,7 @@ pub trait Poller: Send + Sized {
 
     /// Blocks until something is readable or `timeout` is over, then gives every ready token, at
     /// most [`EVENTS_MAX`] of them, to `ready`. The first error of `ready` ends the round.
-    fn wait(
-        &mut self,
-        timeout: Duration,
-        ready: impl FnMut(usize) -> io::Result<()>,
-    ) -> io::Result<()>;
+    fn wait(&mut self, timeout: Duration, ready: impl FnMut(usize) -> io::Result<()>) -> io::Result<()>;
 }
 
 /// How many events one [`Poller::wait`] may return, for both sides.

@@ -17,7 +17,6 @@ use crate::bench::pin::Placement;
 use crate::bench::plan::Case;
 use crate::bench::provider::{Counters, Side};
 use crate::bench::providers::kernel::Kernel;
-#[cfg(feature = "stack")]
 use crate::bench::providers::sockeye::Sockeye;
 use crate::bench::stats::{Ratio, Summary};
 use crate::bench::watchdog;
@@ -101,7 +100,6 @@ struct Lane {
 
 enum Contender {
     Kernel(Kernel),
-    #[cfg(feature = "stack")]
     Sockeye(Sockeye),
     /// Memory is measured in processes of its own.
     Processes(Side),
@@ -139,11 +137,7 @@ impl Lane {
                 error: io::Error::other("no sample was taken"),
             });
         };
-        let cpu: Vec<f64> = self
-            .samples
-            .iter()
-            .filter_map(|sample| sample.cpu)
-            .collect();
+        let cpu: Vec<f64> = self.samples.iter().filter_map(|sample| sample.cpu).collect();
         let mut counters = Counters::new();
         for (name, value) in self.samples.iter().flat_map(|sample| &sample.counters) {
             let sum = counters.entry(name.clone()).or_insert(0_u64);
@@ -164,41 +158,25 @@ impl Contender {
     fn new(side: Side, case: &Case) -> io::Result<Self> {
         match (&case.workload, side) {
             (Workload::Mem(_), side) => Ok(Contender::Processes(side)),
-            (Workload::Crr(_), Side::Kernel) => {
-                Kernel::for_short_connections().map(Contender::Kernel)
-            }
+            (Workload::Crr(_), Side::Kernel) => Kernel::for_short_connections().map(Contender::Kernel),
             (Workload::Stream(_) | Workload::Rr(_) | Workload::Idle(_), Side::Kernel) => {
                 Kernel::new().map(Contender::Kernel)
             }
-            (
-                Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_),
-                Side::Sockeye,
-            ) => Self::sockeye(case),
+            (Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_), Side::Sockeye) => {
+                Self::sockeye(case)
+            }
         }
-    }
-
-    #[cfg(feature = "stack")]
-    fn sockeye(case: &Case) -> io::Result<Self> {
-        Sockeye::new(case.spin).map(Contender::Sockeye)
-    }
-
-    #[cfg(not(feature = "stack"))]
-    fn sockeye(_case: &Case) -> io::Result<Self> {
-        Err(io::Error::other("built without the stack"))
     }
 
     fn sample(&self, case: &Case) -> io::Result<Sample> {
         let placement = Placement::new(case.pin)?;
         match self {
             Contender::Kernel(kernel) => case.workload.sample(kernel, &placement, case.timing),
-            #[cfg(feature = "stack")]
             Contender::Sockeye(sockeye) => case.workload.sample(sockeye, &placement, case.timing),
             Contender::Processes(side) => match &case.workload {
                 Workload::Mem(spec) => mem::sample(*side, spec),
                 Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_) => {
-                    Err(io::Error::other(
-                        "only memory is measured in other processes",
-                    ))
+                    Err(io::Error::other("only memory is measured in other processes"))
                 }
             },
         }

@@ -68,10 +68,7 @@ impl Watch {
         let mut limit = self.lock();
         loop {
             limit = match limit.as_ref() {
-                None => self
-                    .changed
-                    .wait(limit)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(limit).unwrap_or_else(PoisonError::into_inner),
                 Some(armed) => {
                     let left = armed.deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {

@@ -1,11 +1,27 @@
 //! TCP (RFC 9293), as a state machine that sees neither an IP header nor a route nor a socket.
 
 pub mod accepted;
+pub mod cc;
 pub mod closed;
+pub mod events;
+mod input;
 pub mod isn;
+mod output;
+pub mod pcb;
 pub mod port_choice;
+mod reass;
+mod recovery;
+mod rtt;
 pub mod segment;
+pub mod settings;
+pub mod state;
 pub mod syncache;
 pub mod time_wait;
+mod timers;
 pub mod timestamp;
+mod user;
+pub mod window;
 pub mod wire;
+
+#[cfg(test)]
+mod tests;

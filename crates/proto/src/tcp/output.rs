@@ -274,15 +274,13 @@ impl<P: Payload> Pcb<P> {
 
     fn window_update_due(&self, rcv_space: u32) -> bool {
         let most = self.rcv_wnd_max();
-        self.state.receives()
+        let space = rcv_space.min(most);
+        window_update_due(space, self.rcv_nxt, self.rcv_adv, self.rcv_hiwat.min(most), self.window_unit())
+            && self.state.receives()
             && !self.closed
-            && window_update_due(
-                rcv_space.min(most),
-                self.rcv_nxt,
-                self.rcv_adv,
-                self.rcv_hiwat.min(most),
-                self.window_unit(),
-            )
+            // The handshake could announce 64 KiB at most. The rest follows with the first
+            // acknowledgment of data and is not worth a segment for each connection.
+            && self.rcv_nxt != self.irs + 1
     }
 
     /// Moves the right edge of the receive window, if by enough (RFC 9293 section 3.8.6.2.2).

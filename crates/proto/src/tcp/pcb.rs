@@ -125,6 +125,7 @@ pub struct Pcb<P: Payload> {
     pub(super) keep_at: Instant,
     pub(super) keepalive: Option<Box<Keepalive>>,
     pub(super) iss: SeqNum,
+    pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
     pub(super) rcv_hiwat: u32,
     /// The second in which `challenge_count` challenge acknowledgments were sent.
@@ -244,6 +245,7 @@ impl<P: Payload> Pcb<P> {
             keep_at: NEVER,
             keepalive: Keepalive::new(s.keepalive),
             iss,
+            irs: SeqNum::default(),
             rcv_hiwat: 0,
             challenge_second: 0,
             challenge_count: 0,
@@ -254,6 +256,7 @@ impl<P: Payload> Pcb<P> {
     /// The peer's SYN gives the receive variables their meaning. Keeps the size of the window.
     pub(super) fn set_irs(&mut self, irs: SeqNum) {
         let wnd = self.rcv_wnd();
+        self.irs = irs;
         self.rcv_nxt = irs + 1;
         self.rcv_adv = self.rcv_nxt + wnd;
         self.last_ack_sent = self.rcv_nxt;

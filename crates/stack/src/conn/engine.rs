@@ -15,7 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
-use sockeye_proto::tcp::{Events, KeepaliveSettings, Pcb, State};
+use sockeye_proto::tcp::events::Events;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::settings::KeepaliveSettings;
+use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Entry, Filled, HandedOff, Inside};
 
 use super::error::SockError;

@@ -18,7 +18,8 @@ pub(crate) mod wakers;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use sockeye_proto::tcp::{Pcb, State};
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, WaitQueue};
 
 use crate::base::addr::FourTuple;

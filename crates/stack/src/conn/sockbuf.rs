@@ -18,7 +18,7 @@ use std::task::Waker;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
-use sockeye_proto::tcp::window_update_due;
+use sockeye_proto::tcp::window::window_update_due;
 
 /// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
 pub(crate) struct SendBuf {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as StdInstant};
 
-use sockeye_proto::tcp::State;
+use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::outbox::Context;
@@ -256,7 +256,7 @@ fn wait(
     core.count(counter::SLEEPS);
     let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
     match queue.wait(ticket, timeout.until(), spin) {
-        Woken::Notified => Ok(()),
+        Woken::Spinning | Woken::Parked => Ok(()),
         Woken::TimedOut => Err(io::ErrorKind::WouldBlock.into()),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sockeye_proto::tcp::Pcb;
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::syncache::InitialNumbers;
 
 use super::{TcpListener, TcpStream};

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sockeye_proto::tcp::state::State;
+
 use super::TcpSocket;
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, LINGER_OFF, engine, reason, user};
@@ -271,7 +273,7 @@ impl TcpStream {
 
     /// The state of RFC 9293 section 3.3.2, by its name there.
     pub fn state_name(&self) -> &'static str {
-        self.conn.state().name()
+        state_name(self.conn.state())
     }
 
     /// The connection's stack.
@@ -353,6 +355,22 @@ impl sealed::Source for TcpStream {
     #[allow(private_interfaces)]
     fn target(&self) -> Target {
         Target::Conn(Arc::clone(&self.conn))
+    }
+}
+
+/// RFC 9293's name of a state.
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Closed => "CLOSED",
+        State::SynSent => "SYN-SENT",
+        State::SynReceived => "SYN-RECEIVED",
+        State::Established => "ESTABLISHED",
+        State::FinWait1 => "FIN-WAIT-1",
+        State::FinWait2 => "FIN-WAIT-2",
+        State::CloseWait => "CLOSE-WAIT",
+        State::Closing => "CLOSING",
+        State::LastAck => "LAST-ACK",
+        State::TimeWait => "TIME-WAIT",
     }
 }
 

@@ -6,9 +6,7 @@
 use core::ops::Deref;
 use std::time::{Duration, Instant};
 
-pub use parking_lot::{
-    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::hint::spin_loop;
 pub use std::sync::Arc;
 pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

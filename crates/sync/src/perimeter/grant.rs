@@ -68,7 +68,10 @@ impl<T> Perimeter<T> {
             state: AtomicU32::new(WAITING),
             others: UnsafeCell::new(ptr::null_mut()),
         };
-        let waiter = Waiter { thread: thread::current(), grant: &raw const grant };
+        let waiter = Waiter {
+            thread: thread::current(),
+            grant: &raw const grant,
+        };
         let node = Node::boxed(Load::Waiter(waiter));
         let pushed = self.push(node, IfFree::Enter);
         if pushed != Pushed::Onto {

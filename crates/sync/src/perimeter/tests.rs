@@ -34,9 +34,7 @@ fn is_small_enough_for_every_connection() {
 #[test]
 fn names_are_unique_across_types_and_threads() {
     let here = (0..100).map(|_| Perimeter::<u8>::new().id());
-    let there = std::thread::spawn(|| {
-        (0..100).map(|_| Perimeter::<u16>::new().id()).collect::<Vec<_>>()
-    });
+    let there = std::thread::spawn(|| (0..100).map(|_| Perimeter::<u16>::new().id()).collect::<Vec<_>>());
     let mut ids: Vec<_> = here.collect();
     ids.extend(there.join().expect("no panic"));
     let different: std::collections::HashSet<_> = ids.iter().collect();
@@ -224,7 +222,10 @@ fn fill_mode_runs_nothing() {
     assert_eq!(run(1), Outcome::HandOffNeeded);
     assert_eq!(run(2), Outcome::Queued);
     let inside = perimeter.resume().expect("it is on paper");
-    assert_eq!(perimeter.run(3, Mode::Process, 8, |_, _| panic!("not here")), Outcome::Queued);
+    assert_eq!(
+        perimeter.run(3, Mode::Process, 8, |_, _| panic!("not here")),
+        Outcome::Queued
+    );
     assert_eq!(inside.drain(3, |_inside, _item| ()), Outcome::Left);
 }
 
@@ -329,8 +330,9 @@ fn sleepers_are_told_of_a_panic() {
     let perimeter = Perimeter::<u8>::new();
     let mut inside = free(&perimeter);
     std::thread::scope(|scope| {
-        let sleepers: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| perimeter.enter_blocking().is_err())).collect();
+        let sleepers: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| perimeter.enter_blocking().is_err()))
+            .collect();
         await_waiters(&mut inside, 2);
         drop(inside);
         for sleeper in sleepers {

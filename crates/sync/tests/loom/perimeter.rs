@@ -39,6 +39,18 @@ impl Connection {
         }
     }
 
+    /// Takes over what is on paper, if it is, and runs everything. True if it was.
+    fn resume(&self) -> bool {
+        let Some(mut inside) = self.perimeter.resume() else {
+            return false;
+        };
+        // A look before anything is taken from the queue: what the last owner did has to be seen
+        // through the taking over alone.
+        let _seen = self.ran.get(&mut inside).len();
+        self.drain(inside);
+        true
+    }
+
     fn drain(&self, mut inside: Inside<'_, Item>) {
         loop {
             inside = match inside.leave() {
@@ -116,9 +128,7 @@ fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
 /// A worker's turn: resumes once for everything it was told.
 fn work(connection: &Connection, told: &RunQueue<()>) {
     for () in told.take_all() {
-        if let Some(inside) = connection.perimeter.resume() {
-            connection.drain(inside);
-        }
+        connection.resume();
     }
 }
 
@@ -153,13 +163,7 @@ fn an_ownership_on_paper_is_taken_over_by_one() {
                 thread::spawn(move || {
                     // A push races with taking over.
                     other.process((producer, 0));
-                    match other.perimeter.resume() {
-                        Some(inside) => {
-                            other.drain(inside);
-                            1
-                        }
-                        None => 0,
-                    }
+                    usize::from(other.resume())
                 })
             })
             .collect();
@@ -178,13 +182,48 @@ fn fill_against_leave_announces_exactly_what_nobody_runs() {
             Filled::Queued => {}
             Filled::Poisoned => panic!("nobody panicked"),
             Filled::WakeWorker => {
-                let inside = other.perimeter.resume().expect("nobody else resumes");
-                other.drain(inside);
+                assert!(other.resume(), "nobody else resumes");
             }
         });
         connection.process((0, 0));
         thread.join().unwrap();
         assert_once_and_in_order(&connection.finish(), 2, 1);
+    });
+}
+
+#[test]
+fn what_was_filled_is_whole_for_whoever_resumes() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let thread = thread::spawn(move || {
+            // After a visit inside, so the one who resumes has to see that as well.
+            other.process((1, 0));
+            assert_eq!(other.perimeter.fill((1, 1)), Filled::WakeWorker);
+        });
+        // A worker that polls: nothing but the word tells it of the item.
+        connection.resume();
+        thread.join().unwrap();
+        connection.resume();
+        let ran = connection.finish();
+        assert!(ran.into_iter().eq([(1, 0), (1, 1)]));
+    });
+}
+
+#[test]
+fn what_was_done_before_handing_off_is_seen_by_whoever_resumes() {
+    check(|| {
+        let connection = Connection::new();
+        let other = connection.clone();
+        let thread = thread::spawn(move || {
+            let mut inside = other.perimeter.try_enter().expect("nobody else enters");
+            other.record(&mut inside, (1, 0));
+            let _polled_for = inside.hand_off();
+        });
+        connection.resume();
+        thread.join().unwrap();
+        connection.resume();
+        assert!(connection.finish().into_iter().eq([(1, 0)]));
     });
 }
 

@@ -55,10 +55,7 @@ fn a_list_of_connections_makes_a_row_each() {
     let plan = plan("stream --connections 1,2,10 --size 4K --nodelay --pin same --spin off");
     let labels: Vec<String> = plan.cases.iter().map(Case::label).collect();
     assert_eq!(labels.len(), 3);
-    assert_eq!(
-        labels[2],
-        "10 conns, 4K writes, nodelay, same core, no spin"
-    );
+    assert_eq!(labels[2], "10 conns, 4K writes, nodelay, same core, no spin");
 }
 
 #[test]
@@ -116,21 +113,14 @@ fn an_error_names_flag_value_and_remedy() {
 fn a_flag_of_another_workload_is_refused_instead_of_ignored() {
     for (line, flag, names) in [
         ("stream --clients 3", "--clients", "crr"),
-        (
-            "crr --connections 3",
-            "--connections",
-            "stream, rr, mem, idle",
-        ),
+        ("crr --connections 3", "--connections", "stream, rr, mem, idle"),
         ("mem --size 3", "--size", "stream, rr, crr"),
         ("rr --touch", "--touch", "mem"),
         ("mem --spin off", "--spin", "idle"),
         ("--size 3", "--size", "sockeye bench stream"),
     ] {
         let message = plan_error(line);
-        assert!(
-            message.contains(flag) && message.contains(names),
-            "{message}"
-        );
+        assert!(message.contains(flag) && message.contains(names), "{message}");
     }
 }
 

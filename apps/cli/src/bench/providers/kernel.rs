@@ -24,9 +24,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::bench::provider::{
-    BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream,
-};
+use crate::bench::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream};
 
 /// The kernel's TCP.
 pub struct Kernel {
@@ -157,19 +155,10 @@ impl Poller for Epoll {
 
     fn register(&mut self, stream: &TcpStream, token: usize) -> io::Result<()> {
         let data = epoll::EventData::new_u64(token as u64);
-        Ok(epoll::add(
-            &self.epoll,
-            stream,
-            data,
-            epoll::EventFlags::IN,
-        )?)
+        Ok(epoll::add(&self.epoll, stream, data, epoll::EventFlags::IN)?)
     }
 
-    fn wait(
-        &mut self,
-        timeout: Duration,
-        mut ready: impl FnMut(usize) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, mut ready: impl FnMut(usize) -> io::Result<()>) -> io::Result<()> {
         let timeout = Timespec::try_from(timeout)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "timeout out of range"))?;
         // Not initialised, so the room costs nothing each time.
@@ -261,11 +250,7 @@ fn descriptors_max() -> usize {
 fn default_congestion() -> String {
     Socket::new(Domain::IPV4, Type::STREAM, None)
         .and_then(|socket| socket.tcp_congestion())
-        .map(|name| {
-            String::from_utf8_lossy(&name)
-                .trim_end_matches('\0')
-                .to_owned()
-        })
+        .map(|name| String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
         .unwrap_or_else(|_| "unknown".to_owned())
 }
 
@@ -306,9 +291,7 @@ mod tests {
         let (client, server) = checks::pair(&Kernel::new().unwrap());
         for stream in [&client, &server] {
             let name = SockRef::from(stream).tcp_congestion().unwrap();
-            let name = String::from_utf8_lossy(&name)
-                .trim_end_matches('\0')
-                .to_owned();
+            let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
             assert_eq!(name, congestion().name());
         }
     }

@@ -3,5 +3,4 @@
 #[cfg(test)]
 pub mod checks;
 pub mod kernel;
-#[cfg(feature = "stack")]
 pub mod sockeye;

@@ -19,9 +19,7 @@ use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 use crate::bench::plan::Spin;
-use crate::bench::provider::{
-    BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream,
-};
+use crate::bench::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream};
 
 /// A stack of its own.
 pub struct Sockeye {
@@ -153,11 +151,7 @@ impl Poller for Readiness {
             .register(stream, Token(token), Interest::READABLE, Trigger::Level)
     }
 
-    fn wait(
-        &mut self,
-        timeout: Duration,
-        mut ready: impl FnMut(usize) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, mut ready: impl FnMut(usize) -> io::Result<()>) -> io::Result<()> {
         self.poll.wait(&mut self.events, Some(timeout))?;
         for event in &self.events {
             ready(event.token().0)?;

@@ -51,10 +51,7 @@ struct CompareLine<'a> {
 /// The lines of one case, each ended.
 pub fn lines(case: &Case, outcome: &Outcome, machine: &Machine) -> io::Result<String> {
     let params = case.params(machine);
-    let (workload, higher_is_better) = (
-        case.workload.name().as_str(),
-        case.workload.higher_is_better(),
-    );
+    let (workload, higher_is_better) = (case.workload.name().as_str(), case.workload.higher_is_better());
     let mut text = String::new();
     for result in &outcome.results {
         let line = ResultLine {
@@ -122,11 +119,7 @@ mod tests {
     }
 
     fn keys(line: &Value) -> BTreeSet<&str> {
-        line.as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect()
+        line.as_object().unwrap().keys().map(String::as_str).collect()
     }
 
     #[test]
@@ -169,10 +162,7 @@ mod tests {
                 "higher_is_better",
             ]);
             assert_eq!(keys(compared), want);
-            assert_eq!(
-                compared["compare"],
-                serde_json::json!(["sockeye", "kernel"])
-            );
+            assert_eq!(compared["compare"], serde_json::json!(["sockeye", "kernel"]));
             assert_eq!(compared["ratio"], 2.0);
             assert_eq!(ours["median"], 5.0);
             assert_eq!(theirs["on"], "kernel");

@@ -20,12 +20,9 @@ use crate::bench::workloads::{Workload, stream};
 pub fn header(machine: &Machine, plan: &Plan) -> String {
     let sides: Vec<&str> = plan.sides.iter().map(|side| side.name()).collect();
     let mut text = format!("{machine}\n");
-    let (least, most) = plan
-        .cases
-        .iter()
-        .fold((usize::MAX, 0), |(least, most), case| {
-            (least.min(case.samples), most.max(case.samples))
-        });
+    let (least, most) = plan.cases.iter().fold((usize::MAX, 0), |(least, most), case| {
+        (least.min(case.samples), most.max(case.samples))
+    });
     let count = if least < most {
         format!("{least} to {most}")
     } else {
@@ -127,9 +124,7 @@ impl Table {
         let Some(goal) = case.goal else {
             return String::new();
         };
-        let ours = outcome
-            .of(Side::Sockeye)
-            .map(|result| result.summary.median);
+        let ours = outcome.of(Side::Sockeye).map(|result| result.summary.median);
         let (wanted, reached) = match goal {
             Goal::Ratio(least) => (
                 format!(">= {least}x"),
@@ -186,13 +181,7 @@ fn in_gbit(spec: &stream::Spec, ours: Option<&SideResult>, theirs: Option<&SideR
             )
         })
     };
-    format!(
-        "{:<8} {:<38} {:>20} {:>20}",
-        "",
-        "",
-        cell(ours),
-        cell(theirs)
-    )
+    format!("{:<8} {:<38} {:>20} {:>20}", "", "", cell(ours), cell(theirs))
 }
 
 fn cores(result: Option<&SideResult>) -> String {
@@ -287,11 +276,7 @@ mod tests {
         let mut table = Table::default();
         let cases = default_set(Some(Name::Stream), Effort::QUICK);
         table.row(&cases[3], &both(100.0, 50.0));
-        assert!(
-            table
-                .row(&cases[4], &both(79.0, 50.0))
-                .contains("is 0.79 MISSED")
-        );
+        assert!(table.row(&cases[4], &both(79.0, 50.0)).contains("is 0.79 MISSED"));
         assert!(
             table
                 .row(&cases[4], &both(81.0, 50.0))

@@ -105,12 +105,7 @@ fn connect_until_stopped<P: Provider>(
     Ok(())
 }
 
-fn serve<L: Listener>(
-    listener: &L,
-    size: usize,
-    meter: &Meter,
-    closing: &AtomicBool,
-) -> io::Result<()> {
+fn serve<L: Listener>(listener: &L, size: usize, meter: &Meter, closing: &AtomicBool) -> io::Result<()> {
     let mut request = vec![0; size];
     loop {
         let stream = listener.accept()?;

@@ -26,8 +26,10 @@ use clap::Args;
 
 use crate::bench::child::{self, Child};
 use crate::bench::machine::meminfo_kib;
+use crate::bench::plan::Spin;
 use crate::bench::provider::{Counters, Provider, Side, Stream};
 use crate::bench::providers::kernel::Kernel;
+use crate::bench::providers::sockeye::Sockeye;
 use crate::bench::workloads::{Pairs, Sample, pairs_with};
 
 /// Its parameters.
@@ -120,13 +122,7 @@ fn start(side: Side, connections: usize, touch: bool) -> io::Result<Child> {
 pub fn hold(args: &HoldArgs) -> io::Result<()> {
     match args.on {
         Side::Kernel => hold_with(&Kernel::new()?, args),
-        #[cfg(feature = "stack")]
-        Side::Sockeye => hold_with(
-            &crate::bench::providers::sockeye::Sockeye::new(crate::bench::plan::Spin::On)?,
-            args,
-        ),
-        #[cfg(not(feature = "stack"))]
-        Side::Sockeye => Err(io::Error::other("built without the stack")),
+        Side::Sockeye => hold_with(&Sockeye::new(Spin::On)?, args),
     }
 }
 

@@ -135,11 +135,9 @@ impl Workload {
         };
         match value {
             Value::Object(params) => params,
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Params::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Params::new()
+            }
         }
     }
 
@@ -153,10 +151,7 @@ impl Workload {
     ) -> io::Result<Sample> {
         let before = provider.counters();
         let (window, scale) = match self {
-            Workload::Stream(spec) => (
-                stream::sample(provider, spec, placement, timing)?,
-                spec.scale(),
-            ),
+            Workload::Stream(spec) => (stream::sample(provider, spec, placement, timing)?, spec.scale()),
             Workload::Rr(spec) => (rr::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Crr(spec) => (crr::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Idle(spec) => return idle::sample(provider, spec, timing),
@@ -268,16 +263,8 @@ mod tests {
     #[test]
     fn difference_takes_new_names_and_never_goes_below_zero() {
         let before = Counters::from([("a".to_owned(), 5), ("b".to_owned(), 9)]);
-        let after = Counters::from([
-            ("a".to_owned(), 8),
-            ("b".to_owned(), 1),
-            ("c".to_owned(), 2),
-        ]);
-        let want = Counters::from([
-            ("a".to_owned(), 3),
-            ("b".to_owned(), 0),
-            ("c".to_owned(), 2),
-        ]);
+        let after = Counters::from([("a".to_owned(), 8), ("b".to_owned(), 1), ("c".to_owned(), 2)]);
+        let want = Counters::from([("a".to_owned(), 3), ("b".to_owned(), 0), ("c".to_owned(), 2)]);
         assert_eq!(difference(&before, &after), want);
     }
 }

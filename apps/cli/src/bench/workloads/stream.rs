@@ -148,10 +148,7 @@ mod tests {
         };
         assert!(small.counts_writes());
         assert!((1280.0 * small.scale() - 10.0).abs() < 1e-12);
-        let large = Spec {
-            size: 1024,
-            ..small
-        };
+        let large = Spec { size: 1024, ..small };
         assert!(!large.counts_writes());
         assert!((1e9 * large.scale() - 8.0).abs() < 1e-12);
     }

@@ -53,12 +53,7 @@ pub fn sample<P: Provider>(
     window
 }
 
-fn ask_until_stopped(
-    stream: &impl Stream,
-    size: usize,
-    meter: &Meter,
-    tally: &Tally,
-) -> io::Result<()> {
+fn ask_until_stopped(stream: &impl Stream, size: usize, meter: &Meter, tally: &Tally) -> io::Result<()> {
     let request = vec![0x52; size];
     let mut response = vec![0; size];
     while !meter.stopped() {

@@ -35,8 +35,7 @@ pub struct Spec {
 impl Spec {
     /// Threads at each end: never more than there are connections.
     pub fn threads_a_side(&self) -> usize {
-        self.threads
-            .map_or(1, |threads| threads.min(self.connections))
+        self.threads.map_or(1, |threads| threads.min(self.connections))
     }
 }
 

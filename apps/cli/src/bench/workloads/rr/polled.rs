@@ -54,11 +54,7 @@ pub fn sample<P: Provider>(
 }
 
 /// Deals `streams` out to the threads of one side, round and round.
-pub fn shares<P: Provider>(
-    provider: &P,
-    streams: Vec<P::Stream>,
-    spec: &Spec,
-) -> io::Result<Vec<Share<P>>> {
+pub fn shares<P: Provider>(provider: &P, streams: Vec<P::Stream>, spec: &Spec) -> io::Result<Vec<Share<P>>> {
     let count = spec.threads_a_side();
     let mut shares: Vec<Share<P>> = (0..count)
         .map(|_| Share::new(provider, spec.size))
@@ -140,9 +136,7 @@ impl<P: Provider> Share<P> {
         let mut completed = 0;
         poller.wait(WAIT_MAX, |token| {
             let Some(slot) = ends.get_mut(token) else {
-                return Err(io::Error::other(
-                    "the poller returned a token it was not given",
-                ));
+                return Err(io::Error::other("the poller returned a token it was not given"));
             };
             let Some(end) = slot else { return Ok(()) };
             let served = match end.receive(buf) {

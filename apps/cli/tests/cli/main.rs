@@ -1,0 +1,38 @@
+//! The `sockeye` command as a program: exit codes, streams, JSON, helper processes.
+//!
+//! Samples are short and few: these tests are about what comes out, not about how much.
+
+mod helpers;
+mod results;
+mod usage;
+
+use std::process::{Command, Output, Stdio};
+
+/// The command with `line`'s words as arguments.
+fn sockeye(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sockeye"));
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// The command in a process that may have `descriptors` and no more.
+fn sockeye_limited(descriptors: usize, line: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {descriptors} && exec \"$0\" {line}");
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_sockeye")])
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}

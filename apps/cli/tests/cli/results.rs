@@ -1,0 +1,124 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+
+const RESULT_KEYS: &[&str] = &[
+    "workload",
+    "params",
+    "on",
+    "variant",
+    "unit",
+    "samples",
+    "median",
+    "min",
+    "max",
+    "cpu",
+    "counters",
+    "higher_is_better",
+];
+
+fn json(line: &str) -> Vec<Value> {
+    let output = run(sockeye(line));
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn keys(line: &Value) -> BTreeSet<&str> {
+    line.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_workload_gives_results_on_the_kernel() {
+    const SHORT: &str = "--on kernel --samples 2 --seconds 0.05 --json";
+    for (line, rows, unit) in [
+        ("stream --connections 1,3", 2, "Gbit/s"),
+        ("stream --size 128 --nodelay --pin same", 1, "writes/s"),
+        ("rr --pin same", 1, "transactions/s"),
+        ("rr --connections 20 --threads 3 --size 100", 1, "transactions/s"),
+        ("crr --clients 1,4", 2, "connections/s"),
+        ("mem --connections 300 --touch", 1, "bytes"),
+        ("idle --connections 20 --samples 1", 1, "CPU ms/s"),
+    ] {
+        // The last one of a repeated option would be an error, so `SHORT` gives way to the line.
+        let options = if line.contains("--samples") {
+            "--on kernel --json"
+        } else {
+            SHORT
+        };
+        let lines = json(&format!("bench {line} {options}"));
+        assert_eq!(lines.len(), rows, "{line}");
+        for result in &lines {
+            assert_eq!(
+                keys(result),
+                BTreeSet::from_iter(RESULT_KEYS.iter().copied()),
+                "{line}"
+            );
+            assert_eq!(result["on"], "kernel");
+            assert_eq!(result["unit"], unit);
+            assert_eq!(result["variant"], Value::Null);
+            let samples = result["samples"].as_array().unwrap();
+            assert!(samples.iter().all(|sample| sample.as_f64().unwrap() >= 0.0));
+            let rate = result["higher_is_better"].as_bool().unwrap();
+            assert_eq!(rate, unit.ends_with("/s") && unit != "CPU ms/s", "{line}");
+            assert!(
+                !rate || result["median"].as_f64().unwrap() > 0.0,
+                "{line}: {result}"
+            );
+            assert!(result["params"]["cores"].as_u64().unwrap() >= 1);
+        }
+    }
+}
+
+#[test]
+fn parameters_say_what_was_asked_for() {
+    let lines = json(
+        "bench stream --connections 2 --size 4K --nodelay --pin same --spin off --on kernel \
+         --samples 1 --seconds 0.05 --json",
+    );
+    let params = &lines[0]["params"];
+    assert_eq!(params["connections"], 2);
+    assert_eq!(params["size"], 4096);
+    assert_eq!(params["nodelay"], true);
+    assert_eq!(params["pin"], "same");
+    assert_eq!(params["spin"], "off");
+    assert_eq!(params["seconds"], 0.05);
+}
+
+#[test]
+fn json_goes_to_the_file_that_was_named_and_the_table_to_stdout() {
+    let file = std::env::temp_dir().join(format!("sockeye-cli-{}.jsonl", std::process::id()));
+    let mut command = sockeye("bench rr --pin same --on kernel --samples 2 --seconds 0.05 --out");
+    command.arg(&file);
+    let output = run(command);
+    let written = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    for part in [
+        "machine:",
+        "TCP_CONGESTION=",
+        "2 interleaved samples",
+        "same core",
+        "trans/s",
+    ] {
+        assert!(table.contains(part), "{part} is not in {table}");
+    }
+    let line: Value = serde_json::from_str(written.trim()).unwrap();
+    assert_eq!(line["samples"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn standard_output_holds_results_only_and_standard_error_the_progress() {
+    let output = run(sockeye(
+        "bench rr --pin same --on kernel --samples 1 --seconds 0.05 --json",
+    ));
+    assert_eq!(stdout(&output).lines().count(), 1);
+    let progress = stderr(&output);
+    assert!(progress.contains("[1/1] rr: 1 conn, same core"), "{progress}");
+    assert!(progress.contains("machine:"), "{progress}");
+}

@@ -1,0 +1,198 @@
+//! Fifth step: the ACK field (RFC 9293 section 3.10.7.4), with RFC 5961 section 5 before it.
+//!
+//! Moves SND.UNA and SND.WND, feeds the round-trip estimator and loss recovery, and moves the state
+//! where our FIN is acknowledged. It must not know text or the receive window.
+//! Tests: `tests/attacks.rs`, `tests/loss.rs`, `tests/transitions.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::events::{Events, Input};
+use super::super::pcb::{Pcb, Timing};
+use super::super::segment::{Flags, Payload, Timestamps};
+use super::super::state::State;
+use super::super::timers::NEVER;
+use super::super::timestamp;
+use super::super::user::reset_answering;
+use super::{Segment, Step};
+
+impl<P: Payload> Pcb<P> {
+    pub(super) fn fifth_check_ack(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        if !seg.flags.has(Flags::ACK) {
+            return Step::Break(());
+        }
+        if self.state == State::SynReceived {
+            self.syn_ack_acknowledged(seg, now, input)?;
+        }
+        self.check_ack_range(seg.header.ack, now)?;
+        if self.persist {
+            // The peer answers probes: it lives, however long its window stays closed (MUST-37).
+            self.rexmt_count = 0;
+        }
+        let ack = seg.header.ack;
+        if ack.after(self.snd_una) {
+            input.acked = self.acknowledge(ack, seg.header.options.timestamps, now);
+        } else {
+            self.check_duplicate(seg, now);
+        }
+        if ack.at_or_after(self.snd_una) {
+            self.update_snd_wnd(seg.seq, ack, seg.header.window);
+        }
+        self.move_past_our_fin(now, input)
+    }
+
+    /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
+    fn syn_ack_acknowledged(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        let ack = seg.header.ack;
+        if !(ack.after(self.snd_una) && ack.at_or_before(self.snd_max)) {
+            input.reply = Some(reset_answering(&seg.header));
+            return Step::Break(());
+        }
+        self.established(ack, seg.header.options.timestamps, now, input);
+        self.snd_wl1 = seg.seq - 1;
+        Step::Continue(())
+    }
+
+    /// The handshake of an active or simultaneous open is done, `ack` acknowledges our SYN.
+    pub(super) fn established(
+        &mut self,
+        ack: SeqNum,
+        ts: Option<Timestamps>,
+        now: Instant,
+        input: &mut Input<P>,
+    ) {
+        let syn_lost = self.rexmt_count > 0;
+        self.measure(ack, ts, now);
+        (self.snd_una, self.snd_nxt, self.snd_sml) = (ack, ack, ack);
+        (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
+        self.start_sending(syn_lost);
+        self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
+        self.start_keepalive(now);
+        input.events.insert(Events::CONNECTED);
+    }
+
+    /// Acknowledgments of what was never sent, or of what was acknowledged long ago, are not the peer's
+    /// (RFC 5961 section 5.2).
+    fn check_ack_range(&mut self, ack: SeqNum, now: Instant) -> Step {
+        let oldest = self.snd_una - self.max_snd_wnd.min(MAX_SND_WND_COUNTED);
+        if ack.after(self.snd_max) || ack.before(oldest) {
+            self.challenge(now);
+            return Step::Break(());
+        }
+        Step::Continue(())
+    }
+
+    /// `ack` is new. Returns the bytes to drop from `so_snd`.
+    pub(super) fn acknowledge(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) -> u32 {
+        let acked = ack.since(self.snd_una);
+        let flight = self.snd_max.since(self.snd_una);
+        let fin = self.fin_sent && ack == self.snd_max;
+        let bytes = (acked - u32::from(fin)).min(self.snd_len);
+        self.measure(ack, ts, now);
+        self.snd_una = ack;
+        self.snd_nxt = self.snd_nxt.max(ack);
+        self.snd_sml = self.snd_sml.max(ack);
+        self.snd_len -= bytes;
+        self.rexmt_count = 0;
+        self.probe_now = false;
+        let restart = self.recovery.on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
+        if ack == self.snd_max {
+            self.rexmt_at = NEVER;
+            self.persist = false;
+        } else if restart {
+            self.arm_rexmt(now);
+        }
+        bytes
+    }
+
+    /// Measures the round trip that `ack` ends, if it ends one.
+    fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
+        let sample = match self.timing {
+            Timing::Idle => None,
+            Timing::Running => ack.at_or_after(self.rtt_seq).then(|| now.since(self.rtt_sent_at)),
+            // The echo says which transmission is meant (RFC 7323 section 4.1).
+            Timing::Spoilt => ts
+                .filter(|_| self.ts_on)
+                .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset))),
+        };
+        if let Some(rtt) = sample {
+            self.rtt.sample(rtt, self.tuning.rto_min_us, self.tuning.rto_max_us);
+        }
+        if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
+            self.timing = Timing::Idle;
+        }
+    }
+
+    /// Counts duplicate acknowledgments as RFC 5681 section 2 defines them.
+    fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
+        let duplicate = seg.header.ack == self.snd_una
+            && self.snd_max != self.snd_una
+            && seg.payload.is_empty()
+            && !seg.flags.any(Flags::SYN.with(Flags::FIN))
+            && self.scaled(seg.header.window) == self.snd_wnd
+            && !self.persist;
+        if !duplicate {
+            return;
+        }
+        if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss)) {
+            self.spoil_timing();
+            self.arm_rexmt(now);
+        }
+    }
+
+    /// Takes the window of a segment unless a newer one was seen.
+    pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, ack: SeqNum, field: u16) {
+        if self.snd_wl1.before(seq) || (self.snd_wl1 == seq && self.snd_wl2.at_or_before(ack)) {
+            self.snd_wnd = self.scaled(field);
+            self.max_snd_wnd = self.max_snd_wnd.max(self.snd_wnd);
+            (self.snd_wl1, self.snd_wl2) = (seq, ack);
+        }
+    }
+
+    fn scaled(&self, field: u16) -> u32 {
+        u32::from(field) << self.snd_scale
+    }
+
+    /// What the acknowledgment of our FIN changes.
+    fn move_past_our_fin(&mut self, now: Instant, input: &mut Input<P>) -> Step {
+        if !self.fin_acked() {
+            return Step::Continue(());
+        }
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                if self.closed {
+                    self.two_msl_at = now + self.tuning.fin_wait_2();
+                }
+                Step::Continue(())
+            }
+            State::Closing => {
+                self.enter_time_wait(now, input);
+                Step::Continue(())
+            }
+            State::LastAck => {
+                self.enter_closed();
+                input.events.insert(Events::CLOSED);
+                Step::Break(())
+            }
+            State::SynSent
+            | State::SynReceived
+            | State::Established
+            | State::CloseWait
+            | State::FinWait2
+            | State::TimeWait
+            | State::Closed => Step::Continue(()),
+        }
+    }
+
+    pub(super) fn enter_time_wait(&mut self, now: Instant, input: &mut Input<P>) {
+        self.state = State::TimeWait;
+        self.stop_timers();
+        self.reass = None;
+        self.two_msl_at = now + self.tuning.time_wait();
+        input.events.insert(Events::ENTER_TIME_WAIT);
+    }
+}
+
+/// How far below SND.UNA an acknowledgment may be: no peer has a larger window.
+const MAX_SND_WND_COUNTED: u32 = 1 << 30;

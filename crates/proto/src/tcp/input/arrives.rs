@@ -1,0 +1,180 @@
+//! SEGMENT ARRIVES in every synchronised state and SYN-RECEIVED (RFC 9293 section 3.10.7.4).
+//!
+//! The parent is [`Pcb::arrives`]; its steps carry the RFC's numbers and stand in its order, so that
+//! they can be held against it: 1 to 4 and 6 here, 5 in `ack`, 7 and 8 in `text`. The idealised segment
+//! that the RFC speaks of, which begins at RCV.NXT or later and does not exceed the window, is made by
+//! the first step. Tests: `tests/attacks.rs`, `tests/windows.rs`, `tests/transitions.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::events::{Events, Input};
+use super::super::pcb::Pcb;
+use super::super::segment::{Flags, Header, Payload};
+use super::super::state::State;
+use super::super::timestamp;
+use super::{Segment, Step};
+
+impl<P: Payload> Pcb<P> {
+    pub(super) fn arrives(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
+        let mut input = Input::default();
+        let mut seg = Segment::new(header, payload);
+        // Break only means that nothing is left to do.
+        let _ = self.steps(&mut seg, now, &mut input);
+        input
+    }
+
+    fn steps(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        self.first_check_sequence(seg, now)?;
+        self.second_check_rst(seg, now, input)?;
+        // Third, security and compartment, does not exist here.
+        self.fourth_check_syn(seg, now)?;
+        self.fifth_check_ack(seg, now, input)?;
+        // Sixth, the URG bit: the pointer is skipped and urgent bytes stay in the stream, which is what
+        // RFC 6093 recommends and applications with SO_OOBINLINE see.
+        self.seventh_segment_text(seg, now, input)?;
+        self.eighth_check_fin(seg, now, input)
+    }
+
+    /// First: is the segment in the window, and is it no ghost of an earlier lap (PAWS)? Cuts it to the
+    /// window.
+    fn first_check_sequence(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
+        self.strip_syn_of_simultaneous_open(seg);
+        self.check_paws(seg, now)?;
+        if !self.is_acceptable(seg) {
+            return self.on_unacceptable(seg, now);
+        }
+        self.last_rcv_at = now;
+        if !seg.flags.any(Flags::RST.with(Flags::SYN)) {
+            self.note_timestamp(seg.seq, seg.header.options.timestamps, now);
+            self.trim_to_window(seg);
+        }
+        Step::Continue(())
+    }
+
+    /// In a simultaneous open the peer's SYN-ACK repeats the SYN that was already taken in. Cut off, as
+    /// everything left of the window, it leaves the acknowledgment that opens the connection.
+    fn strip_syn_of_simultaneous_open(&self, seg: &mut Segment<P>) {
+        let repeated = self.state == State::SynReceived
+            && seg.flags.has(Flags::SYN)
+            && seg.flags.has(Flags::ACK)
+            && seg.seq + 1 == self.rcv_nxt;
+        if repeated {
+            seg.flags = seg.flags.without(Flags::SYN);
+            seg.seq += 1;
+        }
+    }
+
+    /// RFC 7323 section 5.3 step R1. Resets pass; so does a SYN without the option, for a peer that
+    /// has restarted must get its challenge.
+    fn check_paws(&mut self, seg: &Segment<P>, now: Instant) -> Step {
+        if !self.ts_on || seg.flags.has(Flags::RST) {
+            return Step::Continue(());
+        }
+        match seg.header.options.timestamps {
+            // "SHOULD silently drop" (RFC 7323 section 3.2).
+            None if !seg.flags.has(Flags::SYN) => Step::Break(()),
+            Some(ts) if timestamp::older(ts.val, self.ts_recent) => {
+                if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
+                    return Step::Continue(());
+                }
+                self.acknowledge_unacceptable(seg, now);
+                Step::Break(())
+            }
+            None | Some(_) => Step::Continue(()),
+        }
+    }
+
+    /// The test of RFC 9293 section 3.4 (table 6), with one allowance: a segment without length may stand
+    /// at the window's right edge too. A peer that has filled the window can send its acknowledgments
+    /// from nowhere else.
+    fn is_acceptable(&self, seg: &Segment<P>) -> bool {
+        let wnd = self.rcv_wnd();
+        let past = |seq: SeqNum| seq.raw().wrapping_sub(self.rcv_nxt.raw());
+        match seg.seq_len() {
+            0 => past(seg.seq) <= wnd,
+            len => past(seg.seq) < wnd || past(seg.seq + (len - 1)) < wnd,
+        }
+    }
+
+    /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
+    fn on_unacceptable(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
+        let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
+        if seg.flags.has(Flags::RST) {
+            // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
+            return if closed_window { Step::Continue(()) } else { Step::Break(()) };
+        }
+        self.acknowledge_unacceptable(seg, now);
+        if self.state == State::TimeWait && seg.flags.has(Flags::FIN) && seg.seq + seg.seq_len() == self.rcv_nxt {
+            // The peer has not seen the acknowledgment of its FIN: wait once more.
+            self.two_msl_at = now + self.tuning.time_wait();
+        }
+        if closed_window && !seg.flags.has(Flags::SYN) {
+            // A window probe: its text is refused, what it acknowledges is not (RFC 9293 section 3.10.7.4).
+            self.last_rcv_at = now;
+            self.trim_to_window(seg);
+            return Step::Continue(());
+        }
+        Step::Break(())
+    }
+
+    /// Text sent again must be acknowledged each time, the earlier acknowledgment may be lost. A segment
+    /// without length needs no answer except to probe, and two ends could answer each other for ever.
+    fn acknowledge_unacceptable(&mut self, seg: &Segment<P>, now: Instant) {
+        if seg.seq_len() > 0 && !seg.flags.has(Flags::SYN) {
+            self.ack_now = true;
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    /// Cuts off what lies outside the receive window.
+    pub(super) fn trim_to_window(&mut self, seg: &mut Segment<P>) {
+        let stale = self.rcv_nxt.since(seg.seq);
+        if stale > 0 {
+            self.ack_now = true;
+            if stale > seg.payload_len() {
+                seg.flags = seg.flags.without(Flags::FIN);
+            }
+            seg.payload.trim_front(stale as usize);
+            seg.seq = self.rcv_nxt;
+        }
+        let room = self.rcv_adv.since(seg.seq);
+        if seg.seq_len() > room {
+            self.ack_now = true;
+            seg.payload.truncate(room as usize);
+            seg.flags = seg.flags.without(Flags::FIN);
+        }
+    }
+
+    /// Second: the RST bit (RFC 9293, which contains RFC 5961 section 3).
+    fn second_check_rst(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        if !seg.flags.has(Flags::RST) {
+            return Step::Continue(());
+        }
+        if seg.seq != self.rcv_nxt {
+            self.challenge(now);
+            return Step::Break(());
+        }
+        let events = match self.state {
+            // An old duplicate must not cut TIME-WAIT short (RFC 1337).
+            State::TimeWait => return Step::Break(()),
+            State::SynReceived => Events::REFUSED,
+            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => Events::RESET,
+            State::SynSent | State::Closing | State::LastAck | State::Closed => Events::NONE,
+        };
+        self.enter_closed();
+        input.events.insert(events.with(Events::CLOSED));
+        Step::Break(())
+    }
+
+    /// Fourth: the SYN bit. Wherever it stands, the peer is asked whether it means it (RFC 5961 section 4).
+    /// In TIME-WAIT too: reopening is the business of the TIME-WAIT record.
+    fn fourth_check_syn(&mut self, seg: &Segment<P>, now: Instant) -> Step {
+        if !seg.flags.has(Flags::SYN) {
+            return Step::Continue(());
+        }
+        self.challenge(now);
+        Step::Break(())
+    }
+}

@@ -1,0 +1,129 @@
+//! TCP input: what a segment does to the connection (RFC 9293 section 3.10.7).
+//!
+//! [`Pcb::on_segment`] is the only way in. Nearly every segment of a busy connection is either the next
+//! data or an acknowledgment of new data with nothing else about it; those are recognised first and
+//! take a short path (Jacobson's header prediction) through the same functions that the full
+//! procedure uses. All others go through `syn_sent` (section 3.10.7.3) or `arrives` (3.10.7.4).
+//!
+//! It must not know buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
+//! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `tests/`.
+
+mod ack;
+mod arrives;
+mod challenge;
+mod syn_sent;
+mod text;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::events::Input;
+use super::pcb::Pcb;
+use super::segment::{Flags, Header, Payload, Timestamps};
+use super::state::State;
+use super::timestamp;
+
+/// A segment on its way through the steps, cut to the receive window by the first of them.
+struct Segment<P> {
+    /// As it came.
+    header: Header,
+    /// SEG.SEQ of what is left of it.
+    seq: SeqNum,
+    /// Its control bits, less those that were cut off.
+    flags: Flags,
+    payload: P,
+}
+
+impl<P: Payload> Segment<P> {
+    fn new(header: &Header, payload: P) -> Self {
+        Self { header: *header, seq: header.seq, flags: header.flags, payload }
+    }
+
+    /// SEG.LEN of what is left.
+    fn seq_len(&self) -> u32 {
+        Header { flags: self.flags, ..self.header }.seq_len(self.payload.len())
+    }
+
+    fn payload_len(&self) -> u32 {
+        payload_len(&self.payload)
+    }
+}
+
+/// Whether the remaining steps are to be done.
+type Step = core::ops::ControlFlow<()>;
+
+impl<P: Payload> Pcb<P> {
+    /// Takes in a segment. `poll_transmit` has to follow, once per batch.
+    ///
+    /// The caller has matched the addresses and verified the checksum. A closed pcb drops everything.
+    pub fn on_segment(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
+        let len = payload_len(&payload);
+        if self.is_predicted(header, len) {
+            return self.on_predicted(header, payload, len, now);
+        }
+        match self.state {
+            State::Closed => Input::default(),
+            State::SynSent => self.arrives_in_syn_sent(header, payload, now),
+            State::SynReceived
+            | State::Established
+            | State::CloseWait
+            | State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => self.arrives(header, payload, now),
+        }
+    }
+
+    /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
+    /// and the connection has no loss, probe or hole to think of.
+    fn is_predicted(&self, header: &Header, len: u32) -> bool {
+        const ODD: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
+        let timestamps_fit = match header.options.timestamps {
+            Some(ts) => self.ts_on && !timestamp::older(ts.val, self.ts_recent),
+            None => !self.ts_on,
+        };
+        let news = header.ack.raw().wrapping_sub(self.snd_una.raw());
+        self.state == State::Established
+            && header.flags.has(Flags::ACK)
+            && !header.flags.any(ODD)
+            && header.seq == self.rcv_nxt
+            && timestamps_fit
+            && news <= self.snd_max.since(self.snd_una)
+            && (news != 0 || len != 0)
+            && len <= self.rcv_wnd()
+            && self.snd_nxt == self.snd_max
+            && self.recovery.is_quiet()
+            && !self.persist
+            && self.reass.is_none()
+    }
+
+    fn on_predicted(&mut self, header: &Header, payload: P, len: u32, now: Instant) -> Input<P> {
+        self.last_rcv_at = now;
+        let ts = header.options.timestamps;
+        self.note_timestamp(header.seq, ts, now);
+        let acked = if header.ack.after(self.snd_una) { self.acknowledge(header.ack, ts, now) } else { 0 };
+        self.update_snd_wnd(header.seq, header.ack, header.window);
+        if len > 0 {
+            self.advance_rcv_nxt(len, now);
+        }
+        Input { deliver: payload, acked, ..Input::default() }
+    }
+
+    /// Keeps TS.Recent (RFC 7323 section 4.3): from the earliest segment that the next acknowledgment
+    /// will cover.
+    fn note_timestamp(&mut self, seq: SeqNum, timestamps: Option<Timestamps>, now: Instant) {
+        if let Some(ts) = timestamps
+            && self.ts_on
+            && seq.at_or_before(self.last_ack_sent)
+        {
+            self.ts_recent = ts.val;
+            self.ts_recent_at = now;
+        }
+    }
+}
+
+/// A payload's length. No memory can hold more than 32 bits count, but if one did, the window test fails.
+fn payload_len<P: Payload>(payload: &P) -> u32 {
+    u32::try_from(payload.len()).unwrap_or(u32::MAX)
+}

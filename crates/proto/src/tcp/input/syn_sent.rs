@@ -1,0 +1,85 @@
+//! SEGMENT ARRIVES in SYN-SENT (RFC 9293 section 3.10.7.3).
+//!
+//! The steps carry the RFC's numbers. A bare SYN is a simultaneous open and leads to SYN-RECEIVED. Text
+//! in a SYN without ACK is not kept; the peer sends it again. Tests: `tests/handshake.rs`.
+
+use crate::time::Instant;
+
+use super::super::accepted::DEFAULT_MSS;
+use super::super::events::{Events, Input};
+use super::super::pcb::Pcb;
+use super::super::segment::{Flags, Header, Payload};
+use super::super::state::State;
+use super::super::timers::NEVER;
+use super::super::user::reset_answering;
+use super::super::window;
+use super::{Segment, Step};
+
+impl<P: Payload> Pcb<P> {
+    pub(super) fn arrives_in_syn_sent(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
+        let mut input = Input::default();
+        let mut seg = Segment::new(header, payload);
+        // Break only means that nothing is left to do.
+        let _ = self.steps_in_syn_sent(&mut seg, now, &mut input);
+        input
+    }
+
+    fn steps_in_syn_sent(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        let acked = seg.flags.has(Flags::ACK);
+        // First: the ACK bit.
+        if acked && !(seg.header.ack.after(self.iss) && seg.header.ack.at_or_before(self.snd_max)) {
+            if !seg.flags.has(Flags::RST) {
+                input.reply = Some(reset_answering(&seg.header));
+            }
+            return Step::Break(());
+        }
+        // Second: the RST bit. Without an acknowledgment of our SYN it could be anybody's.
+        if seg.flags.has(Flags::RST) {
+            if acked {
+                self.enter_closed();
+                input.events.insert(Events::REFUSED.with(Events::CLOSED));
+            }
+            return Step::Break(());
+        }
+        // Third, security and compartment, does not exist here. Fourth: the SYN bit. Fifth: without it, drop.
+        if !seg.flags.has(Flags::SYN) {
+            return Step::Break(());
+        }
+        self.last_rcv_at = now;
+        self.take_syn(&seg.header, now);
+        if !acked {
+            self.state = State::SynReceived;
+            self.spoil_timing();
+            self.snd_nxt = self.iss;
+            self.rexmt_at = NEVER;
+            return Step::Break(());
+        }
+        let ts = seg.header.options.timestamps;
+        self.established(seg.header.ack, ts, now, input);
+        self.ack_now = true;
+        self.snd_wl2 = seg.header.ack;
+        // "If there are other controls or text in the segment, then continue processing at the sixth step."
+        seg.seq += 1;
+        seg.flags = seg.flags.without(Flags::SYN);
+        self.trim_to_window(seg);
+        self.seventh_segment_text(seg, now, input)?;
+        self.eighth_check_fin(seg, now, input)
+    }
+
+    /// Takes in the peer's SYN: its sequence number, window and options. What it did not offer is off.
+    fn take_syn(&mut self, syn: &Header, now: Instant) {
+        self.set_irs(syn.seq);
+        self.snd_wnd = u32::from(syn.window);
+        self.max_snd_wnd = self.snd_wnd;
+        match syn.options.window_scale {
+            Some(scale) if self.scaling => self.snd_scale = scale.min(window::WINDOW_SCALE_MAX),
+            Some(_) | None => (self.scaling, self.snd_scale, self.rcv_scale) = (false, 0, 0),
+        }
+        match syn.options.timestamps {
+            Some(ts) if self.ts_on => (self.ts_recent, self.ts_recent_at) = (ts.val, now),
+            Some(_) | None => self.ts_on = false,
+        }
+        self.sack_ok &= syn.options.sack_permitted;
+        self.set_peer_mss(syn.options.mss.unwrap_or(DEFAULT_MSS));
+    }
+}

@@ -1,0 +1,130 @@
+//! Seventh and eighth step: segment text and the FIN bit (RFC 9293 section 3.10.7.4).
+//!
+//! Moves RCV.NXT, keeps what arrived out of order, decides when an acknowledgment is owed, and moves the
+//! state at the peer's FIN. It must not know SND variables. Invariant: only bytes that continue RCV.NXT
+//! are delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::events::{Events, Input};
+use super::super::pcb::Pcb;
+use super::super::reass::Reass;
+use super::super::segment::{Flags, Payload};
+use super::super::state::State;
+use super::super::timers::NEVER;
+use super::super::user::reset_answering;
+use super::{Segment, Step, payload_len};
+
+impl<P: Payload> Pcb<P> {
+    /// Seventh: the segment text. After the peer's FIN there can be none, so it is ignored there.
+    pub(super) fn seventh_segment_text(
+        &mut self,
+        seg: &mut Segment<P>,
+        now: Instant,
+        input: &mut Input<P>,
+    ) -> Step {
+        if seg.payload.is_empty() || !self.state.receives() {
+            return Step::Continue(());
+        }
+        if self.closed {
+            // Nobody will read it, and the peer must not believe that somebody has.
+            input.reply = Some(reset_answering(&seg.header));
+            input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
+            self.enter_closed();
+            return Step::Break(());
+        }
+        let len = seg.payload_len();
+        let payload = core::mem::take(&mut seg.payload);
+        if seg.seq == self.rcv_nxt && self.reass.is_none() {
+            self.advance_rcv_nxt(len, now);
+            input.deliver = payload;
+        } else {
+            self.reassemble(seg.seq, payload, input);
+        }
+        seg.seq += len;
+        Step::Continue(())
+    }
+
+    /// Eighth: the FIN bit. One that arrived before the text in front of it waits in the queue.
+    pub(super) fn eighth_check_fin(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        if !self.state.receives() {
+            return Step::Continue(());
+        }
+        if seg.flags.has(Flags::FIN) && seg.seq != self.rcv_nxt {
+            self.reass.get_or_insert_with(|| Box::new(Reass::new())).note_fin(seg.seq);
+            // If there was text in front of the FIN, that has already been answered.
+            if seg.seq == seg.header.seq {
+                self.owe_duplicate();
+            }
+        }
+        let in_order = seg.flags.has(Flags::FIN) && seg.seq == self.rcv_nxt;
+        let waiting = self.reass.as_mut().is_some_and(|reass| reass.take_fin(self.rcv_nxt));
+        if in_order || waiting {
+            self.on_peer_fin(now, input);
+        }
+        if self.reass.as_ref().is_some_and(|reass| reass.is_empty()) {
+            self.reass = None;
+        }
+        Step::Continue(())
+    }
+
+    /// `len` more bytes are in order. Decides on their acknowledgment (RFC 9293 section 3.8.6.3): at once
+    /// for every second full segment, else after a while.
+    pub(super) fn advance_rcv_nxt(&mut self, len: u32, now: Instant) {
+        self.rcv_nxt += len;
+        let segment = u16::try_from(len).unwrap_or(u16::MAX).min(self.rcv_mss);
+        self.rcv_mss_seen = self.rcv_mss_seen.max(segment);
+        if self.rcv_nxt.since(self.last_ack_sent) >= 2 * u32::from(self.rcv_mss_seen) {
+            self.ack_now = true;
+        } else if self.delack_at == NEVER {
+            self.delack_at = now + self.tuning.delack();
+        }
+    }
+
+    /// Text with a hole before it, or that fills one.
+    fn reassemble(&mut self, seq: SeqNum, payload: P, input: &mut Input<P>) {
+        let fills = seq == self.rcv_nxt;
+        let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new()));
+        reass.insert(seq, payload);
+        if !fills {
+            self.owe_duplicate();
+            return;
+        }
+        while let Some(run) = reass.take(self.rcv_nxt) {
+            self.rcv_nxt += payload_len(&run);
+            input.deliver.append(run);
+        }
+        // A hole was filled: the peer shall know at once (RFC 5681 section 4.2). Duplicates still owed
+        // would now be of the new number and say something false.
+        self.dup_acks_owed = 0;
+        self.ack_now = true;
+    }
+
+    /// Each segment out of order is answered by a duplicate acknowledgment of its own, or the peer would
+    /// not count three of them when they come in one batch.
+    fn owe_duplicate(&mut self) {
+        self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
+    }
+
+    /// The peer's FIN has its turn.
+    fn on_peer_fin(&mut self, now: Instant, input: &mut Input<P>) {
+        self.rcv_nxt += 1;
+        self.dup_acks_owed = 0;
+        self.ack_now = true;
+        self.reass = None;
+        input.events.insert(Events::PEER_FIN);
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(now, input),
+            State::SynSent
+            | State::SynReceived
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait
+            | State::Closed => {}
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Tests of the pcb, through its public face.
+//!
+//! `world`: two ends on a link with delay, loss, reordering and duplication, under a jumping clock.
+//! `script`: one pcb against hand-made segments. The other files are named after what they test.
+
+mod attacks;
+mod close;
+mod delack;
+mod handshake;
+mod loss;
+mod output;
+mod properties;
+mod script;
+mod settings;
+mod timers;
+mod transfer;
+mod transitions;
+mod windows;
+mod world;
