@@ -19,11 +19,7 @@ fn report(name: &str, iterations: u32, mut run: impl FnMut(u32)) {
         })
         .collect();
     costs.sort_by(f64::total_cmp);
-    println!(
-        "{name:<52} {:>8.1} ns   (least {:.1})",
-        costs[RUNS / 2],
-        costs[0]
-    );
+    println!("{name:<52} {:>8.1} ns   (least {:.1})", costs[RUNS / 2], costs[0]);
 }
 
 fn main() -> Result<(), Exhausted> {
@@ -143,15 +139,11 @@ fn chains(pool: &Pool) -> Result<(), Exhausted> {
         },
     );
     let long = pool.copy_in(&vec![1; 1 << 20])?;
-    report(
-        "chain: slice 1448 B at the end of 1 MiB, drop",
-        ITERATIONS,
-        |n| {
-            for _ in 0..n {
-                drop(black_box(long.slice(black_box(long.len() - 1448), 1448)));
-            }
-        },
-    );
+    report("chain: slice 1448 B at the end of 1 MiB, drop", ITERATIONS, |n| {
+        for _ in 0..n {
+            drop(black_box(long.slice(black_box(long.len() - 1448), 1448)));
+        }
+    });
     Ok(())
 }
 

@@ -178,9 +178,7 @@ fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
     CACHES
         .try_with(|caches| {
             let mut caches = caches.0.borrow_mut();
-            let known = caches
-                .iter()
-                .position(|cache| Arc::as_ptr(&cache.store) == store);
+            let known = caches.iter().position(|cache| Arc::as_ptr(&cache.store) == store);
             let at = match known {
                 Some(at) => at,
                 None => {
@@ -299,10 +297,7 @@ impl ThreadCache {
             self.shard.count(class, Event::DepotLoad);
             return Some(cluster);
         }
-        let cluster = self
-            .store
-            .obtain(class)
-            .or_else(|| self.obtain_at_cap(class));
+        let cluster = self.store.obtain(class).or_else(|| self.obtain_at_cap(class));
         let event = if cluster.is_some() {
             Event::Fresh
         } else {
@@ -348,10 +343,7 @@ impl ThreadCache {
         };
         self.shard.count(class, event);
         // SAFETY: as the caller says.
-        if self.granted
-            && self.is_current()
-            && unsafe { self.bins[class.index()].push(class, cluster) }
-        {
+        if self.granted && self.is_current() && unsafe { self.bins[class.index()].push(class, cluster) } {
             return;
         }
         // SAFETY: as the caller says; the bin did not take it.

@@ -32,9 +32,7 @@ const GROWTH_SHARE: usize = 2;
 impl Chain {
     /// A chain without bytes.
     pub const fn new() -> Chain {
-        Chain {
-            links: Links::Empty,
-        }
+        Chain { links: Links::Empty }
     }
 
     /// Bytes in the chain.
@@ -111,8 +109,7 @@ impl Chain {
         while excess > 0 {
             let back_len = self.links.back_len();
             if back_len > excess {
-                self.links
-                    .edit_back(|back| back.truncate(back_len - excess));
+                self.links.edit_back(|back| back.truncate(back_len - excess));
                 return;
             }
             self.links.pop_back();
@@ -141,10 +138,7 @@ impl Chain {
                     .push_back(part.expect("a chain longer than n has a front"));
                 return front;
             }
-            let mbuf = self
-                .links
-                .pop_front()
-                .expect("a chain longer than n has a front");
+            let mbuf = self.links.pop_front().expect("a chain longer than n has a front");
             front.links.push_back(mbuf);
             left -= front_len;
         }

@@ -124,13 +124,11 @@ impl Depot {
     }
 
     fn count_in(&self, class: Class, count: u32) {
-        self.held
-            .fetch_add(Depot::bytes(class, count), Ordering::Relaxed);
+        self.held.fetch_add(Depot::bytes(class, count), Ordering::Relaxed);
     }
 
     fn count_out(&self, class: Class, count: u32) {
-        self.held
-            .fetch_sub(Depot::bytes(class, count), Ordering::Relaxed);
+        self.held.fetch_sub(Depot::bytes(class, count), Ordering::Relaxed);
     }
 
     const fn bytes(class: Class, count: u32) -> usize {

@@ -104,11 +104,7 @@ impl Pool {
         for piece in bytes.chunks(CLUSTER_MAX) {
             let mut mbuf = self.alloc(piece.len())?;
             let taken = mbuf.try_extend(piece);
-            debug_assert_eq!(
-                taken,
-                piece.len(),
-                "a new cluster takes what it was chosen for"
-            );
+            debug_assert_eq!(taken, piece.len(), "a new cluster takes what it was chosen for");
             chain.push_back(mbuf);
         }
         Ok(chain)

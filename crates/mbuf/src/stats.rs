@@ -42,10 +42,7 @@ impl Shard {
     #[inline]
     pub(crate) fn count(&self, class: Class, event: Event) {
         let counter = &self.0[class.index()][event as usize];
-        counter.store(
-            counter.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Counts one, from any thread.
@@ -139,10 +136,7 @@ impl PoolStats {
                 .unwrap_or(usize::MAX)
                 .saturating_mul(Cluster::footprint(class))
         };
-        Class::ALL
-            .into_iter()
-            .map(bytes)
-            .fold(0, usize::saturating_add)
+        Class::ALL.into_iter().map(bytes).fold(0, usize::saturating_add)
     }
 
     /// The counts of one class.

@@ -40,11 +40,7 @@ fn use_and_memory_rise_and_fall_with_what_is_held() {
     assert_eq!(pool.in_use(), expected, "views keep clusters");
     drop(views);
     assert_eq!(pool.in_use(), 0);
-    assert_eq!(
-        pool.allocated(),
-        expected,
-        "idle clusters are kept for reuse"
-    );
+    assert_eq!(pool.allocated(), expected, "idle clusters are kept for reuse");
     pool.trim();
     assert_eq!(pool.allocated(), 0);
 }
@@ -60,10 +56,7 @@ fn a_freed_cluster_is_the_next_one_allocated() {
     mbuf.try_extend(b"y");
     assert_eq!(mbuf.as_ptr(), place);
     let stats = *pool.stats().class(Class::B256);
-    assert_eq!(
-        (stats.fresh, stats.local_hits, stats.local_frees),
-        (1, 1, 1)
-    );
+    assert_eq!((stats.fresh, stats.local_hits, stats.local_frees), (1, 1, 1));
 }
 
 #[test]
@@ -84,10 +77,7 @@ fn frees_by_another_thread_are_counted_as_such_and_stay_there() {
     });
     assert_ne!(remote_home, thread_home());
     let stats = *pool.stats().class(Class::K2);
-    assert_eq!(
-        (stats.remote_frees, stats.local_frees, stats.fresh),
-        (1, 1, 1)
-    );
+    assert_eq!((stats.remote_frees, stats.local_frees, stats.fresh), (1, 1, 1));
     // The thread is gone and left its cache to the depot, from where this thread is served.
     assert_eq!(pool.stats().depot, bytes);
     let _mbuf = alloc(&pool, 2048);
@@ -104,17 +94,12 @@ fn a_thread_keeps_no_more_than_its_cache_holds() {
         (Class::K16, 8),
         (Class::K64, 2),
     ] {
-        let held: Vec<Mbuf> = (0..kept + 40)
-            .map(|_| alloc(&pool, class.capacity()))
-            .collect();
+        let held: Vec<Mbuf> = (0..kept + 40).map(|_| alloc(&pool, class.capacity())).collect();
         let footprint = held[0].footprint();
         let depot_before = pool.stats().depot;
         drop(held);
         let in_depot = (pool.stats().depot - depot_before) / footprint;
-        assert!(
-            (40..=40 + kept / 2).contains(&in_depot),
-            "{class:?}: {in_depot}"
-        );
+        assert!((40..=40 + kept / 2).contains(&in_depot), "{class:?}: {in_depot}");
     }
 }
 
@@ -129,11 +114,7 @@ fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
     drop(held);
     let stats = pool.stats();
     assert!(stats.depot <= depot_max, "{}", stats.depot);
-    assert!(
-        stats.allocated <= depot_max + 2 * 70_000,
-        "{}",
-        stats.allocated
-    );
+    assert!(stats.allocated <= depot_max + 2 * 70_000, "{}", stats.allocated);
     assert!(stats.allocated > 0);
 }
 
@@ -249,10 +230,7 @@ fn mbufs_may_be_dropped_and_allocated_while_a_thread_ends() {
     assert_eq!(pool.in_use(), 0);
     let stats = pool.stats();
     assert_eq!(
-        (
-            stats.class(Class::B256).frees(),
-            stats.class(Class::K2).frees()
-        ),
+        (stats.class(Class::B256).frees(), stats.class(Class::K2).frees()),
         (2, 2)
     );
     pool.trim();

@@ -41,11 +41,7 @@ impl Part {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    prop_oneof![
-        Just(Part(0)),
-        Just(Part(u16::MAX)),
-        any::<u16>().prop_map(Part)
-    ]
+    prop_oneof![Just(Part(0)), Just(Part(u16::MAX)), any::<u16>().prop_map(Part)]
 }
 
 #[derive(Clone, Debug)]
@@ -110,10 +106,7 @@ impl World {
     fn fresh_bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count)
             .map(|_| {
-                self.next = self
-                    .next
-                    .wrapping_mul(1_664_525)
-                    .wrapping_add(1_013_904_223);
+                self.next = self.next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 (self.next >> 24) as u8
             })
             .collect()
@@ -166,10 +159,7 @@ impl World {
                 let copied = self.chains[at].copy_to(off.of(len), &mut into);
                 assert_eq!(copied, count.min(len - off.of(len)));
                 assert_eq!(into[..copied], self.models[at][off.of(len)..][..copied]);
-                assert!(
-                    into[copied..].iter().all(|&byte| byte == 0xee),
-                    "wrote too far"
-                );
+                assert!(into[copied..].iter().all(|&byte| byte == 0xee), "wrote too far");
             }
             Op::Clone(to) => {
                 self.chains[to] = self.chains[at].clone();
@@ -272,20 +262,11 @@ fn many_small_writes_gather_in_ever_larger_clusters() {
 #[test]
 fn a_write_into_an_empty_chain_takes_the_smallest_cluster_that_fits() {
     let pool = pool();
-    for (count, capacity) in [
-        (1, 256),
-        (256, 256),
-        (257, 2048),
-        (2049, 16384),
-        (16385, 65536),
-    ] {
+    for (count, capacity) in [(1, 256), (256, 256), (257, 2048), (2049, 16384), (16385, 65536)] {
         let mut chain = Chain::new();
         assert_eq!(chain.extend_from_slice(&pool, &vec![1; count]), Ok(count));
         assert_eq!(chain.mbuf_count(), 1);
-        assert_eq!(
-            chain.mbufs().next().map(|mbuf| mbuf.capacity()),
-            Some(capacity)
-        );
+        assert_eq!(chain.mbufs().next().map(|mbuf| mbuf.capacity()), Some(capacity));
     }
 }
 
@@ -324,10 +305,7 @@ fn scatter_output_gets_as_many_pieces_as_there_is_room_for() {
     }
     let mut slots = [IoSlice::new(&[]); 2];
     assert_eq!(chain.fill_io_slices(&mut slots), 2);
-    assert_eq!(
-        (&*slots[0], &*slots[1]),
-        (b"one".as_slice(), b"two".as_slice())
-    );
+    assert_eq!((&*slots[0], &*slots[1]), (b"one".as_slice(), b"two".as_slice()));
     let mut slots = [IoSlice::new(&[]); 5];
     assert_eq!(chain.fill_io_slices(&mut slots), 3);
     assert_eq!(&*slots[2], b"three");

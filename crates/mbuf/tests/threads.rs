@@ -37,9 +37,7 @@ fn write_stream(pool: &Pool, send: &SyncSender<Chain>) {
     let mut position = 0u64;
     for round in 0..ROUNDS {
         let count = 1 + (round * 7919) % 300;
-        let bytes: Vec<u8> = (0..u64::from(count))
-            .map(|i| byte_at(position + i))
-            .collect();
+        let bytes: Vec<u8> = (0..u64::from(count)).map(|i| byte_at(position + i)).collect();
         assert_eq!(so_snd.extend_from_slice(pool, &bytes), Ok(bytes.len()));
         let segment = so_snd.slice(so_snd.len() - bytes.len(), bytes.len());
         send.send(segment).expect("the reader reads all");
@@ -71,9 +69,7 @@ fn read_stream(receive: &Receiver<Chain>) {
             position += 1;
         }
     }
-    let expected: u64 = (0..ROUNDS)
-        .map(|round| u64::from(1 + (round * 7919) % 300))
-        .sum();
+    let expected: u64 = (0..ROUNDS).map(|round| u64::from(1 + (round * 7919) % 300)).sum();
     assert_eq!(position, expected);
 }
 
@@ -82,16 +78,15 @@ fn read_stream(receive: &Receiver<Chain>) {
 fn views_wander_between_threads_and_are_extended_by_one_at_a_time() {
     const THREADS: usize = 4;
     let pool = Pool::new(PoolConfig::default());
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..THREADS).map(|_| sync_channel::<Mbuf>(1024)).unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| sync_channel::<Mbuf>(1024)).unzip();
     thread::scope(|scope| {
         let pool = &pool;
         let threads: Vec<_> = receivers
             .into_iter()
             .enumerate()
             .map(|(index, receiver)| {
-                let next = senders[(index + 1) % THREADS].clone();
-                scope.spawn(move || wander(pool, index as u8, &receiver, &next))
+                let next = [1, 2].map(|step| senders[(index + step) % THREADS].clone());
+                scope.spawn(move || wander(pool, index as u8, &receiver, next))
             })
             .collect();
         for thread in threads {
@@ -105,7 +100,7 @@ fn views_wander_between_threads_and_are_extended_by_one_at_a_time() {
 
 /// A view's bytes are runs of four equal ones, whoever wrote them: a write by two at once, or over
 /// what somebody reads, would break a run.
-fn wander(pool: &Pool, tag: u8, receiver: &Receiver<Mbuf>, next: &SyncSender<Mbuf>) {
+fn wander(pool: &Pool, tag: u8, receiver: &Receiver<Mbuf>, [next, other]: [SyncSender<Mbuf>; 2]) {
     for round in 0..ROUNDS {
         let mut mbuf = match receiver.try_recv() {
             Ok(mbuf) => mbuf,
@@ -115,8 +110,8 @@ fn wander(pool: &Pool, tag: u8, receiver: &Receiver<Mbuf>, next: &SyncSender<Mbu
         let taken = mbuf.try_extend(&[tag.wrapping_add(round as u8); 4]);
         assert!(taken == 0 || taken == 4);
         if round % 3 == 0 {
-            // Both views go on, and both end at the same place: the next thread to extend wins.
-            next.try_send(mbuf.clone()).ok();
+            // Two threads get views that end at the same place: the first to extend wins.
+            other.try_send(mbuf.clone()).ok();
         }
         for run in mbuf.chunks(4).chain(twin.chunks(4)) {
             assert!(run.iter().all(|byte| *byte == run[0]), "{run:?}");

@@ -10,7 +10,7 @@ fn main() -> std::io::Result<()> {
     let kind = args.get(1).map_or("rr", String::as_str).to_owned();
     let size: usize = args.get(2).and_then(|s| s.parse().ok()).unwrap_or(1);
     let conns: usize = args.get(3).and_then(|s| s.parse().ok()).unwrap_or(1);
-    let spin: u32 = args.get(4).and_then(|s| s.parse().ok()).unwrap_or(2000);
+    let spin = Duration::from_micros(args.get(4).and_then(|s| s.parse().ok()).unwrap_or(100));
     let stack = Stack::new(Config { spin_max: spin, ..Config::default() })?;
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0")?;
     let addr = listener.local_addr()?;

@@ -28,9 +28,9 @@ pub struct Config {
     /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
     /// and that blocking calls would wait for ever without it. Default: one per core.
     pub workers: usize,
-    /// Longest busy wait before a blocking call parks, in spin-loop iterations; 0 turns spinning off.
-    /// The wait adapts: a thread whose spins fail spins less. Default 2000 (some tens of microseconds).
-    pub spin_max: u32,
+    /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
+    /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
+    pub spin_max: Duration,
     /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
@@ -75,7 +75,7 @@ impl Default for Config {
         Self {
             grain: Grain::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
-            spin_max: 2000,
+            spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
             sndbuf: 256 << 10,
@@ -103,6 +103,7 @@ impl Config {
     /// `InvalidInput`, naming the field, its value and its bounds.
     pub fn validate(&self) -> io::Result<()> {
         within("workers", self.workers as u64, 0, WORKERS_MAX as u64)?;
+        within("spin_max (ms)", millis(self.spin_max), 0, 10)?;
         within("memory_max", self.memory_max as u64, 1 << 20, u64::MAX)?;
         within("connections_max", self.connections_max as u64, 1, u64::from(u32::MAX))?;
         within("sndbuf", u64::from(self.sndbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;

@@ -153,7 +153,7 @@ impl Pollable for crate::TcpListener {}
 
 impl Poll {
     /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
-    pub fn new(spin_max: u32) -> Self {
+    pub fn new(spin_max: Duration) -> Self {
         Self {
             queue: Arc::new(Queue::default()),
             held: Mutex::new(VecDeque::new()),

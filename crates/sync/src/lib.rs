@@ -58,5 +58,5 @@ pub use notify::{Notify, Post};
 pub use perimeter::{Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned};
 pub use run_queue::RunQueue;
 pub use sleeper::{Drowsy, Sleeper};
-pub use spin::{PAUSES_MAX_DEFAULT, Spin};
+pub use spin::{SPIN_MAX_DEFAULT, Spin};
 pub use wait::{Notified, Ticket, WaitQueue, Woken};

@@ -93,7 +93,8 @@ impl Notify {
     /// afterwards may it look at what the bits stand for. One locked instruction; never blocks.
     #[inline]
     pub fn take(&self) -> u32 {
-        // Acquire: U1 of every post so far. Release: with the post that finds it re-armed.
+        // Acquire: U1 of every post so far. Release: what the owner did before, with the acquire of
+        // the post that finds it re-armed and fires.
         self.word.fetch_and(DEAD, Ordering::AcqRel) & Self::REASONS
     }
 

@@ -1,41 +1,49 @@
 //! How long to spin before going to sleep.
 //!
-//! A sleep and a wake cost some 4 µs across cores, a round trip between two spinning threads 0.3.
-//! So a thread that will be answered at once does well to spin, and any other does not: it burns
-//! the core that its peer may need. Each thread remembers how its last spins ended and adapts: an
-//! answer while spinning doubles the budget, none halves it, and after a few failures in a row it
-//! sleeps at once and tries a spin only now and then. That also keeps more spinners than cores from
-//! spinning: their spins fail, and they learn it without a shared count that each wait would write.
+//! A sleep and a wake cost from 4 µs across two busy cores to some 50 µs where the idle core of a
+//! virtual machine has to be started again; a round trip between two spinning threads costs 0.3.
+//! So a thread that will be answered soon does well to spin, and any other does not: it burns the
+//! core that its peer may need. Hence three things:
 //!
-//! Must not know what is waited for. Invariant: a spin is bounded by the caller's `pauses_max`.
-//! Tests: below.
+//! * A spin begins with pauses and goes on with `sched_yield`: if another thread wants this core,
+//!   it gets it, and spinning turns into waiting in the run queue, which is cheaper than a sleep and
+//!   needs no wake. If the thread that will answer ran last on our core, the pauses are left out.
+//! * The bound is a time. It has to cover the sleep and wake of *the other side*: two threads that
+//!   both sleep answer each other only after a wake, and if that is longer than their spins they would
+//!   never find back to spinning.
+//! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
+//!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
+//!   spinning restores the full time. That also keeps more spinners than cores from burning them,
+//!   without a shared count that each wait would write.
+//!
+//! Must not know what is waited for. Invariant: a spin is bounded by the caller's `max`, by more only
+//! if other threads used the core in between. Tests: below.
 
 use core::cell::Cell;
+use core::time::Duration;
+use std::time::Instant;
 
 use crate::cpu;
-use crate::facade::{spin_loop, thread_local};
+use crate::facade::{spin_loop, thread, thread_local};
 
 /// What the caller allows and knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spin {
-    pauses_max: u32,
+    max: Duration,
     waker_cpu: Option<u32>,
 }
 
 impl Spin {
     /// Never spin.
-    pub const OFF: Self = Self::up_to(0);
+    pub const OFF: Self = Self::up_to(Duration::ZERO);
 
-    /// Spin for at most so many pause instructions, of 15 to 70 ns each.
-    pub const fn up_to(pauses_max: u32) -> Self {
-        Self {
-            pauses_max,
-            waker_cpu: None,
-        }
+    /// Spin for at most so long.
+    pub const fn up_to(max: Duration) -> Self {
+        Self { max, waker_cpu: None }
     }
 
     /// The same, knowing the CPU on which the thread that will wake us ran last (as of
-    /// [`cpu::current`]). If it is ours, that thread cannot run while we spin, so we do not.
+    /// [`cpu::current`]). If it is ours, that thread cannot run while we pause, so we only yield.
     pub const fn woken_from(self, waker_cpu: Option<u32>) -> Self {
         Self { waker_cpu, ..self }
     }
@@ -45,46 +53,79 @@ impl Spin {
         if done() {
             return true;
         }
-        let pauses = self.budget();
-        if pauses == 0 {
-            return false;
-        }
-        for _ in 0..pauses {
-            spin_loop();
-            if done() {
-                HISTORY.with(|history| history.set(history.get().after_success()));
-                return true;
-            }
-        }
-        HISTORY.with(|history| history.set(history.get().after_failure()));
-        false
+        let Some(budget) = self.budget() else { return false };
+        let spun = if self.pause(&mut done) { Spun::InTime } else { yield_until(budget, &mut done) };
+        HISTORY.with(|history| {
+            history.set(match spun {
+                Spun::InTime => History::START,
+                Spun::Late | Spun::InVain => history.get().after_failure(),
+            });
+        });
+        spun != Spun::InVain
     }
 
-    fn budget(self) -> u32 {
-        if self.pauses_max == 0 || cpu::count() < 2 {
-            return 0;
+    /// The first part of a spin: keeps the core.
+    fn pause(self, done: &mut impl FnMut() -> bool) -> bool {
+        if cpu::count() < 2 || self.waker_cpu.is_some_and(|waker| waker == cpu::current()) {
+            return false;
         }
-        if self.waker_cpu.is_some_and(|waker| waker == cpu::current()) {
-            return 0;
+        (0..PAUSES).any(|_| {
+            spin_loop();
+            done()
+        })
+    }
+
+    fn budget(self) -> Option<Duration> {
+        if self.max.is_zero() {
+            return None;
         }
         HISTORY.with(|history| {
             let (next, shift) = history.get().ask();
             history.set(next);
-            // A budget allowed at all is not rounded away.
-            shift.map_or(0, |shift| (self.pauses_max >> shift).max(1))
+            shift.map(|shift| self.max / (1 << shift))
         })
     }
 }
 
 impl Default for Spin {
-    /// Up to [`PAUSES_MAX_DEFAULT`].
+    /// Up to [`SPIN_MAX_DEFAULT`].
     fn default() -> Self {
-        Self::up_to(PAUSES_MAX_DEFAULT)
+        Self::up_to(SPIN_MAX_DEFAULT)
     }
 }
 
-/// About 20 to 70 µs, several times what a sleep and a wake cost.
-pub const PAUSES_MAX_DEFAULT: u32 = 1000;
+/// The second part of a spin: offers the core to others each time. Under the model checker, which has no
+/// time, it is one look.
+fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
+    let start = Instant::now();
+    loop {
+        thread::yield_now();
+        let is_late = cfg!(loom) || start.elapsed() >= budget;
+        match (done(), is_late) {
+            (true, false) => return Spun::InTime,
+            (true, true) => return Spun::Late,
+            (false, true) => return Spun::InVain,
+            (false, false) => {}
+        }
+    }
+}
+
+/// How a spin ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spun {
+    /// With an answer.
+    InTime,
+    /// With an answer, but somebody kept the core for longer than the budget: a sleeper would have been
+    /// woken earlier.
+    Late,
+    /// Without an answer.
+    InVain,
+}
+
+/// Twice what a sleep and a wake cost where they are dear.
+pub const SPIN_MAX_DEFAULT: Duration = Duration::from_micros(100);
+/// Pauses before the first yield, of 15 to 70 ns each: some answers of a busy peer.
+const PAUSES: u32 = if cfg!(loom) { 1 } else { 200 };
 
 /// How this thread's last spins ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,10 +137,7 @@ struct History {
 }
 
 impl History {
-    const START: Self = Self {
-        halvings: 0,
-        skipped: 0,
-    };
+    const START: Self = Self { halvings: 0, skipped: 0 };
 
     /// The history after this question, and how often to halve the maximum; `None`: do not spin.
     fn ask(self) -> (Self, Option<u8>) {
@@ -107,29 +145,14 @@ impl History {
             return (self, Some(self.halvings));
         }
         if self.skipped < PROBE_EVERY {
-            return (
-                Self {
-                    skipped: self.skipped + 1,
-                    ..self
-                },
-                None,
-            );
+            return (Self { skipped: self.skipped + 1, ..self }, None);
         }
-        (Self { skipped: 0, ..self }, Some(PROBE_HALVINGS))
-    }
-
-    fn after_success(self) -> Self {
-        Self {
-            halvings: self.halvings.min(PROBE_HALVINGS + 1).saturating_sub(1),
-            skipped: 0,
-        }
+        // A full spin: a shorter one could not outlast the other side's wake.
+        (Self { skipped: 0, ..self }, Some(0))
     }
 
     fn after_failure(self) -> Self {
-        Self {
-            halvings: (self.halvings + 1).min(GIVEN_UP),
-            ..self
-        }
+        Self { halvings: (self.halvings + 1).min(GIVEN_UP), ..self }
     }
 }
 
@@ -138,11 +161,9 @@ thread_local! {
 }
 
 /// So many failures in a row, and a thread sleeps at once.
-const GIVEN_UP: u8 = 5;
-/// A probe gets a quarter of the maximum: enough for an answer that is under way.
-const PROBE_HALVINGS: u8 = 2;
-/// Waits between two probes. A probe that fails costs some 10 µs, a wait some 5.
-const PROBE_EVERY: u8 = 32;
+const GIVEN_UP: u8 = 4;
+/// Waits between two probes.
+const PROBE_EVERY: u8 = 24;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -156,30 +177,35 @@ mod tests {
             shifts.push(shift);
             history = next.after_failure();
         }
-        assert_eq!(shifts, [0, 1, 2, 3, 4]);
+        assert_eq!(shifts, [0, 1, 2, 3]);
     }
 
     #[test]
-    fn who_gave_up_probes_now_and_then_and_comes_back() {
-        let mut history = History {
-            halvings: GIVEN_UP,
-            skipped: 0,
-        };
+    fn who_gave_up_probes_now_and_then_with_a_full_spin() {
+        let mut history = History { halvings: GIVEN_UP, skipped: 0 };
         let mut skipped_count = 0;
         loop {
             let (next, shift) = history.ask();
             history = next;
             if shift.is_some() {
-                assert_eq!(shift, Some(PROBE_HALVINGS));
+                assert_eq!(shift, Some(0));
                 break;
             }
             skipped_count += 1;
         }
         assert_eq!(skipped_count, PROBE_EVERY);
         assert_eq!(history.after_failure().ask().1, None);
-        let history = history.after_success();
-        assert_eq!(history.halvings, PROBE_HALVINGS);
-        assert_eq!(history.after_success().after_success(), History::START);
+    }
+
+    #[test]
+    fn an_answer_restores_the_full_spin() {
+        HISTORY.with(|history| history.set(History { halvings: 2, skipped: 0 }));
+        let mut looks_count = 0;
+        assert!(Spin::default().until(|| {
+            looks_count += 1;
+            looks_count > 2
+        }));
+        assert_eq!(HISTORY.with(Cell::get), History::START);
     }
 
     #[test]
@@ -189,31 +215,29 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_on_our_own_cpu_is_not_spun_for() {
+    fn a_waker_on_our_own_cpu_is_yielded_to_and_not_paused_for() {
         // The thread may be moved between the two looks at the CPU, so a few tries are allowed.
-        let waited_none = (0..100).any(|_| {
+        let did_not_pause = (0..100).any(|_| {
+            HISTORY.with(|history| history.set(History::START));
             let mut looks_count = 0;
-            let spin = Spin::up_to(8).woken_from(Some(cpu::current()));
+            let spin = Spin::up_to(Duration::from_nanos(1)).woken_from(Some(cpu::current()));
             assert!(!spin.until(|| {
                 looks_count += 1;
                 false
             }));
-            looks_count == 1
+            looks_count == 2
         });
-        assert!(waited_none);
+        assert!(did_not_pause);
     }
 
     #[test]
-    fn a_spin_is_bounded() {
-        if cpu::count() < 2 {
-            return;
-        }
+    fn a_spin_ends() {
         HISTORY.with(|history| history.set(History::START));
-        let mut looks_count = 0;
-        assert!(!Spin::up_to(8).until(|| {
+        let mut looks_count = 0u32;
+        assert!(!Spin::up_to(Duration::from_micros(1)).until(|| {
             looks_count += 1;
             false
         }));
-        assert_eq!(looks_count, 9);
+        assert!(looks_count >= 2);
     }
 }

@@ -238,7 +238,7 @@ impl Sockbuf {
 
 #[test]
 fn readers_and_writers_of_a_full_buffer_never_miss_each_other() {
-    for spin in [Spin::OFF, Spin::up_to(20), Spin::default()] {
+    for spin in [Spin::OFF, Spin::up_to(Duration::from_micros(20)), Spin::default()] {
         let sockbuf = Sockbuf {
             is_full: Mutex::new(false),
             readers: WaitQueue::new(),

@@ -66,7 +66,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = samples)]
     pub samples: Option<usize>,
 
-    /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.15]
+    /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.12]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
 

@@ -1,7 +1,7 @@
 //! Counting what threads do during a window of time.
 //!
-//! Purpose: one sample. Threads count into cells of their own; the thread that measures lets them
-//! warm up, reads the cells and the CPU clock, waits, reads again, and tells everybody to stop.
+//! Purpose: one sample. Threads count into cells of their own; the thread that measures waits until all
+//! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and tells everybody to stop.
 //! Setting up, tearing down and the way into the steady state are outside the window.
 //!
 //! Must not know: what is counted.
@@ -10,7 +10,8 @@
 //! fails. Each cell has one writer, so it adds with a load and a store; the measuring thread reads a
 //! value that is at most one operation old. All accesses are relaxed: nothing but the numbers
 //! themselves is passed through them, and threads are joined before anything else is looked at.
-//! No wake-up is lost: the failure is stored under the mutex its condition variable waits with.
+//! No wake-up is lost: arrivals and failures are stored under the mutex that the condition variable
+//! waits with, and then notified.
 //!
 //! Tests: below.
 
@@ -57,8 +58,16 @@ impl Window {
 pub struct Meter {
     stop: AtomicBool,
     tallies: Vec<Tally>,
-    failure: Mutex<Option<io::Error>>,
-    failed: Condvar,
+    /// How many threads call [`Meter::arrive`].
+    awaited: usize,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Progress {
+    arrived: usize,
+    failure: Option<io::Error>,
 }
 
 /// One thread's counter, on a cache line pair of its own.
@@ -77,14 +86,21 @@ impl Tally {
 }
 
 impl Meter {
-    /// With a cell for each of `count` threads.
-    pub fn new(count: usize) -> Self {
+    /// With a cell for each of `counting` threads, to be started when `awaited` have arrived.
+    pub fn new(counting: usize, awaited: usize) -> Self {
         Self {
             stop: AtomicBool::new(false),
-            tallies: (0..count).map(|_| Tally::default()).collect(),
-            failure: Mutex::new(None),
-            failed: Condvar::new(),
+            tallies: (0..counting).map(|_| Tally::default()).collect(),
+            awaited,
+            progress: Mutex::new(Progress::default()),
+            changed: Condvar::new(),
         }
+    }
+
+    /// Says that the calling thread has begun; each of the awaited ones does so once.
+    pub fn arrive(&self) {
+        self.lock_progress().arrived += 1;
+        self.changed.notify_all();
     }
 
     /// The cell of thread `index`.
@@ -106,14 +122,14 @@ impl Meter {
             if self.stopped() {
                 return;
             }
-            self.lock_failure().get_or_insert(error);
+            self.lock_progress().failure.get_or_insert(error);
             self.stop();
-            self.failed.notify_all();
+            self.changed.notify_all();
         }
     }
 
-    /// Lets the threads warm up, measures them for `timing.timed`, stops them. `cpu` reads the CPU
-    /// time used so far. Blocks for both times; returns early if a thread fails.
+    /// Waits for the threads, lets them warm up, measures them for `timing.timed`, stops them. `cpu`
+    /// reads the CPU time used so far. Blocks for all of that; returns early if a thread fails.
     pub fn observe(&self, timing: Timing, cpu: impl FnMut() -> io::Result<Duration>) -> io::Result<Window> {
         let window = self.observe_running(timing, cpu);
         self.stop();
@@ -122,7 +138,12 @@ impl Meter {
 
     /// The failure of a thread, once all of them have been joined.
     pub fn into_result(self) -> io::Result<()> {
-        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self
+            .progress
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .failure
+        {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -138,6 +159,7 @@ impl Meter {
         timing: Timing,
         mut cpu: impl FnMut() -> io::Result<Duration>,
     ) -> io::Result<Window> {
+        self.wait_for_arrivals()?;
         self.sleep_unless_failed(timing.warm_up)?;
         let (count_before, cpu_before, begin) = (self.total(), cpu()?, Instant::now());
         self.sleep_unless_failed(timing.timed)?;
@@ -150,20 +172,29 @@ impl Meter {
         })
     }
 
+    fn wait_for_arrivals(&self) -> io::Result<()> {
+        let mut progress = self.lock_progress();
+        while progress.arrived < self.awaited {
+            progress.check()?;
+            progress = self
+                .changed
+                .wait(progress)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        progress.check()
+    }
+
     fn sleep_unless_failed(&self, duration: Duration) -> io::Result<()> {
         let deadline = Instant::now() + duration;
-        let mut failure = self.lock_failure();
+        let mut progress = self.lock_progress();
         loop {
-            if failure.is_some() {
-                // The error itself is handed out by `into_result`, after the threads have ended.
-                return Err(io::Error::other("a thread of the workload failed"));
-            }
+            progress.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
             }
-            let waited = self.failed.wait_timeout(failure, left);
-            failure = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(progress, left);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -174,8 +205,18 @@ impl Meter {
             .sum()
     }
 
-    fn lock_failure(&self) -> MutexGuard<'_, Option<io::Error>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress {
+    /// The error itself is handed out by [`Meter::into_result`], after the threads have ended.
+    fn check(&self) -> io::Result<()> {
+        match self.failure {
+            Some(_) => Err(io::Error::other("a thread of the workload failed")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -197,12 +238,15 @@ mod tests {
 
     #[test]
     fn counts_only_what_falls_into_the_window() {
-        let meter = Meter::new(2);
-        meter.tally(0).add(1_000_000);
+        let meter = Meter::new(2, 2);
         let window = std::thread::scope(|scope| {
             for index in 0..2 {
                 let meter = &meter;
                 scope.spawn(move || {
+                    // The window must not begin before the second thread does.
+                    std::thread::sleep(Duration::from_millis(60 * index as u64));
+                    meter.tally(index).add(1_000_000);
+                    meter.arrive();
                     while !meter.stopped() {
                         meter.tally(index).add(1);
                         std::thread::sleep(Duration::from_millis(1));
@@ -219,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_failing_thread_ends_the_sample_with_its_error() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, 1);
         let long = Timing {
             warm_up: Duration::ZERO,
             timed: Duration::from_secs(60),
@@ -233,7 +277,7 @@ mod tests {
 
     #[test]
     fn errors_after_the_end_of_the_sample_do_not_count() {
-        let meter = Meter::new(0);
+        let meter = Meter::new(0, 0);
         meter.stop();
         meter.guard(|| Err(io::ErrorKind::ConnectionReset.into()));
         meter.into_result().unwrap();

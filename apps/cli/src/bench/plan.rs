@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::bench::machine::Machine;
 use crate::bench::meter::Timing;
-use crate::bench::pin::Pin;
+use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::provider::Side;
 use crate::bench::providers::kernel::congestion;
 use crate::bench::workloads::{Name, Params, Workload, crr, idle, mem, rr, stream};
@@ -322,9 +322,10 @@ fn default_states(effort: Effort) -> impl Iterator<Item = Case> {
     })
 }
 
-/// One for a single client; otherwise two, which keep both accepting and serving busy.
+/// One for each core, but no more than there are clients: on the kernel's side more or fewer are no
+/// faster.
 pub fn default_acceptors(clients: usize) -> usize {
-    clients.min(ACCEPTORS)
+    clients.min(usable_cores().map_or(1, |cores| cores.len()))
 }
 
 /// With one blocking connection the placement decides everything, so it is never left to chance.
@@ -360,13 +361,12 @@ fn plural(count: usize, noun: &str) -> String {
 /// Bytes of a bulk write.
 pub const BULK_SIZE: usize = 64 * 1024;
 const SMALL_SIZE: usize = 128;
-const ACCEPTORS: usize = 2;
 /// CPU milliseconds a second that still count as sleeping: a tenth of a per cent of a core.
 const IDLE_MILLIS_MAX: f64 = 1.0;
 /// Of the window's length, before it.
 const WARM_UP_SHARE: f64 = 0.2;
 /// In seconds: buffers and windows have grown and threads found their cores.
-const WARM_UP_MIN: f64 = 0.05;
+const WARM_UP_MIN: f64 = 0.03;
 /// The kernel's side takes half of it.
 const MEM_TIME_PER_CONNECTION: Duration = Duration::from_micros(60);
 

@@ -51,7 +51,7 @@ pub struct Failure {
 pub struct Outcome {
     /// The sides that were measured, Sockeye first.
     pub results: Vec<SideResult>,
-    /// Sockeye's median over the kernel's, if there are both.
+    /// Sockeye's median over the kernel's, if there are both and it means something.
     pub ratio: Option<Ratio>,
     /// The sides that were not.
     pub failures: Vec<Failure>,
@@ -85,7 +85,9 @@ pub fn run_case(case: &Case, sides: &[Side], mut advanced: impl FnMut()) -> Outc
             Err(failure) => outcome.failures.push(failure),
         }
     }
-    if let (Some(ours), Some(theirs)) = (outcome.of(Side::Sockeye), outcome.of(Side::Kernel)) {
+    if case.workload.has_ratio()
+        && let (Some(ours), Some(theirs)) = (outcome.of(Side::Sockeye), outcome.of(Side::Kernel))
+    {
         outcome.ratio = Ratio::of_rounds(&ours.samples, &theirs.samples);
     }
     outcome
@@ -163,7 +165,7 @@ impl Contender {
                 Kernel::new().map(Contender::Kernel)
             }
             (Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_), Side::Sockeye) => {
-                Self::sockeye(case)
+                Sockeye::new(case.spin).map(Contender::Sockeye)
             }
         }
     }

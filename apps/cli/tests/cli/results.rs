@@ -19,6 +19,16 @@ const RESULT_KEYS: &[&str] = &[
     "higher_is_better",
 ];
 
+const COMPARE_KEYS: &[&str] = &[
+    "workload",
+    "params",
+    "compare",
+    "ratio",
+    "ratio_lo",
+    "ratio_hi",
+    "higher_is_better",
+];
+
 fn json(line: &str) -> Vec<Value> {
     let output = run(sockeye(line));
     assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
@@ -33,45 +43,66 @@ fn keys(line: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_workload_gives_results_on_the_kernel() {
-    const SHORT: &str = "--on kernel --samples 2 --seconds 0.05 --json";
+fn every_workload_gives_results_of_both_sides_and_their_ratio() {
     for (line, rows, unit) in [
         ("stream --connections 1,3", 2, "Gbit/s"),
         ("stream --size 128 --nodelay --pin same", 1, "writes/s"),
         ("rr --pin same", 1, "transactions/s"),
         ("rr --connections 20 --threads 3 --size 100", 1, "transactions/s"),
         ("crr --clients 1,4", 2, "connections/s"),
-        ("mem --connections 300 --touch", 1, "bytes"),
-        ("idle --connections 20 --samples 1", 1, "CPU ms/s"),
+        ("mem --connections 4000 --touch", 1, "bytes"),
     ] {
-        // The last one of a repeated option would be an error, so `SHORT` gives way to the line.
-        let options = if line.contains("--samples") {
-            "--on kernel --json"
-        } else {
-            SHORT
-        };
-        let lines = json(&format!("bench {line} {options}"));
-        assert_eq!(lines.len(), rows, "{line}");
-        for result in &lines {
-            assert_eq!(
-                keys(result),
-                BTreeSet::from_iter(RESULT_KEYS.iter().copied()),
-                "{line}"
-            );
-            assert_eq!(result["on"], "kernel");
-            assert_eq!(result["unit"], unit);
-            assert_eq!(result["variant"], Value::Null);
-            let samples = result["samples"].as_array().unwrap();
-            assert!(samples.iter().all(|sample| sample.as_f64().unwrap() >= 0.0));
-            let rate = result["higher_is_better"].as_bool().unwrap();
-            assert_eq!(rate, unit.ends_with("/s") && unit != "CPU ms/s", "{line}");
-            assert!(
-                !rate || result["median"].as_f64().unwrap() > 0.0,
-                "{line}: {result}"
-            );
-            assert!(result["params"]["cores"].as_u64().unwrap() >= 1);
+        let lines = json(&format!("bench {line} --samples 3 --seconds 0.05 --json"));
+        assert_eq!(lines.len(), 3 * rows, "{line}");
+        for row in lines.chunks(3) {
+            check_result(&row[0], "sockeye", unit);
+            check_result(&row[1], "kernel", unit);
+            check_comparison(&row[2], &row[0], &row[1]);
         }
     }
+}
+
+#[test]
+fn idle_has_results_and_no_ratio() {
+    let lines = json("bench idle --connections 20 --samples 1 --json");
+    assert_eq!(lines.len(), 2);
+    check_result(&lines[0], "sockeye", "CPU ms/s");
+    check_result(&lines[1], "kernel", "CPU ms/s");
+}
+
+fn check_result(result: &Value, on: &str, unit: &str) {
+    assert_eq!(keys(result), BTreeSet::from_iter(RESULT_KEYS.iter().copied()));
+    assert_eq!(result["on"], on);
+    assert_eq!(result["unit"], unit);
+    assert_eq!(result["variant"], Value::Null);
+    let samples: Vec<f64> = result["samples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sample| sample.as_f64().unwrap())
+        .collect();
+    let [min, median, max] = ["min", "median", "max"].map(|key| result[key].as_f64().unwrap());
+    assert!(samples.iter().all(|sample| (min..=max).contains(sample)) && min <= median);
+    assert!(samples.contains(&max) && samples.contains(&min) && median <= max && min >= 0.0);
+    let rate = result["higher_is_better"].as_bool().unwrap();
+    assert_eq!(rate, unit != "bytes" && unit != "CPU ms/s");
+    assert!(!rate || min > 0.0, "{result}");
+    assert!(result["params"]["cores"].as_u64().unwrap() >= 1);
+}
+
+fn check_comparison(compared: &Value, ours: &Value, theirs: &Value) {
+    assert_eq!(keys(compared), BTreeSet::from_iter(COMPARE_KEYS.iter().copied()));
+    for key in ["workload", "params", "higher_is_better"] {
+        assert_eq!(compared[key], ours[key]);
+        assert_eq!(compared[key], theirs[key]);
+    }
+    assert_eq!(compared["compare"], serde_json::json!(["sockeye", "kernel"]));
+    let [lo, ratio, hi] = ["ratio_lo", "ratio", "ratio_hi"].map(|key| compared[key].as_f64().unwrap());
+    let want = ours["median"].as_f64().unwrap() / theirs["median"].as_f64().unwrap();
+    assert!(
+        (ratio - want).abs() < 1e-9 * want && lo <= ratio && ratio <= hi,
+        "{compared}"
+    );
 }
 
 #[test]

@@ -46,14 +46,16 @@ impl<P: Payload> Reass<P> {
         self.runs.is_empty() && self.fin.is_none()
     }
 
-    /// The peer's stream ends at `at`. The first claim stands.
+    /// The peer's stream ends at `at`. A claim that contradicts what was received before is ignored.
     pub fn note_fin(&mut self, at: SeqNum) {
-        self.fin.get_or_insert(at);
+        if self.runs.last().is_none_or(|run| run.end().at_or_before(at)) {
+            self.fin.get_or_insert(at);
+        }
     }
 
     /// True, once, if the stream ends at `at`.
     pub fn take_fin(&mut self, at: SeqNum) -> bool {
-        let reached = self.fin.is_some_and(|fin| fin.at_or_before(at));
+        let reached = self.fin == Some(at);
         if reached {
             self.fin = None;
         }
@@ -61,7 +63,10 @@ impl<P: Payload> Reass<P> {
     }
 
     /// Puts `payload`, which begins at `start`, into its place.
-    pub fn insert(&mut self, start: SeqNum, payload: P) {
+    pub fn insert(&mut self, start: SeqNum, mut payload: P) {
+        if let Some(fin) = self.fin {
+            payload.truncate(fin.since(start) as usize);
+        }
         let mut new = Run { start, payload, piece_count: 1 };
         // Index of the first run that begins behind the start of the new one.
         let mut at = self.runs.partition_point(|run| run.start.at_or_before(start));
@@ -215,6 +220,19 @@ mod tests {
         assert!(!reass.is_empty() && !reass.take_fin(seq(19)));
         assert!(reass.take_fin(seq(20)));
         assert!(reass.is_empty() && !reass.take_fin(seq(90)));
+    }
+
+    #[test]
+    fn nothing_lies_behind_a_fin() {
+        let mut reass = Reass::new();
+        put(&mut reass, 10..20);
+        reass.note_fin(seq(15));
+        assert!(!reass.take_fin(seq(15)), "text had come from behind it");
+        reass.note_fin(seq(25));
+        put(&mut reass, 20..40);
+        put(&mut reass, 30..40);
+        assert_eq!(reass.take(seq(10)), Some(bytes(10..25)));
+        assert!(reass.take_fin(seq(25)) && reass.is_empty());
     }
 
     #[test]

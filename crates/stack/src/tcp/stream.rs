@@ -235,7 +235,9 @@ impl TcpStream {
     /// None today.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
         self.conn.rcv.lock().hiwat = super::socket::buffer_size(bytes);
-        self.notify(reason::RCVD);
+        // Not `RCVD`: the pcb itself must learn of the new size. With the old one it would wait for more
+        // space than a smaller buffer can ever have, and never open the window again.
+        self.notify(reason::OPTION);
         Ok(())
     }
 

@@ -4,6 +4,9 @@
 //! here and nothing more. Futexes are a lock and a condition variable: the check of the word and
 //! the going to sleep are one step for a waker, which is the guarantee of the system call. Time is
 //! not modelled: a wait with a deadline gives the other threads a turn and says that it passed.
+//! loom's own `unpark` orders more than the real one: whatever the waking thread did is seen by the
+//! other one even if that never parks, which would hide a missing release or acquire. So parking is
+//! built anew here.
 
 use core::ops::Deref;
 use std::time::Instant;
@@ -13,7 +16,6 @@ pub use loom::hint::spin_loop;
 pub use loom::sync::Arc;
 pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-pub use loom::thread;
 
 /// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
 macro_rules! model_thread_local {
@@ -22,6 +24,56 @@ macro_rules! model_thread_local {
     };
 }
 pub(crate) use model_thread_local as thread_local;
+
+/// Threads, with parking that orders only what `std` promises: an `unpark` before the `park` that
+/// returns because of it.
+pub mod thread {
+    pub use loom::thread::{JoinHandle, spawn, yield_now};
+
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    /// The handle of a thread.
+    #[derive(Clone, Debug)]
+    pub struct Thread(Arc<Token>);
+
+    /// Whether an `unpark` has not been used up.
+    #[derive(Debug)]
+    struct Token {
+        is_there: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    loom::thread_local! {
+        static CURRENT: Thread =
+            Thread(Arc::new(Token { is_there: Mutex::new(false), changed: Condvar::new() }));
+    }
+
+    /// The calling thread's handle.
+    pub fn current() -> Thread {
+        CURRENT.with(Thread::clone)
+    }
+
+    /// Waits for a token and uses it up.
+    pub fn park() {
+        let Thread(token) = current();
+        let mut is_there = token.is_there.lock().expect("a model that panicked is over");
+        while !*is_there {
+            is_there = token
+                .changed
+                .wait(is_there)
+                .expect("a model that panicked is over");
+        }
+        *is_there = false;
+    }
+
+    impl Thread {
+        /// Leaves a token.
+        pub fn unpark(&self) {
+            *self.0.is_there.lock().expect("a model that panicked is over") = true;
+            self.0.changed.notify_one();
+        }
+    }
+}
 
 /// loom's mutex with the signatures of `parking_lot`: it cannot be poisoned.
 #[derive(Debug, Default)]

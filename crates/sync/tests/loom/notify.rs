@@ -99,6 +99,25 @@ fn two_posters_fire_once_and_no_bit_is_lost() {
 }
 
 #[test]
+fn who_fires_sees_what_the_owner_did_before_it_took() {
+    check(|| {
+        let notify = Arc::new(Notify::new());
+        let done = Arc::new(AtomicUsize::new(0));
+        assert_eq!(notify.post(RCVD), Post::Fire);
+        let user = {
+            let (notify, done) = (notify.clone(), done.clone());
+            thread::spawn(move || {
+                let posted = notify.post(RCVD);
+                assert!(posted != Post::Fire || done.load(Ordering::Relaxed) == 1);
+            })
+        };
+        done.store(1, Ordering::Relaxed);
+        notify.take();
+        user.join().unwrap();
+    });
+}
+
+#[test]
 fn a_post_against_kill_queues_only_what_the_owner_will_drop() {
     check(|| {
         let notify = Arc::new(Notify::new());

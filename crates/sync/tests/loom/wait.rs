@@ -108,7 +108,7 @@ fn a_spinning_reader_sees_the_notify() {
         let so_rcv = SoRcv::new();
         let other = so_rcv.clone();
         // One pause: a spin that fails, and one that succeeds, are both reached with it.
-        let reader = thread::spawn(move || other.recv(Spin::up_to(1)));
+        let reader = thread::spawn(move || other.recv(Spin::up_to(std::time::Duration::from_micros(1))));
         so_rcv.append(1);
         reader.join().unwrap();
     });

@@ -34,7 +34,7 @@ impl Sockeye {
         let stack = Stack::new(match spin {
             Spin::On => default,
             Spin::Off => Config {
-                spin_max: 0,
+                spin_max: Duration::ZERO,
                 ..default
             },
         })?;

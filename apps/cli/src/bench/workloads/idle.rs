@@ -29,7 +29,7 @@ pub fn sample<P: Provider>(provider: &P, spec: &Spec, timing: Timing) -> io::Res
         warm_up: SETTLE,
         timed: timing.timed.max(WATCHED),
     };
-    let window = Meter::new(0).observe(timing, || Ok(process_cpu()))?;
+    let window = Meter::new(0, 0).observe(timing, || Ok(process_cpu()))?;
     let counters = difference(&before, &provider.counters());
     Ok(Sample {
         value: window.cores() * MILLIS_PER_SECOND,

@@ -115,6 +115,14 @@ impl Workload {
         }
     }
 
+    /// Whether a ratio of the two sides says anything: not for CPU time that is next to nothing.
+    pub fn has_ratio(&self) -> bool {
+        match self {
+            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Mem(_) => true,
+            Workload::Idle(_) => false,
+        }
+    }
+
     /// The parameters that are the workload's own.
     pub fn params(&self) -> Params {
         let value = match self {

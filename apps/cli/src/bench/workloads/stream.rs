@@ -57,19 +57,21 @@ pub fn sample<P: Provider>(
     for client in &clients {
         client.set_nodelay(spec.nodelay)?;
     }
-    let meter = Meter::new(spec.connections);
+    let meter = Meter::new(spec.connections, 2 * spec.connections);
     let window = thread::scope(|scope| {
         for (index, (client, server)) in clients.into_iter().zip(servers).enumerate() {
             let meter = &meter;
             scope.spawn(move || {
                 meter.guard(|| {
                     placement.client(index)?;
+                    meter.arrive();
                     write_until_stopped(&client, spec.size, meter)
                 });
             });
             scope.spawn(move || {
                 meter.guard(|| {
                     placement.server(index)?;
+                    meter.arrive();
                     read_to_the_end(&server, meter.tally(index))
                 });
             });
@@ -116,27 +118,37 @@ mod tests {
 
     use super::*;
     use crate::bench::pin::Pin;
+    use crate::bench::plan::Spin;
     use crate::bench::providers::kernel::Kernel;
+    use crate::bench::providers::sockeye::Sockeye;
 
     const TIMING: Timing = Timing {
         warm_up: Duration::from_millis(10),
         timed: Duration::from_millis(50),
     };
 
-    #[test]
-    fn every_placement_delivers_bytes_and_ends() {
-        let kernel = Kernel::new().unwrap();
-        for pin in [Pin::None, Pin::Same, Pin::Split] {
+    fn every_placement_delivers_bytes_and_ends<P: Provider>(provider: &P) {
+        for (pin, size) in [(Pin::None, 64 * 1024), (Pin::Same, 100), (Pin::Split, 1 << 20)] {
             let placement = Placement::new(pin).unwrap();
             let spec = Spec {
                 connections: 3,
-                size: 64 * 1024,
-                nodelay: false,
+                size,
+                nodelay: size == 100,
             };
-            let window = sample(&kernel, &spec, &placement, TIMING).unwrap();
+            let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > spec.size as u64, "{pin:?}: {window:?}");
             assert!(window.cores() > 0.0);
         }
+    }
+
+    #[test]
+    fn the_kernel_delivers() {
+        every_placement_delivers_bytes_and_ends(&Kernel::new().unwrap());
+    }
+
+    #[test]
+    fn sockeye_delivers() {
+        every_placement_delivers_bytes_and_ends(&Sockeye::new(Spin::On).unwrap());
     }
 
     #[test]

@@ -1,1 +1,193 @@
-//! To come.
+//! Segments that are not what they seem: RFC 5961, PAWS, resets, old duplicates.
+
+use super::super::events::Events;
+use super::super::segment::{Flags, Header, Timestamps};
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, ms, plain, secs};
+use crate::seq::SeqNum;
+
+fn established() -> Script {
+    Script::established(&plain())
+}
+
+fn with_timestamps() -> Script {
+    Script::established(&Settings { timestamps: true, ..plain() })
+}
+
+/// Exactly one bare acknowledgment is sent in answer.
+fn challenges(t: &mut Script, header: Header) -> bool {
+    let input = t.input(header, &[]);
+    assert_eq!(input.reply, None);
+    let sent = t.output();
+    assert!(sent.iter().all(|s| s.len == 0 && s.header.flags == ACK && s.header.ack == t.pcb.rcv_nxt()));
+    sent.len() == 1
+}
+
+#[test]
+fn only_a_reset_at_rcv_nxt_resets() {
+    let mut t = established();
+    let window = u32::from(WND);
+    for seq in [IRS + 2, IRS + window] {
+        let header = t.raw(seq, 0, RST);
+        assert!(challenges(&mut t, header), "in the window: challenged");
+    }
+    for seq in [IRS, IRS - 1000, IRS + window + 2] {
+        let header = t.raw(seq, 0, RST);
+        assert!(!challenges(&mut t, header), "outside: dropped in silence");
+    }
+    assert_eq!(t.pcb.state(), State::Established);
+    let input = t.input(t.raw(IRS + 1, 0, RST), &[]);
+    assert_eq!(input.events, Events::RESET.with(Events::CLOSED));
+    assert_eq!((t.pcb.state(), t.pcb.next_deadline()), (State::Closed, None));
+    assert!(t.output().is_empty());
+}
+
+#[test]
+fn a_reset_is_heard_through_a_closed_window() {
+    let mut t = established();
+    let _ = t.input(t.seg(ACK), &vec![1; usize::from(WND)]);
+    t.space = 0;
+    t.output();
+    let input = t.input(t.seg(RST), b"reason");
+    assert!(input.events.has(Events::RESET));
+}
+
+#[test]
+fn a_syn_in_any_synchronised_state_is_challenged_and_changes_nothing() {
+    use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
+    for state in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
+        let mut t = Script::in_state(state, &plain(), false);
+        let before = t.pcb.rcv_nxt();
+        for seq in [before.raw(), before.raw() + 10, before.raw() - 4000, IRS] {
+            let header = t.raw(seq, 0, SYN);
+            assert!(challenges(&mut t, header), "{state:?} {seq}");
+        }
+        assert_eq!((t.pcb.state(), t.pcb.rcv_nxt()), (state, before));
+    }
+}
+
+#[test]
+fn challenges_are_limited_to_ten_a_second() {
+    let mut t = established();
+    t.now = crate::time::Instant::from_micros(7_000_000);
+    let header = t.raw(IRS + 50, 0, RST);
+    assert_eq!((0..100).filter(|_| challenges(&mut t, header)).count(), 10);
+    t.now = t.now + ms(999);
+    assert!(!challenges(&mut t, header));
+    t.now = t.now + ms(1);
+    assert_eq!((0..100).filter(|_| challenges(&mut t, header)).count(), 10);
+}
+
+#[test]
+fn two_ends_out_of_step_do_not_answer_each_other_for_ever() {
+    let (mut a, mut b) = (established(), established());
+    let mut count = 0;
+    let mut from_a = vec![a.raw(IRS + 60_000, ISS + 60_000, ACK)];
+    for _ in 0..1000 {
+        for header in from_a.drain(..) {
+            let _ = b.input(Header { seq: header.seq + 100_000, ..header }, &[]);
+        }
+        for sent in b.output() {
+            let _ = a.input(Header { seq: sent.header.seq + 100_000, ..sent.header }, &[]);
+        }
+        from_a = a.output().iter().map(|t| t.header).collect();
+        count += from_a.len();
+    }
+    assert!((1..=10).contains(&count), "{count}");
+}
+
+#[test]
+fn acknowledgments_of_the_unsent_or_the_long_gone_are_challenged_and_their_text_dropped() {
+    let mut t = established();
+    t.write(100);
+    for ack in [ISS + 102, ISS + 70_000, ISS.wrapping_sub(u32::from(WND))] {
+        let input = t.input(t.raw(IRS + 1, ack, ACK), b"forged");
+        assert!(input.deliver.is_empty() && input.acked == 0);
+        assert_eq!(t.output().len(), 1);
+    }
+    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(IRS + 1));
+    let old_but_plausible = t.raw(IRS + 1, (ISS + 1).wrapping_sub(u32::from(WND)), ACK);
+    assert_eq!(t.input(old_but_plausible, b"text").deliver, b"text");
+}
+
+#[test]
+fn a_segment_without_ack_is_dropped() {
+    let mut t = established();
+    let input = t.input(t.raw(IRS + 1, 0, Flags::NONE), b"text");
+    assert!(input.deliver.is_empty());
+    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(IRS + 1));
+}
+
+#[test]
+fn paws_drops_an_older_timestamp_and_acknowledges() {
+    let mut t = with_timestamps();
+    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    assert!(t.input(t.seg(ACK), b"ghost").deliver.is_empty());
+    assert_eq!(t.output().len(), 1);
+    t.peer_ts = Some(Timestamps { val: 100, ecr: 0 });
+    assert_eq!(t.input(t.seg(ACK), b"real").deliver, b"real");
+}
+
+#[test]
+fn paws_gives_way_after_twenty_four_days_of_silence() {
+    let mut t = with_timestamps();
+    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    t.now = t.now + secs(24 * 24 * 3600);
+    assert!(t.input(t.seg(ACK), b"still a ghost").deliver.is_empty());
+    t.now = t.now + secs(1);
+    assert_eq!(t.input(t.seg(ACK), b"awake").deliver, b"awake");
+}
+
+#[test]
+fn a_segment_without_the_agreed_timestamp_is_dropped_unless_it_is_a_reset_or_a_syn() {
+    let mut t = with_timestamps();
+    t.peer_ts = None;
+    assert!(t.input(t.seg(ACK), b"bare").deliver.is_empty());
+    assert!(t.output().is_empty());
+    let syn = t.seg(SYN);
+    assert!(challenges(&mut t, syn));
+    assert!(t.input(t.seg(RST), &[]).events.has(Events::RESET));
+}
+
+#[test]
+fn ts_recent_is_that_of_the_earliest_unacknowledged_segment() {
+    let mut t = with_timestamps();
+    let _ = t.input(t.seg(ACK), b"first");
+    t.peer_ts = Some(Timestamps { val: 150, ecr: 0 });
+    let _ = t.input(t.seg(ACK), b"second");
+    t.now = t.now + ms(40);
+    let _ = t.pcb.on_timer(t.now);
+    let echo = t.output()[0].header.options.timestamps.map(|ts| ts.ecr);
+    assert_eq!(echo, Some(100));
+    t.peer_ts = Some(Timestamps { val: 170, ecr: 0 });
+    let _ = t.input(t.seg(FIN), &[]);
+    assert_eq!(t.output()[0].header.options.timestamps.map(|ts| ts.ecr), Some(170));
+}
+
+#[test]
+fn time_wait_is_not_cut_short_by_a_reset() {
+    let mut t = Script::in_state(State::TimeWait, &plain(), true);
+    assert!(t.input(t.seg(RST), &[]).events.is_empty());
+    assert_eq!(t.pcb.state(), State::TimeWait);
+}
+
+#[test]
+fn urgent_data_stays_in_the_stream() {
+    let mut t = established();
+    let header = Header { urgent: 3, ..t.seg(ACK.with(Flags::URG)) };
+    assert_eq!(t.input(header, b"urgent").deliver, b"urgent");
+}
+
+#[test]
+fn a_wrong_ack_of_our_syn_is_reset_with_its_own_number() {
+    for ack in [ISS, ISS + 2, ISS - 5] {
+        let mut t = Script::connect(&plain());
+        t.output();
+        let input = t.input(t.raw(IRS, ack, SYN_ACK), &[]);
+        let reply = input.reply.expect("a reset");
+        assert_eq!((reply.seq, reply.flags), (SeqNum::new(ack), RST));
+        assert_eq!(t.pcb.state(), State::SynSent);
+        assert_eq!(t.input(t.raw(IRS, ack, RST.with(ACK)), &[]).events, Events::NONE);
+    }
+}

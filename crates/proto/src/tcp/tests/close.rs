@@ -1,1 +1,188 @@
-//! To come.
+//! Closing in every order, half-closed connections, aborts, data that nobody reads any more.
+
+use super::super::events::Events;
+use super::super::segment::Flags;
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::script::{ACK, FIN, ISS, RST, Script, ms, plain, secs};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+fn world(seed: u64) -> World {
+    World::established(seed, Settings::default(), Settings::default(), Link::CLEAN)
+}
+
+#[test]
+fn the_active_closer_waits_and_the_passive_one_is_gone() {
+    let mut w = world(1);
+    w.ends[0].close_after_write = true;
+    w.run("first FIN", |w| w.ends[1].state() == State::CloseWait && w.ends[0].state() == State::FinWait2);
+    assert!(w.ends[1].eof && !w.ends[0].eof);
+    w.ends[1].close_after_write = true;
+    w.run("second FIN", |w| w.ends[1].state() == State::Closed);
+    assert_eq!(w.ends[0].state(), State::TimeWait);
+    assert!(w.ends[0].events.has(Events::ENTER_TIME_WAIT) && w.ends[1].events.has(Events::CLOSED));
+    let entered = w.now;
+    w.run("2MSL", |w| w.ends[0].state() == State::Closed);
+    let lasted = w.now.since(entered);
+    assert!(lasted > secs(59) && lasted <= secs(60), "{lasted:?}");
+}
+
+#[test]
+fn simultaneous_close_leads_both_through_closing_to_time_wait() {
+    let mut w = world(2);
+    for end in &mut w.ends {
+        end.close_after_write = true;
+    }
+    w.run("closing", |w| w.ends.iter().any(|e| e.state() == State::Closing));
+    w.run("time wait", |w| w.ends.iter().all(|e| e.state() == State::TimeWait));
+}
+
+#[test]
+fn a_half_closed_connection_still_carries_the_other_direction() {
+    let mut w = world(3);
+    w.ends[0].to_write = pattern(5_000, 1);
+    w.ends[0].close_after_write = true;
+    w.run("half close", |w| w.ends[0].state() == State::FinWait2);
+    w.ends[1].to_write = pattern(300_000, 2);
+    w.ends[1].close_after_write = true;
+    w.run("other half", |w| w.ends[0].eof && w.ends[1].state() == State::Closed);
+    assert!(w.ends[1].received == w.ends[0].to_write && w.ends[0].received == w.ends[1].to_write);
+}
+
+#[test]
+fn a_fin_goes_with_the_last_data_and_is_counted_once() {
+    let mut t = Script::established(&plain());
+    t.snd = 1500;
+    t.pcb.shutdown_write();
+    t.pcb.shutdown_write();
+    let sent = t.output();
+    let last = sent.last().unwrap();
+    assert_eq!((sent.len(), last.len), (2, 500));
+    assert_eq!(last.header.flags, FIN.with(Flags::PSH));
+    let input = t.input(t.seg(ACK), &[]);
+    assert_eq!((input.acked, t.pcb.state()), (1500, State::FinWait2));
+}
+
+#[test]
+fn a_lost_fin_is_repeated() {
+    let mut t = Script::in_state(State::FinWait1, &plain(), false);
+    let sent = t.wait(secs(1));
+    assert!(!sent.is_empty());
+    assert!(sent.iter().all(|(_, s)| s.header.flags.has(FIN) && s.header.seq == SeqNum::new(ISS + 1)));
+}
+
+#[test]
+fn a_repeated_fin_of_the_peer_restarts_time_wait_and_is_acknowledged() {
+    let mut t = Script::in_state(State::TimeWait, &plain(), true);
+    assert!(t.wait(secs(50)).is_empty());
+    let mut again = t.seg(FIN);
+    again.seq = again.seq - 1;
+    let _ = t.input(again, &[]);
+    assert_eq!(t.lens(), [0]);
+    let _ = t.wait(secs(59));
+    assert_eq!(t.pcb.state(), State::TimeWait);
+    let _ = t.wait(secs(1));
+    assert_eq!((t.pcb.state(), t.events.has(Events::CLOSED)), (State::Closed, true));
+}
+
+#[test]
+fn fin_wait_2_ends_after_close_but_not_after_shutdown() {
+    let mut t = Script::in_state(State::FinWait2, &plain(), false);
+    let _ = t.wait(secs(10_000));
+    assert_eq!(t.pcb.state(), State::FinWait2);
+    assert_eq!(t.pcb.close(0, t.now), None);
+    let _ = t.wait(ms(59_999));
+    assert_eq!(t.pcb.state(), State::FinWait2);
+    let _ = t.wait(ms(1));
+    assert_eq!(t.events.with(Events::CLOSED), t.events);
+    assert_eq!(t.pcb.state(), State::Closed);
+    let mut t = Script::in_state(State::FinWait2, &plain(), true);
+    let _ = t.wait(secs(61));
+    assert_eq!(t.pcb.state(), State::Closed);
+}
+
+#[test]
+fn new_data_after_close_is_reset_and_old_data_is_not() {
+    for state in [State::FinWait1, State::FinWait2] {
+        let mut t = Script::in_state(state, &plain(), true);
+        let mut old = t.seg(ACK);
+        old.seq = old.seq - 3;
+        assert_eq!(t.input(old, b"old").reply, None);
+        let input = t.input(t.seg(ACK), b"new");
+        let reply = input.reply.expect("a reset");
+        assert_eq!((reply.flags, reply.seq), (RST, t.pcb.snd_max()));
+        assert!(input.events.has(Events::DATA_AFTER_CLOSE.with(Events::CLOSED)) && input.deliver.is_empty());
+        assert_eq!(t.pcb.state(), State::Closed);
+    }
+}
+
+#[test]
+fn data_after_shutdown_is_delivered() {
+    for state in [State::FinWait1, State::FinWait2] {
+        let mut t = Script::in_state(state, &plain(), false);
+        assert_eq!(t.input(t.seg(ACK), b"text").deliver, b"text");
+    }
+}
+
+#[test]
+fn a_close_over_unread_data_resets() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(ACK), b"unread");
+    let reset = t.pcb.close(6, t.now).expect("a reset");
+    assert_eq!((reset.seq, reset.flags), (SeqNum::new(ISS + 1), RST.with(ACK)));
+    assert_eq!((t.pcb.state(), t.pcb.next_deadline()), (State::Closed, None));
+}
+
+#[test]
+fn abort_resets_where_the_rfc_asks_for_it() {
+    use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
+    let resetting = [SynReceived, Established, FinWait1, FinWait2, CloseWait];
+    for state in State::ALL {
+        let mut t = Script::in_state(state, &plain(), false);
+        let reset = t.pcb.abort();
+        assert_eq!(reset.is_some(), resetting.contains(&state), "{state:?}");
+        assert!(reset.is_none_or(|r| r.seq == t.pcb.snd_max() && r.flags == RST.with(ACK)));
+        assert_eq!((t.pcb.state(), t.pcb.next_deadline()), (State::Closed, None));
+        assert!(t.output().is_empty());
+        assert!(t.input(t.seg(ACK), b"late").deliver.is_empty());
+    }
+}
+
+#[test]
+fn the_record_for_time_wait_holds_what_its_answers_need() {
+    let t = Script::in_state(State::TimeWait, &Settings { timestamps: true, ts_offset: 9, ..plain() }, true);
+    let record = t.pcb.time_wait_record(t.now);
+    assert_eq!((record.snd_nxt, record.rcv_nxt), (SeqNum::new(ISS + 2), t.pcb.rcv_nxt()));
+    assert_eq!((record.expires_at, record.two_msl), (t.now + secs(60), secs(60)));
+    let ts = record.timestamps.expect("timestamps");
+    assert_eq!((ts.ts_recent, ts.ts_offset), (100, 9));
+}
+
+#[test]
+fn a_fin_before_missing_text_waits_for_it() {
+    let mut t = Script::established(&plain());
+    let mut early = t.seg(FIN);
+    early.seq += 4;
+    let input = t.input(early, b"tail");
+    assert!(input.events.is_empty() && input.deliver.is_empty());
+    assert_eq!(t.lens(), [0]);
+    let input = t.input(t.seg(ACK), b"head");
+    assert_eq!((input.deliver.as_slice(), input.events), (&b"headtail"[..], Events::PEER_FIN));
+    assert_eq!(t.pcb.state(), State::CloseWait);
+}
+
+#[test]
+fn closing_under_loss_always_ends() {
+    for seed in 0..100 {
+        let link = Link { loss: 25, duplication: 10, jitter_us: 30_000, ..Link::CLEAN };
+        let mut w = World::established(seed, Settings::default(), plain(), Link::CLEAN);
+        w.link = link;
+        w.ends[0].to_write = pattern(3_000, 1);
+        for end in &mut w.ends {
+            end.close_after_write = true;
+        }
+        w.run("closing", |w| w.ends.iter().all(|e| matches!(e.state(), State::TimeWait | State::Closed)));
+        assert!(w.ends[1].received == w.ends[0].to_write, "seed {seed}");
+    }
+}

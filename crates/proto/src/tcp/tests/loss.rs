@@ -1,1 +1,165 @@
-//! To come.
+//! Recovery from losses: fast retransmit, NewReno, limited transmit, the retransmission timer.
+
+use super::super::settings::Settings;
+use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+/// Ten full segments in flight, more to send.
+fn in_flight() -> Script {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.write(30 * MSS), [MSS; 10]);
+    t
+}
+
+fn duplicate(t: &mut Script) -> Vec<(u32, u32)> {
+    let _ = t.input(t.ack_of(0, WND), &[]);
+    t.output().iter().map(|s| (s.header.seq.raw(), s.len)).collect()
+}
+
+const FIRST: u32 = ISS + 1;
+
+#[test]
+fn two_duplicates_send_new_data_and_the_third_repeats_the_lost_segment() {
+    let mut t = in_flight();
+    assert_eq!(duplicate(&mut t), [(FIRST + 10 * MSS, MSS)]);
+    assert_eq!(duplicate(&mut t), [(FIRST + 11 * MSS, MSS)]);
+    assert_eq!(duplicate(&mut t), [(FIRST, MSS)]);
+    assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (5 * MSS, 5 * MSS));
+    // Inflated by one per duplicate, new data flows again once the window has caught up with the flight.
+    let later: Vec<_> = (0..10).flat_map(|_| duplicate(&mut t)).collect();
+    assert_eq!(later.first(), Some(&(FIRST + 12 * MSS, MSS)));
+    assert_eq!(later.len(), 5 + 3 + 10 - 12, "cwnd, threshold, duplicates, less what is out");
+}
+
+#[test]
+fn a_partial_acknowledgment_repeats_the_next_hole_at_once() {
+    let mut t = in_flight();
+    for _ in 0..3 {
+        duplicate(&mut t);
+    }
+    let _ = t.input(t.ack_of(4 * MSS, WND), &[]);
+    let sent: Vec<u32> = t.output().iter().map(|s| s.header.seq.raw()).collect();
+    assert_eq!(sent.first(), Some(&(FIRST + 4 * MSS)));
+}
+
+#[test]
+fn full_acknowledgment_ends_recovery_at_the_threshold() {
+    let mut t = in_flight();
+    for _ in 0..3 {
+        duplicate(&mut t);
+    }
+    let _ = t.input(t.ack_of(12 * MSS, WND), &[]);
+    assert!(t.pcb.cwnd() <= 5 * MSS);
+    let sent = t.lens();
+    assert!(!sent.is_empty() && sent.len() <= 5);
+}
+
+#[test]
+fn what_looks_like_a_duplicate_but_is_none_is_not_counted() {
+    let mut t = in_flight();
+    for i in 0..5 {
+        // A new window, or text, makes it no duplicate (RFC 5681 section 2).
+        let _ = t.input(t.ack_of(0, WND - 1000 * (i + 1)), &[]);
+        let _ = t.input(t.ack_of(0, WND - 1000 * (i + 1)), b"text");
+    }
+    assert!(t.output().iter().all(|s| s.len == 0), "nothing may be repeated");
+}
+
+#[test]
+fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
+    let mut t = in_flight();
+    let rto = t.pcb.rto();
+    let sent = t.wait(rto);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].0, sent[0].1.header.seq, sent[0].1.len), (rto, SeqNum::new(FIRST), MSS));
+    assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (MSS, 5 * MSS));
+    let _ = t.input(t.ack_of(MSS, WND), &[]);
+    assert_eq!(t.lens(), [MSS; 2], "slow start");
+    // An acknowledgment beyond what was repeated is believed: the rest had arrived.
+    let _ = t.input(t.ack_of(9 * MSS, WND), &[]);
+    assert_eq!(t.pcb.snd_una(), SeqNum::new(FIRST + 10 * MSS));
+    assert!(t.output().iter().all(|s| s.header.seq.at_or_after(SeqNum::new(FIRST + 10 * MSS))));
+}
+
+#[test]
+fn timeouts_back_off_and_the_connection_is_given_up_with_a_reset() {
+    let s = Settings { retries: 5, rto_max: secs(4), ..plain() };
+    let mut t = Script::established(&s);
+    t.write(10);
+    let sent = t.wait(secs(60));
+    let times: Vec<u128> = sent.iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(times, [200, 600, 1400, 3000, 6200, 10_200]);
+    assert!(sent.last().unwrap().1.header.flags.has(super::script::RST));
+    assert!(t.events.has(super::super::events::Events::TIMED_OUT));
+    assert_eq!(t.pcb.next_deadline(), None);
+}
+
+#[test]
+fn an_ambiguous_round_trip_is_not_measured_but_a_timestamp_tells() {
+    let mut t = Script::established(&plain());
+    let srtt = t.pcb.srtt();
+    t.write(10);
+    let _ = t.wait(ms(250));
+    let _ = t.input(t.ack_of(10, WND), &[]);
+    assert_eq!((t.pcb.srtt(), t.pcb.rto()), (srtt, ms(400)), "Karn, and the back-off stays");
+
+    let mut t = Script::established(&Settings { timestamps: true, ..plain() });
+    t.write(10);
+    let repeated = t.wait(ms(250));
+    let val = repeated[0].1.header.options.timestamps.unwrap().val;
+    t.peer_ts = Some(super::super::segment::Timestamps { val: 101, ecr: val });
+    let _ = t.input(t.ack_of(10, WND), &[]);
+    assert_eq!(t.pcb.rto(), ms(200), "the sample ends the back-off");
+    assert!(t.pcb.srtt() > srtt, "50 ms since the repetition");
+}
+
+#[test]
+fn one_lost_segment_costs_no_timeout() {
+    for lost in [5, 20, 77] {
+        let mut w = World::established(lost as u64, Settings::default(), Settings::default(), Link::CLEAN);
+        w.drop_data = vec![lost];
+        w.ends[0].to_write = pattern(400_000, 3);
+        let start = w.now;
+        w.run("transfer", |w| w.ends[1].received.len() == 400_000);
+        assert!(w.ends[1].received == w.ends[0].to_write);
+        let sent: usize = w.trace.iter().filter(|(_, from, ..)| *from == 0).map(|(.., len)| len).sum();
+        assert!(sent <= 400_000 + 1460, "exactly the lost segment is repeated");
+        assert!(w.now.since(start) < ms(400), "{:?}", w.now.since(start));
+    }
+}
+
+#[test]
+fn several_losses_in_one_window_are_repeated_one_per_round_trip() {
+    let mut w = World::established(9, Settings::default(), Settings::default(), Link::CLEAN);
+    w.drop_data = vec![40, 42, 44];
+    w.ends[0].to_write = pattern(400_000, 3);
+    w.ends[0].snd_hiwat = 256 * 1024;
+    let start = w.now;
+    w.run("transfer", |w| w.ends[1].received.len() == 400_000);
+    assert!(w.now.since(start) < ms(400), "no timeout: {:?}", w.now.since(start));
+}
+
+#[test]
+fn a_lost_tail_is_found_by_the_timer() {
+    let mut w = World::established(4, Settings::default(), Settings::default(), Link::CLEAN);
+    w.ends[0].to_write = pattern(1000, 3);
+    w.drop_data = vec![0];
+    w.run("tail", |w| w.ends[1].received.len() == 1000);
+}
+
+#[test]
+fn after_idleness_the_window_restarts() {
+    let mut w = World::established(5, Settings::default(), Settings::default(), Link::CLEAN);
+    w.ends[0].to_write = pattern(2_000_000, 3);
+    w.ends[0].snd_hiwat = 1 << 20;
+    w.run("transfer", |w| w.ends[1].received.len() == 2_000_000);
+    w.run_for(secs(10));
+    assert!(w.ends[0].pcb().cwnd() > 20 * 1448);
+    w.trace.clear();
+    w.ends[0].to_write.extend(pattern(500_000, 3));
+    let now = w.now;
+    w.run("first flight", |w| !w.trace.is_empty());
+    let flight: usize = w.trace.iter().filter(|(at, from, ..)| *at == now && *from == 0).map(|t| t.3).sum();
+    assert!(flight > 0 && flight <= 14_600, "{flight}");
+}

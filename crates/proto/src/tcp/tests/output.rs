@@ -1,1 +1,109 @@
-//! To come.
+//! What goes out when: Nagle, TSO, `snd_due_at`; and what a pcb weighs.
+
+use super::super::pcb::Pcb;
+use super::super::settings::Settings;
+use super::script::{ACK, MSS, Script, WND, plain};
+
+#[test]
+fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.write(10), [10]);
+    assert!(t.write(10).is_empty());
+    assert!(t.write(10).is_empty());
+    let _ = t.input(t.ack_of(10, WND), &[]);
+    assert_eq!(t.lens(), [20]);
+}
+
+#[test]
+fn nagle_does_not_hold_the_tail_of_a_large_write() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.write(2 * MSS + 1), [MSS, MSS, 1]);
+    assert!(t.write(1).is_empty(), "but a second small one");
+    assert_eq!(t.write(MSS), [MSS], "until it is full");
+}
+
+#[test]
+fn without_nagle_everything_goes_at_once_and_switching_it_off_releases_what_is_held() {
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+    assert_eq!((t.write(1), t.write(1)), (vec![1], vec![1]));
+    let mut t = Script::established(&plain());
+    t.write(1);
+    assert!(t.write(2).is_empty());
+    t.pcb.set_nodelay(true);
+    assert_eq!(t.lens(), [2]);
+}
+
+#[test]
+fn a_close_releases_what_nagle_holds() {
+    let mut t = Script::established(&plain());
+    t.write(1);
+    assert!(t.write(2).is_empty());
+    t.pcb.shutdown_write();
+    assert_eq!(t.lens(), [2]);
+}
+
+#[test]
+fn tso_takes_whole_segments_and_the_tail_if_it_may_go() {
+    let mut t = Script::established(&Settings { tso_max: 4 * MSS + 500, ..plain() });
+    assert_eq!(t.write(9 * MSS + 7), [4 * MSS, 4 * MSS, MSS + 7]);
+    let _ = t.input(t.ack_of(8 * MSS, WND), &[]);
+    assert_eq!(t.write(2 * MSS + 7), [2 * MSS], "a small one is out: the new tail waits");
+}
+
+#[test]
+fn the_congestion_window_bounds_the_first_flight_to_ten_segments() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.write(100 * MSS).len(), 10);
+    let mut t = Script::established(&Settings { tso_max: 65_536, ..plain() });
+    assert_eq!(t.write(100 * MSS), [10 * MSS]);
+}
+
+#[test]
+fn snd_due_at_names_the_length_that_makes_a_difference() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.pcb.snd_due_at(), 1);
+    t.write(10);
+    assert_eq!(t.pcb.snd_due_at(), 10 + MSS, "Nagle");
+    t.write(MSS);
+    assert_eq!(t.pcb.snd_due_at(), 10 + 2 * MSS, "still the same small one");
+    let _ = t.input(t.ack_of(10 + MSS, WND), &[]);
+    assert_eq!(t.pcb.snd_due_at(), 1);
+    t.write(10 * MSS);
+    assert_eq!(t.pcb.snd_due_at(), u32::MAX, "congestion window");
+    let _ = t.input(t.ack_of(10 * MSS, 0), &[]);
+    assert_eq!(t.pcb.snd_due_at(), 1, "closed, but somebody must start the persist timer");
+    t.write(1);
+    assert_eq!(t.pcb.snd_due_at(), u32::MAX);
+    t.pcb.shutdown_write();
+    assert_eq!(t.pcb.snd_due_at(), u32::MAX);
+    assert_eq!(Script::connect(&plain()).pcb.snd_due_at(), u32::MAX);
+}
+
+#[test]
+fn acknowledgments_stay_inside_the_window_of_the_peer() {
+    let mut t = Script::established(&plain());
+    t.write(5000);
+    // The peer's window ends 1000 bytes before what was sent.
+    let _ = t.input(t.ack_of(1000, 3000), &[]);
+    let _ = t.input(super::super::segment::Header { window: 3000, ..t.ack_of(0, 3000) }, &[0; 3000]);
+    let ack = t.output()[0];
+    assert_eq!(ack.header.flags, ACK);
+    assert_eq!(ack.header.seq, t.pcb.snd_una() + 3000);
+}
+
+#[test]
+fn a_pcb_weighs_at_most_320_bytes() {
+    let size = size_of::<Pcb<Vec<u8>>>();
+    println!("Pcb: {size} bytes");
+    assert!(size <= 320, "{size}");
+    assert_eq!(size, size_of::<Pcb<[u64; 0]>>(), "the payload type must not matter");
+}
+
+impl super::super::segment::Payload for [u64; 0] {
+    fn len(&self) -> usize {
+        0
+    }
+    fn trim_front(&mut self, _: usize) {}
+    fn truncate(&mut self, _: usize) {}
+    fn append(&mut self, _: Self) {}
+}

@@ -1,1 +1,209 @@
-//! To come.
+//! One pcb against hand-made segments.
+//!
+//! Our ISS is 1000 and the peer's 5000, so that the first bytes are 1001 and 5001; no timestamps or
+//! window scaling unless a test asks. Time is counted from the start of the script.
+
+use core::time::Duration;
+
+use super::super::accepted::{Accepted, TimestampState, WindowScale};
+use super::super::events::{Events, Input, Transmit};
+use super::super::pcb::Pcb;
+use super::super::segment::{Flags, Header, Timestamps};
+use super::super::settings::Settings;
+use super::super::state::State;
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+pub const ISS: u32 = 1000;
+pub const IRS: u32 = 5000;
+pub const MSS: u32 = 1000;
+pub const WND: u16 = 50_000;
+
+pub const ACK: Flags = Flags::ACK;
+pub const FIN: Flags = Flags::FIN.with(Flags::ACK);
+pub const RST: Flags = Flags::RST;
+pub const SYN: Flags = Flags::SYN;
+pub const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
+
+pub struct Script {
+    pub pcb: Pcb<Vec<u8>>,
+    pub now: Instant,
+    /// Bytes in `so_snd`.
+    pub snd: u32,
+    /// Bytes free in `so_rcv`.
+    pub space: u32,
+    /// TSval of the peer's next segment, if timestamps are on.
+    pub peer_ts: Option<Timestamps>,
+    pub events: Events,
+}
+
+pub fn plain() -> Settings {
+    Settings {
+        mss: MSS as u16,
+        rcv_buf: 50_000,
+        rcv_buf_max: 50_000,
+        timestamps: false,
+        window_scaling: false,
+        ..Settings::default()
+    }
+}
+
+impl Script {
+    pub fn connect(s: &Settings) -> Self {
+        let now = Instant::from_micros(1_000_000);
+        let pcb = Pcb::connect(s, SeqNum::new(ISS), s.rcv_buf, now);
+        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
+    }
+
+    /// Established as a listener's child.
+    pub fn established(s: &Settings) -> Self {
+        let now = Instant::from_micros(1_000_000);
+        let accepted = Accepted {
+            iss: SeqNum::new(ISS),
+            irs: SeqNum::new(IRS),
+            peer_mss: s.mss,
+            snd_wnd: u32::from(WND),
+            rcv_wnd: s.rcv_buf.min(65_535),
+            window_scale: s.window_scaling.then_some(WindowScale { snd: 0, rcv: 0 }),
+            timestamps: s.timestamps.then_some(TimestampState {
+                ts_recent: 100,
+                ts_recent_at: now,
+                ts_offset: s.ts_offset,
+            }),
+            sack_permitted: false,
+            rtt: Some(Duration::from_millis(10)),
+        };
+        let pcb = Pcb::accept(s, &accepted, now);
+        let peer_ts = s.timestamps.then_some(Timestamps { val: 100, ecr: 0 });
+        let mut script = Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE };
+        let _ = script.input(script.seg(ACK), &[]);
+        script
+    }
+
+    /// A pcb that has come into `state` by segments and verbs alone. `closed` decides whether the
+    /// application used `close` or `shutdown_write` where it had to do something.
+    pub fn in_state(state: State, s: &Settings, closed: bool) -> Self {
+        let mut t = match state {
+            State::SynSent | State::SynReceived => Self::connect(s),
+            _ => Self::established(s),
+        };
+        t.output();
+        let end = |t: &mut Self| {
+            if closed {
+                assert_eq!(t.pcb.close(0, t.now), None);
+            } else {
+                t.pcb.shutdown_write();
+            }
+            t.output();
+        };
+        match state {
+            State::SynSent | State::Established => {}
+            State::SynReceived => {
+                let _ = t.input(t.raw(IRS, 0, SYN), &[]);
+            }
+            State::CloseWait => {
+                let _ = t.input(t.seg(FIN), &[]);
+            }
+            State::FinWait1 => end(&mut t),
+            State::FinWait2 => {
+                end(&mut t);
+                let _ = t.input(t.seg(ACK), &[]);
+            }
+            State::Closing => {
+                let crossing = t.seg(FIN);
+                end(&mut t);
+                let _ = t.input(crossing, &[]);
+            }
+            State::LastAck => {
+                let _ = t.input(t.seg(FIN), &[]);
+                end(&mut t);
+            }
+            State::TimeWait => {
+                end(&mut t);
+                let _ = t.input(t.seg(FIN), &[]);
+            }
+            State::Closed => {
+                let _ = t.pcb.abort();
+            }
+        }
+        t.output();
+        assert_eq!(t.pcb.state(), state);
+        t
+    }
+
+    /// The segment that a peer in step with us would send: in order, everything acknowledged.
+    pub fn seg(&self, flags: Flags) -> Header {
+        Header {
+            seq: self.pcb.rcv_nxt(),
+            ack: self.pcb.snd_max(),
+            flags,
+            window: WND,
+            urgent: 0,
+            options: super::super::segment::Options { timestamps: self.peer_ts, ..Default::default() },
+        }
+    }
+
+    pub fn raw(&self, seq: u32, ack: u32, flags: Flags) -> Header {
+        Header { seq: SeqNum::new(seq), ack: SeqNum::new(ack), ..self.seg(flags) }
+    }
+
+    /// An acknowledgment of `bytes` bytes past SND.UNA with window `window`.
+    pub fn ack_of(&self, bytes: u32, window: u16) -> Header {
+        Header { ack: self.pcb.snd_una() + bytes, window, ..self.seg(ACK) }
+    }
+
+    pub fn input(&mut self, header: Header, payload: &[u8]) -> Input<Vec<u8>> {
+        let input = self.pcb.on_segment(&header, payload.to_vec(), self.now);
+        assert!(input.acked <= self.snd, "acknowledged more than there was");
+        self.snd -= input.acked;
+        self.events.insert(input.events);
+        input
+    }
+
+    /// All segments that are due now.
+    pub fn output(&mut self) -> Vec<Transmit> {
+        let mut out = Vec::new();
+        while let Some(t) = self.pcb.poll_transmit(self.snd, self.space, self.now) {
+            assert!(t.offset + t.len <= self.snd, "sends what is not there");
+            out.push(t);
+            assert!(out.len() < 1000, "endless output");
+        }
+        out
+    }
+
+    /// Data lengths of what is due now.
+    pub fn lens(&mut self) -> Vec<u32> {
+        self.output().iter().map(|t| t.len).collect()
+    }
+
+    /// Appends `bytes` bytes to `so_snd` and sends what may be sent.
+    pub fn write(&mut self, bytes: u32) -> Vec<u32> {
+        self.snd += bytes;
+        self.lens()
+    }
+
+    /// Lets `time` pass; the timers run when they are due. Returns what was sent, and when.
+    pub fn wait(&mut self, time: Duration) -> Vec<(Duration, Transmit)> {
+        let start = self.now;
+        let end = start + time;
+        let mut sent = Vec::new();
+        while let Some(at) = self.pcb.next_deadline().filter(|at| *at <= end) {
+            assert!(at >= self.now, "a deadline in the past was not served");
+            self.now = at;
+            let outcome = self.pcb.on_timer(at);
+            self.events.insert(outcome.events);
+            let reply = outcome.reply.map(|header| Transmit { header, offset: 0, len: 0 });
+            sent.extend(reply.into_iter().chain(self.output()).map(|t| (at.since(start), t)));
+        }
+        self.now = end;
+        sent
+    }
+}
+
+pub fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}

@@ -1,1 +1,66 @@
-//! To come.
+//! Settings at their limits.
+
+use core::time::Duration;
+
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::script::{ACK, Script, ms, plain, secs};
+use super::world::{Link, World, pattern};
+
+#[test]
+fn the_delay_of_an_acknowledgment_stays_below_half_a_second() {
+    let mut t = Script::established(&Settings { delack: secs(9), ..plain() });
+    let _ = t.input(t.seg(ACK), b"x");
+    let sent = t.wait(ms(500));
+    assert_eq!(sent.len(), 1);
+}
+
+#[test]
+fn absurd_settings_neither_panic_nor_stall() {
+    let least = Settings {
+        mss: 0,
+        rcv_buf: 1,
+        rcv_buf_max: u32::MAX,
+        delack: Duration::ZERO,
+        rto_min: Duration::ZERO,
+        rto_initial: Duration::ZERO,
+        rto_max: Duration::ZERO,
+        ..Settings::default()
+    };
+    let most = Settings {
+        mss: u16::MAX,
+        rcv_buf: u32::MAX,
+        rcv_buf_max: u32::MAX,
+        delack: Duration::MAX,
+        rto_min: Duration::MAX,
+        rto_initial: Duration::MAX,
+        rto_max: Duration::MAX,
+        fin_wait_2: Duration::MAX,
+        time_wait: Duration::MAX,
+        tso_max: u32::MAX,
+        ts_offset: u32::MAX,
+        ..Settings::default()
+    };
+    for s in [least, most] {
+        let mut t = Script::established(&s);
+        t.write(100_000);
+        let _ = t.input(t.seg(ACK), &[0; 100]);
+        t.output();
+        t.pcb.shutdown_write();
+        t.output();
+        t.now = t.now + secs(100_000);
+        let _ = t.pcb.on_timer(t.now);
+        t.output();
+    }
+}
+
+#[test]
+fn no_time_wait_at_all_is_possible() {
+    let s = Settings { time_wait: Duration::ZERO, ..Settings::default() };
+    let mut w = World::established(1, s.clone(), s, Link::CLEAN);
+    w.ends[0].to_write = pattern(10, 1);
+    for end in &mut w.ends {
+        end.close_after_write = true;
+    }
+    w.run("closing", |w| w.ends.iter().all(|e| e.state() == State::Closed));
+}

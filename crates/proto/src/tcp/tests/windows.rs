@@ -1,1 +1,243 @@
-//! To come.
+//! Both windows: acceptability, zero windows and probes, updates, scaling, silly windows.
+
+use super::super::events::Events;
+use super::super::segment::{Flags, Header};
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::super::window::window_update_due;
+use super::script::{ACK, FIN, IRS, ISS, MSS, Script, WND, ms, plain, secs};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+/// Feeds `len` bytes at `offset` past RCV.NXT and tells which of them were delivered or kept.
+fn offer(t: &mut Script, offset: i64, len: usize) -> Vec<u8> {
+    let mut header = t.seg(ACK);
+    header.seq = SeqNum::new((i64::from(header.seq.raw()) + offset) as u32);
+    let bytes: Vec<u8> = (0..len).map(|i| (offset + i as i64) as u8).collect();
+    t.input(header, &bytes).deliver
+}
+
+#[test]
+fn text_is_cut_to_the_window_on_both_sides() {
+    let s = Settings { rcv_buf: 100, ..plain() };
+    let mut t = Script::established(&s);
+    assert_eq!(offer(&mut t, -5, 10), [0, 1, 2, 3, 4]);
+    t.output();
+    // 95 bytes are left of the window that was announced.
+    assert_eq!(offer(&mut t, 90, 50), []);
+    let got = offer(&mut t, 0, 90);
+    assert_eq!(got.len(), 95, "5 bytes of the 50 lay inside");
+    assert_eq!(t.pcb.rcv_nxt(), t.pcb.rcv_adv());
+}
+
+#[test]
+fn segments_wholly_outside_are_acknowledged_and_dropped() {
+    let mut t = Script::established(&plain());
+    for (offset, len) in [(-10, 10), (-1, 1), (i64::from(WND), 1), (100_000, 10)] {
+        assert_eq!(offer(&mut t, offset, len), []);
+        assert_eq!(t.lens(), [0], "{offset} {len}");
+    }
+    assert!(offer(&mut t, i64::from(WND) - 1, 1).is_empty());
+    assert_eq!(t.lens(), [0], "the last byte inside is kept and answered by a duplicate");
+}
+
+#[test]
+fn an_acknowledgment_at_the_right_edge_is_heard() {
+    let mut t = Script::established(&plain());
+    t.write(500);
+    let at_edge = Header { seq: t.pcb.rcv_adv(), ..t.ack_of(500, WND) };
+    assert_eq!(t.input(at_edge, &[]).acked, 500);
+    t.write(500);
+    let beyond = Header { seq: t.pcb.rcv_adv() + 1, ..t.ack_of(500, WND) };
+    assert_eq!(t.input(beyond, &[]).acked, 0);
+}
+
+#[test]
+fn a_probe_of_a_closed_window_is_refused_but_its_acknowledgment_counts() {
+    let mut t = Script::established(&plain());
+    t.write(10);
+    let mut fill = t.seg(ACK);
+    fill.ack = t.pcb.snd_una();
+    let _ = t.input(fill, &vec![0; usize::from(WND)]);
+    t.space = 0;
+    t.output();
+    assert_eq!(t.pcb.rcv_nxt(), t.pcb.rcv_adv());
+    let input = t.input(t.seg(FIN), b"p");
+    assert!(input.deliver.is_empty() && input.events.is_empty());
+    assert_eq!(input.acked, 10);
+    let answer = t.output();
+    assert_eq!((answer.len(), answer[0].header.window), (1, 0));
+    assert_eq!(t.pcb.state(), State::Established);
+}
+
+#[test]
+fn a_closed_window_is_probed_with_back_off_for_as_long_as_it_is_answered() {
+    let mut t = Script::established(&plain());
+    t.write(2000);
+    let _ = t.input(t.ack_of(2000, 0), &[]);
+    assert!(t.write(5000).is_empty());
+    let una = t.pcb.snd_una();
+    let mut waits = Vec::new();
+    for _ in 0..40 {
+        let before = t.now;
+        let sent = loop {
+            let deadline = t.pcb.next_deadline().expect("the persist timer runs");
+            let wait = deadline.since(t.now);
+            let sent = t.wait(wait);
+            if !sent.is_empty() {
+                break sent;
+            }
+        };
+        assert_eq!((sent.len(), sent[0].1.header.seq, sent[0].1.len), (1, una, 1));
+        waits.push(t.now.since(before).as_millis());
+        let _ = t.input(t.ack_of(0, 0), &[]);
+        assert!(t.output().is_empty());
+    }
+    assert_eq!(waits[..5], [200, 400, 800, 1600, 3200]);
+    assert_eq!(waits.last(), Some(&120_000));
+    let _ = t.input(t.ack_of(0, 3000), &[]);
+    assert_eq!(t.lens(), [MSS; 3], "the window opens");
+    assert_eq!(t.pcb.rto(), ms(200));
+}
+
+#[test]
+fn an_unanswered_probe_is_given_up() {
+    let mut t = Script::established(&Settings { retries: 3, ..plain() });
+    t.write(1000);
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    t.write(10);
+    let sent = t.wait(secs(100));
+    assert_eq!(sent.len(), 4, "three probes and the reset");
+    assert!(t.events.has(Events::TIMED_OUT));
+}
+
+#[test]
+fn a_probe_that_is_accepted_moves_on() {
+    let mut t = Script::established(&plain());
+    t.write(1000);
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    t.write(10);
+    let _ = t.wait(ms(200));
+    let _ = t.input(t.ack_of(1, 0), &[]);
+    assert!(t.output().is_empty());
+    assert_eq!(t.pcb.snd_una(), SeqNum::new(ISS + 1002));
+    assert!(t.pcb.next_deadline().is_some(), "probing goes on");
+    let _ = t.input(t.ack_of(0, 5000), &[]);
+    assert_eq!(t.lens(), [9]);
+}
+
+#[test]
+fn a_fin_waits_for_a_closed_window_too_and_is_probed() {
+    let mut t = Script::established(&plain());
+    t.write(1000);
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    t.pcb.shutdown_write();
+    assert!(t.output().is_empty());
+    let sent = t.wait(ms(200));
+    assert!(sent[0].1.header.flags.has(FIN) && sent[0].1.len == 0);
+    let _ = t.input(t.ack_of(1, 0), &[]);
+    assert_eq!(t.pcb.state(), State::FinWait2);
+}
+
+#[test]
+fn a_window_that_shrinks_over_data_in_flight_is_probed_and_not_flooded() {
+    let mut t = Script::established(&plain());
+    t.write(5000);
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    assert!(t.output().is_empty());
+    let sent = t.wait(secs(30));
+    assert!(sent.iter().all(|(_, s)| s.len == 1), "one byte each");
+    let _ = t.input(t.ack_of(0, WND), &[]);
+    let lens = t.lens();
+    assert_eq!(lens.iter().sum::<u32>(), 4000);
+}
+
+#[test]
+fn a_sender_avoids_silly_segments_and_overrides_after_a_while() {
+    let mut t = Script::established(&plain());
+    t.write(1000);
+    let _ = t.input(t.ack_of(1000, 300), &[]);
+    assert!(t.write(5000).is_empty(), "300 bytes of window are silly");
+    let sent = t.wait(ms(200));
+    assert_eq!(sent[0].1.len, 300, "but better than nothing");
+}
+
+#[test]
+fn half_of_the_largest_window_is_worth_a_segment() {
+    let mut t = Script::established(&plain());
+    let _ = t.pcb.abort();
+    let s = plain();
+    let mut t = Script::connect(&s);
+    t.output();
+    let syn_ack = Header { window: 600, ..t.raw(IRS, ISS + 1, super::script::SYN_ACK) };
+    let _ = t.input(syn_ack, &[]);
+    t.output();
+    let _ = t.input(Header { window: 300, ..t.seg(ACK) }, &[]);
+    assert_eq!(t.write(5000), [300]);
+}
+
+#[test]
+fn the_reader_is_told_when_and_only_when_an_update_follows() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(ACK), &[0; 20_000]);
+    t.space = 30_000;
+    t.output();
+    let mut last_edge = t.pcb.rcv_adv();
+    for space in 30_000..=50_000 {
+        t.space = space;
+        let due = window_update_due(
+            space,
+            t.pcb.rcv_nxt(),
+            t.pcb.rcv_adv(),
+            t.pcb.rcv_hiwat(),
+            t.pcb.window_unit(),
+        );
+        let sent = t.output();
+        assert_eq!(due, !sent.is_empty(), "{space}");
+        assert!(sent.len() <= 1 && t.pcb.rcv_adv().at_or_after(last_edge));
+        if due {
+            assert!(t.pcb.rcv_adv().since(last_edge) >= MSS);
+        }
+        last_edge = t.pcb.rcv_adv();
+    }
+    assert_eq!(last_edge, t.pcb.rcv_nxt() + 42_500, "a quarter of the buffer");
+}
+
+#[test]
+fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
+    for (seed, rcv_buf, scaling) in [(1, 4096, false), (2, 50_000, true), (3, 300_000, true), (4, 1000, true)] {
+        let b = Settings { rcv_buf, rcv_buf_max: 4 << 20, window_scaling: scaling, ..Settings::default() };
+        let mut w = World::established(seed, Settings::default(), b, Link::CLEAN);
+        w.ends[0].to_write = pattern(400_000, 5);
+        w.ends[0].snd_hiwat = 1 << 20;
+        w.ends[1].read_max = 0;
+        w.run_for(secs(30));
+        assert!(w.ends[1].rcv.len() as u32 > rcv_buf / 2, "the window was used: {}", w.ends[1].rcv.len());
+        w.ends[1].read_max = 700;
+        w.run("draining", |w| w.ends[1].received.len() == 400_000);
+        assert!(w.ends[1].received == w.ends[0].to_write);
+    }
+}
+
+#[test]
+fn a_lost_window_update_is_made_good_by_a_probe() {
+    let b = Settings { rcv_buf: 10_000, ..Settings::default() };
+    let mut w = World::established(1, Settings::default(), b, Link::CLEAN);
+    w.ends[0].to_write = pattern(30_000, 5);
+    w.ends[1].read_max = 0;
+    w.run_for(secs(5));
+    w.link.loss = 100;
+    w.ends[1].read_max = usize::MAX;
+    w.run_for(ms(50));
+    assert!(w.ends[1].rcv.is_empty(), "read, and the update is lost");
+    w.link.loss = 0;
+    w.run("probe", |w| w.ends[1].received.len() == 30_000);
+}
+
+#[test]
+fn psh_is_set_where_so_snd_is_emptied() {
+    let mut t = Script::established(&plain());
+    t.snd = 2 * MSS + 10;
+    let pushed: Vec<bool> = t.output().iter().map(|s| s.header.flags.has(Flags::PSH)).collect();
+    assert_eq!(pushed, [false, false, true]);
+}

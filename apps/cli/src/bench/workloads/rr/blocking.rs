@@ -32,18 +32,20 @@ pub fn sample<P: Provider>(
     };
     client.set_nodelay(spec.nodelay)?;
     server.set_nodelay(spec.nodelay)?;
-    let meter = Meter::new(1);
+    let meter = Meter::new(1, 2);
     let window = thread::scope(|scope| {
         let meter = &meter;
         scope.spawn(move || {
             meter.guard(|| {
                 placement.client(0)?;
+                meter.arrive();
                 ask_until_stopped(&client, spec.size, meter, meter.tally(0))
             });
         });
         scope.spawn(move || {
             meter.guard(|| {
                 placement.server(0)?;
+                meter.arrive();
                 answer_to_the_end(&server, spec.size)
             });
         });
@@ -85,11 +87,11 @@ mod tests {
 
     use super::*;
     use crate::bench::pin::Pin;
+    use crate::bench::plan::Spin;
     use crate::bench::providers::kernel::Kernel;
+    use crate::bench::providers::sockeye::Sockeye;
 
-    #[test]
-    fn transactions_of_one_byte_and_of_many_complete() {
-        let kernel = Kernel::new().unwrap();
+    fn transactions_complete<P: Provider>(provider: &P) {
         let timing = Timing {
             warm_up: Duration::from_millis(5),
             timed: Duration::from_millis(40),
@@ -102,8 +104,19 @@ mod tests {
                 nodelay: true,
             };
             let placement = Placement::new(pin).unwrap();
-            let window = sample(&kernel, &spec, &placement, timing).unwrap();
+            let window = sample(provider, &spec, &placement, timing).unwrap();
             assert!(window.count > 0, "{spec:?} {pin:?}: {window:?}");
         }
+    }
+
+    #[test]
+    fn transactions_of_one_byte_and_of_many_complete_on_the_kernel() {
+        transactions_complete(&Kernel::new().unwrap());
+    }
+
+    #[test]
+    fn transactions_of_one_byte_and_of_many_complete_on_sockeye() {
+        transactions_complete(&Sockeye::new(Spin::On).unwrap());
+        transactions_complete(&Sockeye::new(Spin::Off).unwrap());
     }
 }

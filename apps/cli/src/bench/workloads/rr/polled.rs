@@ -30,7 +30,7 @@ pub fn sample<P: Provider>(
     let Pairs { clients, servers } = pairs(provider, spec.connections)?;
     let client_sides = shares(provider, clients, spec)?;
     let server_sides = shares(provider, servers, spec)?;
-    let meter = Meter::new(client_sides.len());
+    let meter = Meter::new(client_sides.len(), client_sides.len());
     let window = thread::scope(|scope| {
         for (index, (client, server)) in client_sides.into_iter().zip(server_sides).enumerate() {
             let meter = &meter;
@@ -105,10 +105,11 @@ impl<P: Provider> Share<P> {
         for end in self.ends.iter().flatten() {
             send(&end.stream, &self.message, meter)?;
         }
+        // With ten thousand connections the first requests alone take longer than a short warm-up.
+        meter.arrive();
         let tally = meter.tally(index);
         while !meter.stopped() {
-            let completed = self.round(meter)?;
-            tally.add(completed);
+            self.round(meter, || tally.add(1))?;
             if self.closed_count > 0 && !meter.stopped() {
                 return Err(io::Error::other("the server closed a connection"));
             }
@@ -119,13 +120,13 @@ impl<P: Provider> Share<P> {
     /// The server's thread: answers each request, until stopped or all connections are closed.
     pub fn answer_until_stopped(mut self, meter: &Meter) -> io::Result<()> {
         while !meter.stopped() && self.closed_count < self.ends.len() {
-            self.round(meter)?;
+            self.round(meter, || ())?;
         }
         Ok(())
     }
 
-    /// Waits once and serves what is ready; returns how many messages came in whole.
-    fn round(&mut self, meter: &Meter) -> io::Result<u64> {
+    /// Waits once and serves what is ready; `received` is called for each message that is whole.
+    fn round(&mut self, meter: &Meter, mut received: impl FnMut()) -> io::Result<()> {
         let Self {
             poller,
             ends,
@@ -133,7 +134,6 @@ impl<P: Provider> Share<P> {
             message,
             buf,
         } = self;
-        let mut completed = 0;
         poller.wait(WAIT_MAX, |token| {
             let Some(slot) = ends.get_mut(token) else {
                 return Err(io::Error::other("the poller returned a token it was not given"));
@@ -141,7 +141,7 @@ impl<P: Provider> Share<P> {
             let Some(end) = slot else { return Ok(()) };
             let served = match end.receive(buf) {
                 Ok(Received::Whole) => {
-                    completed += 1;
+                    received();
                     send(&end.stream, message, meter)
                 }
                 Ok(Received::Part) => Ok(()),
@@ -155,8 +155,7 @@ impl<P: Provider> Share<P> {
                 }
                 served => served,
             }
-        })?;
-        Ok(completed)
+        })
     }
 }
 
@@ -225,16 +224,16 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
     use crate::bench::pin::Pin;
+    use crate::bench::plan::Spin;
     use crate::bench::providers::kernel::Kernel;
+    use crate::bench::providers::sockeye::Sockeye;
 
     const TIMING: Timing = Timing {
         warm_up: Duration::from_millis(10),
         timed: Duration::from_millis(60),
     };
 
-    #[test]
-    fn every_connection_of_every_thread_makes_transactions() {
-        let kernel = Kernel::new().unwrap();
+    fn all_threads_make_transactions<P: Provider>(provider: &P) {
         let placement = Placement::new(Pin::None).unwrap();
         for (connections, threads, size) in [(1, 1, 1), (3, 2, 1), (50, 2, 4096), (2, 8, 100)] {
             let spec = Spec {
@@ -243,38 +242,50 @@ mod tests {
                 size,
                 nodelay: false,
             };
-            let window = sample(&kernel, &spec, &placement, TIMING).unwrap();
+            let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > connections as u64, "{spec:?}: {window:?}");
         }
     }
 
-    #[test]
-    fn a_server_whose_clients_have_gone_ends_without_being_told() {
-        let kernel = Kernel::new().unwrap();
+    fn a_server_whose_clients_have_gone_ends_without_being_told<P: Provider>(provider: &P) {
         let spec = Spec {
             connections: 4,
             threads: Some(1),
             size: 1,
             nodelay: false,
         };
-        let Pairs { clients, servers } = pairs(&kernel, 4).unwrap();
-        let server = shares(&kernel, servers, &spec).unwrap().pop().unwrap();
+        let Pairs { clients, servers } = pairs(provider, 4).unwrap();
+        let server = shares(provider, servers, &spec).unwrap().pop().unwrap();
         drop(clients);
-        server.answer_until_stopped(&Meter::new(0)).unwrap();
+        server.answer_until_stopped(&Meter::new(0, 0)).unwrap();
     }
 
-    #[test]
-    fn a_client_whose_server_has_gone_fails() {
-        let kernel = Kernel::new().unwrap();
+    fn a_client_whose_server_has_gone_fails<P: Provider>(provider: &P) {
         let spec = Spec {
             connections: 2,
             threads: Some(1),
             size: 1,
             nodelay: false,
         };
-        let Pairs { clients, servers } = pairs(&kernel, 2).unwrap();
-        let client = shares(&kernel, clients, &spec).unwrap().pop().unwrap();
+        let Pairs { clients, servers } = pairs(provider, 2).unwrap();
+        let client = shares(provider, clients, &spec).unwrap().pop().unwrap();
         drop(servers);
-        assert!(client.ask_until_stopped(&Meter::new(1), 0).is_err());
+        assert!(client.ask_until_stopped(&Meter::new(1, 1), 0).is_err());
+    }
+
+    #[test]
+    fn the_kernel_is_served_by_readiness() {
+        let kernel = Kernel::new().unwrap();
+        all_threads_make_transactions(&kernel);
+        a_server_whose_clients_have_gone_ends_without_being_told(&kernel);
+        a_client_whose_server_has_gone_fails(&kernel);
+    }
+
+    #[test]
+    fn sockeye_is_served_by_readiness() {
+        let sockeye = Sockeye::new(Spin::On).unwrap();
+        all_threads_make_transactions(&sockeye);
+        a_server_whose_clients_have_gone_ends_without_being_told(&sockeye);
+        a_client_whose_server_has_gone_fails(&sockeye);
     }
 }

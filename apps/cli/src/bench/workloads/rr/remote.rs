@@ -66,7 +66,7 @@ pub fn sample<P: Provider>(
             "the helper process did not accept every connection",
         ));
     }
-    let meter = Meter::new(sides.len());
+    let meter = Meter::new(sides.len(), sides.len());
     let window = thread::scope(|scope| {
         for (index, side) in sides.into_iter().enumerate() {
             let meter = &meter;
@@ -105,7 +105,7 @@ pub fn serve(args: &ServeArgs) -> io::Result<()> {
     }
     let sides = polled::shares(&kernel, servers, &spec)?;
     child::reply(spec.connections)?;
-    let meter = Meter::new(0);
+    let meter = Meter::new(0, 0);
     thread::scope(|scope| {
         for (index, side) in sides.into_iter().enumerate() {
             let (meter, placement) = (&meter, &placement);

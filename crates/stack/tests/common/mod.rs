@@ -1,0 +1,213 @@
+//! What the tests of the socket layer share: a watchdog, seeds, scaling, stacks and hashes.
+//!
+//! Must not know any single test. Every test that blocks starts with [`watchdog`]: a lost wake-up is a
+//! thread that sleeps for ever, and a test that hangs tells nothing. Every random test takes its numbers
+//! from [`Random`], which prints the seed; `SOCKEYE_SEED` replays it. `SOCKEYE_TEST_SCALE` (percent) makes
+//! the loops shorter for sanitizers and emulators. The whole set is meant to take less than a minute.
+#![allow(dead_code)] // Each test binary uses its own part of this.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use sockeye::{Config, Grain, Stack, TcpListener, TcpStream};
+
+/// How long a test may take before it counts as hanging, at full scale.
+const HANG: Duration = Duration::from_secs(60);
+/// How long a condition that must come true is waited for.
+const EVENTUALLY: Duration = Duration::from_secs(10);
+
+/// Aborts the process with a message if the guard is not dropped in time.
+#[must_use = "the watchdog watches for as long as its guard lives"]
+pub struct Watchdog {
+    done: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Watches over the test that holds the guard. Abort, not panic: the hanging thread is another one.
+pub fn watchdog(test: &'static str) -> Watchdog {
+    let (done, over) = mpsc::channel::<()>();
+    // Sanitizers scale the loops down because they are slow, so time is scaled up.
+    let patience = HANG * if scale_percent() < 100 { 3 } else { 1 };
+    let thread = std::thread::spawn(move || {
+        if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{test} hangs: no end after {patience:?}");
+            std::process::abort();
+        }
+    });
+    Watchdog { done: Some(done), thread: Some(thread) }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `count`, scaled by `SOCKEYE_TEST_SCALE` percent, at least 1.
+pub fn scaled(count: usize) -> usize {
+    (count * scale_percent() / 100).max(1)
+}
+
+fn scale_percent() -> usize {
+    std::env::var("SOCKEYE_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
+}
+
+/// Waits until `condition` holds; panics with `what` if it does not in good time.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + EVENTUALLY;
+    while !condition() {
+        assert!(Instant::now() < until, "still not true after {EVENTUALLY:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// SplitMix64: numbers that depend on the seed and on nothing else.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The test's numbers. The seed is printed (`cargo test` shows it when the test fails).
+    pub fn new(test: &str) -> Self {
+        let given = std::env::var("SOCKEYE_SEED").ok().and_then(|s| s.parse().ok());
+        let seed = given.unwrap_or_else(|| {
+            use std::hash::{BuildHasher, Hasher};
+            std::collections::hash_map::RandomState::new().build_hasher().finish()
+        });
+        eprintln!("{test}: SOCKEYE_SEED={seed}");
+        Self(seed)
+    }
+
+    /// Numbers for another thread.
+    pub fn fork(&mut self) -> Self {
+        Self(self.u64())
+    }
+
+    pub fn u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `end`, `end` excluded.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.u64() % end.max(1) as u64) as usize
+    }
+
+    /// A size from 1 to `max`, small ones as likely as large ones.
+    pub fn size(&mut self, max: usize) -> usize {
+        let bits = self.below(max.ilog2() as usize + 1);
+        1 + self.below((2usize << bits).min(max))
+    }
+
+    pub fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.u64().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        bytes
+    }
+}
+
+pub type Hash = [u8; 32];
+
+pub fn hash_of(bytes: &[u8]) -> Hash {
+    Sha256::digest(bytes).into()
+}
+
+/// A stack with `change` applied to the defaults.
+pub fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
+    let mut config = Config::default();
+    change(&mut config);
+    Stack::new(config).expect("a stack with a valid configuration")
+}
+
+pub fn stack() -> Stack {
+    stack_with(|_| {})
+}
+
+pub const GRAINS: [Grain; 3] = [Grain::Global, Grain::PerCore, Grain::PerSocket];
+
+/// A listener at a free port.
+pub fn listener(stack: &Stack) -> TcpListener {
+    TcpListener::bind_on(stack, "127.0.0.1:0").expect("a free port")
+}
+
+/// Two ends of a connection: client and server.
+pub fn pair(stack: &Stack) -> (TcpStream, TcpStream) {
+    let listener = listener(stack);
+    let client = connect(stack, &listener);
+    let (server, _) = listener.accept().expect("the connection that was just made");
+    (client, server)
+}
+
+pub fn connect(stack: &Stack, listener: &TcpListener) -> TcpStream {
+    TcpStream::connect_on(stack, listener.local_addr().expect("a bound listener")).expect("a listener is there")
+}
+
+/// Nothing is left in the stack but names that rest in TIME-WAIT, and no byte of memory.
+pub fn assert_empty(stack: &Stack) {
+    eventually("connection_count is 0", || stack.connection_count() == 0);
+    eventually("memory_in_use is 0", || stack.memory_in_use() == 0);
+}
+
+pub fn counter(stack: &Stack, name: &str) -> u64 {
+    let counters = stack.counters();
+    let found = counters.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("no counter has the name {name}")).1
+}
+
+/// Writes `data` in chunks of random sizes up to `chunk_max`, and ends the direction.
+pub fn send_chunked(mut to: &TcpStream, data: &[u8], chunk_max: usize, random: &mut Random) {
+    let mut rest = data;
+    while !rest.is_empty() {
+        let len = random.size(chunk_max).min(rest.len());
+        to.write_all(&rest[..len]).expect("the peer reads to the end");
+        rest = &rest[len..];
+    }
+    to.shutdown(Shutdown::Write).expect("an open direction");
+}
+
+/// Reads to the end in chunks of random sizes up to `chunk_max`, pausing now and then if `slow`.
+pub fn receive_chunked(mut from: &TcpStream, chunk_max: usize, slow: bool, random: &mut Random) -> (usize, Hash) {
+    let mut buf = vec![0; chunk_max];
+    let (mut total, mut hash) = (0, Sha256::new());
+    loop {
+        if slow && random.chance(16) {
+            std::thread::sleep(Duration::from_micros(random.below(600) as u64));
+        }
+        let room = random.size(chunk_max);
+        let got = from.read(&mut buf[..room]).expect("the peer sends to the end");
+        if got == 0 {
+            return (total, hash.finalize().into());
+        }
+        total += got;
+        hash.update(&buf[..got]);
+    }
+}
+
+/// Joins threads and passes their panics on.
+pub fn join_all<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(join).collect()
+}
+
+pub fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,33 @@
+//! Sockeye's house rules, as checks that a test can run.
+//!
+//! | module | what it refuses |
+//! |---|---|
+//! | [`layers`] | a crate that depends on, or names, one it must not know |
+//! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
+//! | [`shape`] | files and functions that are too long, files without a head comment |
+//! | [`words`] | unfinished work, paths of one machine, package registry hosts |
+//! | [`dependencies`] | a dependency that nobody has given a reason for |
+//! | [`licences`] | a dependency under a licence that we cannot pass on |
+//!
+//! Each check takes texts and returns [`Finding`]s; it must not know where the texts come from, so that
+//! its unit tests can feed it bad samples. [`tree`] and [`metadata`] read the real ones. Invariant: a
+//! finding names the file, the line, the rule and the remedy.
+//!
+//! Tests: with each check, that it fails on a bad sample; `tests/house.rs` runs all of them on this
+//! repository; `tests/checks` runs the tools that need a build of their own.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod dependencies;
+pub mod finding;
+pub mod layers;
+pub mod licences;
+pub mod metadata;
+pub mod shape;
+pub mod tokens;
+pub mod tree;
+pub mod unsafety;
+pub mod words;
+
+pub use finding::{Finding, report};
+pub use tree::{Source, Tree};

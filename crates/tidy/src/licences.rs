@@ -1,0 +1,124 @@
+//! Licences that Sockeye's dependencies may have.
+//!
+//! Sockeye is under MIT or Apache-2.0, as the user chooses, so what it is built from must ask for no more
+//! than notices. Must not know where the packages come from. Tests: at the end, and `tests/house.rs`.
+
+use crate::finding::Finding;
+use crate::metadata::Locked;
+
+/// What may be passed on under notices alone. MPL and the GPL family ask for more.
+pub const ALLOWED: [&str; 11] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+/// Deepest nesting of brackets that is read.
+const DEPTH_MAX: usize = 16;
+
+/// Checks the lock file's packages.
+pub fn check(packages: &[Locked]) -> Vec<Finding> {
+    let refuse = |package: &Locked, why: &str| {
+        let message = format!("{} {}: {why}: find a package under another licence, or add this one to \
+            ALLOWED in crates/tidy/src/licences.rs with a reason", package.name, package.version);
+        Finding::new("Cargo.lock", 0, "licence", message)
+    };
+    let verdict = |package: &Locked| match &package.licence {
+        None => Some(refuse(package, "names no licence")),
+        Some(licence) if allows(licence) => None,
+        Some(licence) => Some(refuse(package, &format!("the licence {licence} is not on our list"))),
+    };
+    packages.iter().filter_map(verdict).collect()
+}
+
+/// Whether an SPDX expression leaves a choice that is allowed. `/` is the old way to write OR.
+pub fn allows(expression: &str) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut parser = Parser { words: &words, at: 0 };
+    // What cannot be read is not allowed.
+    parser.any(0).unwrap_or(false) && parser.at == words.len()
+}
+
+struct Parser<'a> {
+    words: &'a [&'a str],
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn accept(&mut self, word: &str) -> bool {
+        let is = self.words.get(self.at) == Some(&word);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn any(&mut self, depth: usize) -> Option<bool> {
+        let mut allowed = self.all(depth)?;
+        while self.accept("OR") {
+            allowed |= self.all(depth)?;
+        }
+        Some(allowed)
+    }
+
+    fn all(&mut self, depth: usize) -> Option<bool> {
+        let mut allowed = self.one(depth)?;
+        while self.accept("AND") {
+            allowed &= self.one(depth)?;
+        }
+        Some(allowed)
+    }
+
+    fn one(&mut self, depth: usize) -> Option<bool> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        if self.accept("(") {
+            let allowed = self.any(depth + 1)?;
+            return self.accept(")").then_some(allowed);
+        }
+        let mut name = (*self.words.get(self.at)?).to_owned();
+        self.at += 1;
+        if self.accept("WITH") {
+            name = format!("{name} WITH {}", self.words.get(self.at)?);
+            self.at += 1;
+        }
+        Some(ALLOWED.contains(&name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_enough_and_a_demand_is_not() {
+        for good in ["MIT", "MIT OR GPL-3.0", "MIT/Apache-2.0", "(MIT OR GPL-3.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR MIT"] {
+            assert!(allows(good), "{good}");
+        }
+        for bad in ["GPL-3.0", "MIT AND GPL-3.0", "", "MIT OR", "(MIT", "MIT)", "MPL-2.0",
+            "GPL-2.0 WITH Classpath-exception-2.0", "MIT Apache-2.0"] {
+            assert!(!allows(bad), "{bad}");
+        }
+        assert!(!allows(&"(".repeat(100_000)));
+    }
+
+    #[test]
+    fn a_package_without_or_with_a_wrong_licence_is_found() {
+        let locked = |licence: Option<&str>| Locked {
+            name: "a".into(),
+            version: "1.0.0".into(),
+            licence: licence.map(str::to_owned),
+        };
+        let found = check(&[locked(None), locked(Some("AGPL-3.0")), locked(Some("MIT"))]);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].message.contains("a 1.0.0: names no licence"));
+    }
+}

@@ -1,0 +1,189 @@
+//! A child cargo: its surroundings, whether it can run at all, and how its failure is shown.
+//!
+//! Must not know the checks. Invariants: a child sees none of the variables by which the cargo that runs
+//! this test talks to its own children; children run one at a time. Tests: at the end.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// What a check cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// A subcommand of cargo that is installed on its own.
+    Component(&'static str),
+    /// A compiler whose target libraries have the AddressSanitizer's runtime.
+    Sanitizer,
+}
+
+/// A cargo to be run.
+pub struct Child {
+    args: Vec<OsString>,
+    env: Vec<(&'static str, &'static str)>,
+    need: Option<Need>,
+}
+
+/// Children use all cores, and the build folders' locks would make them wait anyway.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Set to `off` to skip the checks.
+const SWITCH: &str = "SOCKEYE_CHECKS";
+/// Lines of a failed child's output that are shown: its end, where the reason is.
+const SHOWN_LINES_MAX: usize = 200;
+
+impl Child {
+    /// `cargo SUBCOMMAND`.
+    pub fn cargo(subcommand: &str) -> Self {
+        Self { args: vec![subcommand.into()], env: Vec::new(), need: None }
+    }
+
+    pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
+        self.args.extend(args.into_iter().map(OsString::from));
+        self
+    }
+
+    pub fn env(mut self, name: &'static str, value: &'static str) -> Self {
+        self.env.push((name, value));
+        self
+    }
+
+    pub fn needs(mut self, need: Need) -> Self {
+        self.need = Some(need);
+        self
+    }
+
+    /// Runs it with a target folder of this name, and fails the test if it fails.
+    pub fn run(self, folder: &str) {
+        self.output(folder);
+    }
+
+    /// The same for a child that runs tests: it must have run some.
+    pub fn run_tests(self, folder: &str) {
+        let Some(output) = self.output(folder) else { return };
+        let ran = tests_passed(&String::from_utf8_lossy(&output.stdout));
+        assert!(ran > 0, "the child ran no test at all");
+        println!("{ran} tests passed");
+    }
+
+    fn output(self, folder: &str) -> Option<Output> {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
+            println!("skipped: {SWITCH}=off");
+            return None;
+        }
+        if let Some(reason) = self.need.and_then(missing) {
+            assert!(!in_ci(), "{reason}; in continuous integration that is a failure");
+            println!("skipped: {reason}");
+            return None;
+        }
+        let mut command = clean_cargo();
+        command.args(&self.args).envs(self.env.iter().copied());
+        command.env("CARGO_TARGET_DIR", checks_folder().join(folder)).current_dir(root());
+        let output = command.output().expect("cargo starts, as it has started this test");
+        assert!(output.status.success(), "{}", failure(&self, &output));
+        Some(output)
+    }
+}
+
+/// Cargo without what the cargo around us has told its children.
+fn clean_cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name_text = name.to_string_lossy();
+        let told = ["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_CFG_", "DEP_", "RUST_TEST_"];
+        let exact = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_TARGET_TMPDIR", "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_BUILD_TARGET", "CARGO_PRIMARY_PACKAGE", "CARGO_CRATE_NAME", "LD_LIBRARY_PATH"];
+        if told.iter().any(|prefix| name_text.starts_with(prefix)) || exact.contains(&&*name_text) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// Why a need is not met, if it is not.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Component(name) => {
+            let answer = clean_cargo().args([name, "--version"]).output();
+            let is_there = answer.is_ok_and(|output| output.status.success());
+            (!is_there).then(|| format!("cargo {name} is not installed (rustup component add)"))
+        }
+        Need::Sanitizer => {
+            let libraries = rustc(&["--print", "target-libdir"]);
+            let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
+                folder.flatten().any(|file| file.file_name().to_string_lossy().contains("_rt.asan"))
+            });
+            (!has).then(|| "this compiler has no AddressSanitizer runtime".to_owned())
+        }
+    }
+}
+
+/// The machine that this runs on, as cargo names it.
+pub fn host() -> &'static str {
+    static HOST: LazyLock<String> = LazyLock::new(|| {
+        let text = rustc(&["-vV"]);
+        text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned()
+    });
+    &HOST
+}
+
+fn rustc(args: &[&str]) -> String {
+    // Cargo sets the toolchain for us; the same one answers here.
+    let output = Command::new("rustc").args(args).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Beside the build output around us, wherever that is.
+fn checks_folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map_or_else(|| root().join("target"), Path::to_owned).join("checks")
+}
+
+fn failure(child: &Child, output: &Output) -> String {
+    let env: Vec<String> = child.env.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
+    let args: Vec<_> = child.args.iter().map(|arg| arg.to_string_lossy()).collect();
+    let text = [&output.stderr[..], &output.stdout[..]].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = &lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..];
+    format!("{}cargo {} failed ({}):\n{}", env.concat(), args.join(" "), output.status, end.join("\n"))
+}
+
+/// Tests that passed, of all the result lines of a `cargo test`.
+fn tests_passed(stdout: &str) -> usize {
+    let count = |line: &str| {
+        let rest = line.strip_prefix("test result: ok. ")?;
+        rest.split_once(" passed")?.0.parse::<usize>().ok()
+    };
+    stdout.lines().filter_map(count).sum()
+}
+
+#[test]
+fn results_of_all_binaries_are_added_up() {
+    let line = |n| format!("test result: ok. {n} passed; 0 failed; 0 ignored\n");
+    assert_eq!(tests_passed(&(line(3) + "running 0 tests\n" + &line(4))), 7);
+    assert_eq!(tests_passed("test result: FAILED. 3 passed; 1 failed\n"), 0);
+}
+
+#[test]
+#[should_panic(expected = "cargo metadata --no-such-flag failed")]
+fn a_child_that_fails_fails_its_test() {
+    if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
+        panic!("cargo metadata --no-such-flag failed: not run, {SWITCH}=off");
+    }
+    Child::cargo("metadata").args(["--no-such-flag"]).run("none");
+}
+
+#[test]
+fn a_component_that_nobody_has_is_missing() {
+    assert!(missing(Need::Component("no-such-component")).is_some());
+    assert!(!host().is_empty());
+}

@@ -1,0 +1,81 @@
+//! The checks that need a tool or a build of their own: format, lints, models, sanitizer.
+//!
+//! Each runs cargo as a child with a target folder under `target/checks`, so that the builds do not
+//! throw each other out of the cache; one at a time, as each uses all cores. Where the tool is missing a
+//! check says so and passes, except in continuous integration (`CI=true`), where it fails: there a
+//! check that is not run is a check that is not there.
+//!
+//! | check | what it runs |
+//! |---|---|
+//! | format | `cargo fmt --all --check` |
+//! | lints | `cargo clippy --workspace --all-targets --all-features -- -D warnings` |
+//! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
+//! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
+//! | sanitizer | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer |
+//!
+//! Must not know what the children test. The children never test this package, so there is no
+//! recursion. `SOCKEYE_CHECKS=off` skips all of them, for whoever only wants the ordinary tests.
+
+mod child;
+
+use child::{Child, Need};
+
+/// Whom the sanitizer watches: the crates with unsafe code and the one that exercises them most.
+const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
+/// What the random tests of `sockeye` are cut down to under the sanitizer, percent of their cases.
+const SANITIZED_SCALE: &str = "10";
+
+#[test]
+fn the_source_is_formatted() {
+    Child::cargo("fmt").args(["--all", "--check"]).needs(Need::Component("fmt")).run("format");
+}
+
+#[test]
+fn clippy_has_nothing_to_say() {
+    Child::cargo("clippy")
+        .args(["--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
+        .needs(Need::Component("clippy"))
+        .run("lints");
+}
+
+#[test]
+fn the_documentation_builds_without_warnings() {
+    Child::cargo("doc")
+        .args(["--workspace", "--all-features", "--no-deps", "--document-private-items"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run("doc");
+}
+
+#[test]
+fn the_models_of_perimeter_and_notify_hold() {
+    Child::cargo("test")
+        .args(["-p", "sockeye-sync", "--release", "--test", "loom"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .run_tests("loom");
+}
+
+#[test]
+fn the_models_of_packet_memory_hold() {
+    Child::cargo("test")
+        .args(["-p", "sockeye-mbuf", "--release", "--lib"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .run_tests("loom");
+}
+
+#[test]
+fn the_address_sanitizer_finds_nothing() {
+    let packages = SANITIZED.iter().flat_map(|name| ["-p", *name]);
+    Child::cargo("test")
+        .args(packages)
+        .args(["--all-features", "--lib", "--tests"])
+        .args(["--target", child::host()])
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        // The sanitizer is an unstable flag of the stable compiler, which has its runtime all the same.
+        .env("RUSTC_BOOTSTRAP", "1")
+        // The process-wide stack and the threads' caches live until the end on purpose; they are
+        // reachable, which the leak check knows, so it stays on.
+        .env("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
+        .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
+        .needs(Need::Sanitizer)
+        .run_tests("asan");
+}

@@ -1,0 +1,101 @@
+//! The house rules, on this repository.
+//!
+//! Each test is one rule; what a rule says and that it can fail is tested in the crate itself. Reads
+//! files and asks cargo for its metadata; builds nothing, so it takes a second or two.
+
+use std::sync::LazyLock;
+
+use sockeye_tidy::metadata::{self, Package};
+use sockeye_tidy::{Tree, dependencies, layers, licences, report, shape, unsafety, words};
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect("the tree is readable"));
+static PACKAGES: LazyLock<Vec<Package>> =
+    LazyLock::new(|| metadata::packages(&TREE.root).expect("cargo reads our manifests"));
+
+/// The command that README and continuous integration share.
+const TEST_COMMAND: &str = "cargo test --workspace";
+
+#[test]
+fn there_is_a_house_to_check() {
+    let rust = TREE.rust().count();
+    assert!(rust > 50, "only {rust} Rust files were found: the other tests would mean nothing");
+    assert!(PACKAGES.len() >= 5, "only {} packages were found", PACKAGES.len());
+}
+
+#[test]
+fn crates_know_only_the_layers_below_them() {
+    let mut found = layers::check_manifests(&PACKAGES);
+    found.extend(TREE.rust().flat_map(layers::check_source));
+    report(found);
+}
+
+#[test]
+fn the_architecture_shows_the_layers_as_they_are() {
+    let exists = |name: &str| PACKAGES.iter().any(|package| package.name == name);
+    report(layers::check_document("ARCHITECTURE.md", TREE.text("ARCHITECTURE.md"), exists));
+}
+
+#[test]
+fn unsafe_stands_where_it_may_and_says_why() {
+    report(TREE.rust().flat_map(unsafety::check).collect());
+}
+
+#[test]
+fn files_and_functions_have_a_shape_that_can_be_read() {
+    report(TREE.rust().flat_map(shape::check).collect());
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_of_one_machine_is_written_down() {
+    report(TREE.files.iter().flat_map(words::check).collect());
+}
+
+#[test]
+fn each_dependency_has_its_reason() {
+    report(dependencies::check(&PACKAGES, TREE.text(dependencies::DOCUMENT)));
+}
+
+#[test]
+fn each_dependency_has_a_licence_that_may_be_passed_on() {
+    let locked = metadata::locked(&TREE.root).expect("Cargo.lock fits the manifests: run cargo check");
+    assert!(locked.len() > PACKAGES.len(), "cargo named no dependency");
+    report(licences::check(&locked));
+}
+
+#[test]
+fn continuous_integration_runs_what_the_readme_says() {
+    let last = TREE.text(".ci/run").lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
+    assert_eq!(last, TEST_COMMAND, ".ci/run must end with the README's test command");
+    let readme = TREE.text("README.md");
+    assert!(readme.lines().any(|line| line == TEST_COMMAND), "README.md must name `{TEST_COMMAND}` on a line");
+}
+
+#[test]
+fn each_counter_and_setting_is_in_the_readme() {
+    let readme = TREE.text("README.md");
+    let names = quoted_after(TREE.text("crates/stack/src/stack.rs"), "NAMES: [&str; COUNT] = [");
+    let fields = public_fields(TREE.text("crates/stack/src/config.rs"), "pub struct Config {");
+    assert!(names.len() > 10 && fields.len() > 10, "the tables were not found: {names:?} {fields:?}");
+    for name in names.iter().chain(&fields) {
+        assert!(readme.contains(&format!("`{name}`")), "README.md must have a row for `{name}`");
+    }
+}
+
+/// The strings of a list that begins after `start`.
+fn quoted_after(text: &str, start: &str) -> Vec<String> {
+    let list = text.split_once(start).map_or("", |(_, rest)| rest.split_once(']').map_or("", |(l, _)| l));
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The public fields of the structure that begins with `start`.
+fn public_fields(text: &str, start: &str) -> Vec<String> {
+    let body = text.split_once(start).map_or("", |(_, rest)| rest.split_once("\n}").map_or("", |(b, _)| b));
+    let name = |line: &str| line.trim().strip_prefix("pub ")?.split_once(':').map(|(n, _)| n.to_owned());
+    body.lines().filter_map(name).collect()
+}
+
+#[test]
+fn the_readers_of_lists_and_fields_read_them() {
+    assert_eq!(quoted_after("N: [&str; 2] = [\n \"a\",\n \"b\",\n];\n\"c\"", "= ["), ["a", "b"]);
+    assert_eq!(public_fields("struct S {\n /// X: y.\n pub a: u8,\n b: u8,\n}\npub c: u8", "struct S {"), ["a"]);
+}
