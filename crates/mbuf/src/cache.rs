@@ -72,6 +72,8 @@ thread_local! {
     static HOME: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Boxed, because `CURRENT` points to one of them while the list grows.
+#[allow(clippy::vec_box)]
 struct Caches(RefCell<Vec<Box<ThreadCache>>>);
 
 impl Drop for Caches {

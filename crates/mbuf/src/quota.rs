@@ -297,7 +297,7 @@ mod models {
     #[test]
     fn releases_that_suffice_only_together_wake_until_they_do() {
         let mut model = loom::model::Builder::new();
-        // Three threads with a lock each: two preemptions find the races, more take minutes.
+        // Three threads: two preemptions show every race seen so far, and keep the model short.
         model.preemption_bound = Some(2);
         model.check(|| {
             let quota = Arc::new(Quota::new(8));

@@ -11,7 +11,14 @@ fn main() -> std::io::Result<()> {
     let size: usize = args.get(2).and_then(|s| s.parse().ok()).unwrap_or(1);
     let conns: usize = args.get(3).and_then(|s| s.parse().ok()).unwrap_or(1);
     let spin = Duration::from_micros(args.get(4).and_then(|s| s.parse().ok()).unwrap_or(100));
-    let stack = Stack::new(Config { spin_max: spin, ..Config::default() })?;
+    let size_of = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u32>().ok()).map(|k| k << 10);
+    let default = Config::default();
+    let stack = Stack::new(Config {
+        spin_max: spin,
+        sndbuf: size_of("SNDBUF").unwrap_or(default.sndbuf),
+        rcvbuf: size_of("RCVBUF").unwrap_or(default.rcvbuf),
+        ..default
+    })?;
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0")?;
     let addr = listener.local_addr()?;
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -51,7 +58,7 @@ fn main() -> std::io::Result<()> {
             }
         }));
     }
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(700));
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let ops: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
     let secs = start.elapsed().as_secs_f64();

@@ -25,7 +25,7 @@ use sockeye_sync::{Counters, Mutex, Perimeter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
-use crate::config::{BUFFER_MAX, Config, Grain};
+use crate::config::{Config, Grain};
 use crate::conn::{Home, Item};
 use crate::demux::Demux;
 use crate::netif::loopback::Loopback;
@@ -231,7 +231,7 @@ impl Core {
             mss,
             tso_max: u32::from(mss),
             rcv_buf,
-            rcv_buf_max: BUFFER_MAX,
+            rcv_buf_max: RCV_WND_MAX,
             timestamps: config.timestamps,
             window_scaling: config.window_scaling,
             delack: config.delack,
@@ -251,7 +251,7 @@ impl Core {
             mss: self.loopback.mss(local),
             peer_mss_default: if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 },
             rcv_wnd: rcvbuf,
-            window_scale: config.window_scaling.then(|| window_scale_for(BUFFER_MAX)),
+            window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),
             timestamps: config.timestamps,
             sack: true,
         }
@@ -280,6 +280,10 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 4] {
     ]
 }
 
+/// The largest receive window, bytes: what a window scale of 10 can express. One more would do for
+/// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
+/// as shut while it is half open.
+const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;
 /// The MSS to assume of an IPv6 peer that announces none, bytes (RFC 9293 MUST-15).
 const DEFAULT_MSS_V6: u16 = 1220;
 

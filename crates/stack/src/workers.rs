@@ -122,18 +122,18 @@ impl Workers {
     pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
         let lane = &self.lanes[index];
         let handed: Vec<Arc<Conn>> = lane.queue.take_all().into_iter().collect();
-        let next = {
-            let mut clockwork = lane.clockwork.lock();
-            clockwork.wheel.advance(core.clock.now().as_micros(), due);
-            clockwork.wheel.next()
-        };
+        lane.clockwork.lock().wheel.advance(core.clock.now().as_micros(), due);
         for conn in handed {
             Context::run(core, |cx| engine::resume(cx, &conn));
         }
         for entry in due.drain(..) {
             fire(core, entry);
         }
-        next.map(Instant::from_micros)
+        // Asked for last: what was just done has set timers of its own, and may have handed over more.
+        if !lane.queue.is_empty() {
+            return Some(core.clock.now());
+        }
+        lane.clockwork.lock().wheel.next().map(Instant::from_micros)
     }
 }
 

@@ -248,7 +248,7 @@ fn readers_and_writers_of_a_full_buffer_never_miss_each_other() {
             for from in [false, true, false, true] {
                 let sockbuf = &sockbuf;
                 scope.spawn(move || {
-                    for _ in 0..ITEMS_COUNT / 10 {
+                    for _ in 0..ITEMS_COUNT / 40 {
                         sockbuf.flip(from, spin);
                     }
                 });

@@ -26,21 +26,30 @@ const DEPTH_MAX: usize = 16;
 /// Checks the lock file's packages.
 pub fn check(packages: &[Locked]) -> Vec<Finding> {
     let refuse = |package: &Locked, why: &str| {
-        let message = format!("{} {}: {why}: find a package under another licence, or add this one to \
-            ALLOWED in crates/tidy/src/licences.rs with a reason", package.name, package.version);
+        let message = format!(
+            "{} {}: {why}: find a package under another licence, or add this one to \
+            ALLOWED in crates/tidy/src/licences.rs with a reason",
+            package.name, package.version
+        );
         Finding::new("Cargo.lock", 0, "licence", message)
     };
     let verdict = |package: &Locked| match &package.licence {
         None => Some(refuse(package, "names no licence")),
         Some(licence) if allows(licence) => None,
-        Some(licence) => Some(refuse(package, &format!("the licence {licence} is not on our list"))),
+        Some(licence) => Some(refuse(
+            package,
+            &format!("the licence {licence} is not on our list"),
+        )),
     };
     packages.iter().filter_map(verdict).collect()
 }
 
 /// Whether an SPDX expression leaves a choice that is allowed. `/` is the old way to write OR.
 pub fn allows(expression: &str) -> bool {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut parser = Parser { words: &words, at: 0 };
     // What cannot be read is not allowed.
@@ -99,12 +108,26 @@ mod tests {
 
     #[test]
     fn a_choice_is_enough_and_a_demand_is_not() {
-        for good in ["MIT", "MIT OR GPL-3.0", "MIT/Apache-2.0", "(MIT OR GPL-3.0) AND Unicode-3.0",
-            "Apache-2.0 WITH LLVM-exception OR MIT"] {
+        for good in [
+            "MIT",
+            "MIT OR GPL-3.0",
+            "MIT/Apache-2.0",
+            "(MIT OR GPL-3.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR MIT",
+        ] {
             assert!(allows(good), "{good}");
         }
-        for bad in ["GPL-3.0", "MIT AND GPL-3.0", "", "MIT OR", "(MIT", "MIT)", "MPL-2.0",
-            "GPL-2.0 WITH Classpath-exception-2.0", "MIT Apache-2.0"] {
+        for bad in [
+            "GPL-3.0",
+            "MIT AND GPL-3.0",
+            "",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "MPL-2.0",
+            "GPL-2.0 WITH Classpath-exception-2.0",
+            "MIT Apache-2.0",
+        ] {
             assert!(!allows(bad), "{bad}");
         }
         assert!(!allows(&"(".repeat(100_000)));

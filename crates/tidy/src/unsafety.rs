@@ -24,9 +24,15 @@ pub fn check(source: &Source) -> Vec<Finding> {
         let message = format!("a crate root without {FORBID}: put it below the head comment");
         findings.push(Finding::new(&source.path, 1, "unsafe", message));
     }
-    let Some(tokens) = tokens(&source.text) else { return findings };
+    let Some(tokens) = tokens(&source.text) else {
+        return findings;
+    };
     let lines: Vec<&str> = source.text.lines().collect();
-    for (index, token) in tokens.iter().enumerate().filter(|(_, token)| token.text == "unsafe") {
+    for (index, token) in tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| token.text == "unsafe")
+    {
         let next = tokens.get(index + 1).map_or("", |next| &next.text);
         if !may {
             let message = "`unsafe` outside the crates that the layer table allows it in: move it behind \
@@ -72,7 +78,10 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<&'static str> {
-        check(&Source::new(path, text)).into_iter().map(|f| f.rule).collect()
+        check(&Source::new(path, text))
+            .into_iter()
+            .map(|f| f.rule)
+            .collect()
     }
 
     #[test]
@@ -80,19 +89,26 @@ mod tests {
         let text = "// SAFETY: none needed\nfn f() { unsafe { g() } }";
         assert_eq!(found("crates/stack/src/a.rs", text), ["unsafe"]);
         assert_eq!(found("crates/stack/tests/a.rs", text), ["unsafe"]);
-        assert_eq!(found("crates/stack/src/a.rs", "// unsafe { in prose }\nfn f() {}"), [""; 0]);
+        assert_eq!(
+            found("crates/stack/src/a.rs", "// unsafe { in prose }\nfn f() {}"),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_root_without_the_attribute_is_found() {
         assert_eq!(found("crates/proto/src/lib.rs", "//! Head.\n"), ["unsafe"]);
-        assert_eq!(found("crates/proto/src/lib.rs", "//! Head.\n#![forbid(unsafe_code)]\n"), [""; 0]);
+        assert_eq!(
+            found("crates/proto/src/lib.rs", "//! Head.\n#![forbid(unsafe_code)]\n"),
+            [""; 0]
+        );
         assert_eq!(found("crates/sync/src/lib.rs", "//! Head.\n"), [""; 0]);
     }
 
     #[test]
     fn a_block_needs_its_own_reason() {
-        let reason = "fn f() {\n    // SAFETY: f owns it,\n    // for life.\n    let x =\n        unsafe { g() };\n}";
+        let reason =
+            "fn f() {\n    // SAFETY: f owns it,\n    // for life.\n    let x =\n        unsafe { g() };\n}";
         assert_eq!(found("crates/sync/src/a.rs", reason), [""; 0]);
         let none = "fn f() {\n    unsafe { g() };\n}";
         assert_eq!(found("crates/sync/src/a.rs", none), ["safety-comment"]);

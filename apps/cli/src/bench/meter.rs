@@ -118,10 +118,15 @@ impl Meter {
     /// Runs a thread's work; its error fails the sample, unless the sample was over already and the
     /// error only says that the other end has gone.
     pub fn guard(&self, work: impl FnOnce() -> io::Result<()>) {
-        if let Err(error) = work() {
-            if self.stopped() {
-                return;
-            }
+        let done = work();
+        if !self.stopped() {
+            self.note(done);
+        }
+    }
+
+    /// Fails the sample if `done` is an error, also when the sample is over.
+    pub fn note(&self, done: io::Result<()>) {
+        if let Err(error) = done {
             self.lock_progress().failure.get_or_insert(error);
             self.stop();
             self.changed.notify_all();

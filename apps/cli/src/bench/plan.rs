@@ -89,7 +89,7 @@ impl Effort {
     /// The whole default set in less than two minutes.
     pub const QUICK: Effort = Effort {
         samples: 10,
-        seconds: 0.15,
+        seconds: 0.12,
         samples_of_states: 1,
     };
 
@@ -165,7 +165,7 @@ impl Case {
             Workload::Stream(spec) => {
                 vec![
                     plural(spec.connections, "conn"),
-                    format!("{} writes", bytes(spec.size)),
+                    format!("{} writes", spelled_bytes(spec.size)),
                 ]
             }
             Workload::Rr(spec) => {
@@ -174,12 +174,12 @@ impl Case {
                     let threads = spec.threads_a_side();
                     parts.push(format!("{threads}+{threads} threads"));
                 }
-                parts.extend((spec.size != 1).then(|| bytes(spec.size)));
+                parts.extend((spec.size != 1).then(|| spelled_bytes(spec.size)));
                 parts
             }
             Workload::Crr(spec) => {
                 let mut parts = vec![plural(spec.clients, "client"), plural(spec.acceptors, "acceptor")];
-                parts.extend((spec.size != 1).then(|| bytes(spec.size)));
+                parts.extend((spec.size != 1).then(|| spelled_bytes(spec.size)));
                 parts
             }
             Workload::Mem(spec) => {
@@ -350,6 +350,15 @@ pub fn bytes(size: usize) -> String {
     }
 }
 
+/// A size as one reads it in a sentence: 64K, 128 B.
+fn spelled_bytes(size: usize) -> String {
+    let mut text = bytes(size);
+    if text.ends_with(|last: char| last.is_ascii_digit()) {
+        text.push_str(" B");
+    }
+    text
+}
+
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 {
         format!("1 {noun}")
@@ -420,5 +429,7 @@ mod tests {
         assert_eq!(bytes(65536), "64K");
         assert_eq!(bytes(1 << 20), "1M");
         assert_eq!(bytes(1500), "1500");
+        assert_eq!(spelled_bytes(1500), "1500 B");
+        assert_eq!(spelled_bytes(4096), "4K");
     }
 }

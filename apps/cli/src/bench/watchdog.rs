@@ -11,6 +11,7 @@
 //!
 //! Tests: below, on the part before the exit.
 
+use std::fs;
 use std::process;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -85,11 +86,28 @@ impl Watch {
 fn guard_process() {
     let what = watch().wait_for_expiry();
     eprintln!(
-        "error: {what} hangs: it did not end {} s after it should have; giving up",
-        GRACE.as_secs()
+        "error: {what} hangs: it did not end {} s after it should have; giving up\n\
+         its threads wait in: {}",
+        GRACE.as_secs(),
+        wait_channels().join(", ")
     );
     process::exit(EXIT_HUNG);
 }
+
+/// Where in the kernel each thread of this process waits, as far as it may be known: enough to tell an
+/// accept from a read from a lock.
+fn wait_channels() -> Vec<String> {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return Vec::new();
+    };
+    let tasks = tasks.filter_map(Result::ok).take(TASKS_SHOWN_MAX);
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok())
+        .collect()
+}
+
+/// Threads named in the message, at most.
+const TASKS_SHOWN_MAX: usize = 16;
 
 fn watch() -> &'static Watch {
     static WATCH: Watch = Watch {
@@ -120,6 +138,11 @@ mod tests {
             limit: Mutex::new(None),
             changed: Condvar::new(),
         }
+    }
+
+    #[test]
+    fn every_thread_of_this_process_has_a_wait_channel() {
+        assert!(!wait_channels().is_empty());
     }
 
     #[test]

@@ -46,11 +46,6 @@ impl Recovery {
         }
     }
 
-    /// True if the next acknowledgment needs no thought: no loss suspected.
-    pub fn is_quiet(&self) -> bool {
-        self.phase == Phase::Open && self.dup_ack_count == 0
-    }
-
     /// The congestion window to send by, bytes.
     pub fn window(&self, cc: &Cc, mss: u32) -> u32 {
         cc.cwnd().saturating_add_signed(self.inflation).max(mss)
@@ -83,14 +78,21 @@ impl Recovery {
             Phase::Recovery | Phase::Partial if ack.at_or_after(self.recover) => {
                 self.inflation = 0;
                 self.rexmt_now = false;
-                self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Guard };
+                self.phase = if ack.after(self.recover) {
+                    Phase::Open
+                } else {
+                    Phase::Guard
+                };
                 cc.on_recovery_end(flight.saturating_sub(acked), mss);
                 true
             }
             Phase::Recovery | Phase::Partial => {
                 self.rexmt_now = true;
                 let back = if acked >= mss { mss } else { 0 };
-                self.inflation = self.inflation.saturating_sub_unsigned(acked).saturating_add_unsigned(back);
+                self.inflation = self
+                    .inflation
+                    .saturating_sub_unsigned(acked)
+                    .saturating_add_unsigned(back);
                 let first = self.phase == Phase::Recovery;
                 self.phase = Phase::Partial;
                 first
@@ -205,7 +207,7 @@ mod tests {
         let (mut recovery, mut cc) = lost();
         let _ = recovery.take_rexmt();
         assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, 11 * MSS, 11 * MSS, MSS));
-        assert!(recovery.is_quiet() && !recovery.take_rexmt());
+        assert!(recovery.phase == Phase::Open && !recovery.take_rexmt());
         assert!(recovery.window(&cc, MSS) <= 5 * MSS);
     }
 
@@ -218,7 +220,7 @@ mod tests {
             assert!(!recovery.on_dup_ack(&mut cc, una() + 10 * MSS, una() + 12 * MSS, MSS));
         }
         assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, MSS, 2 * MSS, MSS));
-        assert!(recovery.is_quiet());
+        assert!(recovery.phase == Phase::Open);
     }
 
     #[test]

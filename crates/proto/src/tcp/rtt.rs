@@ -22,7 +22,12 @@ pub(super) struct Rtt {
 
 impl Rtt {
     pub fn new(rto_initial: Duration) -> Self {
-        Self { srtt_8: 0, rttvar_4: 0, rto_us: micros(rto_initial).max(1), backoff: 0 }
+        Self {
+            srtt_8: 0,
+            rttvar_4: 0,
+            rto_us: micros(rto_initial).max(1),
+            backoff: 0,
+        }
     }
 
     /// SRTT; `None` before the first sample.
@@ -31,8 +36,8 @@ impl Rtt {
     }
 
     /// Takes in a measured round trip (RFC 6298 sections 2.2 and 2.3) and ends the back-off.
-    pub fn sample(&mut self, rtt: Duration, rto_min_us: u32, rto_max_us: u32) {
-        let r = micros(rtt).clamp(1, SAMPLE_MAX_US);
+    pub fn sample(&mut self, rtt_us: u64, rto_min_us: u32, rto_max_us: u32) {
+        let r = u32::try_from(rtt_us).unwrap_or(u32::MAX).clamp(1, SAMPLE_MAX_US);
         if self.srtt_8 == 0 {
             self.srtt_8 = r * 8;
             self.rttvar_4 = r * 2;
@@ -41,14 +46,15 @@ impl Rtt {
             self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + deviation;
             self.srtt_8 = (self.srtt_8 - self.srtt_8 / 8 + r).max(8);
         }
-        self.rto_us = (self.srtt_8 / 8).saturating_add(self.rttvar_4).clamp(rto_min_us, rto_max_us);
+        self.rto_us = (self.srtt_8 / 8)
+            .saturating_add(self.rttvar_4)
+            .clamp(rto_min_us, rto_max_us);
         self.backoff = 0;
     }
 
-    /// The time to arm the retransmission or persist timer with.
-    pub fn rto(&self, rto_max_us: u32) -> Duration {
-        let backed_off = u64::from(self.rto_us) << self.backoff;
-        Duration::from_micros(backed_off.min(u64::from(rto_max_us)))
+    /// The time to arm the retransmission or persist timer with, microseconds.
+    pub fn rto_us(&self, rto_max_us: u32) -> u64 {
+        (u64::from(self.rto_us) << self.backoff).min(u64::from(rto_max_us))
     }
 
     /// The timer has expired (RFC 6298 section 5.5).
@@ -88,33 +94,37 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    fn rto(rtt: &Rtt) -> Duration {
+        Duration::from_micros(rtt.rto_us(MAX))
+    }
+
     #[test]
     fn the_first_sample_gives_srtt_and_twice_itself_as_variance_term() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         assert_eq!(rtt.srtt(), None);
-        assert_eq!(rtt.rto(MAX), Duration::from_secs(1));
-        rtt.sample(ms(100), MIN, MAX);
+        assert_eq!(rto(&rtt), Duration::from_secs(1));
+        rtt.sample(100_000, MIN, MAX);
         assert_eq!(rtt.srtt(), Some(ms(100)));
-        assert_eq!(rtt.rto(MAX), ms(300));
+        assert_eq!(rto(&rtt), ms(300));
     }
 
     #[test]
     fn later_samples_are_smoothed_by_an_eighth() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
-        rtt.sample(ms(100), MIN, MAX);
-        rtt.sample(ms(180), MIN, MAX);
+        rtt.sample(100_000, MIN, MAX);
+        rtt.sample(180_000, MIN, MAX);
         assert_eq!(rtt.srtt(), Some(ms(110)));
         // RTTVAR = 3/4 * 50 + 1/4 * 80 = 57.5 ms.
-        assert_eq!(rtt.rto(MAX), ms(110 + 230));
+        assert_eq!(rto(&rtt), ms(110 + 230));
     }
 
     #[test]
     fn the_timeout_keeps_to_its_bounds() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
-        rtt.sample(Duration::from_micros(20), MIN, MAX);
-        assert_eq!(rtt.rto(MAX), ms(200));
-        rtt.sample(Duration::from_secs(1_000_000), MIN, MAX);
-        assert_eq!(rtt.rto(MAX), Duration::from_secs(120));
+        rtt.sample(20, MIN, MAX);
+        assert_eq!(rto(&rtt), ms(200));
+        rtt.sample(u64::MAX, MIN, MAX);
+        assert_eq!(rto(&rtt), Duration::from_secs(120));
     }
 
     #[test]
@@ -122,21 +132,21 @@ mod tests {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         for doubled in [2, 4, 8, 16, 32, 64, 120, 120] {
             rtt.back_off();
-            assert_eq!(rtt.rto(MAX), Duration::from_secs(doubled));
+            assert_eq!(rto(&rtt), Duration::from_secs(doubled));
         }
         for _ in 0..300 {
             rtt.back_off();
         }
-        assert_eq!(rtt.rto(MAX), Duration::from_secs(120));
-        rtt.sample(ms(100), MIN, MAX);
-        assert_eq!(rtt.rto(MAX), ms(300));
+        assert_eq!(rto(&rtt), Duration::from_secs(120));
+        rtt.sample(100_000, MIN, MAX);
+        assert_eq!(rto(&rtt), ms(300));
     }
 
     #[test]
     fn many_zero_samples_do_not_forget_that_something_was_measured() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         for _ in 0..1000 {
-            rtt.sample(Duration::ZERO, MIN, MAX);
+            rtt.sample(0, MIN, MAX);
         }
         assert!(rtt.srtt().is_some());
     }
@@ -146,6 +156,6 @@ mod tests {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         rtt.back_off();
         rtt.distrust_after_syn_loss(MAX);
-        assert_eq!(rtt.rto(MAX), Duration::from_secs(3));
+        assert_eq!(rto(&rtt), Duration::from_secs(3));
     }
 }

@@ -90,8 +90,14 @@ impl Flags {
 impl core::fmt::Debug for Flags {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let names = [
-            (Self::SYN, 'S'), (Self::FIN, 'F'), (Self::RST, 'R'), (Self::PSH, 'P'),
-            (Self::ACK, '.'), (Self::URG, 'U'), (Self::ECE, 'E'), (Self::CWR, 'W'),
+            (Self::SYN, 'S'),
+            (Self::FIN, 'F'),
+            (Self::RST, 'R'),
+            (Self::PSH, 'P'),
+            (Self::ACK, '.'),
+            (Self::URG, 'U'),
+            (Self::ECE, 'E'),
+            (Self::CWR, 'W'),
         ];
         for (flag, name) in names {
             if self.has(flag) {
@@ -148,6 +154,8 @@ impl Header {
     /// SEG.LEN: the payload's bytes and one each for SYN and FIN.
     pub fn seq_len(&self, payload_len: usize) -> u32 {
         let controls = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));
-        u32::try_from(payload_len).unwrap_or(u32::MAX).saturating_add(controls)
+        u32::try_from(payload_len)
+            .unwrap_or(u32::MAX)
+            .saturating_add(controls)
     }
 }

@@ -1,6 +1,6 @@
 //! What a connection is told at its creation, and the part of it that the pcb keeps.
 //!
-//! [`Settings`] is the embedder's view, in plain durations. [`Tuning`] is the pcb's copy, in 32-bit
+//! [`Settings`] is the embedder's view, in plain durations. `Tuning` is the pcb's copy, in 32-bit
 //! microseconds and milliseconds, because a host may hold a million pcbs. It must not know where the
 //! values come from. Tests: `tests/settings.rs` and wherever a setting has an effect.
 
@@ -137,10 +137,6 @@ impl Tuning {
 
     pub const fn fin_wait_2(&self) -> Duration {
         Duration::from_millis(self.fin_wait_2_ms as u64)
-    }
-
-    pub const fn delack(&self) -> Duration {
-        Duration::from_micros(self.delack_us as u64)
     }
 }
 

@@ -34,14 +34,23 @@ pub(super) struct Keepalive {
 
 impl Keepalive {
     pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
-        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO }))
+        settings.enabled.then(|| {
+            Box::new(Self {
+                settings,
+                probe_count: 0,
+                probed_at: Instant::ZERO,
+            })
+        })
     }
 }
 
 impl<P: Payload> Pcb<P> {
     /// When [`Pcb::on_timer`] is next wanted; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
+        let earliest = self
+            .rexmt_at
+            .min(self.delack_at)
+            .min(self.two_msl_at.min(self.keep_at));
         (earliest != NEVER).then_some(earliest)
     }
 
@@ -53,7 +62,10 @@ impl<P: Payload> Pcb<P> {
         }
         if self.two_msl_at <= now {
             self.enter_closed();
-            return TimerOutcome { events: Events::CLOSED, reply: None };
+            return TimerOutcome {
+                events: Events::CLOSED,
+                reply: None,
+            };
         }
         if self.rexmt_at <= now && self.on_rexmt(now).is_break() {
             return self.give_up();
@@ -67,7 +79,11 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
-        let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
+        let most = if handshake {
+            self.tuning.syn_retries
+        } else {
+            self.tuning.retries
+        };
         if self.rexmt_count >= most {
             return Verdict::Break(());
         }
@@ -83,7 +99,8 @@ impl<P: Payload> Pcb<P> {
             self.snd_nxt = self.snd_una;
         } else {
             let flight = self.snd_max.since(self.snd_una);
-            self.cc.on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
+            self.cc
+                .on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
             self.recovery.on_timeout(self.snd_max);
             self.snd_nxt = self.snd_una;
         }
@@ -121,12 +138,15 @@ impl<P: Payload> Pcb<P> {
     /// The peer does not answer: ends the connection.
     fn give_up(&mut self) -> TimerOutcome {
         let reply = self.abort();
-        TimerOutcome { events: Events::TIMED_OUT.with(Events::CLOSED), reply }
+        TimerOutcome {
+            events: Events::TIMED_OUT.with(Events::CLOSED),
+            reply,
+        }
     }
 
     /// Starts the retransmission or persist timer anew.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
-        self.rexmt_at = now + self.rtt.rto(self.tuning.rto_max_us);
+        self.rexmt_at = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
     }
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.
@@ -158,6 +178,16 @@ impl<P: Payload> Pcb<P> {
         self.timing = Timing::Spoilt;
         self.rtt_seq = self.snd_max;
     }
+}
+
+/// `us` microseconds after `now`; the sum of `Duration`s would cost more than the rest of a fast path.
+pub(super) fn after_us(now: Instant, us: u64) -> Instant {
+    Instant::from_micros(now.as_micros().saturating_add(us))
+}
+
+/// Microseconds from `earlier` to `now`.
+pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
+    now.as_micros().saturating_sub(earlier.as_micros())
 }
 
 /// Whether the connection goes on.

@@ -94,11 +94,20 @@ impl<P: Payload> Pcb<P> {
 
     /// The reset for a connection that we give up ourselves.
     pub(super) fn reset_header(&self) -> Header {
-        Header { seq: self.snd_max, ack: self.rcv_nxt, flags: Flags::RST.with(Flags::ACK), ..Header::default() }
+        Header {
+            seq: self.snd_max,
+            ack: self.rcv_nxt,
+            flags: Flags::RST.with(Flags::ACK),
+            ..Header::default()
+        }
     }
 }
 
 /// The reset that answers a segment which acknowledged `segment.ack` (RFC 9293 section 3.10.7).
 pub(super) fn reset_answering(segment: &Header) -> Header {
-    Header { seq: segment.ack, flags: Flags::RST, ..Header::default() }
+    Header {
+        seq: segment.ack,
+        flags: Flags::RST,
+        ..Header::default()
+    }
 }

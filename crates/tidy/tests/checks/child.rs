@@ -34,7 +34,11 @@ const SHOWN_LINES_MAX: usize = 200;
 impl Child {
     /// `cargo SUBCOMMAND`.
     pub fn cargo(subcommand: &str) -> Self {
-        Self { args: vec![subcommand.into()], env: Vec::new(), need: None }
+        Self {
+            args: vec![subcommand.into()],
+            env: Vec::new(),
+            need: None,
+        }
     }
 
     pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
@@ -78,8 +82,12 @@ impl Child {
         }
         let mut command = clean_cargo();
         command.args(&self.args).envs(self.env.iter().copied());
-        command.env("CARGO_TARGET_DIR", checks_folder().join(folder)).current_dir(root());
-        let output = command.output().expect("cargo starts, as it has started this test");
+        command
+            .env("CARGO_TARGET_DIR", checks_folder().join(folder))
+            .current_dir(root());
+        let output = command
+            .output()
+            .expect("cargo starts, as it has started this test");
         assert!(output.status.success(), "{}", failure(&self, &output));
         Some(output)
     }
@@ -91,9 +99,21 @@ fn clean_cargo() -> Command {
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         let told = ["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_CFG_", "DEP_", "RUST_TEST_"];
-        let exact = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_TARGET_TMPDIR", "RUSTFLAGS",
-            "CARGO_ENCODED_RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER",
-            "CARGO_BUILD_TARGET", "CARGO_PRIMARY_PACKAGE", "CARGO_CRATE_NAME", "LD_LIBRARY_PATH"];
+        let exact = [
+            "CARGO",
+            "CARGO_MANIFEST_DIR",
+            "CARGO_MANIFEST_PATH",
+            "CARGO_TARGET_TMPDIR",
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "RUSTDOCFLAGS",
+            "RUSTC_WRAPPER",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_BUILD_TARGET",
+            "CARGO_PRIMARY_PACKAGE",
+            "CARGO_CRATE_NAME",
+            "LD_LIBRARY_PATH",
+        ];
         if told.iter().any(|prefix| name_text.starts_with(prefix)) || exact.contains(&&*name_text) {
             command.env_remove(&name);
         }
@@ -112,7 +132,9 @@ fn missing(need: Need) -> Option<String> {
         Need::Sanitizer => {
             let libraries = rustc(&["--print", "target-libdir"]);
             let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
-                folder.flatten().any(|file| file.file_name().to_string_lossy().contains("_rt.asan"))
+                folder
+                    .flatten()
+                    .any(|file| file.file_name().to_string_lossy().contains("_rt.asan"))
             });
             (!has).then(|| "this compiler has no AddressSanitizer runtime".to_owned())
         }
@@ -123,7 +145,10 @@ fn missing(need: Need) -> Option<String> {
 pub fn host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let text = rustc(&["-vV"]);
-        text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned()
+        text.lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .unwrap_or_default()
+            .to_owned()
     });
     &HOST
 }
@@ -131,7 +156,9 @@ pub fn host() -> &'static str {
 fn rustc(args: &[&str]) -> String {
     // Cargo sets the toolchain for us; the same one answers here.
     let output = Command::new("rustc").args(args).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default()
 }
 
 fn in_ci() -> bool {
@@ -144,17 +171,30 @@ fn root() -> PathBuf {
 
 /// Beside the build output around us, wherever that is.
 fn checks_folder() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map_or_else(|| root().join("target"), Path::to_owned).join("checks")
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .map_or_else(|| root().join("target"), Path::to_owned)
+        .join("checks")
 }
 
 fn failure(child: &Child, output: &Output) -> String {
-    let env: Vec<String> = child.env.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
+    let env: Vec<String> = child
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value:?} "))
+        .collect();
     let args: Vec<_> = child.args.iter().map(|arg| arg.to_string_lossy()).collect();
     let text = [&output.stderr[..], &output.stdout[..]].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     let end = &lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..];
-    format!("{}cargo {} failed ({}):\n{}", env.concat(), args.join(" "), output.status, end.join("\n"))
+    format!(
+        "{}cargo {} failed ({}):\n{}",
+        env.concat(),
+        args.join(" "),
+        output.status,
+        end.join("\n")
+    )
 }
 
 /// Tests that passed, of all the result lines of a `cargo test`.

@@ -10,8 +10,9 @@
 //!
 //! Invariants: clients look at the stop flag between connections, so every request gets its answer.
 //! Only when all of them have ended is `closing` set and one connection made for each acceptor, which
-//! wakes it to see the flag; each acceptor takes exactly one, so none is left in the accept queue. A
-//! connection that fails fails the sample and the acceptor goes on, or the clients would wait forever.
+//! wakes it to see the flag; each acceptor takes exactly one, so none is left in the accept queue. An
+//! accept or a connection that fails fails the sample and the acceptor goes on, or the clients would
+//! wait forever; and a connection for waking that fails is tried again, or the acceptors would.
 //!
 //! Tests: below.
 
@@ -19,6 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::bench::meter::{Meter, Tally, Timing, Window, process_cpu};
 use crate::bench::pin::Placement;
@@ -80,7 +82,7 @@ pub fn sample<P: Provider>(
         }
         closing.store(true, Ordering::Release);
         for _ in 0..spec.acceptors {
-            provider.connect(address)?;
+            meter.note(wake_acceptor(provider, address));
         }
         window
     });
@@ -113,11 +115,19 @@ fn connect_until_stopped<P: Provider>(
 fn serve<L: Listener>(listener: &L, size: usize, meter: &Meter, closing: &AtomicBool) -> io::Result<()> {
     let mut request = vec![0; size];
     loop {
-        let stream = listener.accept()?;
+        let accepted = listener.accept();
         // Partner: the store after the clients have ended.
         if closing.load(Ordering::Acquire) {
             return Ok(());
         }
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                meter.note(Err(error));
+                thread::sleep(RETRY_PAUSE);
+                continue;
+            }
+        };
         meter.guard(|| {
             stream.read_exact(&mut request)?;
             stream.write_all(&request)
@@ -125,13 +135,27 @@ fn serve<L: Listener>(listener: &L, size: usize, meter: &Meter, closing: &Atomic
     }
 }
 
+/// Makes a connection for an acceptor to see that it is over.
+fn wake_acceptor<P: Provider>(provider: &P, address: SocketAddr) -> io::Result<()> {
+    let mut last = Ok(());
+    for _ in 0..WAKE_TRIES {
+        match provider.connect(address) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Err(error),
+        }
+        thread::sleep(RETRY_PAUSE);
+    }
+    last
+}
+
+const WAKE_TRIES: usize = 500;
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
 /// Client threads at most.
 pub const CLIENTS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::bench::pin::Pin;
     use crate::bench::plan::Spin;

@@ -10,8 +10,9 @@ use crate::time::Instant;
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
 use super::super::segment::{Flags, Payload, Timestamps};
+use super::super::settings::micros;
 use super::super::state::State;
-use super::super::timers::NEVER;
+use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
 use super::super::user::reset_answering;
 use super::{Segment, Step};
@@ -66,7 +67,11 @@ impl<P: Payload> Pcb<P> {
         (self.snd_una, self.snd_nxt, self.snd_sml) = (ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         self.start_sending(syn_lost);
-        self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
+        self.state = if self.fin_queued {
+            State::FinWait1
+        } else {
+            State::Established
+        };
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);
     }
@@ -95,7 +100,9 @@ impl<P: Payload> Pcb<P> {
         self.snd_len -= bytes;
         self.rexmt_count = 0;
         self.probe_now = false;
-        let restart = self.recovery.on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
+        let restart = self
+            .recovery
+            .on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
         if ack == self.snd_max {
             self.rexmt_at = NEVER;
             self.persist = false;
@@ -109,14 +116,18 @@ impl<P: Payload> Pcb<P> {
     fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
         let sample = match self.timing {
             Timing::Idle => None,
-            Timing::Running => ack.at_or_after(self.rtt_seq).then(|| now.since(self.rtt_sent_at)),
+            Timing::Running => ack
+                .at_or_after(self.rtt_seq)
+                .then(|| since_us(now, self.rtt_sent_at)),
             // The echo says which transmission is meant (RFC 7323 section 4.1).
             Timing::Spoilt => ts
                 .filter(|_| self.ts_on)
-                .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset))),
+                .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
+                .map(|elapsed| u64::from(micros(elapsed))),
         };
-        if let Some(rtt) = sample {
-            self.rtt.sample(rtt, self.tuning.rto_min_us, self.tuning.rto_max_us);
+        if let Some(rtt_us) = sample {
+            self.rtt
+                .sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
         }
         if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
             self.timing = Timing::Idle;
@@ -134,7 +145,10 @@ impl<P: Payload> Pcb<P> {
         if !duplicate {
             return;
         }
-        if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss)) {
+        if self
+            .recovery
+            .on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss))
+        {
             self.spoil_timing();
             self.arm_rexmt(now);
         }

@@ -102,10 +102,17 @@ impl<P: Payload> Pcb<P> {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
         if seg.flags.has(Flags::RST) {
             // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
-            return if closed_window { Step::Continue(()) } else { Step::Break(()) };
+            return if closed_window {
+                Step::Continue(())
+            } else {
+                Step::Break(())
+            };
         }
         self.acknowledge_unacceptable(seg, now);
-        if self.state == State::TimeWait && seg.flags.has(Flags::FIN) && seg.seq + seg.seq_len() == self.rcv_nxt {
+        if self.state == State::TimeWait
+            && seg.flags.has(Flags::FIN)
+            && seg.seq + seg.seq_len() == self.rcv_nxt
+        {
             // The peer has not seen the acknowledgment of its FIN: wait once more.
             self.two_msl_at = now + self.tuning.time_wait();
         }

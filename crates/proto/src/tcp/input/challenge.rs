@@ -14,7 +14,7 @@ impl<P: Payload> Pcb<P> {
     /// Owes the peer a challenge acknowledgment, if the limit allows one.
     pub(super) fn challenge(&mut self, now: Instant) {
         // Only for equality with itself: the narrowing that wraps after 136 years is harmless.
-        let second = u32::try_from(now.as_millis() / 1000 & u64::from(u32::MAX)).unwrap_or(0);
+        let second = u32::try_from((now.as_millis() / 1000) & u64::from(u32::MAX)).unwrap_or(0);
         if self.challenge_second != second {
             (self.challenge_second, self.challenge_count) = (second, 0);
         }

@@ -36,12 +36,21 @@ struct Segment<P> {
 
 impl<P: Payload> Segment<P> {
     fn new(header: &Header, payload: P) -> Self {
-        Self { header: *header, seq: header.seq, flags: header.flags, payload }
+        Self {
+            header: *header,
+            seq: header.seq,
+            flags: header.flags,
+            payload,
+        }
     }
 
     /// SEG.LEN of what is left.
     fn seq_len(&self) -> u32 {
-        Header { flags: self.flags, ..self.header }.seq_len(self.payload.len())
+        Header {
+            flags: self.flags,
+            ..self.header
+        }
+        .seq_len(self.payload.len())
     }
 
     fn payload_len(&self) -> u32 {
@@ -76,7 +85,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
-    /// and the connection has no loss, probe or hole to think of.
+    /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
+    /// and a duplicate acknowledgment is no news.
     fn is_predicted(&self, header: &Header, len: u32) -> bool {
         const ODD: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
         let timestamps_fit = match header.options.timestamps {
@@ -92,8 +102,6 @@ impl<P: Payload> Pcb<P> {
             && news <= self.snd_max.since(self.snd_una)
             && (news != 0 || len != 0)
             && len <= self.rcv_wnd()
-            && self.snd_nxt == self.snd_max
-            && self.recovery.is_quiet()
             && !self.persist
             && self.reass.is_none()
     }
@@ -102,12 +110,20 @@ impl<P: Payload> Pcb<P> {
         self.last_rcv_at = now;
         let ts = header.options.timestamps;
         self.note_timestamp(header.seq, ts, now);
-        let acked = if header.ack.after(self.snd_una) { self.acknowledge(header.ack, ts, now) } else { 0 };
+        let acked = if header.ack.after(self.snd_una) {
+            self.acknowledge(header.ack, ts, now)
+        } else {
+            0
+        };
         self.update_snd_wnd(header.seq, header.ack, header.window);
         if len > 0 {
             self.advance_rcv_nxt(len, now);
         }
-        Input { deliver: payload, acked, ..Input::default() }
+        Input {
+            deliver: payload,
+            acked,
+            ..Input::default()
+        }
     }
 
     /// Keeps TS.Recent (RFC 7323 section 4.3): from the earliest segment that the next acknowledgment

@@ -12,7 +12,7 @@ use super::super::pcb::Pcb;
 use super::super::reass::Reass;
 use super::super::segment::{Flags, Payload};
 use super::super::state::State;
-use super::super::timers::NEVER;
+use super::super::timers::{NEVER, after_us};
 use super::super::user::reset_answering;
 use super::{Segment, Step, payload_len};
 
@@ -51,15 +51,20 @@ impl<P: Payload> Pcb<P> {
         if !self.state.receives() {
             return Step::Continue(());
         }
-        if seg.flags.has(Flags::FIN) && seg.seq != self.rcv_nxt {
-            self.reass.get_or_insert_with(|| Box::new(Reass::new())).note_fin(seg.seq);
+        if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
+            self.reass
+                .get_or_insert_with(|| Box::new(Reass::new()))
+                .note_fin(seg.seq);
             // If there was text in front of the FIN, that has already been answered.
             if seg.seq == seg.header.seq {
                 self.owe_duplicate();
             }
         }
         let in_order = seg.flags.has(Flags::FIN) && seg.seq == self.rcv_nxt;
-        let waiting = self.reass.as_mut().is_some_and(|reass| reass.take_fin(self.rcv_nxt));
+        let waiting = self
+            .reass
+            .as_mut()
+            .is_some_and(|reass| reass.take_fin(self.rcv_nxt));
         if in_order || waiting {
             self.on_peer_fin(now, input);
         }
@@ -78,7 +83,7 @@ impl<P: Payload> Pcb<P> {
         if self.rcv_nxt.since(self.last_ack_sent) >= 2 * u32::from(self.rcv_mss_seen) {
             self.ack_now = true;
         } else if self.delack_at == NEVER {
-            self.delack_at = now + self.tuning.delack();
+            self.delack_at = after_us(now, u64::from(self.tuning.delack_us));
         }
     }
 

@@ -1,0 +1,290 @@
+//! A stack without threads: `workers = 0`, driven by `Stack::poll` with a time of its own.
+//!
+//! Nothing sleeps here. Sockets do not block, the time is a number that jumps to whatever `poll` names, so
+//! hours of TIME-WAIT, keepalive and retransmission pass in microseconds and every run is the same.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use common::{GRAINS, Random, hash_of, scaled};
+use sha2::{Digest, Sha256};
+use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
+
+/// A driven stack and its time.
+struct World {
+    stack: Stack,
+    now: Duration,
+}
+
+impl World {
+    fn new(change: impl FnOnce(&mut sockeye::Config)) -> Self {
+        let stack = common::stack_with(|c| {
+            c.workers = 0;
+            change(c);
+        });
+        Self { stack, now: Duration::ZERO }
+    }
+
+    /// Does what is due, and lets the time pass until the next thing is.
+    fn turn(&mut self) {
+        if let Some(next) = self.stack.poll(self.now) {
+            self.now = self.now.max(next);
+        }
+    }
+
+    /// Lets `time` pass, doing what is due on the way.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(next) = self.stack.poll(self.now).filter(|next| *next <= end) {
+            // A call must not be wanted for a time that has been.
+            self.now = next.max(self.now + Duration::from_micros(1));
+        }
+        self.now = end;
+        self.stack.poll(self.now);
+    }
+
+    fn listener(&self) -> TcpListener {
+        let listener = common::listener(&self.stack);
+        listener.set_nonblocking(true).unwrap();
+        listener
+    }
+
+    fn connect(&self, to: &TcpListener) -> TcpStream {
+        let mut socket = TcpSocket::new_v4(&self.stack);
+        socket.set_nonblocking(true);
+        socket.connect(to.local_addr().unwrap()).unwrap()
+    }
+
+    fn pair(&mut self) -> (TcpStream, TcpStream) {
+        let listener = self.listener();
+        let client = self.connect(&listener);
+        loop {
+            self.turn();
+            if let Ok((server, _)) = listener.accept() {
+                server.set_nonblocking(true).unwrap();
+                return (client, server);
+            }
+        }
+    }
+}
+
+/// One direction of a transfer.
+struct Flow {
+    data: Vec<u8>,
+    sent: usize,
+    shut: bool,
+    got: usize,
+    hash: Sha256,
+    done: bool,
+}
+
+impl Flow {
+    fn new(data: Vec<u8>) -> Self {
+        Self { data, sent: 0, shut: false, got: 0, hash: Sha256::new(), done: false }
+    }
+
+    /// Writes and reads what goes; true if anything did.
+    fn step(&mut self, mut from: &TcpStream, mut to: &TcpStream, random: &mut Random) -> bool {
+        let mut moved = false;
+        if self.sent < self.data.len() {
+            let len = random.size(100_000).min(self.data.len() - self.sent);
+            match from.write(&self.data[self.sent..self.sent + len]) {
+                Ok(taken) => (self.sent, moved) = (self.sent + taken, true),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+            }
+        } else if !self.shut {
+            from.shutdown(Shutdown::Write).unwrap();
+            (self.shut, moved) = (true, true);
+        }
+        let mut buf = vec![0; random.size(100_000)];
+        match to.read(&mut buf) {
+            Ok(0) => (self.done, moved) = (true, moved || !self.done),
+            Ok(got) => {
+                self.hash.update(&buf[..got]);
+                (self.got, moved) = (self.got + got, true);
+            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
+        moved
+    }
+
+    fn check(self) {
+        assert_eq!(self.got, self.data.len());
+        let got: common::Hash = self.hash.finalize().into();
+        assert_eq!(got, hash_of(&self.data));
+    }
+}
+
+#[test]
+fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
+    let _guard = common::watchdog("transfers_in_both_directions_need_no_thread_and_no_real_time");
+    let mut random = Random::new("driven");
+    for round in 0..scaled(12) {
+        let encode = random.chance(2);
+        let mut world = World::new(|c| {
+            c.grain = GRAINS[round % 3];
+            c.loopback_encode = encode;
+            (c.sndbuf, c.rcvbuf) = (2048 + random.size(1 << 20) as u32, 2048 + random.size(1 << 20) as u32);
+        });
+        let (client, server) = world.pair();
+        let mut there = Flow::new(random.bytes(500_000));
+        let mut back = Flow::new(random.bytes(500_000));
+        let mut stuck = 0;
+        while !(there.done && back.done) {
+            let moved = there.step(&client, &server, &mut random) | back.step(&server, &client, &mut random);
+            stuck = if moved { 0 } else { stuck + 1 };
+            assert!(stuck < 1000, "nothing moves any more at {:?}", world.now);
+            world.turn();
+        }
+        there.check();
+        back.check();
+        drop((client, server));
+        world.turn();
+        assert_eq!((world.stack.connection_count(), world.stack.memory_in_use()), (0, 0));
+    }
+}
+
+#[test]
+fn poll_of_an_empty_stack_wants_no_call() {
+    let world = World::new(|_| {});
+    assert_eq!(world.stack.poll(Duration::from_secs(5)), None);
+}
+
+#[test]
+fn an_idle_connection_wants_no_call() {
+    let mut world = World::new(|_| {});
+    let (client, server) = world.pair();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.stack.poll(world.now), None, "{client:?} {server:?}");
+}
+
+#[test]
+fn time_wait_ends_when_its_time_is_over_and_not_before() {
+    let mut world = World::new(|c| {
+        c.time_wait = Duration::from_secs(60);
+        c.port_range = 40000..=40000;
+    });
+    let listener = TcpListener::bind_on(&world.stack, "127.0.0.1:80").unwrap();
+    let client = world.connect(&listener);
+    world.turn();
+    let (server, _) = listener.accept().unwrap();
+    drop(client);
+    drop(server);
+    world.pass(Duration::from_secs(59));
+    // The port rests: nobody may bind it without SO_REUSEADDR.
+    let bind = |world: &World| TcpSocket::new_v4(&world.stack).bind("127.0.0.1:40000".parse().unwrap());
+    assert_eq!(bind(&world).unwrap_err().kind(), ErrorKind::AddrInUse);
+    world.pass(Duration::from_secs(2));
+    bind(&world).unwrap();
+}
+
+#[test]
+fn keepalive_probes_an_idle_connection_after_two_hours_and_the_peer_answers() {
+    let mut world = World::new(|_| {});
+    let (client, server) = world.pair();
+    client.set_keepalive(true).unwrap();
+    let before = common::counter(&world.stack, "segments_out");
+    world.pass(Duration::from_secs(7199));
+    assert_eq!(common::counter(&world.stack, "segments_out"), before, "too early");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(common::counter(&world.stack, "segments_out"), before + 2, "a probe and its answer");
+    assert_eq!((client.state_name(), server.state_name()), ("ESTABLISHED", "ESTABLISHED"));
+}
+
+#[test]
+fn a_connect_that_nobody_answers_times_out_after_its_retries() {
+    let mut world = World::new(|c| c.syn_retries = 3);
+    let mut socket = TcpSocket::new_v4(&world.stack);
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let first = world.connect(&listener);
+    world.turn();
+    assert_eq!(first.state_name(), "ESTABLISHED");
+    // The backlog is full, so that this one's SYNs are dropped: 1 + 2 + 4 + 8 seconds.
+    let second = world.connect(&listener);
+    world.pass(Duration::from_secs(14));
+    assert_eq!(second.state_name(), "SYN-SENT");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(second.state_name(), "CLOSED");
+    assert_eq!(second.take_error().unwrap().unwrap().kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_closed_window_is_probed_and_opens_when_the_reader_comes_back_after_an_hour() {
+    let mut world = World::new(|c| (c.sndbuf, c.rcvbuf) = (64 << 10, 4 << 10));
+    let (mut client, mut server) = world.pair();
+    let data = Random::new("persist").bytes(64 << 10);
+    let taken = client.write(&data).unwrap();
+    world.pass(Duration::from_secs(3600));
+    assert_eq!(client.state_name(), "ESTABLISHED", "a peer that answers probes is not given up");
+    let mut got = Vec::new();
+    let mut buf = [0; 1000];
+    while got.len() < taken {
+        match server.read(&mut buf) {
+            Ok(n) => got.extend_from_slice(&buf[..n]),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::WouldBlock);
+                world.turn();
+            }
+        }
+    }
+    assert!(got == data[..taken]);
+}
+#[test]
+fn zz_tiny() {
+    for (snd, rcv, sz) in [(2048,2048,1000usize),(2048,2048,100_000),(2048,2048,30),(2048,1<<20,1000),(1<<20,2048,1000),(1<<20,2048,100000), (1<<16,1<<16,100000)] {
+        for nodelay in [false,true] {
+        let mut world = World::new(|c| { (c.sndbuf, c.rcvbuf) = (snd, rcv); });
+        let (mut a, mut b) = world.pair();
+        a.set_nodelay(nodelay).unwrap();
+        let n = 200_000;
+        let (mut sent, mut got, mut turns, mut jumps) = (0, 0, 0u64, 0u64);
+        let buf = vec![0; sz]; let mut rb = vec![0; 65536];
+        let t0 = std::time::Instant::now();
+        let s0 = world.stack.counters();
+        while got < n {
+            let mut moved = false;
+            while sent < n { match a.write(&buf[..sz.min(n-sent)]) { Ok(k) => { sent += k; moved = true; } Err(_) => break } }
+            while let Ok(k) = b.read(&mut rb) { got += k; moved = true; }
+            turns += 1;
+            if !moved { jumps += 1; world.turn(); }
+        }
+        println!("snd {snd} rcv {rcv} sz {sz} nodelay {nodelay}: virtual {:?} turns {turns} jumps {jumps} cpu {:?}", world.now, t0.elapsed());
+        let s1 = world.stack.counters();
+        for ((n, x), (_, y)) in s0.iter().zip(s1) { if y > *x { print!("{n}={} ", y - x); } }
+        println!();
+        }
+    }
+}
+#[test]
+fn zz_syn() {
+    let mut world = World::new(|c| c.syn_retries = 3);
+    let mut socket = TcpSocket::new_v4(&world.stack);
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let _first = world.connect(&listener);
+    world.turn();
+    let second = world.connect(&listener);
+    for _ in 0..60 {
+        let n = world.stack.poll(world.now);
+        println!("{:?} next {:?} {} out {}", world.now, n, second.state_name(), common::counter(&world.stack, "segments_out"));
+        match n { Some(n) => world.now = n, None => break }
+    }
+}
+
+#[test]
+fn zz_trace() {
+    let mut world = World::new(|c| { (c.sndbuf, c.rcvbuf) = (2048, 2048); });
+    let (mut a, mut b) = world.pair();
+    let buf = vec![0; 1000]; let mut rb = vec![0; 65536];
+    for i in 0..40 {
+        let mut w = vec![]; let mut r = vec![];
+        while let Ok(k) = a.write(&buf) { w.push(k); }
+        while let Ok(k) = b.read(&mut rb) { r.push(k); }
+        println!("{i} {:?} wrote {w:?} read {r:?} unacked {} in {}", world.now, a.unacknowledged().unwrap(), common::counter(&world.stack, "segments_in"));
+        if w.is_empty() && r.is_empty() { world.turn(); }
+    }
+}
