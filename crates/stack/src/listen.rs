@@ -36,7 +36,6 @@ pub(crate) struct Listener {
     queue: Mutex<AcceptQueue>,
     /// Threads in `accept`; guarded by `queue`.
     pub wait: WaitQueue,
-    pub watch: Watchers,
 }
 
 #[derive(Default)]
@@ -44,6 +43,7 @@ struct AcceptQueue {
     ready: VecDeque<Arc<Conn>>,
     wakers: Vec<Waker>,
     closed: bool,
+    watch: Watchers,
 }
 
 /// Largest backlog (`net.core.somaxconn` of Linux).
@@ -73,7 +73,6 @@ impl Listener {
             nodelay: AtomicBool::new(options.nodelay),
             queue: Mutex::new(AcceptQueue::default()),
             wait: WaitQueue::new(),
-            watch: Watchers::new(),
         })
     }
 
@@ -118,8 +117,7 @@ impl Listener {
         queue.ready.push_back(child);
         let owed = self.wait.notify().is_wake_owed();
         outbox.wakes.extend(queue.wakers.drain(..).map(Wake::Task));
-        drop(queue);
-        self.watch.mark(Ready::READABLE, &mut outbox.wakes);
+        queue.watch.mark(Ready::READABLE, &mut outbox.wakes);
         owed
     }
 
@@ -168,11 +166,20 @@ impl Listener {
         !self.queue.lock().ready.is_empty()
     }
 
+    /// The pollers that want to know of connections.
+    pub fn with_watchers<R>(&self, f: impl FnOnce(&mut Watchers) -> R) -> R {
+        f(&mut self.queue.lock().watch)
+    }
+
     /// Ends the listener; the children that nobody accepted are the caller's to reset.
     pub fn close(&self) -> VecDeque<Arc<Conn>> {
         let mut queue = self.queue.lock();
         queue.closed = true;
-        std::mem::take(&mut queue.ready)
+        let watch = queue.watch.clear();
+        let orphans = std::mem::take(&mut queue.ready);
+        drop(queue);
+        drop(watch);
+        orphans
     }
 
     /// Whether a SYN to `local` is for this listener, and how specific it is: an address beats the

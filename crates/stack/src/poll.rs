@@ -127,6 +127,16 @@ impl Events {
     pub fn len(&self) -> usize {
         self.list.len()
     }
+
+    fn is_full(&self) -> bool {
+        self.list.len() == self.capacity
+    }
+
+    /// Adds what was found, if anything; then says whether the waiter is to hold the registration.
+    fn report(&mut self, registration: &Registration, found: Found) -> Option<bool> {
+        self.list.push(Event { token: registration.token, ready: found.ready? });
+        Some(found.stays)
+    }
 }
 
 impl<'a> IntoIterator for &'a Events {
@@ -140,9 +150,17 @@ impl<'a> IntoIterator for &'a Events {
 /// A set of sockets to wait for. See the module's documentation.
 pub struct Poll {
     queue: Arc<Queue>,
-    /// What the waiter holds: taken from the queue and not yet looked at, or reported and level-triggered.
-    held: Mutex<VecDeque<Arc<Registration>>>,
+    held: Mutex<Held>,
     spin: Spin,
+}
+
+/// What the waiter holds; `QUEUED` is set in all of it.
+#[derive(Default)]
+struct Held {
+    /// Taken from the inbox and not looked at yet.
+    fresh: VecDeque<Arc<Registration>>,
+    /// Level-triggered and reported by the last wait.
+    level: VecDeque<Arc<Registration>>,
 }
 
 /// Something that can be registered: a stream or a listener of this crate.
@@ -156,7 +174,7 @@ impl Poll {
     pub fn new(spin_max: Duration) -> Self {
         Self {
             queue: Arc::new(Queue::default()),
-            held: Mutex::new(VecDeque::new()),
+            held: Mutex::new(Held::default()),
             spin: Spin::up_to(spin_max),
         }
     }
@@ -182,7 +200,7 @@ impl Poll {
             cancelled: AtomicBool::new(false),
             target: target.clone(),
         });
-        target.watchers().add(&registration)?;
+        target.with_watchers(|watchers| watchers.add(&registration))?;
         let mut wakes = Vec::new();
         registration.mark(target.ready(), &mut wakes);
         self.queue.wake_all(wakes);
@@ -209,7 +227,8 @@ impl Poll {
     /// # Errors
     /// `NotFound` if the socket is not in this set.
     pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
-        if source.target().watchers().remove(&self.queue) {
+        // The registration is dropped outside the socket's mutex.
+        if source.target().with_watchers(|watchers| watchers.remove(&self.queue)).is_some() {
             return Ok(());
         }
         Err(io::Error::new(io::ErrorKind::NotFound, "the socket is not registered with this Poll"))
@@ -258,24 +277,27 @@ impl Poll {
         }
     }
 
-    /// Looks at what is held, then at what has come, until the events are full.
+    /// Looks at what was reported last, then at what has come, until the events are full.
     fn collect(&self, events: &mut Events) {
         let mut held = self.held.lock();
-        {
-            let mut inbox = self.queue.inbox.lock();
-            held.extend(inbox.list.drain(..));
-        }
-        for _ in 0..held.len() {
-            if events.list.len() == events.capacity {
+        let Held { fresh, level } = &mut *held;
+        for _ in 0..level.len() {
+            if events.is_full() {
                 break;
             }
-            let Some(registration) = held.pop_front() else { break };
-            let ready = registration.take();
-            if ready != Ready::NONE {
-                events.list.push(Event { token: registration.token, ready });
-                if registration.trigger == Trigger::Level {
-                    held.push_back(registration);
-                }
+            let Some(registration) = level.pop_front() else { break };
+            if let Some(stays) = events.report(&registration, registration.look_again()) {
+                level.extend(stays.then_some(registration));
+            }
+        }
+        if fresh.is_empty() {
+            fresh.extend(self.queue.inbox.lock().list.drain(..));
+        }
+        while !events.is_full()
+            && let Some(registration) = fresh.pop_front()
+        {
+            if let Some(stays) = events.report(&registration, registration.look()) {
+                level.extend(stays.then_some(registration));
             }
         }
     }
@@ -283,7 +305,7 @@ impl Poll {
 
 impl std::fmt::Debug for Poll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poll").field("held", &self.held.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Poll").finish_non_exhaustive()
     }
 }
 
@@ -316,7 +338,7 @@ impl Queue {
 }
 
 /// A socket in a set.
-struct Registration {
+pub(crate) struct Registration {
     queue: Arc<Queue>,
     token: Token,
     interest: Ready,
@@ -353,37 +375,55 @@ impl Registration {
         }
     }
 
-    /// What to report. For a level-triggered one that is ready, `QUEUED` stays set: it stays held.
-    fn take(&self) -> Ready {
-        if self.cancelled.load(Ordering::Acquire) {
-            return Ready::NONE;
-        }
+    /// The first look at a registration that was marked: most likely it is ready.
+    fn look(&self) -> Found {
         match self.trigger {
-            Trigger::Edge => Ready(self.state.swap(0, Ordering::AcqRel) & !QUEUED),
-            Trigger::Level => {
-                let ready = self.target.ready().of(self.interest);
-                if ready != Ready::NONE {
-                    return ready;
-                }
-                self.state.swap(0, Ordering::AcqRel);
-                let ready = self.target.ready().of(self.interest);
-                if ready == Ready::NONE {
-                    return ready;
-                }
-                // A mark that came after the swap has queued it itself.
-                let before = self.state.fetch_or(QUEUED, Ordering::AcqRel);
-                if before & QUEUED == 0 { ready } else { Ready::NONE }
+            _ if self.is_cancelled() => Found::NOTHING,
+            Trigger::Edge => {
+                let ready = Ready(self.state.swap(0, Ordering::AcqRel) & !QUEUED);
+                Found { ready: ready.some(), stays: false }
             }
+            Trigger::Level => match self.target.ready().of(self.interest).some() {
+                ready @ Some(_) => Found { ready, stays: true },
+                None => self.look_again(),
+            },
         }
+    }
+
+    /// A look at a level-triggered registration that most likely is not ready any more: `QUEUED` is cleared
+    /// first, so that a mark after the look queues it again.
+    fn look_again(&self) -> Found {
+        if self.is_cancelled() {
+            return Found::NOTHING;
+        }
+        self.state.swap(0, Ordering::AcqRel);
+        let ready = self.target.ready().of(self.interest).some();
+        // A mark that came after the swap has queued it itself; then it is in the inbox and not held.
+        let stays = ready.is_some() && self.state.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED == 0;
+        Found { ready, stays }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
     }
 }
 
-/// The registrations of one socket.
+/// What a look at a registration found.
+struct Found {
+    ready: Option<Ready>,
+    /// The waiter goes on holding it.
+    stays: bool,
+}
+
+impl Found {
+    const NOTHING: Self = Self { ready: None, stays: false };
+}
+
+/// The registrations of one socket, under that socket's mutex.
+#[derive(Default)]
 pub(crate) struct Watchers {
-    /// (a) What any of them wants to know of.
-    mask: AtomicU8,
     /// Allocated only for sockets that are polled.
-    list: Mutex<Option<Box<Vec<Arc<Registration>>>>>,
+    list: Option<Box<Vec<Arc<Registration>>>>,
 }
 
 /// Most sets that one socket may be in.
@@ -391,25 +431,19 @@ const SETS_MAX: usize = 64;
 
 impl Watchers {
     pub fn new() -> Self {
-        Self { mask: AtomicU8::new(0), list: Mutex::new(None) }
+        Self::default()
     }
 
     /// Tells everybody who wants to know of `ready`. Wakes are left to the caller.
     #[inline]
     pub fn mark(&self, ready: Ready, wakes: &mut Vec<Wake>) {
-        // Acquire, with the Release of `add`; see the module's head for why a stale 0 is harmless.
-        if self.mask.load(Ordering::Acquire) & ready.0 == 0 {
-            return;
-        }
-        let list = self.list.lock();
-        for registration in list.iter().flat_map(|l| l.iter()) {
+        for registration in self.list.iter().flat_map(|l| l.iter()) {
             registration.mark(ready, wakes);
         }
     }
 
-    fn add(&self, registration: &Arc<Registration>) -> io::Result<()> {
-        let mut list = self.list.lock();
-        let list = list.get_or_insert_default();
+    fn add(&mut self, registration: &Arc<Registration>) -> io::Result<()> {
+        let list = self.list.get_or_insert_default();
         if list.iter().any(|r| Arc::ptr_eq(&r.queue, &registration.queue)) {
             let message = "the socket is registered with this Poll already: use reregister";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
@@ -419,30 +453,29 @@ impl Watchers {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
         list.push(Arc::clone(registration));
-        self.mask.fetch_or(registration.interest.0, Ordering::AcqRel);
         Ok(())
     }
 
-    fn remove(&self, queue: &Arc<Queue>) -> bool {
-        let mut list = self.list.lock();
-        let Some(all) = list.as_mut() else { return false };
-        let Some(place) = all.iter().position(|r| Arc::ptr_eq(&r.queue, queue)) else { return false };
-        all.swap_remove(place).cancelled.store(true, Ordering::Release);
-        let mask = all.iter().fold(0, |mask, r| mask | r.interest.0);
-        if all.is_empty() {
-            *list = None;
+    fn remove(&mut self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+        let list = self.list.as_mut()?;
+        let place = list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
+        let gone = list.swap_remove(place);
+        gone.cancelled.store(true, Ordering::Release);
+        if list.is_empty() {
+            self.list = None;
         }
-        self.mask.store(mask, Ordering::Release);
-        true
+        Some(gone)
     }
 
-    /// The socket is gone: nobody is told any more. Breaks the cycle of socket and registration.
-    pub fn clear(&self) {
-        self.mask.store(0, Ordering::Release);
-        let gone = self.list.lock().take();
+    /// The socket is gone: nobody is told any more. Breaks the cycle of socket and registration; to be
+    /// dropped outside the socket's mutex.
+    #[must_use]
+    pub fn clear(&mut self) -> Option<Box<Vec<Arc<Registration>>>> {
+        let gone = self.list.take();
         for registration in gone.iter().flat_map(|l| l.iter()) {
             registration.cancelled.store(true, Ordering::Release);
         }
+        gone
     }
 }
 
@@ -469,6 +502,10 @@ impl Ready {
     pub const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
+    /// The set, unless it is empty.
+    fn some(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
     pub fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }
@@ -482,10 +519,10 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn watchers(&self) -> &Watchers {
+    fn with_watchers<R>(&self, f: impl FnOnce(&mut Watchers) -> R) -> R {
         match self {
-            Self::Conn(conn) => &conn.watch,
-            Self::Listener(listener) => &listener.watch,
+            Self::Conn(conn) => f(&mut conn.so.lock().watch),
+            Self::Listener(listener) => listener.with_watchers(f),
         }
     }
 
@@ -493,16 +530,14 @@ impl Target {
     fn ready(&self) -> Ready {
         match self {
             Self::Conn(conn) => {
-                let rcv = conn.rcv.lock();
+                let so = conn.so.lock();
                 let read = Ready::READABLE
-                    .when(rcv.is_readable())
-                    .with(Ready::READ_CLOSED.when(rcv.eof || rcv.shut));
-                drop(rcv);
-                let snd = conn.snd.lock();
+                    .when(so.rcv.is_readable())
+                    .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
                 let write = Ready::WRITABLE
-                    .when(snd.is_writable())
-                    .with(Ready::WRITE_CLOSED.when(snd.shut));
-                drop(snd);
+                    .when(so.snd.is_writable())
+                    .with(Ready::WRITE_CLOSED.when(so.snd.shut));
+                drop(so);
                 read.with(write).with(Ready::ERROR.when(conn.has_error()))
             }
             Self::Listener(listener) => Ready::READABLE.when(listener.is_readable()),

@@ -176,9 +176,7 @@ fn establish(
     settings.nodelay = nodelay;
     let pcb = Pcb::accept(&settings, accepted, cx.now);
     let mut rcv = sockbuf::RecvBuf::new(listener.rcvbuf());
-    rcv.nxt = pcb.rcv_nxt();
-    rcv.adv = pcb.rcv_adv();
-    rcv.unit = pcb.window_unit();
+    rcv.on_connected(&pcb);
     let conn = Conn::new(Birth {
         home: core.home(hash),
         pcb,

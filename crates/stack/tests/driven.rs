@@ -233,3 +233,58 @@ fn a_closed_window_is_probed_and_opens_when_the_reader_comes_back_after_an_hour(
     }
     assert!(got == data[..taken]);
 }
+
+#[test]
+fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
+    for encode in [false, true] {
+        let mut world = World::new(|c| c.loopback_encode = encode);
+        let mut socket = TcpSocket::new_v4(&world.stack);
+        socket.set_nonblocking(true);
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let clients: Vec<TcpStream> = (0..30).map(|_| world.connect(&listener)).collect();
+        let (mut served, mut told) = (0, vec![Told::NotYet; clients.len()]);
+        while world.now < Duration::from_secs(400) {
+            if let Ok((mut server, _)) = listener.accept() {
+                server.set_nonblocking(true).unwrap();
+                let mut number = [0; 1];
+                // What the client wrote when it believed itself connected has been kept for it.
+                while server.read(&mut number).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
+                    write_once(&clients, &mut told);
+                    world.pass(Duration::from_millis(10));
+                }
+                assert_eq!(clients[usize::from(number[0])].local_addr().unwrap(), server.peer_addr().unwrap());
+                served += 1;
+            }
+            write_once(&clients, &mut told);
+            world.pass(Duration::from_millis(50));
+        }
+        let failed = told.iter().filter(|t| **t == Told::TimedOut).count();
+        assert_eq!(served + failed, clients.len());
+        assert!(served >= 7, "one for each time that the SYN is sent: {served}");
+    }
+}
+
+/// What became of a client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    NotYet,
+    Wrote,
+    TimedOut,
+}
+
+/// Every client writes its number once, as soon as it is connected.
+fn write_once(clients: &[TcpStream], told: &mut [Told]) {
+    for ((number, mut client), told) in clients.iter().enumerate().zip(told) {
+        if *told == Told::NotYet {
+            *told = match client.write(&[number as u8]) {
+                Ok(_) => Told::Wrote,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => Told::NotYet,
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::TimedOut);
+                    Told::TimedOut
+                }
+            };
+        }
+    }
+}

@@ -9,7 +9,8 @@
 //! perimeter is still held*: two threads that send for one connection, one after the other, thereby
 //! deliver in the order in which they sent. The receiver is run after leaving.
 //!
-//! Output runs once per connection and batch ([`finish`]), however many segments the batch had.
+//! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
+//! mutex as the items themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +20,11 @@ use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::{Entry, Filled, HandedOff, Inside};
+use sockeye_sync::{Entry, Filled, HandedOff, Inside, MutexGuard};
 
 use super::error::SockError;
 use super::outbox::{Context, Gone, Routed, Wake};
+use super::sockbuf::Buffers;
 use super::{Conn, Item, Work, reason};
 use crate::base::payload::Data;
 use crate::poll::Ready;
@@ -32,30 +34,31 @@ use crate::timers::TimerKey;
 /// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
 /// must not be kept for ever by the work of others.
 const BATCH_MAX: usize = 256;
+/// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
+/// meanwhile.
+const RUN_MAX: usize = 16;
 
 type In<'p> = Inside<'p, Item>;
 
 /// Brings `work` to `conn`: runs it now, or leaves it to whoever is inside.
 pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
-    let perimeter = conn.perimeter();
-    if let Some(mut inside) = perimeter.try_enter() {
-        cx.core.count(counter::ENTERED);
-        step(cx, &mut inside, conn, work);
-        finish(cx, &mut inside, conn);
-        drive(cx, inside, conn, 1);
-        return;
-    }
-    match perimeter.enter(Item { conn: Arc::clone(conn), work }) {
-        Entry::Queued => cx.core.count(counter::QUEUED),
-        // Protocol code panicked in there: this connection's work is lost, the others go on.
-        Entry::Poisoned(_) => cx.core.count(counter::SEGMENTS_LOST),
-        Entry::Inside(mut inside, item) => {
-            cx.core.count(counter::ENTERED);
-            step(cx, &mut inside, conn, item.work);
-            finish(cx, &mut inside, conn);
-            drive(cx, inside, conn, 1);
-        }
-    }
+    let (inside, work) = match conn.perimeter().try_enter() {
+        Some(inside) => (inside, work),
+        None => match conn.perimeter().enter(conn.item(work)) {
+            Entry::Queued => return cx.core.count(counter::QUEUED),
+            // Protocol code panicked in there: this connection's work is lost, the others go on.
+            Entry::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
+            Entry::Inside(inside, item) => (inside, item.work),
+        },
+    };
+    let mut inside = inside;
+    cx.core.count(counter::ENTERED);
+    let pcb = conn.pcb.get(&mut inside);
+    let mut so = conn.so.lock();
+    step(cx, pcb, conn, &mut so, work);
+    finish(cx, pcb, conn, &mut so);
+    drop(so);
+    drive(cx, inside, conn, 1);
 }
 
 /// Posts `reasons` and brings them to the connection, unless it is already on its way.
@@ -66,6 +69,19 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
         sockeye_sync::Post::Coalesced => cx.core.count(counter::COALESCED),
         sockeye_sync::Post::Dead => {}
     }
+}
+
+/// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
+/// enter never waits, so the order of locks is kept.
+pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: MutexGuard<'_, Buffers>) {
+    let Some(mut inside) = conn.perimeter().try_enter() else {
+        drop(so);
+        return notify(cx, conn, reason::OUTPUT);
+    };
+    cx.core.count(counter::ENTERED);
+    finish(cx, conn.pcb.get(&mut inside), conn, &mut so);
+    drop(so);
+    drive(cx, inside, conn, 1);
 }
 
 /// Runs a perimeter that was filled or handed over while nobody was inside.
@@ -89,144 +105,141 @@ fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: us
             cx.core.workers.adopt(conn);
             return;
         }
-        ran += batch(cx, &mut inside);
+        ran += batch(cx, &mut inside, conn);
     }
 }
 
-/// Runs what is queued now, keeping the last connection so that output runs once per run of items.
-fn batch(cx: &mut Context<'_>, inside: &mut In<'_>) -> usize {
+/// Runs what is queued now. A run of items for one connection takes its buffers' mutex once and is
+/// followed by one output.
+fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     let mut ran = 0;
-    let mut held: Option<Arc<Conn>> = None;
-    for item in inside.take() {
-        ran += 1;
-        if let Some(last) = held.take_if(|last| !Arc::ptr_eq(last, &item.conn)) {
-            finish(cx, inside, &last);
+    let mut items = inside.take().peekable();
+    while let Some(Item { conn: of, work }) = items.next() {
+        let conn = of.as_ref().unwrap_or(own);
+        let pcb = conn.pcb.get(inside);
+        let mut so = conn.so.lock();
+        step(cx, pcb, conn, &mut so, work);
+        let mut run = 1;
+        let same = |next: &Item| next.conn.as_ref().map(Arc::as_ptr) == of.as_ref().map(Arc::as_ptr);
+        while run < RUN_MAX
+            && let Some(next) = items.next_if(same)
+        {
+            step(cx, pcb, conn, &mut so, next.work);
+            run += 1;
         }
-        step(cx, inside, &item.conn, item.work);
-        held = Some(item.conn);
-    }
-    if let Some(last) = held {
-        finish(cx, inside, &last);
+        finish(cx, pcb, conn, &mut so);
+        ran += run;
     }
     ran
 }
 
 /// One item.
-fn step(cx: &mut Context<'_>, inside: &mut In<'_>, conn: &Arc<Conn>, work: Work) {
-    let pcb = conn.pcb.get(inside);
+fn step(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, work: Work) {
     match work {
-        Work::Segment(header, payload) => input(cx, pcb, conn, &header, payload),
+        Work::Segment(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Notify => {
             // Re-armed before anything is looked at: what is posted from here on comes again.
             let reasons = conn.notify.take();
-            notified(cx, pcb, conn, reasons);
+            notified(cx, pcb, conn, so, reasons);
         }
     }
 }
 
 /// A segment for this connection.
-fn input(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, header: &Header, payload: Data) {
+fn input(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &Header,
+    payload: Data,
+) {
     cx.core.count(counter::SEGMENTS_IN);
     let effect = pcb.on_segment(header, payload, cx.now);
     if let Some(reply) = effect.reply {
         emit(cx, conn, reply, Data::default());
     }
     if effect.acked > 0 {
-        acked(cx, conn, effect.acked);
+        acked(cx, conn, so, effect.acked);
     }
     if !effect.deliver.is_empty() {
-        deliver(cx, conn, effect.deliver);
+        deliver(cx, conn, so, effect.deliver);
     }
     if !effect.events.is_empty() {
-        on_events(cx, pcb, conn, effect.events);
+        on_events(cx, pcb, conn, so, effect.events);
     }
 }
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
-fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, bytes: u32) {
-    let mut snd = conn.snd.lock();
-    let freed = snd.chain.split_front(bytes as usize);
-    snd.cpu = cx.cpu;
-    if snd.is_writable() {
-        wake_writers(cx, conn, snd);
-    } else {
-        drop(snd);
+fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
+    let freed = so.snd.chain.split_front(bytes as usize);
+    cx.outbox.freed.push(freed);
+    so.snd.cpu = cx.cpu;
+    if so.snd.is_writable() {
+        wake_writers(cx, conn, so);
     }
-    // The buffers go back outside the lock.
-    drop(freed);
 }
 
-pub(crate) fn wake_writers(
-    cx: &mut Context<'_>,
-    conn: &Arc<Conn>,
-    mut snd: sockeye_sync::MutexGuard<'_, super::sockbuf::SendBuf>,
-) {
-    let owed = conn.snd_wait.notify().is_wake_owed();
-    let waker = snd.waker.take();
-    drop(snd);
-    if owed {
+/// Wakes whoever waits for space or for the handshake, once outside.
+pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    if conn.snd_wait.notify().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Writer(Arc::clone(conn)));
     }
-    cx.outbox.wakes.extend(waker.map(Wake::Task));
-    conn.watch.mark(Ready::WRITABLE, &mut cx.outbox.wakes);
+    cx.outbox.wakes.extend(so.snd.waker.take().map(Wake::Task));
+    so.watch.mark(Ready::WRITABLE, &mut cx.outbox.wakes);
 }
 
 /// Appends in-order bytes and wakes readers.
-fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, payload: Data) {
-    let mut rcv = conn.rcv.lock();
+fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-    rcv.nxt += bytes;
-    rcv.cpu = cx.cpu;
-    if rcv.closed {
-        drop(rcv);
+    so.rcv.nxt += bytes;
+    so.rcv.cpu = cx.cpu;
+    if so.rcv.closed {
+        cx.outbox.freed.push(payload.0);
         return;
     }
-    rcv.chain.append(payload.0);
-    wake_readers(cx, conn, rcv);
+    so.rcv.chain.append(payload.0);
+    wake_readers(cx, conn, so);
 }
 
-pub(super) fn wake_readers(
-    cx: &mut Context<'_>,
-    conn: &Arc<Conn>,
-    mut rcv: sockeye_sync::MutexGuard<'_, super::sockbuf::RecvBuf>,
-) {
-    let owed = conn.rcv_wait.notify().is_wake_owed();
-    let waker = rcv.waker.take();
-    drop(rcv);
-    if owed {
+/// Wakes whoever waits for bytes, once outside.
+pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    if conn.rcv_wait.notify().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(conn)));
     }
-    cx.outbox.wakes.extend(waker.map(Wake::Task));
-    conn.watch.mark(Ready::READABLE, &mut cx.outbox.wakes);
+    cx.outbox.wakes.extend(so.rcv.waker.take().map(Wake::Task));
+    so.watch.mark(Ready::READABLE, &mut cx.outbox.wakes);
 }
 
 /// The rare things: handshake done, end of stream, failure, end of life.
-fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, events: Events) {
+fn on_events(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    events: Events,
+) {
     if events.has(Events::CONNECTED) {
-        let mut snd = conn.snd.lock();
-        snd.connected = true;
-        snd.due_at = pcb.snd_due_at();
-        let mut rcv = conn.rcv.lock();
-        rcv.nxt = pcb.rcv_nxt();
-        rcv.adv = pcb.rcv_adv();
-        rcv.unit = pcb.window_unit();
-        drop(rcv);
-        wake_writers(cx, conn, snd);
+        so.snd.connected = true;
+        so.snd.due_at = pcb.snd_due_at();
+        so.rcv.on_connected(pcb);
+        wake_writers(cx, conn, so);
     }
     if events.has(Events::PEER_FIN) {
-        let mut rcv = conn.rcv.lock();
-        rcv.eof = true;
-        wake_readers(cx, conn, rcv);
-        conn.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
+        so.rcv.eof = true;
+        wake_readers(cx, conn, so);
+        so.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
     }
     if let Some(error) = failure(events, conn.state() == State::CloseWait) {
-        fail(cx, conn, error);
+        conn.set_error(error);
+        end_of_stream(cx, conn, so);
+        so.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
     }
     if events.has(Events::ENTER_TIME_WAIT) {
         let record = pcb.time_wait_record(cx.now);
         cx.outbox.gone.push(Gone::TimeWait(Arc::clone(conn), record));
     } else if events.has(Events::CLOSED) {
-        end_of_stream(cx, conn);
+        end_of_stream(cx, conn, so);
         cx.outbox.gone.push(Gone::Closed(Arc::clone(conn)));
     }
 }
@@ -243,30 +256,26 @@ fn failure(events: Events, peer_was_done: bool) -> Option<SockError> {
     .find_map(|(event, error)| events.has(event).then_some(error))
 }
 
-/// The connection has failed: the error is pending, and both directions are at their end.
-fn fail(cx: &mut Context<'_>, conn: &Arc<Conn>, error: SockError) {
-    conn.set_error(error);
-    end_of_stream(cx, conn);
-    conn.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
-}
-
 /// Nothing more will come or go: unsent bytes are dropped, everybody is woken.
-fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let mut snd = conn.snd.lock();
-    let unsent = std::mem::take(&mut snd.chain);
-    snd.shut = true;
-    snd.due_at = u32::MAX;
-    wake_writers(cx, conn, snd);
-    drop(unsent);
-    let mut rcv = conn.rcv.lock();
-    rcv.eof = true;
-    wake_readers(cx, conn, rcv);
+fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    cx.outbox.freed.push(std::mem::take(&mut so.snd.chain));
+    so.snd.shut = true;
+    so.snd.due_at = u32::MAX;
+    so.rcv.eof = true;
+    wake_writers(cx, conn, so);
+    wake_readers(cx, conn, so);
     let closed = Ready::READ_CLOSED.with(Ready::WRITE_CLOSED);
-    conn.watch.mark(closed, &mut cx.outbox.wakes);
+    so.watch.mark(closed, &mut cx.outbox.wakes);
 }
 
 /// The application, a timer or an option has something for the connection.
-fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, reasons: u32) {
+fn notified(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    reasons: u32,
+) {
     // OUTPUT and RCVD ask for nothing but the output that every stay ends with.
     if reasons & reason::TIMER != 0 {
         conn.timer_at.store(0, Ordering::Relaxed);
@@ -275,73 +284,58 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, reasons
             emit(cx, conn, reply, Data::default());
         }
         if !outcome.events.is_empty() {
-            on_events(cx, pcb, conn, outcome.events);
+            on_events(cx, pcb, conn, so, outcome.events);
         }
     }
     if reasons & reason::OPTION != 0 {
         pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
         let enabled = conn.options.keepalive.load(Ordering::Relaxed);
         pcb.set_keepalive(KeepaliveSettings { enabled, ..KeepaliveSettings::default() }, cx.now);
-        pcb.set_rcv_hiwat(conn.rcv.lock().hiwat);
+        pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
     if reasons & reason::SHUTDOWN != 0 {
         pcb.shutdown_write();
     }
     if reasons & (reason::CLOSE | reason::ABORT) != 0 {
-        close(cx, pcb, conn, reasons & reason::ABORT != 0);
+        close(cx, pcb, conn, so, reasons & reason::ABORT != 0);
     }
 }
 
 /// The last handle is gone, or the application wants a reset.
-fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, abort: bool) {
-    if !abort {
-        // Whether bytes were unread was looked at under the buffer's mutex: then `abort` is set.
-        let reset = pcb.close(0, cx.now);
-        if let Some(reset) = reset {
-            emit(cx, conn, reset, Data::default());
-        }
-        if pcb.state() == State::Closed {
-            on_events(cx, pcb, conn, Events::CLOSED);
-        }
-        return;
-    }
+fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, abort: bool) {
     if pcb.state() == State::Closed {
         return;
     }
-    if let Some(reset) = pcb.abort() {
+    // Whether bytes were unread was looked at under the buffers' mutex: then it is an abort.
+    let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
+    if let Some(reset) = reset {
         emit(cx, conn, reset, Data::default());
     }
-    on_events(cx, pcb, conn, Events::CLOSED);
+    if pcb.state() == State::Closed {
+        on_events(cx, pcb, conn, so, Events::CLOSED);
+    }
 }
 
-/// The end of a run of items: everything that may be sent is sent, and the timer is set.
-fn finish(cx: &mut Context<'_>, inside: &mut In<'_>, conn: &Arc<Conn>) {
-    let pcb = conn.pcb.get(inside);
-    output(cx, pcb, conn);
+/// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
+/// are settled, and the timer is set.
+fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+    while let Some(segment) = pcb.poll_transmit(so.snd.len(), so.rcv.space(), cx.now) {
+        let payload = if segment.len == 0 {
+            Data::default()
+        } else {
+            Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))
+        };
+        emit(cx, conn, segment.header, payload);
+    }
+    so.rcv.adv = pcb.rcv_adv();
+    so.snd.due_at = pcb.snd_due_at();
     conn.publish_state(pcb.state());
     let Some(deadline) = pcb.next_deadline() else { return };
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
         conn.timer_at.store(at, Ordering::Relaxed);
-        cx.core.workers.arm(at, TimerKey::Conn { hash: conn.hash, serial: conn.serial });
+        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial }));
     }
-}
-
-/// Sends what the pcb wants to send, and settles the agreements with writer and reader.
-fn output(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>) {
-    // Both mutexes for the whole of it: see the agreements in `sockbuf`.
-    let mut snd = conn.snd.lock();
-    let mut rcv = conn.rcv.lock();
-    while let Some(segment) = pcb.poll_transmit(snd.len(), rcv.space(), cx.now) {
-        let payload = if segment.len == 0 {
-            Data::default()
-        } else {
-            Data(snd.chain.slice(segment.offset as usize, segment.len as usize))
-        };
-        emit(cx, conn, segment.header, payload);
-    }
-    rcv.adv = pcb.rcv_adv();
-    snd.due_at = pcb.snd_due_at();
 }
 
 /// Sends one segment: into the queue of a receiver that is known, else by lookup after leaving.
@@ -353,8 +347,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
     if !cx.core.loopback.encodes()
         && let Some(peer) = conn.live_peer()
     {
-        let item = Item { conn: Arc::clone(&peer), work: Work::Segment(header, payload) };
-        match peer.perimeter().fill(item) {
+        match peer.perimeter().fill(peer.item(Work::Segment(header, payload))) {
             Filled::WakeWorker => cx.outbox.claims.push_back(peer),
             Filled::Queued => cx.core.count(counter::QUEUED),
             Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),

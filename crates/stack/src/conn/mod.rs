@@ -1,6 +1,6 @@
 //! A connection: pcb, socket buffers and everything that points at them, in one allocation.
 //!
-//! Owner tags of the fields: (c) constant, (p) inside the perimeter, (b) under its buffer's mutex,
+//! Owner tags of the fields: (c) constant, (p) inside the perimeter, (b) under the buffers' mutex,
 //! (a) atomic. Code that runs inside the perimeter is in [`engine`]; what it wants done outside goes
 //! into the [`outbox`]; the calls of applications are in [`user`].
 //!
@@ -26,7 +26,7 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::poll::Watchers;
 use error::SockError;
-use sockbuf::{RecvBuf, SendBuf};
+use sockbuf::{Buffers, RecvBuf, SendBuf};
 
 /// See the module's head.
 pub(crate) struct Conn {
@@ -38,18 +38,14 @@ pub(crate) struct Conn {
     pub users: AtomicU32,
     /// (p) The state machine.
     pub pcb: PerimeterCell<Pcb<Data>>,
-    /// (b) `so_snd`.
-    pub snd: Mutex<SendBuf>,
-    /// Writers waiting for space, and connecting threads waiting for the handshake; guarded by `snd`.
+    /// (b) `so_snd` and `so_rcv`.
+    pub so: Mutex<Buffers>,
+    /// Writers waiting for space, and connecting threads waiting for the handshake; guarded by `so`.
     pub snd_wait: WaitQueue,
-    /// (b) `so_rcv`.
-    pub rcv: Mutex<RecvBuf>,
-    /// Readers waiting for bytes; guarded by `rcv`.
+    /// Readers waiting for bytes; guarded by `so`.
     pub rcv_wait: WaitQueue,
     /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
     pub peer: OnceLock<Weak<Conn>>,
-    /// (a) Pollers that want to know of readiness.
-    pub watch: Watchers,
     /// (p) written, (a) read: when the timer wheel will call, in the clock's microseconds; 0 for not
     /// at all. Never later than the pcb's next deadline.
     pub timer_at: AtomicU64,
@@ -122,9 +118,11 @@ impl Home {
     }
 }
 
-/// Work that waits in a perimeter's queue. It keeps its connection alive.
+/// Work that waits in a perimeter's queue.
 pub(crate) struct Item {
-    pub conn: Arc<Conn>,
+    /// Whom it is for; `None` in a connection's own perimeter, where that is clear. (It would only be
+    /// counted up and down: whoever runs the queue holds the connection anyway.)
+    pub conn: Option<Arc<Conn>>,
     pub work: Work,
 }
 
@@ -175,12 +173,10 @@ impl Conn {
             notify: Notify::new(),
             users: AtomicU32::new(1),
             pcb,
-            snd: Mutex::new(birth.snd),
+            so: Mutex::new(Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::new() }),
             snd_wait: WaitQueue::new(),
-            rcv: Mutex::new(birth.rcv),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),
-            watch: Watchers::new(),
             timer_at: AtomicU64::new(0),
             tuple: birth.tuple,
             hash: birth.hash,
@@ -194,6 +190,15 @@ impl Conn {
 
     pub fn perimeter(&self) -> &Perimeter<Item> {
         self.home.perimeter()
+    }
+
+    /// Work for this connection as an item of its perimeter's queue.
+    pub fn item(self: &Arc<Self>, work: Work) -> Item {
+        let conn = match self.home {
+            Home::Own(_) => None,
+            Home::Shared(_) => Some(Arc::clone(self)),
+        };
+        Item { conn, work }
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

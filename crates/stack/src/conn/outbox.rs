@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
+use sockeye_mbuf::Chain;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::base::payload::Data;
 use crate::listen::Listener;
 use crate::poll::Queue;
 use crate::stack::Core;
+use crate::timers::TimerKey;
 
 /// A segment whose receiver must be looked up.
 pub(crate) struct Routed {
@@ -55,6 +57,10 @@ pub(crate) struct Outbox {
     /// Children of a listener that has closed: to be reset.
     pub orphans: Vec<Arc<Conn>>,
     pub wakes: Vec<Wake>,
+    /// Buffers to give back, outside the locks under which they were unlinked.
+    pub freed: Vec<Chain>,
+    /// Calls to ask of the timer wheel.
+    pub timers: Vec<(u64, TimerKey)>,
 }
 
 /// One call into the stack: its time, its CPU and its outbox.
@@ -97,6 +103,10 @@ impl<'s> Context<'s> {
             } else {
                 break;
             }
+        }
+        self.outbox.freed.clear();
+        for (at, key) in self.outbox.timers.drain(..) {
+            self.core.workers.arm(at, key);
         }
         while let Some(wake) = self.outbox.wakes.pop() {
             match wake {

@@ -1,8 +1,10 @@
-//! `so_snd` and `so_rcv`: a socket's two buffers, each under its own mutex.
+//! `so_snd` and `so_rcv`: a socket's two buffers, under one mutex.
 //!
-//! A reader or writer takes only its buffer's mutex; protocol code takes them from inside the
-//! connection's perimeter. Three values are *agreements* between the two sides, and are read and
-//! written only under the mutex, so that nobody can act on a stale one:
+//! A reader or writer takes only this mutex; protocol code takes it from inside the connection's
+//! perimeter, once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
+//! both directions, and no payload of more than a few kilobytes is copied while it is held.) Three values
+//! are *agreements* between the two sides, and are read and written only under the mutex, so that
+//! nobody can act on a stale one:
 //!
 //! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
 //!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
@@ -12,13 +14,25 @@
 //!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
 //! * the wait queues' tickets, taken and notified under the same mutex.
 //!
-//! Rank: `so_snd` before `so_rcv`, both after the perimeter.
+//! Rank: after the perimeter, before a poller's inbox. A writer that holds it may *try* to enter the
+//! perimeter, which never waits.
 
 use std::task::Waker;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
+
+use crate::poll::Watchers;
+
+/// Both buffers, and who wants to know of them.
+pub(crate) struct Buffers {
+    pub snd: SendBuf,
+    pub rcv: RecvBuf,
+    pub watch: Watchers,
+}
 
 /// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
 pub(crate) struct SendBuf {
@@ -66,7 +80,12 @@ impl SendBuf {
     /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
     /// one wake-up pays for many bytes.
     pub fn is_writable(&self) -> bool {
-        self.shut || (self.connected && self.space() >= self.hiwat / WRITABLE_PART)
+        self.shut || (self.connected && self.space() >= self.writable_space())
+    }
+
+    /// The space from which on the socket counts as writable, bytes.
+    pub fn writable_space(&self) -> u32 {
+        self.hiwat / WRITABLE_PART
     }
 }
 
@@ -81,6 +100,8 @@ pub(crate) struct RecvBuf {
     pub adv: SeqNum,
     /// The largest segment that the peer is expected to send, bytes (`Pcb::window_unit`).
     pub unit: u32,
+    /// The largest window that can be advertised, bytes (`Pcb::rcv_wnd_max`).
+    pub wnd_max: u32,
     /// The CPU on which data was last delivered: where a blocked reader's waker runs.
     pub cpu: u32,
     /// No more bytes will come.
@@ -101,12 +122,21 @@ impl RecvBuf {
             nxt: SeqNum::default(),
             adv: SeqNum::default(),
             unit: 0,
+            wnd_max: u32::MAX,
             cpu: u32::MAX,
             eof: false,
             shut: false,
             closed: false,
             waker: None,
         }
+    }
+
+    /// Takes over what the handshake has agreed on.
+    pub fn on_connected<P: Payload>(&mut self, pcb: &Pcb<P>) {
+        self.nxt = pcb.rcv_nxt();
+        self.adv = pcb.rcv_adv();
+        self.unit = pcb.window_unit();
+        self.wnd_max = pcb.rcv_wnd_max();
     }
 
     /// Free bytes.
@@ -116,7 +146,8 @@ impl RecvBuf {
 
     /// Whether the peer should be told of the space that there is now.
     pub fn update_due(&self) -> bool {
-        !self.eof && window_update_due(self.space(), self.nxt, self.adv, self.hiwat, self.unit)
+        let (space, hiwat) = (self.space().min(self.wnd_max), self.hiwat.min(self.wnd_max));
+        !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
     }
 
     /// Whether a read would not block.

@@ -1,8 +1,8 @@
 //! The calls of applications on a connection: send, receive, shut down, close.
 //!
-//! A call takes a buffer's mutex, never the perimeter, unless output or a window update is due, which
+//! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
 //! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex. Blocking calls wait on the
-//! buffer's wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
+//! wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
 //! in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -10,82 +10,88 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as StdInstant};
 
+use sockeye_mbuf::{Chain, Exhausted};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::outbox::Context;
+use super::sockbuf::Buffers;
 use super::{Conn, LINGER_OFF, engine, reason};
 use crate::stack::{Core, counter};
 use crate::workers::deadline_after;
 
-/// Bytes up to which a copy is made under the buffer's mutex: shorter than taking it twice.
+/// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
 const COPY_LOCKED_MAX: usize = 4096;
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
 const CHUNK_MAX: usize = 64 << 10;
 
-/// What one attempt to append did.
-struct Appended {
-    taken: usize,
-    /// Output must run.
-    due: bool,
-}
-
-/// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken.
+/// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
+/// taken the error is reported; otherwise it comes again with the next call.
 pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    let mut deadline = Timeout::of(&conn.options.write_timeout);
-    let (mut total, mut due) = (0, false);
-    for buf in bufs {
-        let mut rest: &[u8] = buf;
-        while !rest.is_empty() {
-            match append(core, conn, rest) {
-                Ok(appended) => {
-                    total += appended.taken;
-                    due |= appended.due;
-                    rest = &rest[appended.taken..];
-                    // Two chunks may be on their way at once; the last one's output is below.
-                    if due && !rest.is_empty() {
-                        kick(core, conn);
-                        due = false;
-                    }
-                }
-                Err(Refusal::Failed(error)) => return partial(core, conn, total, due, error),
-                Err(Refusal::Full(ticket)) => {
-                    if std::mem::take(&mut due) {
-                        kick(core, conn);
-                    }
-                    if let Err(error) = wait(core, &conn.snd_wait, ticket, &mut deadline) {
-                        return partial(core, conn, total, due, error);
-                    }
-                }
-                Err(Refusal::NoMemory) => {
-                    if std::mem::take(&mut due) {
-                        kick(core, conn);
-                    }
-                    if let Err(error) = wait_for_memory(core, conn, &mut deadline) {
-                        return partial(core, conn, total, due, error);
-                    }
-                }
-            }
+    let mut timeout = Timeout::of(&conn.options.write_timeout);
+    let mut rest = Rest::of(bufs);
+    let wanted = rest.len;
+    while rest.len > 0 {
+        let refusal = match append(core, conn, &mut rest) {
+            Ok(()) => continue,
+            Err(refusal) => refusal,
+        };
+        let waited = match refusal {
+            Refusal::Failed(error) => Err(error),
+            Refusal::Full(ticket) => wait(core, &conn.snd_wait, ticket, &mut timeout),
+            Refusal::NoMemory => wait_for_memory(core, conn, &mut timeout),
+        };
+        match waited {
+            Ok(()) => {}
+            Err(_) if rest.len < wanted => break,
+            Err(error) => return Err(error),
         }
     }
-    if due {
-        kick(core, conn);
-    }
-    Ok(total)
+    Ok(wanted - rest.len)
 }
 
-/// Bytes that were taken are reported, and the error comes again with the next call.
-fn partial(core: &Core, conn: &Arc<Conn>, total: usize, due: bool, error: io::Error) -> io::Result<usize> {
-    if due {
-        kick(core, conn);
-    }
-    if total > 0 { Ok(total) } else { Err(error) }
+/// What of a vectored send is still to be taken.
+struct Rest<'a> {
+    bufs: &'a [IoSlice<'a>],
+    /// Bytes of the first of `bufs` that are taken already.
+    offset: usize,
+    len: usize,
 }
 
-/// Runs output, or leaves it to whoever is inside.
-fn kick(core: &Core, conn: &Arc<Conn>) {
-    Context::run(core, |cx| engine::notify(cx, conn, reason::OUTPUT));
+impl<'a> Rest<'a> {
+    fn of(bufs: &'a [IoSlice<'a>]) -> Self {
+        let len = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
+        Self { bufs, offset: 0, len }
+    }
+
+    /// Gives the next `bytes` bytes to `put` in pieces; `put` says how many of a piece it took, and a
+    /// short count ends it. Returns the bytes taken in all.
+    fn take<E>(&mut self, bytes: usize, mut put: impl FnMut(&[u8]) -> Result<usize, E>) -> Result<usize, E> {
+        let mut total = 0;
+        while total < bytes
+            && let Some(first) = self.bufs.first()
+        {
+            let piece = &first[self.offset..];
+            let piece = &piece[..piece.len().min(bytes - total)];
+            let taken = match put(piece) {
+                Ok(taken) => taken,
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            };
+            total += taken;
+            self.len -= taken;
+            self.offset += taken;
+            if taken < piece.len() {
+                break;
+            }
+            if self.offset == first.len() {
+                self.bufs = &self.bufs[1..];
+                self.offset = 0;
+            }
+        }
+        Ok(total)
+    }
 }
 
 /// Why nothing was appended.
@@ -97,41 +103,55 @@ enum Refusal {
     Failed(io::Error),
 }
 
-/// Appends as much of `bytes` as fits now, at most a chunk.
-fn append(core: &Core, conn: &Arc<Conn>, bytes: &[u8]) -> Result<Appended, Refusal> {
-    let mut snd = conn.snd.lock();
+impl From<Exhausted> for Refusal {
+    fn from(_: Exhausted) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Appends as much as fits now, at most a chunk, and runs output if it is due.
+fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
+    let mut so = conn.so.lock();
+    check(conn, &so)?;
+    let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
+    let space = if so.snd.connected { so.snd.space() as usize } else { 0 };
+    let want = rest.len.min(CHUNK_MAX);
+    // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
+    // woken when `is_writable`, which is at least that much.
+    let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
+    if space < worth {
+        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
+    }
+    let take = want.min(space);
+    if take <= COPY_LOCKED_MAX {
+        rest.take(take, |piece| so.snd.chain.extend_from_slice(&core.pool, piece))?;
+    } else {
+        // The space is ours while we copy without the mutex.
+        so.snd.reserved += take as u32;
+        drop(so);
+        let mut chain = Chain::new();
+        let copied = rest.take(take, |piece| chain.extend_from_slice(&core.pool, piece));
+        so = conn.so.lock();
+        so.snd.reserved -= take as u32;
+        copied?;
+        check(conn, &so)?;
+        so.snd.chain.append(chain);
+    }
+    if so.snd.len() >= so.snd.due_at {
+        Context::run(core, |cx| engine::output_now(cx, conn, so));
+    }
+    Ok(())
+}
+
+/// Whether the connection can take bytes at all.
+fn check(conn: &Conn, so: &Buffers) -> Result<(), Refusal> {
     if let Some(error) = conn.take_error() {
         return Err(Refusal::Failed(error.into()));
     }
-    if snd.shut {
+    if so.snd.shut {
         return Err(Refusal::Failed(io::ErrorKind::BrokenPipe.into()));
     }
-    let space = if snd.connected { snd.space() as usize } else { 0 };
-    if space == 0 {
-        let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), snd.cpu))));
-    }
-    let take = bytes.len().min(space).min(CHUNK_MAX);
-    let bytes = &bytes[..take];
-    if take <= COPY_LOCKED_MAX {
-        let taken = match snd.chain.extend_from_slice(&core.pool, bytes) {
-            Ok(taken) if taken > 0 => taken,
-            Ok(_) | Err(_) => return Err(Refusal::NoMemory),
-        };
-        return Ok(Appended { taken, due: snd.len() >= snd.due_at });
-    }
-    // The space is ours while we copy without the mutex.
-    snd.reserved += take as u32;
-    drop(snd);
-    let copied = core.pool.copy_in(bytes);
-    let mut snd = conn.snd.lock();
-    snd.reserved -= take as u32;
-    let Ok(chain) = copied else { return Err(Refusal::NoMemory) };
-    if snd.shut {
-        return Err(Refusal::Failed(io::ErrorKind::BrokenPipe.into()));
-    }
-    snd.chain.append(chain);
-    Ok(Appended { taken: take, due: snd.len() >= snd.due_at })
+    Ok(())
 }
 
 /// At the memory cap: a blocking send waits for memory; a non-blocking one is told to come back if its
@@ -139,7 +159,8 @@ fn append(core: &Core, conn: &Arc<Conn>, bytes: &[u8]) -> Result<Appended, Refus
 fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::Result<()> {
     core.count(counter::MEMORY_WAITS);
     if conn.options.nonblocking.load(Ordering::Relaxed) {
-        let mut snd = conn.snd.lock();
+        let mut so = conn.so.lock();
+        let snd = &mut so.snd;
         if snd.chain.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,
@@ -174,30 +195,29 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
     }
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     loop {
-        let mut rcv = conn.rcv.lock();
-        let take = rcv.chain.len().min(wanted);
+        let mut so = conn.so.lock();
+        let take = so.rcv.chain.len().min(wanted);
         if take == 0 {
-            let ticket = match at_end(conn, &rcv)? {
+            let ticket = match at_end(conn, &so)? {
                 true => return Ok(0),
-                false => ticket(conn, &conn.rcv_wait, rcv.cpu),
+                false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
-            drop(rcv);
+            drop(so);
             wait(core, &conn.rcv_wait, ticket, &mut timeout)?;
             continue;
         }
-        let due = if take <= COPY_LOCKED_MAX {
-            scatter(&mut rcv.chain, bufs, take);
-            let due = rcv.update_due();
-            drop(rcv);
-            due
+        let mut taken = Chain::new();
+        if take <= COPY_LOCKED_MAX {
+            scatter(&mut so.rcv.chain, bufs, take);
         } else {
-            let mut taken = rcv.chain.split_front(take);
-            // In the same section as the unlinking: see `sockbuf`.
-            let due = rcv.update_due();
-            drop(rcv);
+            taken = so.rcv.chain.split_front(take);
+        }
+        // In the same section as the unlinking: see `sockbuf`.
+        let due = so.rcv.update_due();
+        drop(so);
+        if take > COPY_LOCKED_MAX {
             scatter(&mut taken, bufs, take);
-            due
-        };
+        }
         if due {
             Context::run(core, |cx| engine::notify(cx, conn, reason::RCVD));
         }
@@ -205,7 +225,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
     }
 }
 
-fn scatter(chain: &mut sockeye_mbuf::Chain, bufs: &mut [IoSliceMut<'_>], mut bytes: usize) {
+fn scatter(chain: &mut Chain, bufs: &mut [IoSliceMut<'_>], mut bytes: usize) {
     for buf in bufs {
         let part = bytes.min(buf.len());
         chain.take_into(&mut buf[..part]);
@@ -217,25 +237,25 @@ fn scatter(chain: &mut sockeye_mbuf::Chain, bufs: &mut [IoSliceMut<'_>], mut byt
 pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize> {
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     while !buf.is_empty() {
-        let rcv = conn.rcv.lock();
-        if !rcv.chain.is_empty() {
-            return Ok(rcv.chain.copy_to(0, buf));
+        let so = conn.so.lock();
+        if !so.rcv.chain.is_empty() {
+            return Ok(so.rcv.chain.copy_to(0, buf));
         }
-        if at_end(conn, &rcv)? {
+        if at_end(conn, &so)? {
             return Ok(0);
         }
-        let ticket = ticket(conn, &conn.rcv_wait, rcv.cpu);
-        drop(rcv);
+        let ticket = ticket(conn, &conn.rcv_wait, so.rcv.cpu);
+        drop(so);
         wait(core, &conn.rcv_wait, ticket, &mut timeout)?;
     }
     Ok(0)
 }
 
 /// With nothing to read: the pending error, `true` at the end of the stream, else `false`.
-fn at_end(conn: &Conn, rcv: &super::sockbuf::RecvBuf) -> io::Result<bool> {
+fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
     match conn.take_error() {
         Some(error) => Err(error.into()),
-        None => Ok(rcv.eof || rcv.shut),
+        None => Ok(so.rcv.eof || so.rcv.shut),
     }
 }
 
@@ -284,25 +304,25 @@ impl Timeout {
 /// Sends the SYN.
 pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
-    kick(core, conn);
+    Context::run(core, |cx| engine::notify(cx, conn, reason::OUTPUT));
 }
 
 /// Waits until the handshake is over, well or not.
 pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Duration>) -> io::Result<()> {
     let mut timeout = Timeout { timeout, until: None };
     loop {
-        let snd = conn.snd.lock();
+        let so = conn.so.lock();
         if let Some(error) = conn.take_error() {
             return Err(error.into());
         }
-        if snd.connected {
+        if so.snd.connected {
             return Ok(());
         }
-        if snd.shut {
+        if so.snd.shut {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let ticket = (conn.snd_wait.prepare(), snd.cpu);
-        drop(snd);
+        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
+        drop(so);
         if wait(core, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -321,15 +341,17 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
         return Err(io::ErrorKind::NotConnected.into());
     }
     Context::run(core, |cx| {
+        let mut so = conn.so.lock();
         if read {
-            let mut rcv = conn.rcv.lock();
-            rcv.shut = true;
-            engine::wake_readers(cx, conn, rcv);
+            so.rcv.shut = true;
+            engine::wake_readers(cx, conn, &mut so);
         }
         if write {
-            let mut snd = conn.snd.lock();
-            snd.shut = true;
-            engine::wake_writers(cx, conn, snd);
+            so.snd.shut = true;
+            engine::wake_writers(cx, conn, &mut so);
+        }
+        drop(so);
+        if write {
             engine::notify(cx, conn, reason::SHUTDOWN);
         }
     });
@@ -338,20 +360,17 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
 
 /// The last handle is gone: close(2). With unread bytes or SO_LINGER 0 the connection is reset.
 pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
-    conn.watch.clear();
-    let unread = {
-        let mut rcv = conn.rcv.lock();
-        rcv.closed = true;
-        rcv.waker = None;
-        std::mem::take(&mut rcv.chain)
+    let (unread, watch, wakers) = {
+        let mut so = conn.so.lock();
+        so.rcv.closed = true;
+        so.snd.shut = true;
+        let wakers = (so.rcv.waker.take(), so.snd.waker.take());
+        (std::mem::take(&mut so.rcv.chain), so.watch.clear(), wakers)
     };
     let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
     let abort = !unread.is_empty() || linger_ms == 0;
-    drop(unread);
-    let mut snd = conn.snd.lock();
-    snd.shut = true;
-    snd.waker = None;
-    drop(snd);
+    // Outside the mutex: a waker or a registration may run anything when it is dropped.
+    drop((unread, watch, wakers));
     let why = if abort { reason::ABORT } else { reason::CLOSE };
     Context::run(core, |cx| engine::notify(cx, conn, why));
     if !abort && linger_ms != LINGER_OFF && !conn.options.nonblocking.load(Ordering::Relaxed) {
@@ -363,12 +382,12 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
     let mut timeout = Timeout { timeout: Some(time), until: None };
     loop {
-        let snd = conn.snd.lock();
-        if snd.chain.is_empty() || conn.is_dead() {
+        let so = conn.so.lock();
+        if so.snd.chain.is_empty() || conn.is_dead() {
             return;
         }
-        let ticket = (conn.snd_wait.prepare(), snd.cpu);
-        drop(snd);
+        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
+        drop(so);
         if wait(core, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
             return;
         }

@@ -11,27 +11,28 @@ use super::Conn;
 
 /// Ready once a read would not block.
 pub(crate) fn poll_readable(conn: &Conn, waker: &Waker) -> Poll<()> {
-    let mut rcv = conn.rcv.lock();
-    if rcv.is_readable() || conn.has_error() {
+    let mut so = conn.so.lock();
+    if so.rcv.is_readable() || conn.has_error() {
         return Poll::Ready(());
     }
-    store(&mut rcv.waker, waker);
+    store(&mut so.rcv.waker, waker);
     Poll::Pending
 }
 
 /// Ready once a write would not block.
 pub(crate) fn poll_writable(conn: &Conn, waker: &Waker) -> Poll<()> {
-    let mut snd = conn.snd.lock();
-    if snd.is_writable() || conn.has_error() {
+    let mut so = conn.so.lock();
+    if so.snd.is_writable() || conn.has_error() {
         return Poll::Ready(());
     }
-    store(&mut snd.waker, waker);
+    store(&mut so.snd.waker, waker);
     Poll::Pending
 }
 
 /// Ready once the handshake is over, well or not.
 pub(crate) fn poll_connect(conn: &Conn, waker: &Waker) -> Poll<io::Result<()>> {
-    let mut snd = conn.snd.lock();
+    let mut so = conn.so.lock();
+    let snd = &mut so.snd;
     if let Some(error) = conn.take_error() {
         return Poll::Ready(Err(error.into()));
     }

@@ -136,7 +136,6 @@ impl Drop for TcpListener {
         }
         let core = self.core();
         core.ports.unbind(self.listener.bind_id, self.listener.local.port);
-        self.listener.watch.clear();
         let orphans = self.listener.close();
         Context::run(core, |cx| {
             for orphan in &orphans {

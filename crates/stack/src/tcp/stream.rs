@@ -60,7 +60,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` while the handshake is not done.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        if !self.conn.snd.lock().connected {
+        if !self.conn.so.lock().snd.connected {
             return Err(io::ErrorKind::NotConnected.into());
         }
         Ok(self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
@@ -212,10 +212,9 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.conn.snd.lock().hiwat = super::socket::buffer_size(bytes);
+        self.conn.so.lock().snd.hiwat = super::socket::buffer_size(bytes);
         Context::run(self.core(), |cx| {
-            let snd = self.conn.snd.lock();
-            engine::wake_writers(cx, &self.conn, snd);
+            engine::wake_writers(cx, &self.conn, &mut self.conn.so.lock());
         });
         Ok(())
     }
@@ -225,7 +224,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn.snd.lock().hiwat as usize)
+        Ok(self.conn.so.lock().snd.hiwat as usize)
     }
 
     /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
@@ -234,7 +233,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.conn.rcv.lock().hiwat = super::socket::buffer_size(bytes);
+        self.conn.so.lock().rcv.hiwat = super::socket::buffer_size(bytes);
         // Not `RCVD`: the pcb itself must learn of the new size. With the old one it would wait for more
         // space than a smaller buffer can ever have, and never open the window again.
         self.notify(reason::OPTION);
@@ -246,7 +245,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn recv_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn.rcv.lock().hiwat as usize)
+        Ok(self.conn.so.lock().rcv.hiwat as usize)
     }
 
     /// SO_ERROR: takes the pending error, if there is one.
@@ -262,7 +261,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn available(&self) -> io::Result<usize> {
-        Ok(self.conn.rcv.lock().chain.len())
+        Ok(self.conn.so.lock().rcv.chain.len())
     }
 
     /// Bytes written and not yet acknowledged by the peer (SIOCOUTQ).
@@ -270,7 +269,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn unacknowledged(&self) -> io::Result<usize> {
-        Ok(self.conn.snd.lock().chain.len())
+        Ok(self.conn.so.lock().snd.chain.len())
     }
 
     /// The state of RFC 9293 section 3.3.2, by its name there.

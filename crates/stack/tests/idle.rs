@@ -1,0 +1,64 @@
+//! An idle stack burns no CPU: nothing wakes its workers, no timer fires, no segment moves.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{GRAINS, counter, stack_with, watchdog};
+use sockeye::Stack;
+
+/// Everything that costs an idle stack something.
+fn activity(stack: &Stack) -> [u64; 4] {
+    ["worker_sleeps", "timers_fired", "segments_in", "perimeter_entered"].map(|name| counter(stack, name))
+}
+
+/// Waits until nothing has moved for a while; `false` if something always does.
+fn falls_silent(stack: &Stack) -> bool {
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        let before = activity(stack);
+        std::thread::sleep(Duration::from_millis(300));
+        if activity(stack) == before {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_hundred_idle_connections_cost_nothing() {
+    let _guard = watchdog("a_hundred_idle_connections_cost_nothing");
+    for grain in GRAINS {
+        let stack = stack_with(|c| c.grain = grain);
+        let pairs: Vec<_> = (0..100).map(|_| common::pair(&stack)).collect();
+        for (client, server) in &pairs {
+            use std::io::{Read, Write};
+            let (mut client, mut server) = (client, server);
+            client.write_all(b"once").unwrap();
+            server.read_exact(&mut [0; 4]).unwrap();
+        }
+        assert!(falls_silent(&stack), "{grain:?}: {:?}", activity(&stack));
+    }
+}
+
+#[test]
+fn a_stack_that_nobody_uses_costs_nothing() {
+    let _guard = watchdog("a_stack_that_nobody_uses_costs_nothing");
+    assert!(falls_silent(&common::stack()));
+}
+
+#[test]
+fn threads_that_wait_for_ever_cost_nothing() {
+    let _guard = watchdog("threads_that_wait_for_ever_cost_nothing");
+    let stack = common::stack();
+    let (client, server) = common::pair(&stack);
+    let reader = std::thread::spawn(move || std::io::Read::read(&mut &server, &mut [0]).unwrap());
+    let listener = common::listener(&stack);
+    let acceptor = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    assert!(falls_silent(&stack));
+    assert!(!reader.is_finished() && !acceptor.is_finished());
+    drop(client);
+    assert_eq!(common::join(reader), 0);
+    // The acceptor is left waiting: a blocked accept has no other end than a connection.
+    drop(acceptor);
+}

@@ -1,0 +1,288 @@
+//! What happens at every bound: a clear error or back-pressure, and life goes on afterwards.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use common::{Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog};
+use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
+
+fn listen_with_backlog(stack: &Stack, backlog: usize) -> TcpListener {
+    let mut socket = TcpSocket::new_v4(stack);
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.listen(backlog).unwrap()
+}
+
+#[test]
+fn a_small_backlog_delays_clients_and_loses_none() {
+    let _guard = watchdog("a_small_backlog_delays_clients_and_loses_none");
+    for backlog in [1, 2, 4] {
+        let stack = common::stack();
+        let listener = listen_with_backlog(&stack, backlog);
+        // Dropped SYNs come again after 1, 2, 4 seconds; many clients: `driven.rs`, where time is cheap.
+        let clients = backlog + 3;
+        let threads = (0..clients as u32).map(|number| {
+            let (stack, addr) = (stack.clone(), listener.local_addr().unwrap());
+            std::thread::spawn(move || {
+                let mut client = TcpStream::connect_on(&stack, addr).unwrap();
+                // Data that comes before there is room must not be lost either.
+                client.write_all(&number.to_be_bytes()).unwrap();
+                let mut back = [0; 4];
+                client.read_exact(&mut back).unwrap();
+                assert_eq!(u32::from_be_bytes(back), number);
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let mut seen = Vec::new();
+        for _ in 0..clients {
+            let (mut server, _) = listener.accept().unwrap();
+            let mut number = [0; 4];
+            server.read_exact(&mut number).unwrap();
+            server.write_all(&number).unwrap();
+            seen.push(u32::from_be_bytes(number));
+        }
+        join_all(threads);
+        seen.sort_unstable();
+        assert_eq!(seen, (0..clients as u32).collect::<Vec<_>>());
+        assert_empty(&stack);
+    }
+}
+
+#[test]
+fn no_more_than_the_backlog_wait_for_accept() {
+    let _guard = watchdog("no_more_than_the_backlog_wait_for_accept");
+    let stack = common::stack();
+    let listener = listen_with_backlog(&stack, 3);
+    let addr = listener.local_addr().unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| common::connect(&stack, &listener)).collect();
+    let error = TcpSocket::new_v4(&stack).connect_timeout(addr, Duration::from_millis(50)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(counter(&stack, "listen_overflows") > 0);
+    for client in &waiting {
+        assert_eq!(listener.accept().unwrap().1, client.local_addr().unwrap(), "first come, first served");
+    }
+}
+
+#[test]
+fn without_a_free_port_a_connect_says_so_and_works_again_later() {
+    let _guard = watchdog("without_a_free_port_a_connect_says_so_and_works_again_later");
+    let stack = stack_with(|c| c.port_range = 40000..=40003);
+    let listener = TcpListener::bind_on(&stack, "127.0.0.1:80").unwrap();
+    let mut ends: Vec<_> = (0..4).map(|_| (common::connect(&stack, &listener), listener.accept().unwrap().0)).collect();
+    let addr = listener.local_addr().unwrap();
+    let error = TcpStream::connect_on(&stack, addr).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    assert!(error.to_string().contains("port_range"), "the message names the remedy: {error}");
+    let error = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    assert_eq!(stack.connection_count(), 8, "failed connects are not counted");
+    // A 4-tuple is a name: the same ports serve another destination.
+    let other = TcpListener::bind_on(&stack, "127.0.0.1:81").unwrap();
+    common::connect(&stack, &other);
+    // The server closes first, so that no port of the client's rests.
+    let (client, server) = ends.pop().unwrap();
+    drop(server);
+    common::eventually("the end is seen", || client.state_name() == "CLOSE-WAIT");
+    drop(client);
+    common::connect(&stack, &listener);
+}
+
+#[test]
+fn a_resting_port_is_reused_when_there_is_no_other() {
+    let _guard = watchdog("a_resting_port_is_reused_when_there_is_no_other");
+    let stack = stack_with(|c| c.port_range = 40000..=40001);
+    let listener = TcpListener::bind_on(&stack, "127.0.0.1:80").unwrap();
+    let mut reused = 0;
+    for round in 0..6u8 {
+        let made = loop {
+            match TcpStream::connect_on(&stack, listener.local_addr().unwrap()) {
+                Ok(client) => break client,
+                // RFC 6191: a name may be reused once its timestamps have moved on.
+                Err(e) => assert_eq!(e.kind(), ErrorKind::AddrNotAvailable),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        reused += usize::from(round >= 2);
+        let (mut client, (mut server, _)) = (made, listener.accept().unwrap());
+        client.write_all(&[round]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert_eq!(got, [round]);
+        drop(server);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+    assert_eq!(reused, 4);
+}
+
+#[test]
+fn too_many_connections_are_refused_with_a_reason_and_later_welcome() {
+    let _guard = watchdog("too_many_connections_are_refused_with_a_reason_and_later_welcome");
+    let stack = stack_with(|c| c.connections_max = 4);
+    let listener = common::listener(&stack);
+    let one = (common::connect(&stack, &listener), listener.accept().unwrap().0);
+    let two = (common::connect(&stack, &listener), listener.accept().unwrap().0);
+    let error = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("connections_max"), "{error}");
+    drop(one);
+    common::eventually("there is room again", || stack.connection_count() == 2);
+    let three = (common::connect(&stack, &listener), listener.accept().unwrap().0);
+    drop((two, three));
+    assert_empty(&stack);
+}
+
+#[test]
+fn more_time_wait_than_allowed_closes_without_it() {
+    let _guard = watchdog("more_time_wait_than_allowed_closes_without_it");
+    let stack = stack_with(|c| c.time_wait_max = 0);
+    let listener = common::listener(&stack);
+    for _ in 0..20 {
+        let client = common::connect(&stack, &listener);
+        let (server, _) = listener.accept().unwrap();
+        drop(client);
+        drop(server);
+    }
+    common::eventually("all are closed", || counter(&stack, "time_wait_overflows") == 20);
+    assert_empty(&stack);
+}
+
+#[test]
+fn half_open_connections_are_bounded_and_the_stack_goes_on() {
+    let _guard = watchdog("half_open_connections_are_bounded_and_the_stack_goes_on");
+    // A stack without threads, and a time that does not pass: handshakes stay where they are.
+    let stack = stack_with(|c| (c.workers, c.syn_backlog) = (0, 1));
+    let listener = listen_with_backlog(&stack, 1);
+    let start = || {
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.set_nonblocking(true);
+        socket.connect(listener.local_addr().unwrap()).unwrap()
+    };
+    let clients: Vec<_> = (0..500).map(|_| start()).collect();
+    listener.set_nonblocking(true).unwrap();
+    let mut now = Duration::ZERO;
+    let mut served = 0;
+    while served < clients.len() && now < Duration::from_secs(600) {
+        while listener.accept().is_ok() {
+            served += 1;
+        }
+        now += Duration::from_millis(100);
+        stack.poll(now);
+    }
+    let failed = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
+    assert!(served > 0 && served + failed >= clients.len(), "{served} served, {failed} told that they failed");
+}
+
+/// One writer's share of a stack whose memory does not suffice for all.
+fn push(mut client: TcpStream, data: Vec<u8>) {
+    client.write_all(&data).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+}
+
+#[test]
+fn at_the_memory_cap_writers_wait_and_nothing_is_lost() {
+    let _guard = watchdog("at_the_memory_cap_writers_wait_and_nothing_is_lost");
+    let mut random = Random::new("memory cap");
+    let stack = stack_with(|c| c.memory_max = 1 << 20);
+    let listener = common::listener(&stack);
+    let mut writers = Vec::new();
+    let mut readers = Vec::new();
+    for _ in 0..scaled(16) {
+        let client = common::connect(&stack, &listener);
+        let (server, _) = listener.accept().unwrap();
+        let data = random.bytes(512 << 10);
+        let sent = hash_of(&data);
+        writers.push(std::thread::spawn(move || push(client, data)));
+        readers.push((server, sent));
+    }
+    // Nobody reads until the memory is full: 16 times 512 KiB want to go into 1 MiB.
+    if readers.len() >= 8 {
+        common::eventually("a writer waits for memory", || counter(&stack, "memory_waits") > 0);
+    }
+    assert!(stack.memory_in_use() <= 1 << 20);
+    let readers: Vec<_> = readers
+        .into_iter()
+        .map(|(server, sent)| {
+            let mut random = random.fork();
+            std::thread::spawn(move || {
+                let (_, got) = common::receive_chunked(&server, 9000, true, &mut random);
+                assert_eq!(got, sent);
+            })
+        })
+        .collect();
+    join_all(readers);
+    join_all(writers);
+    assert_empty(&stack);
+}
+
+#[test]
+fn at_the_memory_cap_a_non_blocking_write_says_why() {
+    let _guard = watchdog("at_the_memory_cap_a_non_blocking_write_says_why");
+    let stack = stack_with(|c| {
+        c.memory_max = 1 << 20;
+        (c.sndbuf, c.rcvbuf) = (4 << 20, 4 << 20);
+    });
+    let (mut hog, mut hog_peer) = common::pair(&stack);
+    hog.set_nonblocking(true).unwrap();
+    let mut hogged = 0;
+    let error = loop {
+        match hog.write(&[1; 30_000]) {
+            Ok(taken) => hogged += taken,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory), "{error}");
+    assert!(stack.memory_in_use() <= 1 << 20);
+    // Another connection has nothing of its own to wait for: it is told.
+    let (mut poor, mut poor_peer) = common::pair(&stack);
+    poor.set_nonblocking(true).unwrap();
+    let mut given = 0;
+    let error = loop {
+        match poor.write(&[2; 30_000]) {
+            Ok(taken) => given += taken,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory), "{error}");
+    if error.kind() == ErrorKind::OutOfMemory {
+        assert!(error.to_string().contains("memory_max"), "{error}");
+    }
+    // Reading gives the memory back, and what was taken arrives.
+    hog_peer.read_exact(&mut vec![0; hogged]).unwrap();
+    poor_peer.read_exact(&mut vec![0; given]).unwrap();
+    common::eventually("memory is back", || stack.memory_in_use() == 0);
+    assert!(poor.write(&[2; 30_000]).is_ok_and(|n| n > 0));
+}
+
+#[test]
+fn a_writer_that_waits_for_memory_hears_of_a_reset() {
+    let _guard = watchdog("a_writer_that_waits_for_memory_hears_of_a_reset");
+    let stack = stack_with(|c| {
+        c.memory_max = 1 << 20;
+        (c.sndbuf, c.rcvbuf) = (8 << 20, 8 << 20);
+    });
+    let (mut client, server) = common::pair(&stack);
+    let writer = std::thread::spawn(move || client.write_all(&vec![0; 4 << 20]).map_err(|e| e.kind()));
+    common::eventually("it waits", || counter(&stack, "memory_waits") > 0);
+    drop(server);
+    let error = join(writer).unwrap_err();
+    assert!(matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error:?}");
+    assert_empty(&stack);
+}
+
+#[test]
+fn the_memory_cap_holds_for_transfers_through_the_codec() {
+    let _guard = watchdog("the_memory_cap_holds_for_transfers_through_the_codec");
+    let mut random = Random::new("codec cap");
+    let config = Config { memory_max: 1 << 20, loopback_encode: true, ..Config::default() };
+    let stack = Stack::new(config).unwrap();
+    let (client, server) = common::pair(&stack);
+    let data = random.bytes(1 << 20);
+    let sent = hash_of(&data);
+    let writer = std::thread::spawn(move || push(client, data));
+    let (_, got) = common::receive_chunked(&server, 50_000, true, &mut random);
+    join(writer);
+    assert_eq!(got, sent);
+}

@@ -1,0 +1,376 @@
+//! The kernel as an oracle: the same scenario runs over `std::net` and over this crate, and the two must
+//! tell the same story, down to which error comes first.
+//!
+//! A scenario is a function over [`Sockets`] that notes what it observes. Where the stories are meant to
+//! differ, [`DIFFERENCES`] says how and why. Segments need a moment to arrive on the kernel's side, so a
+//! scenario calls [`settle`] where the other end must have heard.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+/// Both kinds of sockets, as far as scenarios use them.
+trait Sockets {
+    type Listener;
+    type Stream: Read + Write;
+    fn listen(&self) -> Self::Listener;
+    fn addr(listener: &Self::Listener) -> SocketAddr;
+    fn accept(listener: &Self::Listener) -> Self::Stream;
+    fn connect(&self, to: SocketAddr) -> io::Result<Self::Stream>;
+    fn shutdown(stream: &Self::Stream, how: Shutdown) -> io::Result<()>;
+    fn take_error(stream: &Self::Stream) -> Option<io::Error>;
+    fn peer_addr(stream: &Self::Stream) -> io::Result<SocketAddr>;
+    fn peek(stream: &Self::Stream, buf: &mut [u8]) -> io::Result<usize>;
+    fn linger_zero(stream: &Self::Stream);
+    fn nonblocking(stream: &Self::Stream);
+    fn try_clone(stream: &Self::Stream) -> Self::Stream;
+
+    fn pair(&self) -> (Self::Stream, Self::Stream) {
+        let listener = self.listen();
+        let client = self.connect(Self::addr(&listener)).unwrap();
+        (client, Self::accept(&listener))
+    }
+}
+
+struct Kernel;
+
+impl Sockets for Kernel {
+    type Listener = std::net::TcpListener;
+    type Stream = std::net::TcpStream;
+    fn listen(&self) -> Self::Listener {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+    fn addr(listener: &Self::Listener) -> SocketAddr {
+        listener.local_addr().unwrap()
+    }
+    fn accept(listener: &Self::Listener) -> Self::Stream {
+        listener.accept().unwrap().0
+    }
+    fn connect(&self, to: SocketAddr) -> io::Result<Self::Stream> {
+        std::net::TcpStream::connect(to)
+    }
+    fn shutdown(stream: &Self::Stream, how: Shutdown) -> io::Result<()> {
+        stream.shutdown(how)
+    }
+    fn take_error(stream: &Self::Stream) -> Option<io::Error> {
+        stream.take_error().unwrap()
+    }
+    fn peer_addr(stream: &Self::Stream) -> io::Result<SocketAddr> {
+        stream.peer_addr()
+    }
+    fn peek(stream: &Self::Stream, buf: &mut [u8]) -> io::Result<usize> {
+        stream.peek(buf)
+    }
+    fn linger_zero(stream: &Self::Stream) {
+        socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    fn nonblocking(stream: &Self::Stream) {
+        stream.set_nonblocking(true).unwrap();
+    }
+    fn try_clone(stream: &Self::Stream) -> Self::Stream {
+        stream.try_clone().unwrap()
+    }
+}
+
+struct Sockeye(sockeye::Stack);
+
+impl Sockets for Sockeye {
+    type Listener = sockeye::TcpListener;
+    type Stream = sockeye::TcpStream;
+    fn listen(&self) -> Self::Listener {
+        common::listener(&self.0)
+    }
+    fn addr(listener: &Self::Listener) -> SocketAddr {
+        listener.local_addr().unwrap()
+    }
+    fn accept(listener: &Self::Listener) -> Self::Stream {
+        listener.accept().unwrap().0
+    }
+    fn connect(&self, to: SocketAddr) -> io::Result<Self::Stream> {
+        sockeye::TcpStream::connect_on(&self.0, to)
+    }
+    fn shutdown(stream: &Self::Stream, how: Shutdown) -> io::Result<()> {
+        stream.shutdown(how)
+    }
+    fn take_error(stream: &Self::Stream) -> Option<io::Error> {
+        stream.take_error().unwrap()
+    }
+    fn peer_addr(stream: &Self::Stream) -> io::Result<SocketAddr> {
+        stream.peer_addr()
+    }
+    fn peek(stream: &Self::Stream, buf: &mut [u8]) -> io::Result<usize> {
+        stream.peek(buf)
+    }
+    fn linger_zero(stream: &Self::Stream) {
+        stream.set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    fn nonblocking(stream: &Self::Stream) {
+        stream.set_nonblocking(true).unwrap();
+    }
+    fn try_clone(stream: &Self::Stream) -> Self::Stream {
+        stream.try_clone().unwrap()
+    }
+}
+
+/// What a scenario observed, one line an observation.
+#[derive(Default)]
+struct Story(String);
+
+impl Story {
+    fn note(&mut self, what: &str, result: io::Result<impl std::fmt::Debug>) {
+        match result {
+            Ok(value) => writeln!(self.0, "{what}: {value:?}"),
+            Err(error) => writeln!(self.0, "{what}: {:?}", error.kind()),
+        }
+        .expect("a String takes everything");
+    }
+
+    /// Everything that one can ask of an end, in an order that takes nothing away too early.
+    fn interview<S: Sockets>(&mut self, who: &str, stream: &mut S::Stream) {
+        let mut buf = [0; 64];
+        self.note(&format!("{who} peeks"), S::peek(stream, &mut buf));
+        for turn in 1..=3 {
+            self.note(&format!("{who} reads {turn}"), stream.read(&mut buf));
+        }
+        for turn in 1..=3 {
+            self.note(&format!("{who} writes {turn}"), stream.write(b"abc"));
+            settle();
+        }
+        self.note(&format!("{who} reads at last"), stream.read(&mut buf));
+        self.note(&format!("{who} has an error"), Ok(S::take_error(stream).map(|e| e.kind())));
+        self.note(&format!("{who} has a peer"), S::peer_addr(stream).map(|_| ()));
+        self.note(&format!("{who} shuts"), S::shutdown(stream, Shutdown::Write));
+    }
+}
+
+/// Long enough for segments to arrive on both sides.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(4));
+}
+
+/// How one end prepares what the other then observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Wrote,
+    Shut,
+    WroteAndShut,
+    ShutRead,
+    ShutBoth,
+}
+
+/// How the peer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    Stays,
+    Closes,
+    Resets,
+    ShutsWrite,
+    ShutsRead,
+    ShutsBoth,
+}
+
+fn prepare<S: Sockets>(stream: &mut S::Stream, before: Before, story: &mut Story) {
+    let mut wrote = |stream: &mut S::Stream| story.note("prepares a write", stream.write(b"hello"));
+    match before {
+        Before::Nothing => {}
+        Before::Wrote => wrote(stream),
+        Before::WroteAndShut => {
+            wrote(stream);
+            story.note("prepares a shutdown", S::shutdown(stream, Shutdown::Write));
+        }
+        Before::Shut => story.note("prepares a shutdown", S::shutdown(stream, Shutdown::Write)),
+        Before::ShutRead => story.note("prepares a shutdown", S::shutdown(stream, Shutdown::Read)),
+        Before::ShutBoth => story.note("prepares a shutdown", S::shutdown(stream, Shutdown::Both)),
+    }
+    settle();
+}
+
+/// One end prepares, the other prepares and leaves, the first is interviewed.
+fn scenario<S: Sockets>(sockets: &S, mine: Before, its: Before, leaving: Leaving) -> String {
+    let mut story = Story::default();
+    let (mut here, mut there) = sockets.pair();
+    S::nonblocking(&here);
+    S::nonblocking(&there);
+    prepare::<S>(&mut here, mine, &mut story);
+    prepare::<S>(&mut there, its, &mut story);
+    let mut kept = None;
+    match leaving {
+        Leaving::Stays => kept = Some(there),
+        Leaving::Closes => drop(there),
+        Leaving::Resets => {
+            S::linger_zero(&there);
+            drop(there);
+        }
+        Leaving::ShutsWrite => {
+            story.note("leaves", S::shutdown(&there, Shutdown::Write));
+            kept = Some(there);
+        }
+        Leaving::ShutsRead => {
+            story.note("leaves", S::shutdown(&there, Shutdown::Read));
+            kept = Some(there);
+        }
+        Leaving::ShutsBoth => {
+            story.note("leaves", S::shutdown(&there, Shutdown::Both));
+            kept = Some(there);
+        }
+    }
+    settle();
+    story.interview::<S>("here", &mut here);
+    if let Some(mut there) = kept {
+        story.interview::<S>("there", &mut there);
+    }
+    story.0
+}
+
+/// A deliberate difference: scenarios in which a line of the kernel's story reads otherwise here.
+struct Difference {
+    kernel: &'static str,
+    sockeye: &'static str,
+    why: &'static str,
+}
+
+/// The whole list. Anything else that differs fails the test.
+const DIFFERENCES: &[Difference] = &[];
+
+/// True if the two lines are the same, or differ as [`DIFFERENCES`] says.
+fn same(kernel: &str, sockeye: &str) -> bool {
+    kernel == sockeye
+        || DIFFERENCES.iter().any(|d| {
+            assert!(!d.why.is_empty());
+            kernel.ends_with(d.kernel) && sockeye.ends_with(d.sockeye)
+        })
+}
+
+/// Holds two stories against each other, line by line.
+fn compare(name: &str, kernel: &str, sockeye: &str, found: &mut Vec<String>) {
+    let (mut k, mut s) = (kernel.lines(), sockeye.lines());
+    loop {
+        match (k.next(), s.next()) {
+            (None, None) => return,
+            (one, other) if one.zip(other).is_some_and(|(one, other)| same(one, other)) => {}
+            (one, other) => found.push(format!("{name}: kernel {one:?}, sockeye {other:?}")),
+        }
+    }
+}
+
+#[test]
+fn every_combination_of_closing_looks_as_on_the_kernel() {
+    let _guard = common::watchdog("every_combination_of_closing_looks_as_on_the_kernel");
+    use Before::{Nothing, Shut, ShutBoth, ShutRead, Wrote, WroteAndShut};
+    use Leaving::{Closes, Resets, ShutsBoth, ShutsRead, ShutsWrite, Stays};
+    let befores = [Nothing, Wrote, Shut, WroteAndShut, ShutRead, ShutBoth];
+    let leavings = [Stays, Closes, Resets, ShutsWrite, ShutsRead, ShutsBoth];
+    let mut threads = Vec::new();
+    for mine in befores {
+        // A thread each: they mostly sleep.
+        threads.push(std::thread::spawn(move || {
+            let sockeye = Sockeye(common::stack());
+            let mut found = Vec::new();
+            for its in befores {
+                for leaving in leavings {
+                    let name = format!("{mine:?}, {its:?}, {leaving:?}");
+                    let one = scenario(&Kernel, mine, its, leaving);
+                    let other = scenario(&sockeye, mine, its, leaving);
+                    compare(&name, &one, &other, &mut found);
+                }
+            }
+            found
+        }));
+    }
+    let found: Vec<String> = common::join_all(threads).into_iter().flatten().collect();
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// A client that resets before it is accepted.
+fn accept_after_reset<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let listener = sockets.listen();
+    let mut client = sockets.connect(S::addr(&listener)).unwrap();
+    story.note("writes", client.write(b"gone"));
+    S::linger_zero(&client);
+    drop(client);
+    settle();
+    let mut server = S::accept(&listener);
+    S::nonblocking(&server);
+    story.interview::<S>("accepted", &mut server);
+    story.0
+}
+
+/// A reset while bytes are queued on both sides.
+fn reset_with_queues<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let (mut here, mut there) = sockets.pair();
+    S::nonblocking(&here);
+    S::nonblocking(&there);
+    while here.write(&[7; 60_000]).is_ok() {}
+    there.write_all(b"queued for reading").unwrap();
+    settle();
+    S::linger_zero(&there);
+    drop(there);
+    settle();
+    story.interview::<S>("here", &mut here);
+    story.0
+}
+
+/// SO_ERROR is taken once.
+fn error_once<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let (here, there) = sockets.pair();
+    S::linger_zero(&there);
+    drop(there);
+    settle();
+    story.note("first", Ok(S::take_error(&here).map(|e| e.kind())));
+    story.note("second", Ok(S::take_error(&here).map(|e| e.kind())));
+    story.note("then a read", (&mut { here }).read(&mut [0; 8]));
+    story.0
+}
+
+/// A clone keeps the connection open.
+fn clones<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let (here, mut there) = sockets.pair();
+    let mut clone = S::try_clone(&here);
+    drop(here);
+    settle();
+    S::nonblocking(&there);
+    story.note("there reads", there.read(&mut [0; 8]));
+    story.note("the clone writes", clone.write(b"still here"));
+    settle();
+    story.note("there reads", there.read(&mut [0; 64]));
+    drop(clone);
+    settle();
+    story.note("there reads", there.read(&mut [0; 64]));
+    story.0
+}
+
+/// The listener goes while a connection waits in its queue.
+fn listener_goes<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let listener = sockets.listen();
+    let addr = S::addr(&listener);
+    let mut client = sockets.connect(addr).unwrap();
+    drop(listener);
+    settle();
+    S::nonblocking(&client);
+    story.interview::<S>("client", &mut client);
+    story.note("connects again", sockets.connect(addr).map(|_| ()));
+    story.0
+}
+
+#[test]
+fn single_scenarios_look_as_on_the_kernel() {
+    let _guard = common::watchdog("single_scenarios_look_as_on_the_kernel");
+    let sockeye = Sockeye(common::stack());
+    let mut found = Vec::new();
+    let mut both = |name: &str, one: String, other: String| compare(name, &one, &other, &mut found);
+    both("accept after reset", accept_after_reset(&Kernel), accept_after_reset(&sockeye));
+    both("reset with queues", reset_with_queues(&Kernel), reset_with_queues(&sockeye));
+    both("error once", error_once(&Kernel), error_once(&sockeye));
+    both("clones", clones(&Kernel), clones(&sockeye));
+    both("listener goes", listener_goes(&Kernel), listener_goes(&sockeye));
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
