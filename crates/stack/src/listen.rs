@@ -34,13 +34,14 @@ pub(crate) struct Listener {
     rcvbuf: AtomicU32,
     nodelay: AtomicBool,
     queue: Mutex<AcceptQueue>,
-    /// Threads in `accept`; guarded by `queue`.
-    pub wait: WaitQueue,
 }
 
 #[derive(Default)]
 struct AcceptQueue {
     ready: VecDeque<Arc<Conn>>,
+    /// Threads in `accept`. A connection wakes one of them: the last, whose cache is the warmest and who may
+    /// still be spinning.
+    threads: Vec<Arc<WaitQueue>>,
     wakers: Vec<Waker>,
     closed: bool,
     watch: Watchers,
@@ -72,7 +73,6 @@ impl Listener {
             rcvbuf: AtomicU32::new(options.rcvbuf),
             nodelay: AtomicBool::new(options.nodelay),
             queue: Mutex::new(AcceptQueue::default()),
-            wait: WaitQueue::new(),
         })
     }
 
@@ -104,21 +104,24 @@ impl Listener {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Queues a child whose place was reserved. True if a thread must be woken. A child that comes
-    /// after the close is dropped, which resets it.
-    pub fn push(&self, child: Arc<Conn>, outbox: &mut Outbox) -> bool {
+    /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
+    /// close is reset.
+    pub fn push(&self, child: Arc<Conn>, outbox: &mut Outbox) {
         let mut queue = self.queue.lock();
         if queue.closed {
             drop(queue);
             self.unreserve();
             outbox.orphans.push(child);
-            return false;
+            return;
         }
         queue.ready.push_back(child);
-        let owed = self.wait.notify().is_wake_owed();
+        if let Some(thread) = queue.threads.pop()
+            && thread.notify().is_wake_owed()
+        {
+            outbox.wakes.push(Wake::Acceptor(thread));
+        }
         outbox.wakes.extend(queue.wakers.drain(..).map(Wake::Task));
         queue.watch.mark(Ready::READABLE, &mut outbox.wakes);
-        owed
     }
 
     /// The next child.
@@ -130,8 +133,9 @@ impl Listener {
         child
     }
 
-    /// The next child, or a ticket for waiting on `wait`.
-    pub fn pop_or_prepare(&self) -> Result<Arc<Conn>, sockeye_sync::Ticket> {
+    /// The next child, or a ticket for waiting on `thread`, the caller's own wait queue. Whoever is woken looks
+    /// again; if another was faster, he waits again.
+    pub fn pop_or_prepare(&self, thread: &Arc<WaitQueue>) -> Result<Arc<Conn>, sockeye_sync::Ticket> {
         let mut queue = self.queue.lock();
         match queue.ready.pop_front() {
             Some(child) => {
@@ -139,7 +143,10 @@ impl Listener {
                 self.unreserve();
                 Ok(child)
             }
-            None => Err(self.wait.prepare()),
+            None => {
+                queue.threads.push(Arc::clone(thread));
+                Err(thread.prepare())
+            }
         }
     }
 

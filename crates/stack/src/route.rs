@@ -15,7 +15,7 @@ use sockeye_proto::tcp::time_wait::TimeWaitAction;
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::conn::outbox::{Context, Routed, Wake};
+use crate::conn::outbox::{Context, Routed};
 use crate::conn::{Birth, Conn, SocketOptions, Work, engine, sockbuf};
 use crate::demux::{Demux, Shard};
 use crate::listen::Listener;
@@ -134,9 +134,7 @@ fn third_segment(
             let Some(child) = child else { return };
             acquaint(segment.from.as_ref(), &child);
             engine::enter(cx, &child, Work::Segment(header, segment.payload));
-            if listener.push(child, &mut cx.outbox) {
-                cx.outbox.wakes.push(Wake::Acceptor(listener));
-            }
+            listener.push(child, &mut cx.outbox);
         }
         AckOutcome::Reject(reply) | AckOutcome::Challenge(reply) => answer(cx, tuple, reply),
         AckOutcome::Ignore => {}

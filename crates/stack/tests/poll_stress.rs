@@ -166,7 +166,7 @@ fn several_waiters_on_one_set_share_the_events() {
                 for event in &events {
                     let mut server = &servers[event.token().0];
                     let mut byte = [0; 8];
-                    while let Ok(got) = server.read(&mut byte) {
+                    while let Ok(got @ 1..) = server.read(&mut byte) {
                         server.write_all(&byte[..got]).unwrap();
                         answered.fetch_add(got, Ordering::Relaxed);
                     }

@@ -28,7 +28,8 @@ use crate::poll::Watchers;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf};
 
-/// See the module's head.
+/// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
+#[repr(align(64))]
 pub(crate) struct Conn {
     /// (c) The right to run this connection's protocol code.
     home: Home,

@@ -13,11 +13,11 @@ use std::task::Waker;
 use sockeye_mbuf::Chain;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
+use sockeye_sync::WaitQueue;
 
 use super::{Conn, engine, reason};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::listen::Listener;
 use crate::poll::Queue;
 use crate::stack::Core;
 use crate::timers::TimerKey;
@@ -36,7 +36,7 @@ pub(crate) struct Routed {
 pub(crate) enum Wake {
     Reader(Arc<Conn>),
     Writer(Arc<Conn>),
-    Acceptor(Arc<Listener>),
+    Acceptor(Arc<WaitQueue>),
     Task(Waker),
     Poller(Arc<Queue>),
 }
@@ -112,7 +112,7 @@ impl<'s> Context<'s> {
             match wake {
                 Wake::Reader(conn) => conn.rcv_wait.wake(),
                 Wake::Writer(conn) => conn.snd_wait.wake(),
-                Wake::Acceptor(listener) => listener.wait.wake(),
+                Wake::Acceptor(thread) => thread.wake(),
                 Wake::Task(waker) => waker.wake(),
                 Wake::Poller(queue) => queue.wake(),
             }

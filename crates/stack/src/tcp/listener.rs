@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sockeye_sync::Spin;
+use sockeye_sync::{Spin, WaitQueue};
 
 use super::stream::each_address;
 use super::{TcpSocket, TcpStream};
@@ -22,6 +22,11 @@ use crate::stack::{Core, Stack};
 pub struct TcpListener {
     pub(crate) listener: Arc<Listener>,
     pub(crate) stack: Stack,
+}
+
+thread_local! {
+    /// What a thread in `accept` waits on: a listener's own queue would wake all that wait there.
+    static THREAD: Arc<WaitQueue> = Arc::new(WaitQueue::new());
 }
 
 /// The backlog of [`TcpListener::bind`], as in `std`.
@@ -61,16 +66,17 @@ impl TcpListener {
     /// `WouldBlock` if the listener does not block and nobody waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let listener = &self.listener;
+        let thread = THREAD.with(Arc::clone);
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
                 let conn = listener.pop().ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(conn));
             }
-            let ticket = match listener.pop_or_prepare() {
+            let ticket = match listener.pop_or_prepare(&thread) {
                 Ok(conn) => return Ok(self.adopt(conn)),
                 Err(ticket) => ticket,
             };
-            listener.wait.wait(ticket, None, Spin::up_to(self.core().config.spin_max));
+            thread.wait(ticket, None, Spin::up_to(self.core().config.spin_max));
         }
     }
 
