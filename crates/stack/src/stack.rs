@@ -229,7 +229,7 @@ impl Core {
         let mss = self.loopback.mss(local);
         Settings {
             mss,
-            tso_max: u32::from(mss),
+            tso_max: if self.loopback.encodes() { u32::from(mss) } else { 65536 },
             rcv_buf,
             rcv_buf_max: RCV_WND_MAX,
             timestamps: config.timestamps,

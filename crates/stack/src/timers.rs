@@ -47,6 +47,8 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 const TICK: u64 = 1000;
 /// Ticks that the wheel can tell apart.
 const HORIZON: u64 = 1 << (DIGIT_BITS * LEVELS as u32);
+/// Ticks of one slot of the highest level.
+const TOP_SLOT: u64 = HORIZON / SLOTS as u64;
 
 impl Wheel {
     /// A wheel whose present is `now` microseconds.
@@ -58,7 +60,9 @@ impl Wheel {
     /// Asks for a call at `at` microseconds, or as soon as possible if that is past.
     pub fn insert(&mut self, entry: Entry) {
         let due = entry.at.div_ceil(TICK).max(self.elapsed + 1);
-        let tick = due.min(self.elapsed + HORIZON - 1);
+        // A top slot less than the horizon: further ahead lies the slot that is present now, and an entry put
+        // there would come up at once, go back there, and so on for ever.
+        let tick = due.min(self.elapsed + HORIZON - TOP_SLOT);
         let (level, slot) = self.place(tick);
         let level = &mut self.levels[level];
         level.slots[slot].push(entry);

@@ -242,3 +242,22 @@ fn two_sockets_may_connect_to_each_other_at_once() {
     }
     assert_empty(&stack);
 }
+
+#[test]
+fn an_abort_with_unsent_bytes_after_both_shut_down_resets_the_peer() {
+    let _guard = watchdog("an_abort_with_unsent_bytes_after_both_shut_down_resets_the_peer");
+    let stack = common::stack();
+    let (mut client, mut server) = common::pair(&stack);
+    client.shutdown(Shutdown::Write).unwrap();
+    server.set_nonblocking(true).unwrap();
+    while server.write(&[1; 50_000]).is_ok() {}
+    // LAST-ACK, but neither the rest of the bytes nor the FIN has left.
+    server.shutdown(Shutdown::Write).unwrap();
+    server.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(server);
+    let mut got = Vec::new();
+    let error = client.read_to_end(&mut got).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    drop(client);
+    assert_empty(&stack);
+}

@@ -164,9 +164,17 @@ fn several_writers_on_one_connection_lose_nothing() {
     let mut next = [0; 4];
     for record in bytes.chunks(8) {
         let (writer, number) = record.split_at(4);
-        assert!(writer.iter().all(|b| *b == writer[0]), "a torn record: {record:?}");
+        assert!(
+            writer.iter().all(|b| *b == writer[0]),
+            "a torn record: {record:?}"
+        );
         let next = &mut next[usize::from(writer[0])];
-        assert_eq!(number, u32::to_be_bytes(*next), "writer {} out of order", writer[0]);
+        assert_eq!(
+            number,
+            u32::to_be_bytes(*next),
+            "writer {} out of order",
+            writer[0]
+        );
         *next += 1;
     }
     assert_eq!(next, [each; 4]);
@@ -241,7 +249,8 @@ fn sockets_outlive_every_handle_of_their_stack() {
     let (client, server) = pair(&common::stack());
     let data = random.bytes(2 << 20);
     let sent = hash_of(&data);
-    let writer = std::thread::spawn(move || common::send_chunked(&client, &data, 30_000, &mut Random::new("w")));
+    let writer =
+        std::thread::spawn(move || common::send_chunked(&client, &data, 30_000, &mut Random::new("w")));
     let (_, got) = common::receive_chunked(&server, 30_000, true, &mut random);
     join(writer);
     assert_eq!(got, sent);

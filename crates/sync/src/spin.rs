@@ -11,17 +11,22 @@
 //! * The bound is a time. It has to cover the sleep and wake of *the other side*: two threads that
 //!   both sleep answer each other only after a wake, and if that is longer than their spins they would
 //!   never find back to spinning.
+//! * Not more threads than there are cores yield at a time: beyond that they would only take turns in
+//!   finding that there is nothing to do. They are counted, on a line of their own, which only waits
+//!   that outlast the pauses touch.
 //! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
-//!   spinning restores the full time. That also keeps more spinners than cores from burning them,
-//!   without a shared count that each wait would write.
+//!   spinning restores the full time.
 //!
 //! Must not know what is waited for. Invariant: a spin is bounded by the caller's `max`, by more only
 //! if other threads used the core in between. Tests: below.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
 
 use crate::cpu;
 use crate::facade::{spin_loop, thread, thread_local};
@@ -54,7 +59,7 @@ impl Spin {
             return true;
         }
         let Some(budget) = self.budget() else { return false };
-        let spun = if self.pause(&mut done) { Spun::InTime } else { yield_until(budget, &mut done) };
+        let spun = if self.pause(&mut done) { Spun::InTime } else { yield_among_others(budget, &mut done) };
         HISTORY.with(|history| {
             history.set(match spun {
                 Spun::InTime => History::START,
@@ -94,7 +99,18 @@ impl Default for Spin {
     }
 }
 
-/// The second part of a spin: offers the core to others each time. Under the model checker, which has no
+/// The second part of a spin, if there is room among those who do the same.
+fn yield_among_others(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
+    let others = YIELDING.fetch_add(1, Ordering::Relaxed);
+    let spun = if (others as usize) < cpu::count() { yield_until(budget, done) } else { Spun::InVain };
+    YIELDING.fetch_sub(1, Ordering::Relaxed);
+    spun
+}
+
+/// Threads in the second part of a spin. A measure and no protocol: nothing is ordered by it.
+static YIELDING: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
+
+/// Offers the core to others each time. Under the model checker, which has no
 /// time, it is one look.
 fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let start = Instant::now();

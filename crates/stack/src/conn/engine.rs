@@ -226,7 +226,7 @@ fn on_events(
         wake_writers(cx, conn, so);
     }
     if events.has(Events::PEER_FIN) {
-        so.rcv.eof = true;
+        (so.rcv.eof, so.rcv.fin) = (true, true);
         wake_readers(cx, conn, so);
         so.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
     }
@@ -251,6 +251,7 @@ fn failure(events: Events, peer_was_done: bool) -> Option<SockError> {
         (Events::REFUSED, SockError::Refused),
         (Events::RESET, reset),
         (Events::TIMED_OUT, SockError::TimedOut),
+        (Events::DATA_AFTER_CLOSE, SockError::Reset),
     ]
     .into_iter()
     .find_map(|(event, error)| events.has(event).then_some(error))
@@ -294,7 +295,12 @@ fn notified(
         pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
     if reasons & reason::SHUTDOWN != 0 {
-        pcb.shutdown_write();
+        if so.rcv.shut {
+            // With both directions shut, further data from the peer is answered with a reset, as on Linux.
+            close(cx, pcb, conn, so, false);
+        } else {
+            pcb.shutdown_write();
+        }
     }
     if reasons & (reason::CLOSE | reason::ABORT) != 0 {
         close(cx, pcb, conn, so, reasons & reason::ABORT != 0);

@@ -106,6 +106,8 @@ pub(crate) struct RecvBuf {
     pub cpu: u32,
     /// No more bytes will come.
     pub eof: bool,
+    /// They ended with the peer's FIN: nothing that it sent is missing, whatever happens afterwards.
+    pub fin: bool,
     /// The application shut this direction down.
     pub shut: bool,
     /// The last handle is gone: arriving bytes have no reader.
@@ -125,6 +127,7 @@ impl RecvBuf {
             wnd_max: u32::MAX,
             cpu: u32::MAX,
             eof: false,
+            fin: false,
             shut: false,
             closed: false,
             waker: None,

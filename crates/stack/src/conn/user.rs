@@ -253,6 +253,10 @@ pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<
 
 /// With nothing to read: the pending error, `true` at the end of the stream, else `false`.
 fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
+    if so.rcv.fin {
+        // A reset after the peer's FIN takes nothing from the reader; the error is the writer's (Linux).
+        return Ok(true);
+    }
     match conn.take_error() {
         Some(error) => Err(error.into()),
         None => Ok(so.rcv.eof || so.rcv.shut),
@@ -337,7 +341,7 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
         Shutdown::Write => (false, true),
         Shutdown::Both => (true, true),
     };
-    if conn.state() == State::Closed {
+    if matches!(conn.state(), State::Closed | State::TimeWait) {
         return Err(io::ErrorKind::NotConnected.into());
     }
     Context::run(core, |cx| {
@@ -350,8 +354,10 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
             so.snd.shut = true;
             engine::wake_writers(cx, conn, &mut so);
         }
+        // The second direction to be shut changes what the first one's shutdown meant.
+        let due = so.snd.shut;
         drop(so);
-        if write {
+        if due {
             engine::notify(cx, conn, reason::SHUTDOWN);
         }
     });

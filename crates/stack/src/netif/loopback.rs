@@ -22,6 +22,8 @@ pub(crate) struct Loopback {
 
 /// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).
 const HEADERS_V4: u32 = 40;
+/// test
+const MSS_ROUND: u16 = 32768;
 /// IPv6 and TCP headers without options, bytes.
 const HEADERS_V6: u32 = 60;
 
@@ -45,7 +47,8 @@ impl Loopback {
         let headers = if addr.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         // An IP packet's length is a 16-bit field, whatever the MTU.
         let packet = self.mtu.min(u32::from(u16::MAX));
-        u16::try_from(packet - headers).unwrap_or(u16::MAX)
+        let mss = u16::try_from(packet - headers).unwrap_or(u16::MAX);
+        if mss >= MSS_ROUND { MSS_ROUND } else { mss }
     }
 
     /// Carries a segment to its receiver.

@@ -58,9 +58,10 @@ impl TcpStream {
     /// The address of the other end.
     ///
     /// # Errors
-    /// `NotConnected` while the handshake is not done.
+    /// `NotConnected` while the handshake is not done, and once the connection has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        if !self.conn.so.lock().snd.connected {
+        let ended = matches!(self.conn.state(), State::Closed | State::TimeWait);
+        if ended || !self.conn.so.lock().snd.connected {
             return Err(io::ErrorKind::NotConnected.into());
         }
         Ok(self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))

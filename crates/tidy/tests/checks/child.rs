@@ -28,6 +28,10 @@ pub struct Child {
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Set to `off` to skip the checks.
 const SWITCH: &str = "SOCKEYE_CHECKS";
+/// Longest time that a child may take, seconds: several times what the slowest needs on two busy cores.
+const CHILD_SECONDS_MAX: u32 = 1500;
+/// What timeout(1) exits with when the time is over.
+const TIMED_OUT: i32 = 124;
 /// Lines of a failed child's output that are shown: its end, where the reason is.
 const SHOWN_LINES_MAX: usize = 200;
 
@@ -80,7 +84,7 @@ impl Child {
             println!("skipped: {reason}");
             return None;
         }
-        let mut command = clean_cargo();
+        let mut command = bounded_cargo();
         command.args(&self.args).envs(self.env.iter().copied());
         command
             .env("CARGO_TARGET_DIR", checks_folder().join(folder))
@@ -93,9 +97,27 @@ impl Child {
     }
 }
 
-/// Cargo without what the cargo around us has told its children.
 fn clean_cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    clean(Command::new(cargo_path()))
+}
+
+/// The same under timeout(1), which ends the tests that a cargo has started along with it: a test that
+/// hangs in a child shall be a failure that says so.
+fn bounded_cargo() -> Command {
+    let mut command = clean(Command::new("timeout"));
+    command
+        .arg("--kill-after=10")
+        .arg(CHILD_SECONDS_MAX.to_string())
+        .arg(cargo_path());
+    command
+}
+
+fn cargo_path() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// A command without what the cargo around us has told its children.
+fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         let told = ["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_CFG_", "DEP_", "RUST_TEST_"];
@@ -188,11 +210,14 @@ fn failure(child: &Child, output: &Output) -> String {
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     let end = &lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..];
+    let how = match output.status.code() {
+        Some(TIMED_OUT) => format!("was ended after {CHILD_SECONDS_MAX} s"),
+        _ => format!("failed ({})", output.status),
+    };
     format!(
-        "{}cargo {} failed ({}):\n{}",
+        "{}cargo {} {how}:\n{}",
         env.concat(),
         args.join(" "),
-        output.status,
         end.join("\n")
     )
 }
