@@ -11,7 +11,12 @@ fn main() -> std::io::Result<()> {
     let size: usize = args.get(2).and_then(|s| s.parse().ok()).unwrap_or(1);
     let conns: usize = args.get(3).and_then(|s| s.parse().ok()).unwrap_or(1);
     let spin = Duration::from_micros(args.get(4).and_then(|s| s.parse().ok()).unwrap_or(100));
-    let size_of = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u32>().ok()).map(|k| k << 10);
+    let size_of = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|s| s.parse::<u32>().ok())
+            .map(|k| k << 10)
+    };
     let default = Config::default();
     let stack = Stack::new(Config {
         spin_max: spin,
@@ -62,7 +67,11 @@ fn main() -> std::io::Result<()> {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let ops: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
     let secs = start.elapsed().as_secs_f64();
-    println!("{kind} {size} B x {conns}: {:.0} ops/s, {:.2} Gbit/s", ops as f64 / secs, ops as f64 * size as f64 * 8e-9 / secs);
+    println!(
+        "{kind} {size} B x {conns}: {:.0} ops/s, {:.2} Gbit/s",
+        ops as f64 / secs,
+        ops as f64 * size as f64 * 8e-9 / secs
+    );
     for ((name, a), (_, b)) in before.iter().zip(stack.counters()) {
         print!("{name}={:.3} ", (b - a) as f64 / ops as f64);
     }

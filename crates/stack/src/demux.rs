@@ -38,6 +38,8 @@ pub(crate) struct Resting {
     hash: u64,
     /// SO_REUSEADDR of the connection, for bind conflicts.
     pub reuse_addr: bool,
+    /// SO_REUSEPORT, likewise.
+    pub reuse_port: bool,
     pub record: TimeWait,
 }
 
@@ -92,7 +94,9 @@ impl Demux {
     pub fn reserve(&self) -> bool {
         let max = self.connections_max;
         let more = |n| if n < max { Some(n + 1) } else { None };
-        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.connections
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// Takes back a [`reserve`](Self::reserve).
@@ -160,7 +164,9 @@ impl Shard {
     }
 
     pub fn resting_mut(&mut self, hash: u64, tuple: &FourTuple) -> Option<&mut TimeWait> {
-        self.resting.find_mut(hash, |r| r.tuple == *tuple).map(|r| &mut r.record)
+        self.resting
+            .find_mut(hash, |r| r.tuple == *tuple)
+            .map(|r| &mut r.record)
     }
 
     /// Ends the TIME-WAIT of a name. The caller accounts for its port.
@@ -178,7 +184,13 @@ impl Shard {
         self.drop_stale_ends();
         self.ends.push_back((record.deadline(), conn.hash, conn.tuple));
         let (tuple, hash) = (conn.tuple, conn.hash);
-        let resting = Resting { tuple, hash, reuse_addr: conn.options.reuse_addr, record };
+        let resting = Resting {
+            tuple,
+            hash,
+            reuse_addr: conn.options.reuse_addr,
+            reuse_port: conn.options.reuse_port,
+            record,
+        };
         self.resting.insert_unique(hash, resting, |r| r.hash);
         self.arm(core, Demux::index(hash), now);
         true
@@ -191,7 +203,9 @@ impl Shard {
         }
         let resting = &self.resting;
         self.ends.retain(|(at, hash, tuple)| {
-            resting.find(*hash, |r| r.tuple == *tuple).is_some_and(|r| r.record.deadline() == *at)
+            resting
+                .find(*hash, |r| r.tuple == *tuple)
+                .is_some_and(|r| r.record.deadline() == *at)
         });
     }
 
@@ -199,7 +213,9 @@ impl Shard {
     pub fn arm(&mut self, core: &Core, index: usize, now: Instant) {
         let rest = self.ends.front().map(|(at, ..)| *at);
         let half_open = self.half_open.next_deadline();
-        let Some(next) = rest.into_iter().chain(half_open).min() else { return };
+        let Some(next) = rest.into_iter().chain(half_open).min() else {
+            return;
+        };
         // A millisecond at least, so that a late call is one call and not many.
         let at = next.as_micros().max(now.as_micros() + 1000);
         if self.timer_at == 0 || at < self.timer_at {
@@ -216,7 +232,9 @@ impl Shard {
                 break;
             }
             self.ends.pop_front();
-            let Ok(entry) = self.resting.find_entry(hash, |r| r.tuple == tuple) else { continue };
+            let Ok(entry) = self.resting.find_entry(hash, |r| r.tuple == tuple) else {
+                continue;
+            };
             let ends = entry.get().record.deadline();
             if ends > now {
                 // Restarted by a late FIN: it comes up again, out of order by at most 2MSL.
@@ -234,7 +252,9 @@ impl Shard {
 /// The wheel's call for a shard: expires TIME-WAIT, repeats SYN-ACKs.
 pub(crate) fn on_timer(cx: &mut crate::conn::outbox::Context<'_>, index: usize) {
     let core = cx.core;
-    let Some(shard) = core.demux.shards.get(index) else { return };
+    let Some(shard) = core.demux.shards.get(index) else {
+        return;
+    };
     let mut shard = shard.lock();
     shard.timer_at = 0;
     shard.expire(core, cx.now);

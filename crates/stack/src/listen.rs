@@ -22,6 +22,7 @@ pub(crate) struct Listener {
     pub local: Endpoint,
     pub is_v6: bool,
     pub reuse_addr: bool,
+    pub reuse_port: bool,
     pub nonblocking: AtomicBool,
     /// Handles of the application.
     pub users: AtomicU32,
@@ -64,6 +65,7 @@ impl Listener {
             local,
             is_v6,
             reuse_addr: options.reuse_addr,
+            reuse_port: options.reuse_port,
             nonblocking: AtomicBool::new(options.nonblocking),
             users: AtomicU32::new(1),
             bind_id,
@@ -96,7 +98,9 @@ impl Listener {
     /// Takes a place for a child; `false` if there is none.
     pub fn reserve(&self) -> bool {
         let more = |n| if n < self.backlog { Some(n + 1) } else { None };
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// Gives a place back.

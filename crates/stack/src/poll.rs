@@ -5,9 +5,9 @@
 //! [`Poll::wait`] finds it there; nothing is scanned.
 //!
 //! # Why no readiness is lost
-//! * *Registering*: the registration is published in the socket's [`Watchers`] first and the socket's
-//!   buffers are looked at afterwards, under their mutexes. A deliverer changes the buffer under the same
-//!   mutex first and looks at the watchers afterwards. One of the two sees the other.
+//! * *Registering*: the registration is added under the socket's mutex first, and the socket's buffers are
+//!   looked at afterwards, under it again. A deliverer changes the buffers and looks at the registrations
+//!   under the same mutex, in one go. One of the two sees the other.
 //! * *Queued once*: the bit `QUEUED` is set by whoever puts a registration into a queue and cleared by
 //!   the waiter that takes it out, with a read-modify-write each. A mark that finds it set leaves its
 //!   bits behind, and the waiter reads the bits with the very swap that clears `QUEUED`.
@@ -113,7 +113,10 @@ impl Events {
     /// Room for `capacity` events a wait, at least 1.
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { list: Vec::with_capacity(capacity), capacity }
+        Self {
+            list: Vec::with_capacity(capacity),
+            capacity,
+        }
     }
     /// The events.
     pub fn iter(&self) -> std::slice::Iter<'_, Event> {
@@ -134,7 +137,10 @@ impl Events {
 
     /// Adds what was found, if anything; then says whether the waiter is to hold the registration.
     fn report(&mut self, registration: &Registration, found: Found) -> Option<bool> {
-        self.list.push(Event { token: registration.token, ready: found.ready? });
+        self.list.push(Event {
+            token: registration.token,
+            ready: found.ready?,
+        });
         Some(found.stays)
     }
 }
@@ -228,10 +234,17 @@ impl Poll {
     /// `NotFound` if the socket is not in this set.
     pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
         // The registration is dropped outside the socket's mutex.
-        if source.target().with_watchers(|watchers| watchers.remove(&self.queue)).is_some() {
+        if source
+            .target()
+            .with_watchers(|watchers| watchers.remove(&self.queue))
+            .is_some()
+        {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, "the socket is not registered with this Poll"))
+        Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the socket is not registered with this Poll",
+        ))
     }
 
     /// Waits until a socket is ready, `timeout` is over (`None`: no limit) or [`Poll::wake`] is called.
@@ -285,7 +298,9 @@ impl Poll {
             if events.is_full() {
                 break;
             }
-            let Some(registration) = level.pop_front() else { break };
+            let Some(registration) = level.pop_front() else {
+                break;
+            };
             if let Some(stays) = events.report(&registration, registration.look_again()) {
                 level.extend(stays.then_some(registration));
             }
@@ -384,7 +399,10 @@ impl Registration {
             _ if self.is_cancelled() => Found::NOTHING,
             Trigger::Edge => {
                 let ready = Ready(self.state.swap(0, Ordering::AcqRel) & !QUEUED);
-                Found { ready: ready.some(), stays: false }
+                Found {
+                    ready: ready.some(),
+                    stays: false,
+                }
             }
             Trigger::Level => match self.target.ready().of(self.interest).some() {
                 ready @ Some(_) => Found { ready, stays: true },
@@ -419,14 +437,16 @@ struct Found {
 }
 
 impl Found {
-    const NOTHING: Self = Self { ready: None, stays: false };
+    const NOTHING: Self = Self {
+        ready: None,
+        stays: false,
+    };
 }
 
 /// The registrations of one socket, under that socket's mutex.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    /// Allocated only for sockets that are polled.
-    list: Option<Box<Vec<Arc<Registration>>>>,
+    list: Vec<Arc<Registration>>,
 }
 
 /// Most sets that one socket may be in.
@@ -440,13 +460,13 @@ impl Watchers {
     /// Tells everybody who wants to know of `ready`. Wakes are left to the caller.
     #[inline]
     pub fn mark(&self, ready: Ready, wakes: &mut Vec<Wake>) {
-        for registration in self.list.iter().flat_map(|l| l.iter()) {
+        for registration in &self.list {
             registration.mark(ready, wakes);
         }
     }
 
     fn add(&mut self, registration: &Arc<Registration>) -> io::Result<()> {
-        let list = self.list.get_or_insert_default();
+        let list = &mut self.list;
         if list.iter().any(|r| Arc::ptr_eq(&r.queue, &registration.queue)) {
             let message = "the socket is registered with this Poll already: use reregister";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
@@ -460,12 +480,11 @@ impl Watchers {
     }
 
     fn remove(&mut self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
-        let list = self.list.as_mut()?;
-        let place = list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
-        let gone = list.swap_remove(place);
+        let place = self.list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
+        let gone = self.list.swap_remove(place);
         gone.cancelled.store(true, Ordering::Release);
-        if list.is_empty() {
-            self.list = None;
+        if self.list.is_empty() {
+            self.list = Vec::new();
         }
         Some(gone)
     }
@@ -473,9 +492,9 @@ impl Watchers {
     /// The socket is gone: nobody is told any more. Breaks the cycle of socket and registration; to be
     /// dropped outside the socket's mutex.
     #[must_use]
-    pub fn clear(&mut self) -> Option<Box<Vec<Arc<Registration>>>> {
-        let gone = self.list.take();
-        for registration in gone.iter().flat_map(|l| l.iter()) {
+    pub fn clear(&mut self) -> Vec<Arc<Registration>> {
+        let gone = std::mem::take(&mut self.list);
+        for registration in &gone {
             registration.cancelled.store(true, Ordering::Release);
         }
         gone

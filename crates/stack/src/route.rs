@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::accepted::Accepted;
 use sockeye_proto::tcp::closed;
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::syncache::{AckOutcome, InitialNumbers, RstOutcome};
 use sockeye_proto::tcp::time_wait::TimeWaitAction;
@@ -24,12 +24,18 @@ use crate::stack::counter;
 /// Finds out who answers for the segment, and lets him.
 pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
-    let Some(segment) = core.loopback.carry(core, segment) else { return };
+    let Some(segment) = core.loopback.carry(core, segment) else {
+        return;
+    };
     let (tuple, header) = (segment.to, segment.header);
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
     let is_syn = header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK.with(Flags::RST));
-    let listener = if is_syn { core.ports.listener(&tuple.local, hash) } else { None };
+    let listener = if is_syn {
+        core.ports.listener(&tuple.local, hash)
+    } else {
+        None
+    };
     let mut shard = core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &tuple).map(Arc::clone) {
         drop(shard);
@@ -78,7 +84,12 @@ fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
 fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();
-    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default() });
+    cx.outbox.routed.push_back(Routed {
+        from: None,
+        to,
+        header,
+        payload: Data::default(),
+    });
 }
 
 /// A SYN for a listener: half-open from here on.
@@ -98,9 +109,13 @@ fn on_syn(
         return;
     }
     let params = core.listen_params(tuple.local.addr, listener.rcvbuf());
-    let numbers = InitialNumbers { iss, ts_offset: core.ts_offset(&tuple) };
-    let syn_ack =
-        shard.half_open.on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
+    let numbers = InitialNumbers {
+        iss,
+        ts_offset: core.ts_offset(&tuple),
+    };
+    let syn_ack = shard
+        .half_open
+        .on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
     shard.arm(core, Demux::index(hash), cx.now);
     answer(cx, tuple, syn_ack);
 }
@@ -123,7 +138,9 @@ fn third_segment(
         return;
     }
     let outcome = if header.flags.has(Flags::ACK) {
-        shard.half_open.on_ack(&tuple, &header, segment.payload.len(), cx.now)
+        shard
+            .half_open
+            .on_ack(&tuple, &header, segment.payload.len(), cx.now)
     } else {
         AckOutcome::NoEntry
     };
@@ -167,9 +184,11 @@ fn establish(
         listener.unreserve();
         return None;
     }
-    let options = SocketOptions::new(listener.reuse_addr, listener.is_v6);
+    let options = SocketOptions::new(listener.reuse_addr, listener.reuse_port, listener.is_v6);
     let nodelay = listener.nodelay();
-    options.nodelay.store(nodelay, std::sync::atomic::Ordering::Relaxed);
+    options
+        .nodelay
+        .store(nodelay, std::sync::atomic::Ordering::Relaxed);
     let mut settings = core.tcp_settings(tuple.local.addr, listener.rcvbuf(), core.ts_offset(&tuple));
     settings.nodelay = nodelay;
     let pcb = Pcb::accept(&settings, accepted, cx.now);

@@ -44,11 +44,17 @@ struct Clockwork {
 impl Workers {
     pub fn new(threads: usize, now: Instant) -> Self {
         let lane = |_| Lane {
-            clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
+            clockwork: Mutex::new(Clockwork {
+                wheel: Wheel::new(now.as_micros()),
+                sleeps_until: 0,
+            }),
             queue: RunQueue::new(),
             sleeper: Sleeper::new(),
         };
-        Self { lanes: (0..threads.max(1)).map(lane).collect(), stop: AtomicBool::new(false) }
+        Self {
+            lanes: (0..threads.max(1)).map(lane).collect(),
+            stop: AtomicBool::new(false),
+        }
     }
 
     pub fn lane_count(&self) -> usize {
@@ -121,8 +127,11 @@ impl Workers {
     /// Does what is due in one lane; returns when the next timer is.
     pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
         let lane = &self.lanes[index];
-        let handed: Vec<Arc<Conn>> = lane.queue.take_all().into_iter().collect();
-        lane.clockwork.lock().wheel.advance(core.clock.now().as_micros(), due);
+        let handed: Vec<Arc<Conn>> = lane.queue.take_all().collect();
+        lane.clockwork
+            .lock()
+            .wheel
+            .advance(core.clock.now().as_micros(), due);
         for conn in handed {
             Context::run(core, |cx| engine::resume(cx, &conn));
         }
@@ -141,7 +150,9 @@ impl Workers {
 fn fire(core: &Core, entry: Entry) {
     match entry.key {
         TimerKey::Conn { hash, serial } => {
-            let Some(conn) = core.demux.by_serial(hash, serial) else { return };
+            let Some(conn) = core.demux.by_serial(hash, serial) else {
+                return;
+            };
             // An entry that was overtaken by an earlier one is nobody's any more.
             if conn.timer_at.load(Ordering::Relaxed) == entry.at {
                 core.count(counter::TIMERS_FIRED);

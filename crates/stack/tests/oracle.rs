@@ -335,7 +335,7 @@ fn error_once<S: Sockets>(sockets: &S) -> String {
     settle();
     story.note("first", Ok(S::take_error(&here).map(|e| e.kind())));
     story.note("second", Ok(S::take_error(&here).map(|e| e.kind())));
-    story.note("then a read", (&mut { here }).read(&mut [0; 8]));
+    story.note("then a read", { here }.read(&mut [0; 8]));
     story.0
 }
 

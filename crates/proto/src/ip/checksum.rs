@@ -38,11 +38,7 @@ impl Sum {
     /// This sum with the bytes of `tail` behind its own.
     #[must_use]
     pub fn join(self, tail: Self) -> Self {
-        let behind = if self.odd {
-            tail.acc.swap_bytes()
-        } else {
-            tail.acc
-        };
+        let behind = if self.odd { tail.acc.swap_bytes() } else { tail.acc };
         let acc = fold(u64::from(self.acc) + u64::from(behind));
         Self {
             acc,
@@ -111,10 +107,7 @@ mod tests {
     fn reference(bytes: &[u8]) -> u16 {
         let mut sum = 0u64;
         for pair in bytes.chunks(2) {
-            sum += u64::from(u16::from_be_bytes([
-                pair[0],
-                pair.get(1).copied().unwrap_or(0),
-            ]));
+            sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
         }
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);

@@ -100,12 +100,8 @@ impl Addresses {
         // IPv4 writes the length in 16 bits and the protocol in the 16 before it; the extra zeros of
         // the IPv6 form and the other order do not change a sum.
         match self {
-            Self::V4 { src, dst } => Sum::of(&src.octets())
-                .add_bytes(&dst.octets())
-                .add_bytes(&tail),
-            Self::V6 { src, dst } => Sum::of(&src.octets())
-                .add_bytes(&dst.octets())
-                .add_bytes(&tail),
+            Self::V4 { src, dst } => Sum::of(&src.octets()).add_bytes(&dst.octets()).add_bytes(&tail),
+            Self::V6 { src, dst } => Sum::of(&src.octets()).add_bytes(&dst.octets()).add_bytes(&tail),
         }
     }
 }
@@ -174,11 +170,7 @@ impl fmt::Display for ParseError {
             Self::Truncated { need, have } => write!(f, "{have} bytes where {need} are needed"),
             Self::Version(version) => write!(f, "IP version {version}"),
             Self::HeaderLen(words) => write!(f, "IPv4 header length of {words} words, less than 5"),
-            Self::PacketLen {
-                field,
-                header,
-                have,
-            } => {
+            Self::PacketLen { field, header, have } => {
                 write!(
                     f,
                     "length field {field} with a header of {header} bytes in {have} bytes"
@@ -187,10 +179,7 @@ impl fmt::Display for ParseError {
             Self::Checksum(sum) => write!(f, "IPv4 header sums up to {sum:#06x}, not 0xffff"),
             Self::Fragment => f.write_str("fragment"),
             Self::TooManyExtensions => {
-                write!(
-                    f,
-                    "more than {EXTENSION_HEADERS_MAX} IPv6 extension headers"
-                )
+                write!(f, "more than {EXTENSION_HEADERS_MAX} IPv6 extension headers")
             }
             Self::MisplacedHopByHop => f.write_str("IPv6 hop-by-hop header that is not the first"),
             Self::Option(kind) => write!(f, "IPv6 option {kind:#04x} asks to discard the packet"),
@@ -234,10 +223,7 @@ impl core::error::Error for EmitError {}
 ///
 /// # Errors
 /// See [`ParseError`]; the packet is to be dropped.
-pub fn parse(
-    packet: &[u8],
-    checksum: HeaderChecksum,
-) -> Result<(Header, Range<usize>), ParseError> {
+pub fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
     let Some(first) = packet.first() else {
         return Err(ParseError::Truncated {
             need: V4_HEADER_LEN,

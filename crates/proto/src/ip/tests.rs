@@ -63,10 +63,7 @@ fn ipv4_header_on_the_wire_is_the_known_one() {
         ..V4
     };
     let bytes = packet(&header, &[0; 20]);
-    assert_eq!(
-        bytes[..12],
-        [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0x4e, 0x99]
-    );
+    assert_eq!(bytes[..12], [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0x4e, 0x99]);
 }
 
 #[test]
@@ -98,10 +95,7 @@ fn lengths_that_lie_are_refused() {
         have: 22,
     };
     assert_eq!(verify(&bytes[..cut]), Err(error));
-    assert_eq!(
-        verify(&[]),
-        Err(ParseError::Truncated { need: 20, have: 0 })
-    );
+    assert_eq!(verify(&[]), Err(ParseError::Truncated { need: 20, have: 0 }));
     assert_eq!(
         verify(&bytes[..19]),
         Err(ParseError::Truncated { need: 20, have: 19 })
@@ -125,10 +119,7 @@ fn fragments_are_refused() {
     for flags in [[0x20, 0], [0, 1]] {
         let mut bytes = packet(&V4, b"abc");
         bytes[6..8].copy_from_slice(&flags);
-        assert_eq!(
-            parse(&bytes, HeaderChecksum::Trusted),
-            Err(ParseError::Fragment)
-        );
+        assert_eq!(parse(&bytes, HeaderChecksum::Trusted), Err(ParseError::Fragment));
     }
     let fragment = with_extensions(44, &[6, 0, 0, 0, 0, 0, 0, 1], b"abc");
     assert_eq!(verify(&fragment), Err(ParseError::Fragment));
@@ -202,10 +193,7 @@ fn emit_refuses_what_does_not_fit() {
 
 #[test]
 fn addresses_are_of_one_family_and_reverse() {
-    assert_eq!(
-        Addresses::new(V4.addresses.src(), v6().addresses.dst()),
-        None
-    );
+    assert_eq!(Addresses::new(V4.addresses.src(), v6().addresses.dst()), None);
     for addresses in [V4.addresses, v6().addresses] {
         let back = addresses.reversed();
         assert_eq!(Addresses::new(addresses.dst(), addresses.src()), Some(back));
@@ -221,12 +209,7 @@ fn pseudo_header_is_that_of_the_rfcs() {
     let Addresses::V6 { src, dst } = v6().addresses else {
         panic!("not an IPv6 pair")
     };
-    let v6_bytes = [
-        &src.octets()[..],
-        &dst.octets()[..],
-        &[0, 1, 0, 33, 0, 0, 0, 6],
-    ]
-    .concat();
+    let v6_bytes = [&src.octets()[..], &dst.octets()[..], &[0, 1, 0, 33, 0, 0, 0, 6]].concat();
     assert_eq!(v6().addresses.pseudo_header(6, 65_569), Sum::of(&v6_bytes));
 }
 

@@ -15,10 +15,7 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const FRAGMENT_MASK: u16 = 0x3fff;
 
 /// See [`super::parse`].
-pub(super) fn parse(
-    packet: &[u8],
-    checksum: HeaderChecksum,
-) -> Result<(Header, Range<usize>), ParseError> {
+pub(super) fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
     let have = packet.len();
     let Some(fixed) = packet.first_chunk::<V4_HEADER_LEN>() else {
         return Err(ParseError::Truncated {
@@ -115,8 +112,7 @@ pub(super) fn emit(
     let [d0, d1, d2, d3] = dst.octets();
     let (tos, ttl, protocol) = (header.traffic_class, header.hop_limit, header.protocol);
     let mut bytes = [
-        0x45, tos, len_a, len_b, 0, 0, frag_a, frag_b, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1,
-        d2, d3,
+        0x45, tos, len_a, len_b, 0, 0, frag_a, frag_b, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3,
     ];
     let [sum_a, sum_b] = Sum::of(&bytes).checksum().to_be_bytes();
     bytes[10] = sum_a;

@@ -109,10 +109,7 @@ mod tests {
         };
         // The segment begins one below zero, so that the end also crosses the wrap.
         assert_eq!(reset_for(&segment(Flags::SYN), 0), Some(rst(0)));
-        assert_eq!(
-            reset_for(&segment(Flags::SYN.with(Flags::FIN)), 5),
-            Some(rst(6))
-        );
+        assert_eq!(reset_for(&segment(Flags::SYN.with(Flags::FIN)), 5), Some(rst(6)));
         assert_eq!(reset_for(&segment(Flags::NONE), 5), Some(rst(4)));
     }
 
@@ -120,17 +117,9 @@ mod tests {
     fn only_a_plain_syn_reaches_the_syncache() {
         assert_eq!(listen(&segment(Flags::SYN)), ListenAction::Syn);
         // ECN's offer (RFC 3168) and early data do not make it less of a SYN.
-        let ecn = Flags::SYN
-            .with(Flags::ECE)
-            .with(Flags::CWR)
-            .with(Flags::PSH);
+        let ecn = Flags::SYN.with(Flags::ECE).with(Flags::CWR).with(Flags::PSH);
         assert_eq!(listen(&segment(ecn)), ListenAction::Syn);
-        for flags in [
-            Flags::NONE,
-            Flags::FIN,
-            Flags::PSH,
-            Flags::SYN.with(Flags::FIN),
-        ] {
+        for flags in [Flags::NONE, Flags::FIN, Flags::PSH, Flags::SYN.with(Flags::FIN)] {
             assert_eq!(listen(&segment(flags)), ListenAction::Ignore);
         }
     }

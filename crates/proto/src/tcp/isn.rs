@@ -131,10 +131,7 @@ mod tests {
 
     #[test]
     fn ts_offset_outlives_an_incarnation() {
-        assert_eq!(
-            SECRET.ts_offset(LOCAL, REMOTE),
-            SECRET.ts_offset(LOCAL, REMOTE)
-        );
+        assert_eq!(SECRET.ts_offset(LOCAL, REMOTE), SECRET.ts_offset(LOCAL, REMOTE));
     }
 
     #[test]

@@ -209,10 +209,7 @@ mod tests {
     fn ranges_without_a_port_are_refused() {
         assert_eq!(PortRange::new(2, 1), None);
         assert_eq!(PortRange::new(0, 9), None);
-        assert_eq!(
-            PortRange::new(1, u16::MAX).map(PortRange::count),
-            Some(u16::MAX)
-        );
+        assert_eq!(PortRange::new(1, u16::MAX).map(PortRange::count), Some(u16::MAX));
         assert_eq!(PortRange::default().count(), 28_232);
     }
 

@@ -197,13 +197,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
 
     /// Takes a segment that is neither SYN nor RST, of `payload_len` bytes: the third of the handshake,
     /// if all is well. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
-    pub fn on_ack(
-        &mut self,
-        key: &K,
-        hdr: &Header,
-        payload_len: usize,
-        now: Instant,
-    ) -> AckOutcome<L> {
+    pub fn on_ack(&mut self, key: &K, hdr: &Header, payload_len: usize, now: Instant) -> AckOutcome<L> {
         let (_, found) = self.table.find(key);
         if found == NIL {
             return AckOutcome::NoEntry;
@@ -328,12 +322,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
         }
     }
     let len = hdr.seq_len(payload_len);
-    if !is_acceptable(
-        hdr.seq,
-        len,
-        half_open.rcv_nxt(),
-        u32::from(half_open.window),
-    ) {
+    if !is_acceptable(hdr.seq, len, half_open.rcv_nxt(), u32::from(half_open.window)) {
         return AckCheck::Unacceptable;
     }
     if hdr.flags.has(Flags::SYN) {

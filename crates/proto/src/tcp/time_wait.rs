@@ -84,9 +84,7 @@ impl TimeWait {
     pub fn new(params: &TimeWaitParams, now: Instant) -> Self {
         let timestamps = params.timestamps.is_some();
         let TimestampState {
-            ts_recent,
-            ts_offset,
-            ..
+            ts_recent, ts_offset, ..
         } = params.timestamps.unwrap_or(TimestampState {
             ts_recent: 0,
             ts_recent_at: now,
@@ -156,8 +154,7 @@ impl TimeWait {
         let seq_is_newer = hdr.seq.at_or_after(self.rcv_nxt);
         match (self.timestamps, hdr.options.timestamps) {
             (true, Some(ts)) => {
-                timestamp::older(self.ts_recent, ts.val)
-                    || (ts.val == self.ts_recent && seq_is_newer)
+                timestamp::older(self.ts_recent, ts.val) || (ts.val == self.ts_recent && seq_is_newer)
             }
             (true, None) | (false, Some(_) | None) => seq_is_newer,
         }

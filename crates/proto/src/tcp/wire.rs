@@ -99,10 +99,7 @@ impl fmt::Display for ParseError {
                 write!(f, "TCP segment of {have} bytes, less than {HEADER_LEN_MIN}")
             }
             Self::DataOffset { field, have } => {
-                write!(
-                    f,
-                    "TCP data offset of {field} bytes in a segment of {have} bytes"
-                )
+                write!(f, "TCP data offset of {field} bytes in a segment of {have} bytes")
             }
             Self::Checksum(sum) => write!(f, "TCP segment sums up to {sum:#06x}, not 0xffff"),
         }
@@ -140,10 +137,7 @@ impl core::error::Error for BufferTooShort {}
 ///
 /// # Errors
 /// See [`ParseError`]; the segment is to be dropped.
-pub fn parse(
-    segment: &[u8],
-    checksum: ChecksumIn,
-) -> Result<(Ports, Header, Range<usize>), ParseError> {
+pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Range<usize>), ParseError> {
     let have = segment.len();
     let Some(fixed) = segment.first_chunk::<HEADER_LEN_MIN>() else {
         return Err(ParseError::Truncated(have));

@@ -172,7 +172,11 @@ impl TcpStream {
         split::split(self)
     }
 
-    pub(super) fn poll_read_shared(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_read_shared(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let unfilled = buf.initialize_unfilled();
         let room = unfilled.len();
         loop {
@@ -190,7 +194,11 @@ impl TcpStream {
         }
     }
 
-    pub(super) fn poll_write_shared(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write_shared(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         loop {
             match user::send(self.inner.core(), &self.inner.conn, bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

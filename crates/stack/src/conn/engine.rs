@@ -15,9 +15,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Entry, Filled, HandedOff, Inside, MutexGuard};
@@ -212,13 +212,7 @@ pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
 }
 
 /// The rare things: handshake done, end of stream, failure, end of life.
-fn on_events(
-    cx: &mut Context<'_>,
-    pcb: &mut Pcb<Data>,
-    conn: &Arc<Conn>,
-    so: &mut Buffers,
-    events: Events,
-) {
+fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, events: Events) {
     if events.has(Events::CONNECTED) {
         so.snd.connected = true;
         so.snd.due_at = pcb.snd_due_at();
@@ -246,7 +240,11 @@ fn on_events(
 
 /// The error that the events mean. A reset after the peer's FIN is a broken pipe, as on Linux.
 fn failure(events: Events, peer_was_done: bool) -> Option<SockError> {
-    let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
+    let reset = if peer_was_done {
+        SockError::BrokenPipe
+    } else {
+        SockError::Reset
+    };
     [
         (Events::REFUSED, SockError::Refused),
         (Events::RESET, reset),
@@ -270,13 +268,7 @@ fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
 }
 
 /// The application, a timer or an option has something for the connection.
-fn notified(
-    cx: &mut Context<'_>,
-    pcb: &mut Pcb<Data>,
-    conn: &Arc<Conn>,
-    so: &mut Buffers,
-    reasons: u32,
-) {
+fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, reasons: u32) {
     // OUTPUT and RCVD ask for nothing but the output that every stay ends with.
     if reasons & reason::TIMER != 0 {
         conn.timer_at.store(0, Ordering::Relaxed);
@@ -291,7 +283,13 @@ fn notified(
     if reasons & reason::OPTION != 0 {
         pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
         let enabled = conn.options.keepalive.load(Ordering::Relaxed);
-        pcb.set_keepalive(KeepaliveSettings { enabled, ..KeepaliveSettings::default() }, cx.now);
+        pcb.set_keepalive(
+            KeepaliveSettings {
+                enabled,
+                ..KeepaliveSettings::default()
+            },
+            cx.now,
+        );
         pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
     if reasons & reason::SHUTDOWN != 0 {
@@ -336,11 +334,19 @@ fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut 
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
     conn.publish_state(pcb.state());
-    let Some(deadline) = pcb.next_deadline() else { return };
+    let Some(deadline) = pcb.next_deadline() else {
+        return;
+    };
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
         conn.timer_at.store(at, Ordering::Relaxed);
-        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial }));
+        cx.outbox.timers.push((
+            at,
+            TimerKey::Conn {
+                hash: conn.hash,
+                serial: conn.serial,
+            },
+        ));
     }
 }
 
@@ -361,5 +367,10 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
         return;
     }
     let to = conn.tuple.reversed();
-    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });
+    cx.outbox.routed.push_back(Routed {
+        from: Some(Arc::clone(conn)),
+        to,
+        header,
+        payload,
+    });
 }

@@ -76,6 +76,8 @@ pub(crate) struct SocketOptions {
     pub keepalive: AtomicBool,
     /// SO_REUSEADDR, which decides later bind conflicts.
     pub reuse_addr: bool,
+    /// SO_REUSEPORT, likewise.
+    pub reuse_port: bool,
     /// The socket is an IPv6 one, so IPv4 peers are shown as mapped addresses.
     pub is_v6: bool,
     /// SO_RCVTIMEO in microseconds, 0 for none.
@@ -90,12 +92,13 @@ pub(crate) struct SocketOptions {
 pub(crate) const LINGER_OFF: u32 = u32::MAX;
 
 impl SocketOptions {
-    pub fn new(reuse_addr: bool, is_v6: bool) -> Self {
+    pub fn new(reuse_addr: bool, reuse_port: bool, is_v6: bool) -> Self {
         Self {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
             keepalive: AtomicBool::new(false),
             reuse_addr,
+            reuse_port,
             is_v6,
             read_timeout: AtomicU64::new(0),
             write_timeout: AtomicU64::new(0),
@@ -174,7 +177,11 @@ impl Conn {
             notify: Notify::new(),
             users: AtomicU32::new(1),
             pcb,
-            so: Mutex::new(Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::new() }),
+            so: Mutex::new(Buffers {
+                snd: birth.snd,
+                rcv: birth.rcv,
+                watch: Watchers::new(),
+            }),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),

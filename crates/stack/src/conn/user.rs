@@ -114,13 +114,23 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
     let mut so = conn.so.lock();
     check(conn, &so)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let space = if so.snd.connected { so.snd.space() as usize } else { 0 };
+    let space = if so.snd.connected {
+        so.snd.space() as usize
+    } else {
+        0
+    };
     let want = rest.len.min(CHUNK_MAX);
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
-    let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
+    let worth = if blocks {
+        want.min(so.snd.writable_space() as usize)
+    } else {
+        1
+    };
     if space < worth {
-        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
+        return Err(Refusal::Full(
+            blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu)),
+        ));
     }
     let take = want.min(space);
     if take <= COPY_LOCKED_MAX {
@@ -276,7 +286,9 @@ fn wait(
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    let Some((ticket, cpu)) = ticket else { return Err(io::ErrorKind::WouldBlock.into()) };
+    let Some((ticket, cpu)) = ticket else {
+        return Err(io::ErrorKind::WouldBlock.into());
+    };
     core.count(counter::SLEEPS);
     let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
     match queue.wait(ticket, timeout.until(), spin) {
@@ -294,7 +306,10 @@ struct Timeout {
 impl Timeout {
     fn of(micros: &std::sync::atomic::AtomicU64) -> Self {
         let micros = micros.load(Ordering::Relaxed);
-        Self { timeout: (micros > 0).then(|| Duration::from_micros(micros)), until: None }
+        Self {
+            timeout: (micros > 0).then(|| Duration::from_micros(micros)),
+            until: None,
+        }
     }
 
     fn until(&mut self) -> Option<StdInstant> {
@@ -386,7 +401,10 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 
 /// SO_LINGER: waits until everything has been acknowledged, or the time is over.
 fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
-    let mut timeout = Timeout { timeout: Some(time), until: None };
+    let mut timeout = Timeout {
+        timeout: Some(time),
+        until: None,
+    };
     loop {
         let so = conn.so.lock();
         if so.snd.chain.is_empty() || conn.is_dead() {

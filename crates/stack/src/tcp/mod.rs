@@ -8,6 +8,6 @@ mod socket;
 mod stream;
 
 pub use listener::{Incoming, TcpListener};
+pub(crate) use socket::SocketSettings;
 pub use socket::TcpSocket;
 pub use stream::TcpStream;
-pub(crate) use socket::SocketSettings;

@@ -47,11 +47,15 @@ struct Bound {
     stack: Stack,
     id: u64,
     local: Endpoint,
+    /// A listener has taken the place over, and gives it back itself.
+    is_given: bool,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        self.stack.core().ports.unbind(self.id, self.local.port);
+        if !self.is_given {
+            self.stack.core().ports.unbind(self.id, self.local.port);
+        }
     }
 }
 
@@ -82,7 +86,12 @@ impl TcpSocket {
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
         };
-        Self { stack: stack.clone(), is_v6, settings, bound: None }
+        Self {
+            stack: stack.clone(),
+            is_v6,
+            settings,
+            bound: None,
+        }
     }
 
     /// SO_REUSEADDR. Set it before [`bind`](Self::bind).
@@ -128,13 +137,17 @@ impl TcpSocket {
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
         if self.bound.is_some() {
-            return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
+            return Err(super::stream::invalid(
+                "the socket is bound already: make a new one".into(),
+            ));
         }
         let local = self.endpoint(addr)?;
         let core = self.stack.core();
         if !local.addr.is_unspecified() && !core.loopback.owns(local.addr) {
-            let message =
-                format!("{} is not an address of this stack: use 127.0.0.0/8, ::1 or the wildcard", local.addr);
+            let message = format!(
+                "{} is not an address of this stack: use 127.0.0.0/8, ::1 or the wildcard",
+                local.addr
+            );
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         }
         let options = BindOptions {
@@ -144,7 +157,12 @@ impl TcpSocket {
         };
         let (id, port) = core.ports.bind(&core.demux, local, options)?;
         let local = Endpoint::new(local.addr, port);
-        self.bound = Some(Bound { stack: self.stack.clone(), id, local });
+        self.bound = Some(Bound {
+            stack: self.stack.clone(),
+            id,
+            local,
+            is_given: false,
+        });
         Ok(())
     }
 
@@ -162,12 +180,13 @@ impl TcpSocket {
         if self.bound.is_none() {
             self.bind(SocketAddr::new(self.wildcard(), 0))?;
         }
-        let Some(bound) = self.bound.take() else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+        let Some(mut bound) = self.bound.take() else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
         let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
         let core = self.stack.core();
         core.ports.listen(&core.demux, bound.local, &listener)?;
-        // From here on the listener owns the place.
-        std::mem::forget(bound);
+        bound.is_given = true;
         Ok(TcpListener::new(listener, self.stack.clone()))
     }
 
@@ -199,7 +218,10 @@ impl TcpSocket {
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
-            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "nobody can listen on port 0",
+            ));
         }
         if !self.stack.core().loopback.owns(remote.addr) {
             let message = format!(
@@ -210,14 +232,20 @@ impl TcpSocket {
         }
         let core = self.stack.core();
         if !core.demux.reserve() {
-            let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
+            let message = format!(
+                "{} connections are open: raise Config::connections_max",
+                core.demux.len()
+            );
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
         }
         let made = self.name(core, remote);
         // A bind's place is given back: the connection itself now stands for the port.
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
-        let stream = TcpStream { conn, stack: self.stack.clone() };
+        let stream = TcpStream {
+            conn,
+            stack: self.stack.clone(),
+        };
         user::start_connect(core, &stream.conn);
         Ok(stream)
     }
@@ -226,8 +254,15 @@ impl TcpSocket {
     fn name(&self, core: &Core, remote: Endpoint) -> io::Result<Arc<Conn>> {
         match &self.bound {
             Some(bound) => {
-                let addr = if bound.local.addr.is_unspecified() { source(remote.addr) } else { bound.local.addr };
-                let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
+                let addr = if bound.local.addr.is_unspecified() {
+                    source(remote.addr)
+                } else {
+                    bound.local.addr
+                };
+                let tuple = FourTuple {
+                    local: Endpoint::new(addr, bound.local.port),
+                    remote,
+                };
                 self.take(core, tuple).ok_or_else(|| {
                     let message = format!(
                         "a connection from {} to {} exists: bind another port",
@@ -238,9 +273,12 @@ impl TcpSocket {
                     io::Error::new(io::ErrorKind::AddrNotAvailable, message)
                 })
             }
-            None => core.ports.choose(sockeye_sync::cpu::current(), source(remote.addr), remote, |tuple| {
-                self.take(core, tuple)
-            }),
+            None => core.ports.choose(
+                sockeye_sync::cpu::current(),
+                source(remote.addr),
+                remote,
+                |tuple| self.take(core, tuple),
+            ),
         }
     }
 
@@ -279,7 +317,7 @@ impl TcpSocket {
         let mut tcp = core.tcp_settings(tuple.local.addr, settings.rcvbuf, numbers.ts_offset);
         tcp.nodelay = settings.nodelay;
         let pcb = Pcb::connect(&tcp, numbers.iss, settings.rcvbuf, now);
-        let options = SocketOptions::new(settings.reuse_addr, self.is_v6);
+        let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, self.is_v6);
         options.nodelay.store(settings.nodelay, Ordering::Relaxed);
         options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
         Conn::new(Birth {
@@ -304,7 +342,11 @@ impl TcpSocket {
     }
 
     fn wildcard(&self) -> IpAddr {
-        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+        if self.is_v6 {
+            Ipv6Addr::UNSPECIFIED.into()
+        } else {
+            Ipv4Addr::UNSPECIFIED.into()
+        }
     }
 }
 
@@ -318,5 +360,7 @@ fn source(remote: IpAddr) -> IpAddr {
 
 /// A buffer size within the bounds.
 pub(super) fn buffer_size(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
+    u32::try_from(bytes)
+        .unwrap_or(u32::MAX)
+        .clamp(BUFFER_MIN, BUFFER_MAX)
 }

@@ -63,10 +63,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
             slots: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
-            queues: [Queue {
-                head: NIL,
-                tail: NIL,
-            }; QUEUE_COUNT],
+            queues: [Queue { head: NIL, tail: NIL }; QUEUE_COUNT],
         }
     }
 
@@ -119,14 +116,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     ///
     /// # Panics
     /// If the table is full, which its owner has to prevent.
-    pub fn insert(
-        &mut self,
-        bucket: usize,
-        key: K,
-        listener: L,
-        half_open: HalfOpen,
-        now: Instant,
-    ) {
+    pub fn insert(&mut self, bucket: usize, key: K, listener: L, half_open: HalfOpen, now: Instant) {
         assert!(!self.is_full(), "insert into a full syncache");
         let chain = self.buckets[bucket];
         let slot = Slot {
@@ -299,10 +289,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
             assert_eq!(queue.tail, before);
         }
         let used = self.slots.iter().flatten().count();
-        assert_eq!(
-            (chained, queued, used),
-            (self.len(), self.len(), self.len())
-        );
+        assert_eq!((chained, queued, used), (self.len(), self.len(), self.len()));
         assert!(
             self.free
                 .iter()

@@ -88,10 +88,7 @@ fn accepted(outcome: AckOutcome<u64>) -> Option<Accepted> {
             assert_eq!(listener, LISTENER);
             Some(accepted)
         }
-        AckOutcome::Reject(_)
-        | AckOutcome::Challenge(_)
-        | AckOutcome::Ignore
-        | AckOutcome::NoEntry => None,
+        AckOutcome::Reject(_) | AckOutcome::Challenge(_) | AckOutcome::Ignore | AckOutcome::NoEntry => None,
     }
 }
 
@@ -140,10 +137,7 @@ fn a_handshake_with_every_option() {
     );
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
     assert_eq!((cache.len(), cache.next_deadline()), (0, None));
-    assert_eq!(
-        cache.on_ack(&key(1), &third(), 0, at(36)),
-        AckOutcome::NoEntry
-    );
+    assert_eq!(cache.on_ack(&key(1), &third(), 0, at(36)), AckOutcome::NoEntry);
     let statistics = Statistics {
         added: 1,
         completed: 1,
@@ -207,10 +201,7 @@ fn every_combination_of_options_survives_the_packing() {
             let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1))).unwrap();
             assert_eq!(made.timestamps.is_some(), timestamps);
             assert_eq!(made.sack_permitted, sack);
-            assert_eq!(
-                made.window_scale,
-                scaling.then_some(WindowScale { snd, rcv })
-            );
+            assert_eq!(made.window_scale, scaling.then_some(WindowScale { snd, rcv }));
         }
     }
 }
@@ -225,21 +216,13 @@ fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
     let mut again = syn();
     again.options.timestamps = Some(Timestamps { val: 95, ecr: 0 });
     let syn_ack = cache.on_syn(key(1), 43, &again, &PARAMS, other, at(500));
-    assert_eq!(
-        (syn_ack.seq, syn_ack.flags),
-        (ISS, Flags::SYN.with(Flags::ACK))
-    );
-    assert_eq!(
-        syn_ack.options.timestamps,
-        Some(Timestamps { val: 800, ecr: 95 })
-    );
+    assert_eq!((syn_ack.seq, syn_ack.flags), (ISS, Flags::SYN.with(Flags::ACK)));
+    assert_eq!(syn_ack.options.timestamps, Some(Timestamps { val: 800, ecr: 95 }));
     assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1000))));
     let mut last = third();
     last.options.timestamps = Some(Timestamps { val: 96, ecr: 800 });
     assert_eq!(
-        accepted(cache.on_ack(&key(1), &last, 0, at(501)))
-            .unwrap()
-            .rtt,
+        accepted(cache.on_ack(&key(1), &last, 0, at(501))).unwrap().rtt,
         None
     );
 }
@@ -262,10 +245,7 @@ fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(6))).is_some());
     // SYN-SENT answers the unacceptable ACK with <SEQ=SEG.ACK><CTL=RST>.
     let rst = reset_at(answer.ack);
-    assert_eq!(
-        cache.on_rst(&key(1), &rst, at(7)),
-        RstOutcome::Removed(LISTENER)
-    );
+    assert_eq!(cache.on_rst(&key(1), &rst, at(7)), RstOutcome::Removed(LISTENER));
     let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(8));
     assert_eq!(
         (answer.ack, answer.flags.has(Flags::SYN)),
@@ -278,23 +258,14 @@ fn only_an_exact_reset_ends_a_handshake() {
     let mut cache = cache_with_one(at(0));
     let rst = |offset: u32| reset_at(IRS + 1 + offset);
     assert_eq!(cache.on_rst(&key(2), &rst(0), at(1)), RstOutcome::NoEntry);
-    assert_eq!(
-        cache.on_rst(&key(1), &rst(u32::MAX), at(1)),
-        RstOutcome::Ignore
-    );
-    assert_eq!(
-        cache.on_rst(&key(1), &rst(65_535), at(1)),
-        RstOutcome::Ignore
-    );
+    assert_eq!(cache.on_rst(&key(1), &rst(u32::MAX), at(1)), RstOutcome::Ignore);
+    assert_eq!(cache.on_rst(&key(1), &rst(65_535), at(1)), RstOutcome::Ignore);
     for offset in [1, 65_534] {
         let outcome = cache.on_rst(&key(1), &rst(offset), at(1));
         let RstOutcome::Challenge(ack) = outcome else {
             panic!("{offset}: {outcome:?}")
         };
-        assert_eq!(
-            (ack.seq, ack.ack, ack.flags),
-            (ISS + 1, IRS + 1, Flags::ACK)
-        );
+        assert_eq!((ack.seq, ack.ack, ack.flags), (ISS + 1, IRS + 1, Flags::ACK));
     }
     assert_eq!(
         cache.on_rst(&key(1), &rst(0), at(1)),
@@ -314,10 +285,7 @@ fn segments_that_do_not_complete_the_handshake() {
     let rows = [
         (
             "acks too little",
-            Header {
-                ack: ISS,
-                ..third()
-            },
+            Header { ack: ISS, ..third() },
             0,
             Some(reset(ISS)),
         ),
@@ -366,15 +334,7 @@ fn segments_that_do_not_complete_the_handshake() {
             0,
             None,
         ),
-        (
-            "before the window",
-            Header {
-                seq: IRS,
-                ..third()
-            },
-            0,
-            None,
-        ),
+        ("before the window", Header { seq: IRS, ..third() }, 0, None),
         (
             "behind the window",
             Header {
@@ -399,10 +359,7 @@ fn segments_that_do_not_complete_the_handshake() {
         let outcome = cache.on_ack(&key(1), &hdr, payload_len, at(1));
         match expected {
             Some(expected) => assert_eq!(outcome, expected, "{name}"),
-            None => assert!(
-                matches!(outcome, AckOutcome::Challenge(_)),
-                "{name}: {outcome:?}"
-            ),
+            None => assert!(matches!(outcome, AckOutcome::Challenge(_)), "{name}: {outcome:?}"),
         }
         assert!(
             accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some(),
@@ -445,10 +402,7 @@ fn challenges_of_one_entry_are_bounded() {
         let outcome = cache.on_ack(&key(1), &outside, 0, at(1));
         assert!(matches!(outcome, AckOutcome::Challenge(_)));
     }
-    assert_eq!(
-        cache.on_ack(&key(1), &outside, 0, at(1)),
-        AckOutcome::Ignore
-    );
+    assert_eq!(cache.on_ack(&key(1), &outside, 0, at(1)), AckOutcome::Ignore);
     assert_eq!(
         cache.on_rst(&key(1), &reset_at(IRS + 2), at(1)),
         RstOutcome::Ignore
@@ -483,10 +437,7 @@ fn the_syn_ack_is_repeated_with_backoff_and_then_given_up() {
         };
         assert_eq!((to, syn_ack.seq, syn_ack.ack), (key(1), ISS, IRS + 1));
         let val = u32::try_from(deadline).unwrap() + 300;
-        assert_eq!(
-            syn_ack.options.timestamps,
-            Some(Timestamps { val, ecr: 90 })
-        );
+        assert_eq!(syn_ack.options.timestamps, Some(Timestamps { val, ecr: 90 }));
     }
     assert_eq!(cache.next_deadline(), Some(at(63_000)));
     assert_eq!(tick(&mut cache, at(63_000)), []);
@@ -551,14 +502,7 @@ fn a_handle_is_dropped_with_its_entry() {
     let listener = std::sync::Arc::new(());
     let mut cache = SynCache::new(2, HASH_KEY);
     for number in 0..5 {
-        cache.on_syn(
-            key(number),
-            listener.clone(),
-            &syn(),
-            &PARAMS,
-            NUMBERS,
-            at(0),
-        );
+        cache.on_syn(key(number), listener.clone(), &syn(), &PARAMS, NUMBERS, at(0));
     }
     assert_eq!(std::sync::Arc::strong_count(&listener), 3);
     assert!(cache.remove(&key(4)).is_some());

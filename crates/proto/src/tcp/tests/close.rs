@@ -229,7 +229,10 @@ fn a_fin_in_the_middle_of_received_text_is_not_believed() {
     ahead.seq += 2;
     let _ = t.input(ahead, b"cdef");
     let input = t.input(t.seg(FIN), b"ab");
-    assert_eq!((input.deliver.as_slice(), input.events), (&b"abcdef"[..], Events::NONE));
+    assert_eq!(
+        (input.deliver.as_slice(), input.events),
+        (&b"abcdef"[..], Events::NONE)
+    );
     assert_eq!(t.input(t.seg(ACK), b"gh").deliver, b"gh");
     assert_eq!(t.input(t.seg(FIN), b"").events, Events::PEER_FIN);
 }

@@ -146,10 +146,7 @@ fn a_reset_does_not_assassinate() {
 fn the_record_is_closed_from_its_deadline_on() {
     let mut tw = record(false);
     let fin = segment(FIN_ACK, -1, None);
-    assert_eq!(
-        tw.on_segment(&fin, 0, start() + TWO_MSL),
-        TimeWaitAction::Closed
-    );
+    assert_eq!(tw.on_segment(&fin, 0, start() + TWO_MSL), TimeWaitAction::Closed);
     let last_moment = after(59_999);
     assert!(is_ack(tw.on_segment(&fin, 0, last_moment)));
 }
@@ -201,19 +198,10 @@ fn segments_without_data_are_answered_once_per_interval() {
     let old_syn = segment(Flags::SYN, -9, Some(1));
     let mut tw = record(true);
     assert!(is_ack(tw.on_segment(&old_ack, 0, after(0))));
-    assert_eq!(
-        tw.on_segment(&old_ack, 0, after(499)),
-        TimeWaitAction::Ignore
-    );
-    assert_eq!(
-        tw.on_segment(&old_syn, 0, after(499)),
-        TimeWaitAction::Ignore
-    );
+    assert_eq!(tw.on_segment(&old_ack, 0, after(499)), TimeWaitAction::Ignore);
+    assert_eq!(tw.on_segment(&old_syn, 0, after(499)), TimeWaitAction::Ignore);
     assert!(is_ack(tw.on_segment(&old_syn, 0, after(500))));
-    assert_eq!(
-        tw.on_segment(&old_ack, 0, after(501)),
-        TimeWaitAction::Ignore
-    );
+    assert_eq!(tw.on_segment(&old_ack, 0, after(501)), TimeWaitAction::Ignore);
     // Repeated data is always answered.
     let old_data = segment(Flags::ACK, -100, Some(0));
     assert!(is_ack(tw.on_segment(&old_data, 50, after(502))));

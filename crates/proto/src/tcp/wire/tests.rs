@@ -73,8 +73,8 @@ fn a_syn_has_the_layout_that_other_hosts_send() {
     };
     let bytes = segment(&header, ChecksumOut::Omit, b"");
     let expected = [
-        0x9c, 0x40, 0x01, 0xbb, 1, 2, 3, 4, 0, 0, 0, 0, 0xa0, 0x02, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4,
-        5, 0xb4, 4, 2, 8, 10, 10, 11, 12, 13, 0, 0, 0, 0, 1, 3, 3, 7,
+        0x9c, 0x40, 0x01, 0xbb, 1, 2, 3, 4, 0, 0, 0, 0, 0xa0, 0x02, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4, 5, 0xb4, 4,
+        2, 8, 10, 10, 11, 12, 13, 0, 0, 0, 0, 1, 3, 3, 7,
     ];
     assert_eq!(bytes, expected);
 }
@@ -94,10 +94,7 @@ fn a_known_segment_has_the_known_checksum() {
     ];
     let sum: u32 = words.iter().sum();
     let folded = (sum & 0xffff) + (sum >> 16);
-    assert_eq!(
-        bytes[16..18],
-        (!u16::try_from(folded).unwrap()).to_be_bytes()
-    );
+    assert_eq!(bytes[16..18], (!u16::try_from(folded).unwrap()).to_be_bytes());
 }
 
 #[test]
@@ -112,10 +109,7 @@ fn a_damaged_segment_is_refused_unless_trusted() {
         let verify = ChecksumIn::Verify(pseudo(&addresses, 23));
         assert_eq!(parse(&bytes, verify), Ok((PORTS, header, 20..23)));
         bytes[22] ^= 0x40;
-        assert!(matches!(
-            parse(&bytes, verify),
-            Err(ParseError::Checksum(_))
-        ));
+        assert!(matches!(parse(&bytes, verify), Err(ParseError::Checksum(_))));
         assert!(parse(&bytes, ChecksumIn::Trusted).is_ok());
     }
 }
@@ -145,20 +139,11 @@ fn malformed_headers_are_refused_by_name() {
     bad[12] = 0x40;
     assert_eq!(
         parse(&bad, trusted),
-        Err(ParseError::DataOffset {
-            field: 16,
-            have: 20
-        })
+        Err(ParseError::DataOffset { field: 16, have: 20 })
     );
     bad[12] = 0x60;
     let error = parse(&bad, trusted).unwrap_err();
-    assert_eq!(
-        error,
-        ParseError::DataOffset {
-            field: 24,
-            have: 20
-        }
-    );
+    assert_eq!(error, ParseError::DataOffset { field: 24, have: 20 });
     assert_eq!(
         error.to_string(),
         "TCP data offset of 24 bytes in a segment of 20 bytes"
@@ -230,9 +215,7 @@ fn a_malformed_option_ends_the_list_but_keeps_what_came_before() {
 
 #[test]
 fn an_option_with_a_length_that_is_not_its_own_is_skipped() {
-    let bytes = [
-        2, 3, 9, 3, 4, 1, 1, 4, 3, 9, 8, 3, 9, 2, 4, 5, 0xb4, 1, 1, 1,
-    ];
+    let bytes = [2, 3, 9, 3, 4, 1, 1, 4, 3, 9, 8, 3, 9, 2, 4, 5, 0xb4, 1, 1, 1];
     assert_eq!(
         options_of(Flags::SYN, &bytes),
         Options {
@@ -263,10 +246,7 @@ fn options_of_a_syn_count_on_a_syn_only() {
 
 #[test]
 fn values_out_of_bounds_are_brought_inside() {
-    assert_eq!(
-        options_of(Flags::SYN, &[1, 3, 3, 15]).window_scale,
-        Some(14)
-    );
+    assert_eq!(options_of(Flags::SYN, &[1, 3, 3, 15]).window_scale, Some(14));
     assert_eq!(options_of(Flags::SYN, &[2, 4, 0, 0]).mss, None);
 }
 
