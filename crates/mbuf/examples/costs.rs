@@ -35,26 +35,18 @@ fn main() -> Result<(), Exhausted> {
 fn same_thread(pool: &Pool) -> Result<(), Exhausted> {
     for class in Class::ALL {
         drop(pool.alloc(class.capacity())?);
-        report(
-            &format!("alloc + free, same thread, {class:?}"),
-            ITERATIONS,
-            |n| {
-                for _ in 0..n {
-                    black_box(pool.alloc(class.capacity())).ok();
-                }
-            },
-        );
-        report(
-            &format!("64 x alloc, then 64 x free, {class:?}, per pair"),
-            ITERATIONS / 64 * 64,
-            |n| {
-                let mut held = Vec::with_capacity(64);
-                for _ in 0..n / 64 {
-                    held.extend((0..64).map_while(|_| pool.alloc(class.capacity()).ok()));
-                    held.clear();
-                }
-            },
-        );
+        report(&format!("alloc + free, same thread, {class:?}"), ITERATIONS, |n| {
+            for _ in 0..n {
+                black_box(pool.alloc(class.capacity())).ok();
+            }
+        });
+        report(&format!("64 x alloc, then 64 x free, {class:?}, per pair"), ITERATIONS / 64 * 64, |n| {
+            let mut held = Vec::with_capacity(64);
+            for _ in 0..n / 64 {
+                held.extend((0..64).map_while(|_| pool.alloc(class.capacity()).ok()));
+                held.clear();
+            }
+        });
     }
     Ok(())
 }
@@ -73,71 +65,55 @@ fn views(pool: &Pool) -> Result<(), Exhausted> {
         }
     });
     let bytes = [7u8; 128];
-    report(
-        "extend by 128 B, alone, alloc and free in 512",
-        ITERATIONS / 512 * 512,
-        |n| {
-            for _ in 0..n / 512 {
-                let Ok(mut mbuf) = pool.alloc(65536) else {
-                    return;
-                };
-                for _ in 0..512 {
-                    mbuf.try_extend(black_box(&bytes));
-                }
+    report("extend by 128 B, alone, alloc and free in 512", ITERATIONS / 512 * 512, |n| {
+        for _ in 0..n / 512 {
+            let Ok(mut mbuf) = pool.alloc(65536) else {
+                return;
+            };
+            for _ in 0..512 {
+                mbuf.try_extend(black_box(&bytes));
             }
-        },
-    );
-    report(
-        "extend by 128 B, shared, alloc and free in 512",
-        ITERATIONS / 512 * 512,
-        |n| {
-            for _ in 0..n / 512 {
-                let Ok(mut mbuf) = pool.alloc(65536) else {
-                    return;
-                };
-                let _other = mbuf.clone();
-                for _ in 0..512 {
-                    mbuf.try_extend(black_box(&bytes));
-                }
+        }
+    });
+    report("extend by 128 B, shared, alloc and free in 512", ITERATIONS / 512 * 512, |n| {
+        for _ in 0..n / 512 {
+            let Ok(mut mbuf) = pool.alloc(65536) else {
+                return;
+            };
+            let _other = mbuf.clone();
+            for _ in 0..512 {
+                mbuf.try_extend(black_box(&bytes));
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 
 fn chains(pool: &Pool) -> Result<(), Exhausted> {
     let mut buffer = Chain::new();
     let bytes = [7u8; 128];
-    report(
-        "chain: 128 B in, sliced off, trimmed (one segment)",
-        ITERATIONS,
-        |n| {
-            for _ in 0..n {
-                buffer.extend_from_slice(pool, black_box(&bytes)).ok();
-                let segment = buffer.slice(buffer.len() - 128, 128);
-                drop(black_box(segment));
-                buffer.trim_front(128);
-            }
-        },
-    );
+    report("chain: 128 B in, sliced off, trimmed (one segment)", ITERATIONS, |n| {
+        for _ in 0..n {
+            buffer.extend_from_slice(pool, black_box(&bytes)).ok();
+            let segment = buffer.slice(buffer.len() - 128, 128);
+            drop(black_box(segment));
+            buffer.trim_front(128);
+        }
+    });
     let write = vec![7u8; 16 * 1024];
     let mut received = vec![0u8; 64 * 1024];
-    report(
-        "chain: 64 KiB as 4 writes, 1 segment, 1 recv",
-        ITERATIONS / 64,
-        |n| {
-            let mut so_snd = Chain::new();
-            let mut so_rcv = Chain::new();
-            for _ in 0..n {
-                for _ in 0..4 {
-                    so_snd.extend_from_slice(pool, black_box(&write)).ok();
-                }
-                so_rcv.append(so_snd.slice(0, so_snd.len()));
-                so_snd.trim_front(64 * 1024);
-                black_box(so_rcv.take_into(&mut received));
+    report("chain: 64 KiB as 4 writes, 1 segment, 1 recv", ITERATIONS / 64, |n| {
+        let mut so_snd = Chain::new();
+        let mut so_rcv = Chain::new();
+        for _ in 0..n {
+            for _ in 0..4 {
+                so_snd.extend_from_slice(pool, black_box(&write)).ok();
             }
-        },
-    );
+            so_rcv.append(so_snd.slice(0, so_snd.len()));
+            so_snd.trim_front(64 * 1024);
+            black_box(so_rcv.take_into(&mut received));
+        }
+    });
     let long = pool.copy_in(&vec![1; 1 << 20])?;
     report("chain: slice 1448 B at the end of 1 MiB, drop", ITERATIONS, |n| {
         for _ in 0..n {

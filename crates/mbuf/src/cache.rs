@@ -130,9 +130,7 @@ pub(crate) unsafe fn free(cluster: NonNull<Cluster>) {
 
 /// What the calling thread's last refusal by this pool said to wait with.
 pub(crate) fn refusal(store: &Arc<Store>) -> Option<u64> {
-    with_cache(Arc::as_ptr(store), |cache| {
-        cache.and_then(|cache| cache.refused.get())
-    })
+    with_cache(Arc::as_ptr(store), |cache| cache.and_then(|cache| cache.refused.get()))
 }
 
 /// Empties the calling thread's cache for this pool into the system.
@@ -241,14 +239,7 @@ unsafe fn free_without_cache(class: Class, cluster: NonNull<Cluster>) {
     // function, which the cluster's does not.
     let store = unsafe { count_store(header.store()) };
     let is_local = header.home() == thread_home();
-    store.count(
-        class,
-        if is_local {
-            Event::FreeLocal
-        } else {
-            Event::FreeRemote
-        },
-    );
+    store.count(class, if is_local { Event::FreeLocal } else { Event::FreeRemote });
     // SAFETY: as the caller says.
     unsafe { store.put_one(class, cluster) };
 }
@@ -300,11 +291,7 @@ impl ThreadCache {
             return Some(cluster);
         }
         let cluster = self.store.obtain(class).or_else(|| self.obtain_at_cap(class));
-        let event = if cluster.is_some() {
-            Event::Fresh
-        } else {
-            Event::Refusal
-        };
+        let event = if cluster.is_some() { Event::Fresh } else { Event::Refusal };
         self.shard.count(class, event);
         cluster
     }
@@ -338,11 +325,7 @@ impl ThreadCache {
     /// `cluster` is free, of this store and class, and the caller owns it and hands it over.
     #[inline]
     unsafe fn free(&self, class: Class, home: u32, cluster: NonNull<Cluster>) {
-        let event = if home == self.home {
-            Event::FreeLocal
-        } else {
-            Event::FreeRemote
-        };
+        let event = if home == self.home { Event::FreeLocal } else { Event::FreeRemote };
         self.shard.count(class, event);
         // SAFETY: as the caller says.
         if self.granted && self.is_current() && unsafe { self.bins[class.index()].push(class, cluster) } {
@@ -408,10 +391,7 @@ impl Drop for ThreadCache {
         self.catch_up();
         for class in Class::ALL {
             let bin = &self.bins[class.index()];
-            for magazine in [
-                bin.loaded.replace(Magazine::new()),
-                bin.spare.replace(Magazine::new()),
-            ] {
+            for magazine in [bin.loaded.replace(Magazine::new()), bin.spare.replace(Magazine::new())] {
                 self.store.put(class, magazine);
             }
         }

@@ -133,9 +133,7 @@ impl Chain {
                     mbuf.trim_front(left);
                     part
                 });
-                front
-                    .links
-                    .push_back(part.expect("a chain longer than n has a front"));
+                front.links.push_back(part.expect("a chain longer than n has a front"));
                 return front;
             }
             let mbuf = self.links.pop_front().expect("a chain longer than n has a front");
@@ -152,10 +150,7 @@ impl Chain {
     /// If the chain ends before `off + len`.
     pub fn slice(&self, off: usize, len: usize) -> Chain {
         let total = self.len();
-        assert!(
-            off <= total && len <= total - off,
-            "{len} bytes at {off} of {total}"
-        );
+        assert!(off <= total && len <= total - off, "{len} bytes at {off} of {total}");
         let mut out = Chain::new();
         if len == 0 {
             return out;
@@ -284,10 +279,7 @@ impl Chain {
 impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Payload is the users' business, not a log's.
-        f.debug_struct("Chain")
-            .field("len", &self.len())
-            .field("mbuf_count", &self.mbuf_count())
-            .finish()
+        f.debug_struct("Chain").field("len", &self.len()).field("mbuf_count", &self.mbuf_count()).finish()
     }
 }
 

@@ -162,9 +162,7 @@ impl Cluster {
         }
         // Relaxed: the exchange decides who writes, and carries no data. The bytes reach others with
         // the view that covers them.
-        let won = self
-            .fill
-            .compare_exchange(end, mark, Ordering::Relaxed, Ordering::Relaxed);
+        let won = self.fill.compare_exchange(end, mark, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_ok() { take } else { 0 }
     }
 

@@ -119,10 +119,7 @@ impl Links {
             Links::Empty => Links::One(mbuf),
             Links::One(a) => Links::Two(a, mbuf),
             Links::Two(a, b) => {
-                let mut ring = Ring {
-                    len: 0,
-                    mbufs: VecDeque::with_capacity(RING_MIN),
-                };
+                let mut ring = Ring { len: 0, mbufs: VecDeque::with_capacity(RING_MIN) };
                 ring.push_back(a);
                 ring.push_back(b);
                 ring.push_back(mbuf);

@@ -19,10 +19,7 @@ unsafe impl Send for Magazine {}
 
 impl Magazine {
     pub(crate) const fn new() -> Magazine {
-        Magazine {
-            head: ptr::null_mut(),
-            count: 0,
-        }
+        Magazine { head: ptr::null_mut(), count: 0 }
     }
 
     #[inline]

@@ -36,11 +36,7 @@ impl Mbuf {
     /// The one view of a cluster that was just published.
     #[inline]
     pub(crate) fn of(cluster: NonNull<Cluster>) -> Mbuf {
-        Mbuf {
-            cluster,
-            off: 0,
-            len: 0,
-        }
+        Mbuf { cluster, off: 0, len: 0 }
     }
 
     #[inline]
@@ -133,17 +129,9 @@ impl Mbuf {
             Bound::Excluded(&at) => at,
             Bound::Unbounded => self.len(),
         };
-        assert!(
-            from <= to && to <= self.len(),
-            "{from}..{to} of {} bytes",
-            self.len
-        );
+        assert!(from <= to && to <= self.len(), "{from}..{to} of {} bytes", self.len);
         self.header().retain();
-        Mbuf {
-            cluster: self.cluster,
-            off: self.off + from as u32,
-            len: (to - from) as u32,
-        }
+        Mbuf { cluster: self.cluster, off: self.off + from as u32, len: (to - from) as u32 }
     }
 
     /// Appends bytes behind the view, in the cluster's free room. Returns how many were taken: none
@@ -180,11 +168,7 @@ impl Clone for Mbuf {
     #[inline]
     fn clone(&self) -> Mbuf {
         self.header().retain();
-        Mbuf {
-            cluster: self.cluster,
-            off: self.off,
-            len: self.len,
-        }
+        Mbuf { cluster: self.cluster, off: self.off, len: self.len }
     }
 }
 

@@ -51,10 +51,7 @@ impl PoolConfig {
     /// A pool of at most `memory_max` bytes, of which a sixteenth, and 32 MiB at most, may lie in the
     /// depot.
     pub fn with_memory_max(memory_max: usize) -> PoolConfig {
-        PoolConfig {
-            memory_max,
-            depot_max: DEPOT_MAX_DEFAULT.min(memory_max.max(MEMORY_MIN) / 16),
-        }
+        PoolConfig { memory_max, depot_max: DEPOT_MAX_DEFAULT.min(memory_max.max(MEMORY_MIN) / 16) }
     }
 }
 
@@ -81,11 +78,7 @@ impl Pool {
     /// A pool that holds nothing yet.
     pub fn new(config: PoolConfig) -> Pool {
         let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max);
-        Pool {
-            handle: Arc::new(Handle {
-                store: Arc::new(store),
-            }),
-        }
+        Pool { handle: Arc::new(Handle { store: Arc::new(store) }) }
     }
 
     /// An empty mbuf whose cluster takes at least `want` bytes, [`CLUSTER_MAX`] if `want` is more.

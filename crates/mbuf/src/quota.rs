@@ -112,10 +112,7 @@ impl Quota {
                 Some(after) if after <= self.max => after,
                 Some(_) | None => return false,
             };
-            match self
-                .taken
-                .compare_exchange(taken, after, Ordering::Relaxed, Ordering::Relaxed)
-            {
+            match self.taken.compare_exchange(taken, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break after,
                 Err(now) => taken = now,
             }
@@ -195,9 +192,7 @@ impl Quota {
     pub(crate) fn grant_cache(&self, bytes: usize) -> bool {
         // Relaxed: a count that orders nothing.
         self.cache_budget
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes)
-            })
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
             .is_ok()
     }
 

@@ -132,9 +132,7 @@ impl PoolStats {
     pub fn in_use(&self) -> usize {
         let bytes = |class: Class| {
             let live = self.classes[class.index()].live();
-            usize::try_from(live)
-                .unwrap_or(usize::MAX)
-                .saturating_mul(Cluster::footprint(class))
+            usize::try_from(live).unwrap_or(usize::MAX).saturating_mul(Cluster::footprint(class))
         };
         Class::ALL.into_iter().map(bytes).fold(0, usize::saturating_add)
     }

@@ -32,15 +32,8 @@ struct Shards {
 
 impl Store {
     pub(crate) fn new(memory_max: usize, depot_max: usize) -> Store {
-        let shards = Shards {
-            of_threads: Vec::new(),
-            of_others: Arc::new(Shard::default()),
-        };
-        Store {
-            quota: Quota::new(memory_max),
-            depot: Depot::new(depot_max),
-            shards: Mutex::new(shards),
-        }
+        let shards = Shards { of_threads: Vec::new(), of_others: Arc::new(Shard::default()) };
+        Store { quota: Quota::new(memory_max), depot: Depot::new(depot_max), shards: Mutex::new(shards) }
     }
 
     /// A free cluster from the system, counted against the cap. `None` at the cap, or if the system

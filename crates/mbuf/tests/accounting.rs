@@ -88,12 +88,7 @@ fn frees_by_another_thread_are_counted_as_such_and_stay_there() {
 #[test]
 fn a_thread_keeps_no_more_than_its_cache_holds() {
     let pool = pool();
-    for (class, kept) in [
-        (Class::B256, 64),
-        (Class::K2, 32),
-        (Class::K16, 8),
-        (Class::K64, 2),
-    ] {
+    for (class, kept) in [(Class::B256, 64), (Class::K2, 32), (Class::K16, 8), (Class::K64, 2)] {
         let held: Vec<Mbuf> = (0..kept + 40).map(|_| alloc(&pool, class.capacity())).collect();
         let footprint = held[0].footprint();
         let depot_before = pool.stats().depot;
@@ -106,10 +101,7 @@ fn a_thread_keeps_no_more_than_its_cache_holds() {
 #[test]
 fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
     let depot_max = 10 * 70_000;
-    let pool = Pool::new(PoolConfig {
-        depot_max,
-        ..PoolConfig::default()
-    });
+    let pool = Pool::new(PoolConfig { depot_max, ..PoolConfig::default() });
     let held: Vec<Mbuf> = (0..100).map(|_| alloc(&pool, CLUSTER_MAX)).collect();
     drop(held);
     let stats = pool.stats();
@@ -173,9 +165,7 @@ fn mbufs_outlive_the_pool() {
     let view = mbuf.slice(6..);
     drop(mbuf);
     // The last view goes on a thread that never knew the pool.
-    thread::spawn(move || assert_eq!(&*view, b"here"))
-        .join()
-        .expect("no panic");
+    thread::spawn(move || assert_eq!(&*view, b"here")).join().expect("no panic");
 }
 
 #[test]
@@ -188,10 +178,7 @@ fn a_thread_may_use_several_pools_in_turn() {
         }
     }
     for pool in &pools {
-        assert_eq!(
-            pool.in_use(),
-            held.iter().step_by(4).map(Mbuf::footprint).sum::<usize>()
-        );
+        assert_eq!(pool.in_use(), held.iter().step_by(4).map(Mbuf::footprint).sum::<usize>());
     }
     drop(held);
     for pool in &pools {
@@ -229,10 +216,7 @@ fn mbufs_may_be_dropped_and_allocated_while_a_thread_ends() {
     });
     assert_eq!(pool.in_use(), 0);
     let stats = pool.stats();
-    assert_eq!(
-        (stats.class(Class::B256).frees(), stats.class(Class::K2).frees()),
-        (2, 2)
-    );
+    assert_eq!((stats.class(Class::B256).frees(), stats.class(Class::K2).frees()), (2, 2));
     pool.trim();
     assert_eq!(pool.allocated(), 0);
 }

@@ -77,19 +77,14 @@ fn copy_in_is_all_or_nothing() {
     let pool = pool(SMALL_CAP);
     assert!(pool.copy_in(&vec![0; SMALL_CAP]).is_err());
     assert_eq!(pool.in_use(), 0);
-    assert_eq!(
-        pool.copy_in(&vec![0; SMALL_CAP / 2]).map(|chain| chain.len()),
-        Ok(SMALL_CAP / 2)
-    );
+    assert_eq!(pool.copy_in(&vec![0; SMALL_CAP / 2]).map(|chain| chain.len()), Ok(SMALL_CAP / 2));
 }
 
 #[test]
 fn extending_takes_what_the_cap_allows_and_then_refuses() {
     let pool = pool(SMALL_CAP);
     let mut chain = Chain::new();
-    let taken = chain
-        .extend_from_slice(&pool, &vec![7; SMALL_CAP])
-        .expect("some room");
+    let taken = chain.extend_from_slice(&pool, &vec![7; SMALL_CAP]).expect("some room");
     assert!(taken < SMALL_CAP && taken > SMALL_CAP / 2);
     assert_eq!(chain.len(), taken);
     let expected = [7; CLUSTER_MAX];

@@ -207,10 +207,7 @@ impl World {
             assert_eq!(chain.is_empty(), model.is_empty());
             assert_eq!(chain.iter().count(), chain.mbuf_count());
             assert!(chain.iter().all(|piece| !piece.is_empty()));
-            assert!(
-                chain.iter().collect::<Vec<_>>().concat() == *model,
-                "contents differ"
-            );
+            assert!(chain.iter().collect::<Vec<_>>().concat() == *model, "contents differ");
             let backwards: usize = chain.iter().rev().map(<[u8]>::len).sum();
             assert_eq!(backwards, model.len());
         }
@@ -344,10 +341,7 @@ fn mbufs_merge_only_with_what_follows_in_the_same_cluster() {
     let mut head = mbuf.slice(..2);
     assert!(!head.try_merge(&mbuf.slice(3..)), "there is a gap");
     assert!(!head.try_merge(&mbuf.slice(1..)), "they overlap");
-    assert!(
-        !head.try_merge(&pool.alloc(1).expect("far from the cap")),
-        "another cluster"
-    );
+    assert!(!head.try_merge(&pool.alloc(1).expect("far from the cap")), "another cluster");
     assert!(head.try_merge(&mbuf.slice(2..4)));
     assert_eq!(&*head, b"abcd");
 }

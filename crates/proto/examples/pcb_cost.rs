@@ -41,11 +41,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         snd_wnd: 65_535,
         rcv_wnd: 65_535,
         window_scale: None,
-        timestamps: Some(TimestampState {
-            ts_recent: 1,
-            ts_recent_at: now,
-            ts_offset: 0,
-        }),
+        timestamps: Some(TimestampState { ts_recent: 1, ts_recent_at: now, ts_offset: 0 }),
         sack_permitted: false,
         rtt: Some(Duration::from_micros(50)),
     };
@@ -60,19 +56,13 @@ fn header(pcb: &Pcb<Length>, tick: u64) -> Header {
         flags: Flags::ACK,
         window: 65_535,
         urgent: 0,
-        options: Options {
-            timestamps: Some(Timestamps { val, ecr: 1 }),
-            ..Options::default()
-        },
+        options: Options { timestamps: Some(Timestamps { val, ecr: 1 }), ..Options::default() },
     }
 }
 
 /// Runs `step` often and prints its best time.
 fn measure(name: &str, mut step: impl FnMut(&mut Pcb<Length>, u64)) {
-    let settings = Settings {
-        nodelay: true,
-        ..Settings::default()
-    };
+    let settings = Settings { nodelay: true, ..Settings::default() };
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {
         let mut pcb = established(&settings);

@@ -43,11 +43,7 @@ impl SeqNum {
 
     /// How many bytes `self` is past `earlier`; 0 if it is not past it.
     pub const fn since(self, earlier: Self) -> u32 {
-        if self.before(earlier) {
-            0
-        } else {
-            self.0.wrapping_sub(earlier.0)
-        }
+        if self.before(earlier) { 0 } else { self.0.wrapping_sub(earlier.0) }
     }
 
     /// The later of two numbers.

@@ -39,9 +39,6 @@ impl Add<Duration> for Instant {
     type Output = Self;
     /// Saturates at the end of time, which is some 584,000 years away.
     fn add(self, d: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)))
     }
 }

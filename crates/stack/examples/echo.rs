@@ -41,13 +41,10 @@ fn run(clients: usize, bytes: usize) -> io::Result<()> {
     let addr = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
     let start = Instant::now();
-    let threads: Vec<_> = (0..clients)
-        .map(|number| std::thread::spawn(move || client(addr, number, bytes)))
-        .collect();
+    let threads: Vec<_> =
+        (0..clients).map(|number| std::thread::spawn(move || client(addr, number, bytes))).collect();
     for thread in threads {
-        thread
-            .join()
-            .map_err(|_| io::Error::other("a client panicked"))??;
+        thread.join().map_err(|_| io::Error::other("a client panicked"))??;
     }
     let took = start.elapsed();
     let total = clients * bytes;
@@ -87,9 +84,7 @@ fn client(addr: SocketAddr, number: usize, bytes: usize) -> io::Result<()> {
     let mut sending = stream.try_clone()?;
     let writer = std::thread::spawn(move || -> io::Result<()> {
         for from in (0..bytes).step_by(CHUNK) {
-            let chunk: Vec<u8> = (from..bytes.min(from + CHUNK))
-                .map(|at| pattern(number, at))
-                .collect();
+            let chunk: Vec<u8> = (from..bytes.min(from + CHUNK)).map(|at| pattern(number, at)).collect();
             sending.write_all(&chunk)?;
         }
         sending.shutdown(Shutdown::Write)
@@ -108,13 +103,9 @@ fn client(addr: SocketAddr, number: usize, bytes: usize) -> io::Result<()> {
         }
         at += got;
     }
-    writer
-        .join()
-        .map_err(|_| io::Error::other("a writer panicked"))??;
+    writer.join().map_err(|_| io::Error::other("a writer panicked"))??;
     if at != bytes {
-        return Err(io::Error::other(format!(
-            "client {number}: {at} of {bytes} bytes came back"
-        )));
+        return Err(io::Error::other(format!("client {number}: {at} of {bytes} bytes came back")));
     }
     Ok(())
 }

@@ -48,10 +48,7 @@ struct Flow {
 }
 
 fn run(connections: usize, bytes: usize) -> io::Result<()> {
-    let stack = Stack::new(Config {
-        workers: 0,
-        ..Config::default()
-    })?;
+    let stack = Stack::new(Config { workers: 0, ..Config::default() })?;
     let mut socket = TcpSocket::new_v4(&stack);
     socket.set_nonblocking(true);
     socket.bind(([127, 0, 0, 1], 7).into())?;
@@ -61,14 +58,7 @@ fn run(connections: usize, bytes: usize) -> io::Result<()> {
         let mut socket = TcpSocket::new_v4(&stack);
         socket.set_nonblocking(true);
         let client = socket.connect(listener.local_addr()?)?;
-        flows.push(Flow {
-            client,
-            server: None,
-            sent: 0,
-            shut: false,
-            received: 0,
-            ended: false,
-        });
+        flows.push(Flow { client, server: None, sent: 0, shut: false, received: 0, ended: false });
     }
     let (start, mut progress) = (Instant::now(), Progress::new(connections * bytes));
     let buf = vec![0x5a; CHUNK];
@@ -84,10 +74,7 @@ fn run(connections: usize, bytes: usize) -> io::Result<()> {
         }
     }
     if let Some(short) = flows.iter().find(|flow| flow.received != bytes) {
-        return Err(io::Error::other(format!(
-            "{} of {bytes} bytes arrived",
-            short.received
-        )));
+        return Err(io::Error::other(format!("{} of {bytes} bytes arrived", short.received)));
     }
     let (took, total) = (start.elapsed(), connections * bytes);
     let rate = total as f64 * 8e-9 / took.as_secs_f64();
@@ -168,10 +155,7 @@ struct Progress {
 
 impl Progress {
     fn new(total: usize) -> Self {
-        Self {
-            total: total.max(1),
-            tenths: 0,
-        }
+        Self { total: total.max(1), tenths: 0 }
     }
 
     fn print(&mut self, done: usize) {

@@ -74,9 +74,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             grain: Grain::default(),
-            workers: std::thread::available_parallelism()
-                .map_or(1, usize::from)
-                .min(WORKERS_MAX),
+            workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
@@ -107,24 +105,9 @@ impl Config {
         within("workers", self.workers as u64, 0, WORKERS_MAX as u64)?;
         within("spin_max (ms)", millis(self.spin_max), 0, 10)?;
         within("memory_max", self.memory_max as u64, 1 << 20, u64::MAX)?;
-        within(
-            "connections_max",
-            self.connections_max as u64,
-            1,
-            u64::from(u32::MAX),
-        )?;
-        within(
-            "sndbuf",
-            u64::from(self.sndbuf),
-            u64::from(BUFFER_MIN),
-            u64::from(BUFFER_MAX),
-        )?;
-        within(
-            "rcvbuf",
-            u64::from(self.rcvbuf),
-            u64::from(BUFFER_MIN),
-            u64::from(BUFFER_MAX),
-        )?;
+        within("connections_max", self.connections_max as u64, 1, u64::from(u32::MAX))?;
+        within("sndbuf", u64::from(self.sndbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("rcvbuf", u64::from(self.rcvbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("loopback_mtu", u64::from(self.loopback_mtu), 1280, 65536)?;
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
@@ -154,9 +137,7 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> io::Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(invalid(format!(
-        "Config::{field} is {value}: it must be {min} to {max}"
-    )))
+    Err(invalid(format!("Config::{field} is {value}: it must be {min} to {max}")))
 }
 
 fn millis(d: Duration) -> u64 {
@@ -174,25 +155,13 @@ mod tests {
     #[test]
     fn the_default_is_valid_and_a_bad_field_is_named_with_its_bounds() {
         Config::default().validate().unwrap();
-        let bad = Config {
-            sndbuf: 1,
-            ..Config::default()
-        };
+        let bad = Config { sndbuf: 1, ..Config::default() };
         let message = bad.validate().unwrap_err().to_string();
-        assert!(
-            message.contains("sndbuf is 1") && message.contains("2048"),
-            "{message}"
-        );
+        assert!(message.contains("sndbuf is 1") && message.contains("2048"), "{message}");
         #[expect(clippy::reversed_empty_ranges)]
-        let bad = Config {
-            port_range: 10..=9,
-            ..Config::default()
-        };
+        let bad = Config { port_range: 10..=9, ..Config::default() };
         assert!(bad.validate().is_err());
-        let bad = Config {
-            workers: 257,
-            ..Config::default()
-        };
+        let bad = Config { workers: 257, ..Config::default() };
         assert!(bad.validate().is_err());
     }
 }

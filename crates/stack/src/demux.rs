@@ -73,11 +73,7 @@ impl Demux {
                 timer_at: 0,
             })
         };
-        Self {
-            shards: (0..SHARDS).map(shard).collect(),
-            connections: AtomicUsize::new(0),
-            connections_max,
-        }
+        Self { shards: (0..SHARDS).map(shard).collect(), connections: AtomicUsize::new(0), connections_max }
     }
 
     /// The index of the shard of `hash`.
@@ -94,9 +90,7 @@ impl Demux {
     pub fn reserve(&self) -> bool {
         let max = self.connections_max;
         let more = |n| if n < max { Some(n + 1) } else { None };
-        self.connections
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Takes back a [`reserve`](Self::reserve).
@@ -164,9 +158,7 @@ impl Shard {
     }
 
     pub fn resting_mut(&mut self, hash: u64, tuple: &FourTuple) -> Option<&mut TimeWait> {
-        self.resting
-            .find_mut(hash, |r| r.tuple == *tuple)
-            .map(|r| &mut r.record)
+        self.resting.find_mut(hash, |r| r.tuple == *tuple).map(|r| &mut r.record)
     }
 
     /// Ends the TIME-WAIT of a name. The caller accounts for its port.
@@ -203,9 +195,7 @@ impl Shard {
         }
         let resting = &self.resting;
         self.ends.retain(|(at, hash, tuple)| {
-            resting
-                .find(*hash, |r| r.tuple == *tuple)
-                .is_some_and(|r| r.record.deadline() == *at)
+            resting.find(*hash, |r| r.tuple == *tuple).is_some_and(|r| r.record.deadline() == *at)
         });
     }
 

@@ -98,9 +98,7 @@ impl Listener {
     /// Takes a place for a child; `false` if there is none.
     pub fn reserve(&self) -> bool {
         let more = |n| if n < self.backlog { Some(n + 1) } else { None };
-        self.taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Gives a place back.

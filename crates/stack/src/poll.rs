@@ -113,10 +113,7 @@ impl Events {
     /// Room for `capacity` events a wait, at least 1.
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self {
-            list: Vec::with_capacity(capacity),
-            capacity,
-        }
+        Self { list: Vec::with_capacity(capacity), capacity }
     }
     /// The events.
     pub fn iter(&self) -> std::slice::Iter<'_, Event> {
@@ -137,10 +134,7 @@ impl Events {
 
     /// Adds what was found, if anything; then says whether the waiter is to hold the registration.
     fn report(&mut self, registration: &Registration, found: Found) -> Option<bool> {
-        self.list.push(Event {
-            token: registration.token,
-            ready: found.ready?,
-        });
+        self.list.push(Event { token: registration.token, ready: found.ready? });
         Some(found.stays)
     }
 }
@@ -234,17 +228,10 @@ impl Poll {
     /// `NotFound` if the socket is not in this set.
     pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
         // The registration is dropped outside the socket's mutex.
-        if source
-            .target()
-            .with_watchers(|watchers| watchers.remove(&self.queue))
-            .is_some()
-        {
+        if source.target().with_watchers(|watchers| watchers.remove(&self.queue)).is_some() {
             return Ok(());
         }
-        Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "the socket is not registered with this Poll",
-        ))
+        Err(io::Error::new(io::ErrorKind::NotFound, "the socket is not registered with this Poll"))
     }
 
     /// Waits until a socket is ready, `timeout` is over (`None`: no limit) or [`Poll::wake`] is called.
@@ -399,10 +386,7 @@ impl Registration {
             _ if self.is_cancelled() => Found::NOTHING,
             Trigger::Edge => {
                 let ready = Ready(self.state.swap(0, Ordering::AcqRel) & !QUEUED);
-                Found {
-                    ready: ready.some(),
-                    stays: false,
-                }
+                Found { ready: ready.some(), stays: false }
             }
             Trigger::Level => match self.target.ready().of(self.interest).some() {
                 ready @ Some(_) => Found { ready, stays: true },
@@ -437,10 +421,7 @@ struct Found {
 }
 
 impl Found {
-    const NOTHING: Self = Self {
-        ready: None,
-        stays: false,
-    };
+    const NOTHING: Self = Self { ready: None, stays: false };
 }
 
 /// The registrations of one socket, under that socket's mutex.
@@ -556,9 +537,8 @@ impl Target {
                 let read = Ready::READABLE
                     .when(so.rcv.is_readable())
                     .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
-                let write = Ready::WRITABLE
-                    .when(so.snd.is_writable())
-                    .with(Ready::WRITE_CLOSED.when(so.snd.shut));
+                let write =
+                    Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));
                 drop(so);
                 read.with(write).with(Ready::ERROR.when(conn.has_error()))
             }

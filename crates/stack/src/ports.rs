@@ -61,9 +61,7 @@ impl Ports {
             table: RwLock::new(HashMap::new()),
             bound: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
             conns: (0..PORT_COUNT).map(|_| AtomicU32::new(0)).collect(),
-            choosers: (0..CHOOSERS)
-                .map(|_| Mutex::new(PortChoice::new(range, secret())))
-                .collect(),
+            choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
             next_id: AtomicU64::new(1),
         }
     }
@@ -82,19 +80,13 @@ impl Ports {
             let mut chooser = self.choosers[0].lock();
             // SO_REUSEADDR does not make two sockets share a port that neither asked for.
             let mut free = chooser.candidates(&octets(local.addr), &[], 0);
-            free.find(|p| !table.contains_key(p) && self.conns_at(*p) == 0)
-                .ok_or_else(no_port)?
+            free.find(|p| !table.contains_key(p) && self.conns_at(*p) == 0).ok_or_else(no_port)?
         } else if fits(local.port) {
             local.port
         } else {
             return Err(in_use(local));
         };
-        table.entry(port).or_default().push(Bind {
-            id,
-            addr: local.addr,
-            options,
-            listener: None,
-        });
+        table.entry(port).or_default().push(Bind { id, addr: local.addr, options, listener: None });
         self.bound[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
         Ok((id, port))
     }
@@ -153,10 +145,7 @@ impl Ports {
             if self.is_bound(port) {
                 continue;
             }
-            let tuple = FourTuple {
-                local: Endpoint::new(local, port),
-                remote,
-            };
+            let tuple = FourTuple { local: Endpoint::new(local, port), remote };
             if let Some(taken) = take(tuple) {
                 return Ok(taken);
             }
@@ -189,12 +178,8 @@ impl Ports {
         }
         let mut found = false;
         demux.each_shard(|shard| {
-            let live = shard
-                .conns()
-                .map(|c| (c.tuple.local, c.options.reuse_addr, c.options.reuse_port));
-            let resting = shard
-                .resting()
-                .map(|r| (r.tuple.local, r.reuse_addr, r.reuse_port));
+            let live = shard.conns().map(|c| (c.tuple.local, c.options.reuse_addr, c.options.reuse_port));
+            let resting = shard.resting().map(|r| (r.tuple.local, r.reuse_addr, r.reuse_port));
             found |= live.chain(resting).any(|(local, reuse_addr, reuse_port)| {
                 local.port == port
                     && overlap(addr, options.v6_only, local.addr, true)

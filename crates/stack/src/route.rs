@@ -31,11 +31,7 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
     let is_syn = header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK.with(Flags::RST));
-    let listener = if is_syn {
-        core.ports.listener(&tuple.local, hash)
-    } else {
-        None
-    };
+    let listener = if is_syn { core.ports.listener(&tuple.local, hash) } else { None };
     let mut shard = core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &tuple).map(Arc::clone) {
         drop(shard);
@@ -84,12 +80,7 @@ fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
 fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();
-    cx.outbox.routed.push_back(Routed {
-        from: None,
-        to,
-        header,
-        payload: Data::default(),
-    });
+    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default() });
 }
 
 /// A SYN for a listener: half-open from here on.
@@ -109,13 +100,8 @@ fn on_syn(
         return;
     }
     let params = core.listen_params(tuple.local.addr, listener.rcvbuf());
-    let numbers = InitialNumbers {
-        iss,
-        ts_offset: core.ts_offset(&tuple),
-    };
-    let syn_ack = shard
-        .half_open
-        .on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
+    let numbers = InitialNumbers { iss, ts_offset: core.ts_offset(&tuple) };
+    let syn_ack = shard.half_open.on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
     shard.arm(core, Demux::index(hash), cx.now);
     answer(cx, tuple, syn_ack);
 }
@@ -138,9 +124,7 @@ fn third_segment(
         return;
     }
     let outcome = if header.flags.has(Flags::ACK) {
-        shard
-            .half_open
-            .on_ack(&tuple, &header, segment.payload.len(), cx.now)
+        shard.half_open.on_ack(&tuple, &header, segment.payload.len(), cx.now)
     } else {
         AckOutcome::NoEntry
     };
@@ -186,9 +170,7 @@ fn establish(
     }
     let options = SocketOptions::new(listener.reuse_addr, listener.reuse_port, listener.is_v6);
     let nodelay = listener.nodelay();
-    options
-        .nodelay
-        .store(nodelay, std::sync::atomic::Ordering::Relaxed);
+    options.nodelay.store(nodelay, std::sync::atomic::Ordering::Relaxed);
     let mut settings = core.tcp_settings(tuple.local.addr, listener.rcvbuf(), core.ts_offset(&tuple));
     settings.nodelay = nodelay;
     let pcb = Pcb::accept(&settings, accepted, cx.now);

@@ -70,10 +70,7 @@ impl Stack {
         config.validate()?;
         let workers = config.workers;
         let core = Arc::new(Core::new(config)?);
-        let stack = Self(Arc::new(Handle {
-            core: Arc::clone(&core),
-            threads: Mutex::new(Vec::new()),
-        }));
+        let stack = Self(Arc::new(Handle { core: Arc::clone(&core), threads: Mutex::new(Vec::new()) }));
         for index in 0..workers {
             let core = Arc::clone(&core);
             let thread = std::thread::Builder::new()
@@ -115,10 +112,7 @@ impl Stack {
     /// taken at one moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let core = self.core();
-        let own = counter::NAMES
-            .iter()
-            .enumerate()
-            .map(|(i, name)| (*name, core.counters.sum(i)));
+        let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
         own.chain(pool_counters(&core.pool.stats())).collect()
     }
 
@@ -149,9 +143,7 @@ impl Stack {
 
 impl std::fmt::Debug for Stack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stack")
-            .field("connections", &self.connection_count())
-            .finish_non_exhaustive()
+        f.debug_struct("Stack").field("connections", &self.connection_count()).finish_non_exhaustive()
     }
 }
 
@@ -172,11 +164,7 @@ impl Core {
     fn new(config: Config) -> io::Result<Self> {
         let mut entropy = Entropy::draw()?;
         let key = HashKey(entropy.u64(), entropy.u64());
-        let clock = if config.workers == 0 {
-            Clock::driven()
-        } else {
-            Clock::system()
-        };
+        let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
         let range = PortRange::new(*config.port_range.start(), *config.port_range.end())
             .ok_or(io::ErrorKind::InvalidInput)?;
         let perimeters = match config.grain {
@@ -261,11 +249,7 @@ impl Core {
         let config = &self.config;
         ListenParams {
             mss: self.loopback.mss(local),
-            peer_mss_default: if local.is_ipv4() {
-                DEFAULT_MSS
-            } else {
-                DEFAULT_MSS_V6
-            },
+            peer_mss_default: if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 },
             rcv_wnd: rcvbuf,
             window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),
             timestamps: config.timestamps,

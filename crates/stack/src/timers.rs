@@ -53,14 +53,8 @@ const TOP_SLOT: u64 = HORIZON / SLOTS as u64;
 impl Wheel {
     /// A wheel whose present is `now` microseconds.
     pub fn new(now: u64) -> Self {
-        let level = || Level {
-            occupied: 0,
-            slots: std::array::from_fn(|_| Vec::new()),
-        };
-        Self {
-            elapsed: now / TICK,
-            levels: std::array::from_fn(|_| level()),
-        }
+        let level = || Level { occupied: 0, slots: std::array::from_fn(|_| Vec::new()) };
+        Self { elapsed: now / TICK, levels: std::array::from_fn(|_| level()) }
     }
 
     /// Asks for a call at `at` microseconds, or as soon as possible if that is past.
@@ -148,10 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(at: u64) -> Entry {
-        Entry {
-            at,
-            key: TimerKey::Conn { hash: at, serial: 0 },
-        }
+        Entry { at, key: TimerKey::Conn { hash: at, serial: 0 } }
     }
 
     #[test]

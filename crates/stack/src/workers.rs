@@ -44,17 +44,11 @@ struct Clockwork {
 impl Workers {
     pub fn new(threads: usize, now: Instant) -> Self {
         let lane = |_| Lane {
-            clockwork: Mutex::new(Clockwork {
-                wheel: Wheel::new(now.as_micros()),
-                sleeps_until: 0,
-            }),
+            clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
             queue: RunQueue::new(),
             sleeper: Sleeper::new(),
         };
-        Self {
-            lanes: (0..threads.max(1)).map(lane).collect(),
-            stop: AtomicBool::new(false),
-        }
+        Self { lanes: (0..threads.max(1)).map(lane).collect(), stop: AtomicBool::new(false) }
     }
 
     pub fn lane_count(&self) -> usize {
@@ -128,10 +122,7 @@ impl Workers {
     pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
         let lane = &self.lanes[index];
         let handed: Vec<Arc<Conn>> = lane.queue.take_all().collect();
-        lane.clockwork
-            .lock()
-            .wheel
-            .advance(core.clock.now().as_micros(), due);
+        lane.clockwork.lock().wheel.advance(core.clock.now().as_micros(), due);
         for conn in handed {
             Context::run(core, |cx| engine::resume(cx, &conn));
         }

@@ -17,15 +17,8 @@ use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 const DOCUMENT: &str = include_str!("../../../docs/bind.md");
 
 /// Addresses as the document's first table names them.
-const PLACES: [&str; 7] = [
-    "127.0.0.1",
-    "127.0.0.2",
-    "0.0.0.0",
-    "::1",
-    "::ffff:127.0.0.1",
-    "::",
-    ":: only IPv6",
-];
+const PLACES: [&str; 7] =
+    ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1", "::", ":: only IPv6"];
 /// Option sets as the document's second table names them.
 const OPTIONS: [&str; 4] = ["none", "addr", "port", "both"];
 /// States of the first socket, the second table's columns.
@@ -47,11 +40,7 @@ impl Case {
         let places = (0..PLACES.len()).flat_map(|a| (0..PLACES.len()).map(move |b| (a, b)));
         let cases = places.flat_map(|places| (0..16).map(move |o| (places, (o / 4, o % 4))));
         let cases = cases.flat_map(|(places, options)| {
-            (0..STATES.len()).map(move |state| Self {
-                places,
-                options,
-                state,
-            })
+            (0..STATES.len()).map(move |state| Self { places, options, state })
         });
         cases.filter(|case| case.state < 2 || !ip(case.places.0).is_unspecified())
     }
@@ -59,10 +48,7 @@ impl Case {
     fn name(self) -> String {
         let (a, b) = (self.places.0, self.places.1);
         let (x, y) = (OPTIONS[self.options.0], OPTIONS[self.options.1]);
-        format!(
-            "first {} ({x}, {}), second {} ({y})",
-            PLACES[a], STATES[self.state], PLACES[b]
-        )
+        format!("first {} ({x}, {}), second {} ({y})", PLACES[a], STATES[self.state], PLACES[b])
     }
 
     fn has_v6(self) -> bool {
@@ -98,10 +84,7 @@ impl Document {
             let label = format!("{}, {}", OPTIONS[index / 4], OPTIONS[index % 4]);
             let cells = row_of(&label, STATES.len());
             std::array::from_fn(|state| {
-                assert!(
-                    ["no", "bind", "listen"].contains(&cells[state]),
-                    "{label}: {cells:?}"
-                );
+                assert!(["no", "bind", "listen"].contains(&cells[state]), "{label}: {cells:?}");
                 cells[state].to_owned()
             })
         });
@@ -120,9 +103,7 @@ impl Document {
 fn row_of(label: &str, cells: usize) -> Vec<&'static str> {
     let prefix = format!("| {label} |");
     let mut rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix(&prefix));
-    let row = rows
-        .next()
-        .unwrap_or_else(|| panic!("docs/bind.md has no row {label:?}"));
+    let row = rows.next().unwrap_or_else(|| panic!("docs/bind.md has no row {label:?}"));
     assert!(rows.next().is_none(), "docs/bind.md has two rows {label:?}");
     let found: Vec<_> = row.trim_end_matches('|').split('|').map(str::trim).collect();
     assert_eq!(found.len(), cells, "{label}: {found:?}");
@@ -193,10 +174,7 @@ trait Sockets {
 /// Holds every case of `cases` beside the document.
 fn compare<S: Sockets>(sockets: &S, cases: impl Iterator<Item = Case>, port: impl Fn() -> u16) {
     let document = Document::read();
-    let target = sockets
-        .bind(5, 0, 0)
-        .or_else(|_| sockets.bind(2, 0, 0))
-        .expect("a target binds");
+    let target = sockets.bind(5, 0, 0).or_else(|_| sockets.bind(2, 0, 0)).expect("a target binds");
     let target = sockets.listen(target).expect("a target listens");
     let (mut differences, mut ran) = (Vec::new(), 0);
     for case in cases {
@@ -229,11 +207,7 @@ impl Sockets for Sockeye {
 
     fn bind(&self, place: usize, port: u16, options: usize) -> io::Result<TcpSocket> {
         let ip = ip(place);
-        let mut socket = if ip.is_ipv6() {
-            TcpSocket::new_v6(&self.0)
-        } else {
-            TcpSocket::new_v4(&self.0)
-        };
+        let mut socket = if ip.is_ipv6() { TcpSocket::new_v6(&self.0) } else { TcpSocket::new_v4(&self.0) };
         socket.set_reuse_address(options & 1 != 0);
         socket.set_reuse_port(options & 2 != 0);
         socket.set_only_v6(PLACES[place].ends_with("IPv6"));
@@ -298,8 +272,7 @@ impl Sockets for Kernel {
 
     fn port(&self, listener: &socket2::Socket) -> io::Result<u16> {
         let addr = listener.local_addr()?.as_socket();
-        addr.map(|addr| addr.port())
-            .ok_or_else(|| io::Error::other("a TCP socket has a port"))
+        addr.map(|addr| addr.port()).ok_or_else(|| io::Error::other("a TCP socket has a port"))
     }
 
     fn abort(&self, stream: socket2::Socket) -> io::Result<()> {
@@ -321,15 +294,9 @@ fn unused_kernel_port() -> u16 {
 
 #[test]
 fn sockeye_answers_as_the_document_says() {
-    let stack = Stack::new(Config {
-        workers: 1,
-        ..Config::default()
-    })
-    .expect("a stack starts");
+    let stack = Stack::new(Config { workers: 1, ..Config::default() }).expect("a stack starts");
     let next = AtomicU16::new(10_000);
-    compare(&Sockeye(stack), Case::all(), || {
-        next.fetch_add(1, Ordering::Relaxed)
-    });
+    compare(&Sockeye(stack), Case::all(), || next.fetch_add(1, Ordering::Relaxed));
 }
 
 #[test]
@@ -338,9 +305,5 @@ fn the_kernel_answers_as_the_document_says() {
     if !has_v6 {
         println!("this host has no IPv6: the kernel's cases with it are left out");
     }
-    compare(
-        &Kernel,
-        Case::all().filter(|case| has_v6 || !case.has_v6()),
-        unused_kernel_port,
-    );
+    compare(&Kernel, Case::all().filter(|case| has_v6 || !case.has_v6()), unused_kernel_port);
 }

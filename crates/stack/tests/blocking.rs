@@ -31,11 +31,7 @@ fn a_read_gives_up_when_its_time_is_over() {
     assert_eq!(result.unwrap_err().kind(), ErrorKind::WouldBlock);
     assert!((SHORT..LATE).contains(&took), "{took:?}");
     (&client).write_all(b"late").unwrap();
-    assert_eq!(
-        server.read(&mut [0; 8]).unwrap(),
-        4,
-        "and the connection lives on"
-    );
+    assert_eq!(server.read(&mut [0; 8]).unwrap(), 4, "and the connection lives on");
 }
 
 #[test]
@@ -121,16 +117,10 @@ fn a_connect_beyond_the_loopback_is_unreachable() {
 fn a_connect_tries_every_address() {
     let stack = stack();
     let listener = common::listener(&stack);
-    let addrs = [
-        SocketAddr::from(([127, 0, 0, 1], 1)),
-        listener.local_addr().unwrap(),
-    ];
+    let addrs = [SocketAddr::from(([127, 0, 0, 1], 1)), listener.local_addr().unwrap()];
     let stream = TcpStream::connect_on(&stack, &addrs[..]).unwrap();
     assert_eq!(stream.peer_addr().unwrap(), addrs[1]);
-    assert_eq!(
-        TcpStream::connect_on(&stack, &[][..]).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
+    assert_eq!(TcpStream::connect_on(&stack, &[][..]).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 /// A listener with a backlog of one, and the connection that fills it.
@@ -151,9 +141,7 @@ fn a_connect_with_a_timeout_gives_up_on_a_full_listener() {
     let (result, took) = timed(|| TcpSocket::new_v4(&stack).connect_timeout(addr, SHORT));
     assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
     assert!((SHORT..LATE).contains(&took), "{took:?}");
-    common::eventually("the connection that was given up is gone", || {
-        stack.connection_count() == 2
-    });
+    common::eventually("the connection that was given up is gone", || stack.connection_count() == 2);
 }
 
 #[test]

@@ -164,17 +164,9 @@ fn several_writers_on_one_connection_lose_nothing() {
     let mut next = [0; 4];
     for record in bytes.chunks(8) {
         let (writer, number) = record.split_at(4);
-        assert!(
-            writer.iter().all(|b| *b == writer[0]),
-            "a torn record: {record:?}"
-        );
+        assert!(writer.iter().all(|b| *b == writer[0]), "a torn record: {record:?}");
         let next = &mut next[usize::from(writer[0])];
-        assert_eq!(
-            number,
-            u32::to_be_bytes(*next),
-            "writer {} out of order",
-            writer[0]
-        );
+        assert_eq!(number, u32::to_be_bytes(*next), "writer {} out of order", writer[0]);
         *next += 1;
     }
     assert_eq!(next, [each; 4]);

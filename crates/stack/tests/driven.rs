@@ -25,10 +25,7 @@ impl World {
             c.workers = 0;
             change(c);
         });
-        Self {
-            stack,
-            now: Duration::ZERO,
-        }
+        Self { stack, now: Duration::ZERO }
     }
 
     /// Does what is due, and lets the time pass until the next thing is.
@@ -86,14 +83,7 @@ struct Flow {
 
 impl Flow {
     fn new(data: Vec<u8>) -> Self {
-        Self {
-            data,
-            sent: 0,
-            shut: false,
-            got: 0,
-            hash: Sha256::new(),
-            done: false,
-        }
+        Self { data, sent: 0, shut: false, got: 0, hash: Sha256::new(), done: false }
     }
 
     /// Writes and reads what goes; true if anything did.
@@ -137,10 +127,7 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
         let mut world = World::new(|c| {
             c.grain = GRAINS[round % 3];
             c.loopback_encode = encode;
-            (c.sndbuf, c.rcvbuf) = (
-                2048 + random.size(1 << 20) as u32,
-                2048 + random.size(1 << 20) as u32,
-            );
+            (c.sndbuf, c.rcvbuf) = (2048 + random.size(1 << 20) as u32, 2048 + random.size(1 << 20) as u32);
         });
         let (client, server) = world.pair();
         let mut there = Flow::new(random.bytes(500_000));
@@ -156,10 +143,7 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
         back.check();
         drop((client, server));
         world.turn();
-        assert_eq!(
-            (world.stack.connection_count(), world.stack.memory_in_use()),
-            (0, 0)
-        );
+        assert_eq!((world.stack.connection_count(), world.stack.memory_in_use()), (0, 0));
     }
 }
 
@@ -206,15 +190,8 @@ fn keepalive_probes_an_idle_connection_after_two_hours_and_the_peer_answers() {
     world.pass(Duration::from_secs(7199));
     assert_eq!(common::counter(&world.stack, "segments_out"), before, "too early");
     world.pass(Duration::from_secs(2));
-    assert_eq!(
-        common::counter(&world.stack, "segments_out"),
-        before + 2,
-        "a probe and its answer"
-    );
-    assert_eq!(
-        (client.state_name(), server.state_name()),
-        ("ESTABLISHED", "ESTABLISHED")
-    );
+    assert_eq!(common::counter(&world.stack, "segments_out"), before + 2, "a probe and its answer");
+    assert_eq!((client.state_name(), server.state_name()), ("ESTABLISHED", "ESTABLISHED"));
 }
 
 #[test]
@@ -242,11 +219,7 @@ fn a_closed_window_is_probed_and_opens_when_the_reader_comes_back_after_an_hour(
     let data = Random::new("persist").bytes(64 << 10);
     let taken = client.write(&data).unwrap();
     world.pass(Duration::from_secs(3600));
-    assert_eq!(
-        client.state_name(),
-        "ESTABLISHED",
-        "a peer that answers probes is not given up"
-    );
+    assert_eq!(client.state_name(), "ESTABLISHED", "a peer that answers probes is not given up");
     let mut got = Vec::new();
     let mut buf = [0; 1000];
     while got.len() < taken {
@@ -276,10 +249,7 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
                 server.set_nonblocking(true).unwrap();
                 let mut number = [0; 1];
                 // What the client wrote when it believed itself connected has been kept for it.
-                while server
-                    .read(&mut number)
-                    .is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
-                {
+                while server.read(&mut number).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
                     write_once(&clients, &mut told);
                     world.pass(Duration::from_millis(10));
                 }

@@ -40,11 +40,7 @@ async fn a_directory_of_files_arrives_as_it_is_over_many_connections() {
     for number in 0..60 {
         let size = if number == 0 { 0 } else { random.size(2_000_000) };
         let place = ["", "deep er", "deep er/ä"][number % 3];
-        std::fs::write(
-            dir.0.join(place).join(format!("file {number}%")),
-            random.bytes(size),
-        )
-        .unwrap();
+        std::fs::write(dir.0.join(place).join(format!("file {number}%")), random.bytes(size)).unwrap();
     }
     let stack = common::stack();
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").await.unwrap();
@@ -53,9 +49,7 @@ async fn a_directory_of_files_arrives_as_it_is_over_many_connections() {
     let server = tokio::spawn(async move { server::serve(listener, &root).await });
     let files = client::files_below(&dir.0).unwrap();
     assert_eq!(files.len(), 60);
-    let summary = client::download_all(&stack, addr, &dir.0, files, 12)
-        .await
-        .unwrap();
+    let summary = client::download_all(&stack, addr, &dir.0, files, 12).await.unwrap();
     assert_eq!((summary.same, summary.different), (60, 0));
     server.abort();
     let _ = server.await;

@@ -57,17 +57,11 @@ fn no_more_than_the_backlog_wait_for_accept() {
     let listener = listen_with_backlog(&stack, 3);
     let addr = listener.local_addr().unwrap();
     let waiting: Vec<_> = (0..3).map(|_| common::connect(&stack, &listener)).collect();
-    let error = TcpSocket::new_v4(&stack)
-        .connect_timeout(addr, Duration::from_millis(50))
-        .unwrap_err();
+    let error = TcpSocket::new_v4(&stack).connect_timeout(addr, Duration::from_millis(50)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(counter(&stack, "listen_overflows") > 0);
     for client in &waiting {
-        assert_eq!(
-            listener.accept().unwrap().1,
-            client.local_addr().unwrap(),
-            "first come, first served"
-        );
+        assert_eq!(listener.accept().unwrap().1, client.local_addr().unwrap(), "first come, first served");
     }
 }
 
@@ -76,16 +70,12 @@ fn without_a_free_port_a_connect_says_so_and_works_again_later() {
     let _guard = watchdog("without_a_free_port_a_connect_says_so_and_works_again_later");
     let stack = stack_with(|c| c.port_range = 40000..=40003);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:80").unwrap();
-    let mut ends: Vec<_> = (0..4)
-        .map(|_| (common::connect(&stack, &listener), listener.accept().unwrap().0))
-        .collect();
+    let mut ends: Vec<_> =
+        (0..4).map(|_| (common::connect(&stack, &listener), listener.accept().unwrap().0)).collect();
     let addr = listener.local_addr().unwrap();
     let error = TcpStream::connect_on(&stack, addr).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
-    assert!(
-        error.to_string().contains("port_range"),
-        "the message names the remedy: {error}"
-    );
+    assert!(error.to_string().contains("port_range"), "the message names the remedy: {error}");
     let error = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
     assert_eq!(stack.connection_count(), 8, "failed connects are not counted");
@@ -182,10 +172,7 @@ fn half_open_connections_are_bounded_and_the_stack_goes_on() {
         now += Duration::from_millis(100);
         stack.poll(now);
     }
-    let failed = clients
-        .iter()
-        .filter(|c| c.take_error().unwrap().is_some())
-        .count();
+    let failed = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
     assert!(
         served > 0 && served + failed >= clients.len(),
         "{served} served, {failed} told that they failed"
@@ -216,9 +203,7 @@ fn at_the_memory_cap_writers_wait_and_nothing_is_lost() {
     }
     // Nobody reads until the memory is full: 16 times 512 KiB want to go into 1 MiB.
     if readers.len() >= 8 {
-        common::eventually("a writer waits for memory", || {
-            counter(&stack, "memory_waits") > 0
-        });
+        common::eventually("a writer waits for memory", || counter(&stack, "memory_waits") > 0);
     }
     assert!(stack.memory_in_use() <= 1 << 20);
     let readers: Vec<_> = readers
@@ -252,10 +237,7 @@ fn at_the_memory_cap_a_non_blocking_write_says_why() {
             Err(error) => break error,
         }
     };
-    assert!(
-        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory), "{error}");
     assert!(stack.memory_in_use() <= 1 << 20);
     // Another connection has nothing of its own to wait for: it is told.
     let (mut poor, mut poor_peer) = common::pair(&stack);
@@ -267,10 +249,7 @@ fn at_the_memory_cap_a_non_blocking_write_says_why() {
             Err(error) => break error,
         }
     };
-    assert!(
-        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory), "{error}");
     if error.kind() == ErrorKind::OutOfMemory {
         assert!(error.to_string().contains("memory_max"), "{error}");
     }
@@ -293,10 +272,7 @@ fn a_writer_that_waits_for_memory_hears_of_a_reset() {
     common::eventually("it waits", || counter(&stack, "memory_waits") > 0);
     drop(server);
     let error = join(writer).unwrap_err();
-    assert!(
-        matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
-        "{error:?}"
-    );
+    assert!(matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error:?}");
     assert_empty(&stack);
 }
 
@@ -304,11 +280,7 @@ fn a_writer_that_waits_for_memory_hears_of_a_reset() {
 fn the_memory_cap_holds_for_transfers_through_the_codec() {
     let _guard = watchdog("the_memory_cap_holds_for_transfers_through_the_codec");
     let mut random = Random::new("codec cap");
-    let config = Config {
-        memory_max: 1 << 20,
-        loopback_encode: true,
-        ..Config::default()
-    };
+    let config = Config { memory_max: 1 << 20, loopback_encode: true, ..Config::default() };
     let stack = Stack::new(config).unwrap();
     let (client, server) = common::pair(&stack);
     let data = random.bytes(1 << 20);

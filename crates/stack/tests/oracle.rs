@@ -65,9 +65,7 @@ impl Sockets for Kernel {
         stream.peek(buf)
     }
     fn linger_zero(stream: &Self::Stream) {
-        socket2::SockRef::from(stream)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+        socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
     fn nonblocking(stream: &Self::Stream) {
         stream.set_nonblocking(true).unwrap();
@@ -142,10 +140,7 @@ impl Story {
             settle();
         }
         self.note(&format!("{who} reads at last"), stream.read(&mut buf));
-        self.note(
-            &format!("{who} has an error"),
-            Ok(S::take_error(stream).map(|e| e.kind())),
-        );
+        self.note(&format!("{who} has an error"), Ok(S::take_error(stream).map(|e| e.kind())));
         self.note(&format!("{who} has a peer"), S::peer_addr(stream).map(|_| ()));
         self.note(&format!("{who} shuts"), S::shutdown(stream, Shutdown::Write));
     }
@@ -287,12 +282,7 @@ fn every_combination_of_closing_looks_as_on_the_kernel() {
         }));
     }
     let found: Vec<String> = common::join_all(threads).into_iter().flatten().collect();
-    assert!(
-        found.is_empty(),
-        "{} differences:\n{}",
-        found.len(),
-        found.join("\n")
-    );
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
 /// A client that resets before it is accepted.
@@ -377,23 +367,10 @@ fn single_scenarios_look_as_on_the_kernel() {
     let sockeye = Sockeye(common::stack());
     let mut found = Vec::new();
     let mut both = |name: &str, one: String, other: String| compare(name, &one, &other, &mut found);
-    both(
-        "accept after reset",
-        accept_after_reset(&Kernel),
-        accept_after_reset(&sockeye),
-    );
-    both(
-        "reset with queues",
-        reset_with_queues(&Kernel),
-        reset_with_queues(&sockeye),
-    );
+    both("accept after reset", accept_after_reset(&Kernel), accept_after_reset(&sockeye));
+    both("reset with queues", reset_with_queues(&Kernel), reset_with_queues(&sockeye));
     both("error once", error_once(&Kernel), error_once(&sockeye));
     both("clones", clones(&Kernel), clones(&sockeye));
     both("listener goes", listener_goes(&Kernel), listener_goes(&sockeye));
-    assert!(
-        found.is_empty(),
-        "{} differences:\n{}",
-        found.len(),
-        found.join("\n")
-    );
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }

@@ -48,8 +48,7 @@ fn level_is_told_again_until_it_is_over() {
     let _guard = watchdog("level_is_told_again_until_it_is_over");
     let (mut client, mut server) = pair(&stack());
     let poll = Poll::new(SPIN);
-    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level)
-        .unwrap();
+    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level).unwrap();
     assert!(wait(&poll, NOT_COMING).is_empty());
     client.write_all(b"ab").unwrap();
     assert_eq!(wait(&poll, COMING), ["1r"]);
@@ -69,21 +68,13 @@ fn edge_is_told_once_for_every_change() {
     client.set_nodelay(true).unwrap();
     let poll = Poll::new(SPIN);
     poll.register(&server, Token(1), BOTH, Trigger::Edge).unwrap();
-    assert_eq!(
-        wait(&poll, COMING),
-        ["1w"],
-        "what is ready at registration counts as a change"
-    );
+    assert_eq!(wait(&poll, COMING), ["1w"], "what is ready at registration counts as a change");
     assert!(wait(&poll, NOT_COMING).is_empty());
     client.write_all(b"a").unwrap();
     assert_eq!(wait(&poll, COMING), ["1r"]);
     assert!(wait(&poll, NOT_COMING).is_empty());
     client.write_all(b"b").unwrap();
-    assert_eq!(
-        wait(&poll, COMING),
-        ["1r"],
-        "new bytes are a change although the old ones are unread"
-    );
+    assert_eq!(wait(&poll, COMING), ["1r"], "new bytes are a change although the old ones are unread");
 }
 
 #[test]
@@ -92,22 +83,19 @@ fn an_end_a_reset_and_a_listener_are_told() {
     let stack = stack();
     let poll = Poll::new(SPIN);
     let listener = common::listener(&stack);
-    poll.register(&listener, Token(0), Interest::READABLE, Trigger::Level)
-        .unwrap();
+    poll.register(&listener, Token(0), Interest::READABLE, Trigger::Level).unwrap();
     assert!(wait(&poll, NOT_COMING).is_empty());
     let client = common::connect(&stack, &listener);
     assert_eq!(wait(&poll, COMING), ["0r"]);
     let (server, _) = listener.accept().unwrap();
     assert!(wait(&poll, NOT_COMING).is_empty());
-    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level)
-        .unwrap();
+    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(wait(&poll, COMING), ["1rR"]);
     poll.deregister(&server).unwrap();
 
     let (client, server) = pair(&stack);
-    poll.register(&server, Token(2), Interest::READABLE, Trigger::Level)
-        .unwrap();
+    poll.register(&server, Token(2), Interest::READABLE, Trigger::Level).unwrap();
     client.set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);
     assert_eq!(wait(&poll, COMING), ["2rRWE"]);
@@ -136,13 +124,9 @@ fn the_end_of_a_connect_is_told_well_or_not() {
     listener.accept().unwrap();
     assert_eq!(wait(&poll, COMING), ["3w"]);
     let refused = start("127.0.0.1:1".parse().unwrap());
-    poll.register(&refused, Token(4), Interest::WRITABLE, Trigger::Level)
-        .unwrap();
+    poll.register(&refused, Token(4), Interest::WRITABLE, Trigger::Level).unwrap();
     let said = wait(&poll, COMING);
-    assert!(
-        said.len() == 1 && said[0].starts_with("4w") && said[0].ends_with('E'),
-        "{said:?}"
-    );
+    assert!(said.len() == 1 && said[0].starts_with("4w") && said[0].ends_with('E'), "{said:?}");
     let error = refused.take_error().unwrap().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
@@ -152,38 +136,21 @@ fn registration_is_changed_and_ended() {
     let _guard = watchdog("registration_is_changed_and_ended");
     let (mut client, server) = pair(&stack());
     let poll = Poll::new(SPIN);
-    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level)
-        .unwrap();
-    let twice = poll
-        .register(&server, Token(2), Interest::READABLE, Trigger::Level)
-        .unwrap_err();
+    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level).unwrap();
+    let twice = poll.register(&server, Token(2), Interest::READABLE, Trigger::Level).unwrap_err();
     assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists);
     client.write_all(b"x").unwrap();
     assert_eq!(wait(&poll, COMING), ["1r"]);
-    poll.reregister(&server, Token(5), Interest::WRITABLE, Trigger::Level)
-        .unwrap();
-    assert_eq!(
-        wait(&poll, COMING),
-        ["5w"],
-        "new token, new interest, nothing of the old"
-    );
+    poll.reregister(&server, Token(5), Interest::WRITABLE, Trigger::Level).unwrap();
+    assert_eq!(wait(&poll, COMING), ["5w"], "new token, new interest, nothing of the old");
     poll.deregister(&server).unwrap();
     assert!(wait(&poll, NOT_COMING).is_empty());
-    assert_eq!(
-        poll.deregister(&server).unwrap_err().kind(),
-        std::io::ErrorKind::NotFound
-    );
-    let absent = poll
-        .reregister(&server, Token(1), BOTH, Trigger::Edge)
-        .unwrap_err();
+    assert_eq!(poll.deregister(&server).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    let absent = poll.reregister(&server, Token(1), BOTH, Trigger::Edge).unwrap_err();
     assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
-    poll.register(&server, Token(6), Interest::READABLE, Trigger::Edge)
-        .unwrap();
+    poll.register(&server, Token(6), Interest::READABLE, Trigger::Edge).unwrap();
     drop(server);
-    assert!(
-        wait(&poll, NOT_COMING).is_empty(),
-        "a socket that is gone is not told of"
-    );
+    assert!(wait(&poll, NOT_COMING).is_empty(), "a socket that is gone is not told of");
 }
 
 #[test]
@@ -192,8 +159,7 @@ fn a_socket_may_be_in_several_sets() {
     let (mut client, server) = pair(&stack());
     let polls: Vec<Poll> = (0..3).map(|_| Poll::new(SPIN)).collect();
     for (number, poll) in polls.iter().enumerate() {
-        poll.register(&server, Token(number), Interest::READABLE, Trigger::Edge)
-            .unwrap();
+        poll.register(&server, Token(number), Interest::READABLE, Trigger::Edge).unwrap();
     }
     polls[1].deregister(&server).unwrap();
     client.write_all(b"x").unwrap();
@@ -215,10 +181,7 @@ fn wake_ends_one_wait_now_or_later() {
     assert!(common::join(waiter).is_empty());
     let start = Instant::now();
     assert!(wait(&poll, NOT_COMING).is_empty());
-    assert!(
-        start.elapsed() >= NOT_COMING.unwrap(),
-        "a wake ends one wait only"
-    );
+    assert!(start.elapsed() >= NOT_COMING.unwrap(), "a wake ends one wait only");
 }
 
 #[test]
@@ -228,8 +191,7 @@ fn more_events_than_room_come_in_turns() {
     let poll = Poll::new(SPIN);
     let pairs: Vec<_> = (0..10).map(|_| pair(&stack)).collect();
     for (number, (_, server)) in pairs.iter().enumerate() {
-        poll.register(server, Token(number), Interest::WRITABLE, Trigger::Level)
-            .unwrap();
+        poll.register(server, Token(number), Interest::WRITABLE, Trigger::Level).unwrap();
     }
     let mut seen = [0; 10];
     let mut events = Events::with_capacity(3);
@@ -259,8 +221,7 @@ fn an_event_that_one_waiter_has_no_room_for_goes_to_another() {
     // Both sockets are ready before anybody waits, in one go; each waiter takes one and never returns.
     for (number, (mut client, server)) in pairs.iter().map(|(c, s)| (c, s)).enumerate() {
         client.write_all(b"x").unwrap();
-        poll.register(server, Token(number), Interest::READABLE, Trigger::Edge)
-            .unwrap();
+        poll.register(server, Token(number), Interest::READABLE, Trigger::Edge).unwrap();
     }
     let waiters = vec![waiter(), waiter()];
     let mut seen = common::join_all(waiters);
@@ -283,17 +244,12 @@ enum Step {
 
 /// `r`, `w`, `R` (the peer's end) and `E`, as epoll and as we say it.
 fn ours(poll: &Poll) -> String {
-    wait(poll, Some(Duration::ZERO))
-        .first()
-        .map_or(String::new(), |s| s[1..].replace('W', ""))
+    wait(poll, Some(Duration::ZERO)).first().map_or(String::new(), |s| s[1..].replace('W', ""))
 }
 
 fn kernels(set: &impl std::os::fd::AsFd) -> String {
     let mut buffer = Vec::with_capacity(4);
-    let none = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     epoll::wait(set, rustix::buffer::spare_capacity(&mut buffer), Some(&none)).unwrap();
     let Some(event) = buffer.first() else {
         return String::new();
@@ -370,9 +326,7 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
             &mut kernel_peer,
             |s| drop(s.shutdown(Shutdown::Write)),
             |s| {
-                socket2::SockRef::from(&s)
-                    .set_linger(Some(Duration::ZERO))
-                    .unwrap();
+                socket2::SockRef::from(&s).set_linger(Some(Duration::ZERO)).unwrap();
             },
         );
         step(

@@ -31,14 +31,7 @@ struct End {
 impl End {
     fn new(stream: TcpStream, data: Vec<u8>) -> Self {
         stream.set_nonblocking(true).unwrap();
-        Self {
-            stream,
-            data,
-            sent: 0,
-            shut: false,
-            hash: Sha256::new(),
-            over: false,
-        }
+        Self { stream, data, sent: 0, shut: false, hash: Sha256::new(), over: false }
     }
 
     fn done(&self) -> bool {
@@ -118,8 +111,7 @@ fn serve(
                 hashes.insert(number, end.hash.finalize().into());
             } else if once && interest(end) != before {
                 // A level that nobody wants to hear of any more must be taken out.
-                poll.reregister(&end.stream, Token(number), interest(end), trigger)
-                    .unwrap();
+                poll.reregister(&end.stream, Token(number), interest(end), trigger).unwrap();
             }
         }
     }
@@ -132,10 +124,7 @@ fn no_readiness_is_lost_between_event_loops() {
     let mut random = Random::new("loops");
     for grain in GRAINS {
         for trigger in [Trigger::Level, Trigger::Edge] {
-            let (sndbuf, rcvbuf) = (
-                4096 + random.size(100_000) as u32,
-                4096 + random.size(100_000) as u32,
-            );
+            let (sndbuf, rcvbuf) = (4096 + random.size(100_000) as u32, 4096 + random.size(100_000) as u32);
             let stack = stack_with(|c| (c.grain, c.sndbuf, c.rcvbuf) = (grain, sndbuf, rcvbuf));
             let mut loops: Vec<HashMap<usize, End>> = (0..4).map(|_| HashMap::new()).collect();
             let mut expected = HashMap::new();
@@ -171,8 +160,7 @@ fn several_waiters_on_one_set_share_the_events() {
     let (clients, servers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     for (number, server) in servers.iter().enumerate() {
         server.set_nonblocking(true).unwrap();
-        poll.register(server, Token(number), Interest::READABLE, Trigger::Edge)
-            .unwrap();
+        poll.register(server, Token(number), Interest::READABLE, Trigger::Edge).unwrap();
     }
     let (servers, answered) = (Arc::new(servers), Arc::new(AtomicUsize::new(0)));
     let waiters = (0..3).map(|_| {
@@ -225,16 +213,10 @@ fn registering_beside_traffic_loses_nothing() {
             client.write_all(b"x").unwrap();
             client
         });
-        let trigger = if random.chance(2) {
-            Trigger::Edge
-        } else {
-            Trigger::Level
-        };
-        poll.register(&server, Token(0), Interest::READABLE, trigger)
-            .unwrap();
+        let trigger = if random.chance(2) { Trigger::Edge } else { Trigger::Level };
+        poll.register(&server, Token(0), Interest::READABLE, trigger).unwrap();
         if random.chance(2) {
-            poll.reregister(&server, Token(0), Interest::READABLE, trigger)
-                .unwrap();
+            poll.reregister(&server, Token(0), Interest::READABLE, trigger).unwrap();
         }
         let mut events = Events::with_capacity(1);
         // An event lost here would never come: nothing else will happen to this socket.

@@ -25,11 +25,7 @@ fn after_a_half_close_the_other_direction_still_carries() {
     client.read_to_end(&mut got).unwrap();
     common::join(writer).unwrap();
     assert!(got == sent);
-    assert_eq!(
-        client.write(b"x").unwrap_err().kind(),
-        ErrorKind::BrokenPipe,
-        "our own direction is shut"
-    );
+    assert_eq!(client.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe, "our own direction is shut");
 }
 
 #[test]
@@ -81,11 +77,7 @@ fn vectored_writes_and_reads_keep_the_order_of_their_parts() {
         let mut rest = &data[..];
         while !rest.is_empty() {
             let cut = |rest: &mut &[u8], random: &mut Random| -> Vec<u8> {
-                let len = if random.chance(5) {
-                    0
-                } else {
-                    random.size(9000).min(rest.len())
-                };
+                let len = if random.chance(5) { 0 } else { random.size(9000).min(rest.len()) };
                 let (head, tail) = rest.split_at(len);
                 *rest = tail;
                 head.to_vec()
@@ -93,26 +85,14 @@ fn vectored_writes_and_reads_keep_the_order_of_their_parts() {
             let parts: Vec<Vec<u8>> = (0..4).map(|_| cut(&mut rest, &mut numbers)).collect();
             let slices: Vec<IoSlice<'_>> = parts.iter().map(|p| IoSlice::new(p)).collect();
             let total: usize = parts.iter().map(Vec::len).sum();
-            assert_eq!(
-                client.write_vectored(&slices).unwrap(),
-                total,
-                "a blocking write takes everything"
-            );
+            assert_eq!(client.write_vectored(&slices).unwrap(), total, "a blocking write takes everything");
         }
     });
     let mut got = Vec::new();
     loop {
-        let (mut a, mut b, mut c) = (
-            vec![0; random.size(5000)],
-            Vec::new(),
-            vec![0; random.size(70_000)],
-        );
+        let (mut a, mut b, mut c) = (vec![0; random.size(5000)], Vec::new(), vec![0; random.size(70_000)]);
         let (a_len, c_len) = (a.len(), c.len());
-        let mut parts = [
-            IoSliceMut::new(&mut a),
-            IoSliceMut::new(&mut b),
-            IoSliceMut::new(&mut c),
-        ];
+        let mut parts = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
         let read = server.read_vectored(&mut parts).unwrap();
         if read == 0 {
             break;
@@ -154,19 +134,10 @@ fn options_are_read_back_as_they_were_set() {
     assert_eq!(client.linger().unwrap(), second);
     client.set_linger(None).unwrap();
     client.set_read_timeout(None).unwrap();
+    assert_eq!((client.linger().unwrap(), client.read_timeout().unwrap()), (None, None));
+    assert_eq!(client.set_read_timeout(Some(Duration::ZERO)).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(
-        (client.linger().unwrap(), client.read_timeout().unwrap()),
-        (None, None)
-    );
-    assert_eq!(
-        client.set_read_timeout(Some(Duration::ZERO)).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
-    assert_eq!(
-        client
-            .set_linger(Some(Duration::from_secs(1 << 40)))
-            .unwrap_err()
-            .kind(),
+        client.set_linger(Some(Duration::from_secs(1 << 40))).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
     for (asked, given) in [(0, 2048), (5000, 5000), (usize::MAX, 64 << 20)] {
@@ -189,13 +160,7 @@ fn children_inherit_what_was_set_on_the_listening_socket() {
     let _client = common::connect(&stack, &listener);
     let (child, _) = listener.accept().unwrap();
     assert!(child.nodelay().unwrap());
-    assert_eq!(
-        (
-            child.send_buffer_size().unwrap(),
-            child.recv_buffer_size().unwrap()
-        ),
-        (10_000, 20_000)
-    );
+    assert_eq!((child.send_buffer_size().unwrap(), child.recv_buffer_size().unwrap()), (10_000, 20_000));
 }
 
 #[test]
@@ -207,9 +172,7 @@ fn queues_are_counted_on_both_sides() {
     common::eventually("the bytes have arrived", || server.available().unwrap() == 1000);
     server.read_exact(&mut [0; 400]).unwrap();
     assert_eq!(server.available().unwrap(), 600);
-    common::eventually("the delayed acknowledgment has come", || {
-        client.unacknowledged().unwrap() == 0
-    });
+    common::eventually("the delayed acknowledgment has come", || client.unacknowledged().unwrap() == 0);
 }
 
 #[test]

@@ -189,9 +189,7 @@ async fn a_cancelled_connect_leaves_nothing() {
     let addr = listener.local_addr().unwrap();
     let first = TcpStream::connect_on(&stack, addr).await.unwrap();
     for _ in 0..5 {
-        timeout(SHORT, TcpStream::connect_on(&stack, addr))
-            .await
-            .unwrap_err();
+        timeout(SHORT, TcpStream::connect_on(&stack, addr)).await.unwrap_err();
     }
     drop((first, listener));
     assert_empty(&stack);
@@ -263,10 +261,7 @@ async fn at_the_memory_cap_a_task_waits_and_does_not_hold_its_thread() {
     // The writer runs first, into the cap.
     tokio::time::sleep(SHORT).await;
     let mut got = Vec::new();
-    timeout(LONG, server.read_to_end(&mut got))
-        .await
-        .unwrap()
-        .unwrap();
+    timeout(LONG, server.read_to_end(&mut got)).await.unwrap().unwrap();
     writer.await.unwrap();
     assert_eq!(got.len(), 8 << 20);
 }

@@ -94,11 +94,7 @@ fn random_transfers_arrive_whole_through_the_codec_at_every_mtu() {
             c.loopback_mtu = mtu;
         });
         transfers(&stack, scaled(3), &mut random);
-        assert_eq!(
-            common::counter(&stack, "segments_lost"),
-            0,
-            "MTU {mtu}: the codec refused a segment"
-        );
+        assert_eq!(common::counter(&stack, "segments_lost"), 0, "MTU {mtu}: the codec refused a segment");
     }
 }
 
@@ -108,11 +104,7 @@ fn random_transfers_arrive_whole_at_every_mtu() {
     let mut random = Random::new("mtu");
     let between = 1280 + random.below(65536 - 1280) as u32;
     for mtu in [1280, 1500, between, 65535] {
-        transfers(
-            &common::stack_with(|c| c.loopback_mtu = mtu),
-            scaled(3),
-            &mut random,
-        );
+        transfers(&common::stack_with(|c| c.loopback_mtu = mtu), scaled(3), &mut random);
     }
 }
 
@@ -120,12 +112,8 @@ fn random_transfers_arrive_whole_at_every_mtu() {
 fn tiny_and_huge_buffers_carry_everything() {
     let _guard = common::watchdog("tiny_and_huge_buffers_carry_everything");
     let mut random = Random::new("buffers");
-    for (sndbuf, rcvbuf) in [
-        (2 << 10, 2 << 10),
-        (2 << 10, 1 << 20),
-        (1 << 20, 2 << 10),
-        (16 << 20, 16 << 20),
-    ] {
+    for (sndbuf, rcvbuf) in [(2 << 10, 2 << 10), (2 << 10, 1 << 20), (1 << 20, 2 << 10), (16 << 20, 16 << 20)]
+    {
         for encode in [false, true] {
             let stack =
                 common::stack_with(|c| (c.sndbuf, c.rcvbuf, c.loopback_encode) = (sndbuf, rcvbuf, encode));
@@ -173,10 +161,7 @@ fn buffer_sizes_may_change_in_the_middle_of_a_transfer() {
                 end.set_recv_buffer_size(256 << 10).unwrap();
             }
         });
-        let plan = Plan {
-            bytes: 2 << 20,
-            ..Plan::random(&mut random)
-        };
+        let plan = Plan { bytes: 2 << 20, ..Plan::random(&mut random) };
         transfer(client, server, [plan, plan], &mut random);
         join(resizer);
     }
@@ -232,9 +217,7 @@ fn a_v6_only_listener_leaves_ipv4_alone() {
     let stack = common::stack();
     let mut socket = TcpSocket::new_v6(&stack);
     socket.set_only_v6(true);
-    socket
-        .bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
-        .unwrap();
+    socket.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).unwrap();
     let listener = socket.listen(8).unwrap();
     let port = listener.local_addr().unwrap().port();
     let refused = TcpStream::connect_on(&stack, ("127.0.0.1", port)).unwrap_err();
@@ -289,11 +272,6 @@ fn more_threads_than_cores_finish() {
 fn spinning_off_changes_nothing_but_speed() {
     let _guard = common::watchdog("spinning_off_changes_nothing_but_speed");
     let mut random = Random::new("no spin");
-    let stack = Stack::new(Config {
-        spin_max: Duration::ZERO,
-        workers: 1,
-        ..Config::default()
-    })
-    .unwrap();
+    let stack = Stack::new(Config { spin_max: Duration::ZERO, workers: 1, ..Config::default() }).unwrap();
     transfers(&stack, scaled(8), &mut random);
 }

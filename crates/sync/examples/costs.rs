@@ -29,10 +29,7 @@ mod measured {
     };
 
     pub fn main() {
-        println!(
-            "{} CPUs; ns per operation: median (fastest .. slowest)",
-            cpu::count()
-        );
+        println!("{} CPUs; ns per operation: median (fastest .. slowest)", cpu::count());
         alone();
         contended();
         for (name, cpus) in [("one CPU", [0, 0]), ("two CPUs", [0, 1])] {
@@ -75,9 +72,7 @@ mod measured {
             })
         });
         let notify = Notify::new();
-        report("notify: post + take", || {
-            repeat(|| (notify.post(1), notify.take()))
-        });
+        report("notify: post + take", || repeat(|| (notify.post(1), notify.take())));
         report("notify: post, coalesced", || repeat(|| notify.post(1)));
         let queue = WaitQueue::new();
         report("wait queue: notify, nobody there", || repeat(|| queue.notify()));
@@ -99,9 +94,7 @@ mod measured {
         report("counter", || repeat(|| counters.inc(3)));
         report("cpu::current", || repeat(cpu::current));
         let mutex = Mutex::new(0_u64);
-        report("for comparison: mutex lock + unlock", || {
-            repeat(|| *mutex.lock() += 1)
-        });
+        report("for comparison: mutex lock + unlock", || repeat(|| *mutex.lock() += 1));
     }
 
     /// Two threads that want the same line.
@@ -121,9 +114,7 @@ mod measured {
         let counters = Counters::<8>::new();
         report("counter, two threads", || both(|| counters.inc(3)));
         let mutex = Mutex::new(0_u64);
-        report("for comparison: mutex, two threads", || {
-            both(|| *mutex.lock() += 1)
-        });
+        report("for comparison: mutex, two threads", || both(|| *mutex.lock() += 1));
     }
 
     /// A producer only queues, a consumer resumes and runs.
@@ -206,10 +197,7 @@ mod measured {
         let mut rounds: Vec<_> = (0..ROUNDS_COUNT).map(|_| round()).collect();
         rounds.sort_unstable_by(f64::total_cmp);
         let (fastest, slowest) = (rounds[0], rounds[ROUNDS_COUNT - 1]);
-        println!(
-            "{name:<45} {:>9.1} ({fastest:.1} .. {slowest:.1})",
-            rounds[ROUNDS_COUNT / 2]
-        );
+        println!("{name:<45} {:>9.1} ({fastest:.1} .. {slowest:.1})", rounds[ROUNDS_COUNT / 2]);
     }
 
     fn repeat<R>(mut operation: impl FnMut() -> R) -> f64 {
@@ -237,11 +225,7 @@ mod measured {
                 let run = &run;
                 scope.spawn(move || run(own_cpu))
             });
-            threads
-                .map(|thread| thread.join().expect("no panic"))
-                .iter()
-                .sum::<f64>()
-                / 2.0
+            threads.map(|thread| thread.join().expect("no panic")).iter().sum::<f64>() / 2.0
         })
     }
 

@@ -31,10 +31,7 @@ pub(crate) fn put<V>(value: V) -> *mut V {
         return Box::into_raw(Box::new(value));
     };
     // A thread whose locals are gone (it is ending) uses the allocator.
-    let block = MAGAZINES
-        .try_with(|magazines| magazines.of(size).get(size))
-        .ok()
-        .flatten();
+    let block = MAGAZINES.try_with(|magazines| magazines.of(size).get(size)).ok().flatten();
     let at = block.unwrap_or_else(|| size.allocate()).cast::<V>();
     // SAFETY: the block is ours, and large and aligned enough by the choice of its size.
     unsafe { at.write(value) };
@@ -54,10 +51,7 @@ pub(crate) unsafe fn take<V>(at: *mut V) -> V {
     // SAFETY: the caller owns the value and does not use its place again.
     let value = unsafe { at.read() };
     let block = at.cast::<Block>();
-    if MAGAZINES
-        .try_with(|magazines| magazines.of(size).put(size, block))
-        .is_err()
-    {
+    if MAGAZINES.try_with(|magazines| magazines.of(size).put(size, block)).is_err() {
         // SAFETY: `put` took the block of this size from `allocate`, at first or second hand.
         unsafe { size.deallocate(block) };
     }
@@ -77,10 +71,7 @@ struct Magazine {
 }
 
 impl Magazine {
-    const EMPTY: Self = Self {
-        head: ptr::null_mut(),
-        blocks_count: 0,
-    };
+    const EMPTY: Self = Self { head: ptr::null_mut(), blocks_count: 0 };
 
     fn pop(&mut self) -> Option<*mut Block> {
         let block = self.head;
@@ -123,10 +114,7 @@ struct Pair {
 
 impl Pair {
     const fn new() -> Self {
-        Self {
-            in_use: Cell::new(Magazine::EMPTY),
-            spare: Cell::new(Magazine::EMPTY),
-        }
+        Self { in_use: Cell::new(Magazine::EMPTY), spare: Cell::new(Magazine::EMPTY) }
     }
 
     /// A block, unless this thread and the depot have none.
@@ -202,10 +190,7 @@ unsafe impl Send for Shelf {}
 
 impl Depot {
     const fn new() -> Self {
-        Self(Mutex::new(Shelf {
-            magazines: [Magazine::EMPTY; DEPOT_MAGAZINES_MAX],
-            magazines_count: 0,
-        }))
+        Self(Mutex::new(Shelf { magazines: [Magazine::EMPTY; DEPOT_MAGAZINES_MAX], magazines_count: 0 }))
     }
 
     #[cold]
@@ -358,10 +343,7 @@ mod tests {
         let (send, receive) = std::sync::mpsc::sync_channel::<Sent>(64);
         let consumer = std::thread::spawn(move || {
             // SAFETY: from `put`, sent and taken once.
-            receive
-                .into_iter()
-                .map(|Sent(place)| unsafe { take(place) })
-                .sum::<u64>()
+            receive.into_iter().map(|Sent(place)| unsafe { take(place) }).sum::<u64>()
         });
         let count = if cfg!(miri) { 200 } else { 10_000 };
         for i in 0..count {

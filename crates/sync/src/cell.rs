@@ -34,10 +34,7 @@ unsafe impl<V: Send> Sync for PerimeterCell<V> {}
 impl<V> PerimeterCell<V> {
     /// A cell of the perimeter named `home`.
     pub fn new(home: PerimeterId, value: V) -> Self {
-        Self {
-            home,
-            value: UnsafeCell::new(value),
-        }
+        Self { home, value: UnsafeCell::new(value) }
     }
 
     /// The perimeter that the cell belongs to.
@@ -72,10 +69,7 @@ impl<V> PerimeterCell<V> {
     ) -> (&'a mut V, &'a mut W) {
         self.assert_home(inside.id());
         other.assert_home(inside.id());
-        assert!(
-            !ptr::addr_eq(ptr::from_ref(self), ptr::from_ref(other)),
-            "a cell cannot be opened twice"
-        );
+        assert!(!ptr::addr_eq(ptr::from_ref(self), ptr::from_ref(other)), "a cell cannot be opened twice");
         // SAFETY: as in `get`; the assertion above keeps the two references apart.
         let value = self.value.with_mut(|value| unsafe { &mut *value });
         // SAFETY: as above.

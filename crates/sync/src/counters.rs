@@ -26,10 +26,7 @@ type Shard<const N: usize> = CachePadded<[AtomicU64; N]>;
 impl<const N: usize> Counters<N> {
     /// All zero.
     pub fn new() -> Self {
-        Self {
-            shards: (0..SLOTS_MAX).map(|_| OnceLock::new()).collect(),
-            overflow: shard(),
-        }
+        Self { shards: (0..SLOTS_MAX).map(|_| OnceLock::new()).collect(), overflow: shard() }
     }
 
     /// Adds one. Never blocks.
@@ -63,9 +60,7 @@ impl<const N: usize> Counters<N> {
     /// # Panics
     /// If there is no counter `index`.
     pub fn sum(&self, index: usize) -> u64 {
-        self.living().fold(0, |sum, shard| {
-            sum.wrapping_add(shard[index].load(Ordering::Relaxed))
-        })
+        self.living().fold(0, |sum, shard| sum.wrapping_add(shard[index].load(Ordering::Relaxed)))
     }
 
     /// All sums.

@@ -44,10 +44,7 @@ pub(crate) struct Waiter<T> {
 impl<T> Node<T> {
     /// A node of its own memory, linked to nothing.
     pub(crate) fn boxed(load: Load<T>) -> *mut Self {
-        block::put(Self {
-            next: UnsafeCell::new(ptr::null_mut()),
-            load: UnsafeCell::new(Some(load)),
-        })
+        block::put(Self { next: UnsafeCell::new(ptr::null_mut()), load: UnsafeCell::new(Some(load)) })
     }
 
     /// Takes the load out and gives the memory back.
@@ -190,8 +187,6 @@ impl<T> Drop for Batch<T> {
 
 impl<T> core::fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Batch")
-            .field("is_empty", &self.is_empty())
-            .finish()
+        f.debug_struct("Batch").field("is_empty", &self.is_empty()).finish()
     }
 }

@@ -66,9 +66,7 @@ impl Notify {
 
     /// Idle.
     pub fn new() -> Self {
-        Self {
-            word: AtomicU32::new(0),
-        }
+        Self { word: AtomicU32::new(0) }
     }
 
     /// Sets `bits`, which must be among [`Notify::REASONS`]. One locked instruction; never blocks.

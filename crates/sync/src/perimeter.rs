@@ -249,11 +249,9 @@ impl<T> Perimeter<T> {
                 // Acquire: with the release of the `leave` that made it free.
                 (true, IfFree::Enter) => (Word::INSIDE, Ordering::Acquire, Pushed::NotEntered),
                 // Release: the node's contents, with the acquire of `resume`.
-                (true, IfFree::PushOnPaper) => (
-                    seen.with_list(node).on_paper(),
-                    Ordering::Release,
-                    Pushed::OnPaper,
-                ),
+                (true, IfFree::PushOnPaper) => {
+                    (seen.with_list(node).on_paper(), Ordering::Release, Pushed::OnPaper)
+                }
                 // Release: the node's contents, with the acquire of the owner's `take`.
                 (false, IfFree::Enter | IfFree::PushOnPaper) => {
                     (seen.with_list(node), Ordering::Release, Pushed::Onto)
@@ -272,10 +270,7 @@ impl<T> Perimeter<T> {
 
     /// One attempt; a failure orders nothing, because it is always followed by another look.
     fn exchange(&self, from: Word<T>, to: Word<T>, order: Ordering) -> Result<(), Word<T>> {
-        match self
-            .word
-            .compare_exchange(from.raw(), to.raw(), order, Ordering::Relaxed)
-        {
+        match self.word.compare_exchange(from.raw(), to.raw(), order, Ordering::Relaxed) {
             Ok(_from) => Ok(()),
             Err(now) => Err(Word::from_raw(now)),
         }

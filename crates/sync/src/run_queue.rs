@@ -32,9 +32,7 @@ unsafe impl<T: Send> Sync for RunQueue<T> {}
 impl<T> RunQueue<T> {
     /// An empty queue.
     pub fn new() -> Self {
-        Self {
-            word: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self { word: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Appends `item`. True if the queue was empty. Never blocks.
@@ -45,10 +43,7 @@ impl<T> RunQueue<T> {
             // SAFETY: the node is ours until the exchange below publishes it.
             unsafe { Node::link(node, seen) };
             // Release: the node's contents, with the acquire of `take_all`.
-            match self
-                .word
-                .compare_exchange_weak(seen, node, Ordering::Release, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(seen, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_seen) => return seen.is_null(),
                 Err(now) => seen = now,
             }
@@ -91,9 +86,7 @@ impl<T> Drop for RunQueue<T> {
 
 impl<T> fmt::Debug for RunQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunQueue")
-            .field("is_empty", &self.is_empty())
-            .finish()
+        f.debug_struct("RunQueue").field("is_empty", &self.is_empty()).finish()
     }
 }
 

@@ -57,9 +57,7 @@ pub struct Drowsy<'s> {
 impl Sleeper {
     /// The worker is awake.
     pub fn new() -> Self {
-        Self {
-            word: Futex::new(AWAKE),
-        }
+        Self { word: Futex::new(AWAKE) }
     }
 
     /// The worker's announcement that it is about to sleep. Afterwards it looks at every source of

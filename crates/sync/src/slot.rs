@@ -73,10 +73,7 @@ mod tests {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().expect("no panic"))
-                .collect()
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         let different: HashSet<_> = numbers.iter().flatten().collect();
         assert_eq!(different.len(), 8);

@@ -59,11 +59,7 @@ impl Spin {
             return true;
         }
         let Some(budget) = self.budget() else { return false };
-        let spun = if self.pause(&mut done) {
-            Spun::InTime
-        } else {
-            yield_among_others(budget, &mut done)
-        };
+        let spun = if self.pause(&mut done) { Spun::InTime } else { yield_among_others(budget, &mut done) };
         HISTORY.with(|history| {
             history.set(match spun {
                 Spun::InTime => History::START,
@@ -106,11 +102,7 @@ impl Default for Spin {
 /// The second part of a spin, if there is room among those who do the same.
 fn yield_among_others(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let others = YIELDING.fetch_add(1, Ordering::Relaxed);
-    let spun = if (others as usize) < cpu::count() {
-        yield_until(budget, done)
-    } else {
-        Spun::InVain
-    };
+    let spun = if (others as usize) < cpu::count() { yield_until(budget, done) } else { Spun::InVain };
     YIELDING.fetch_sub(1, Ordering::Relaxed);
     spun
 }
@@ -161,10 +153,7 @@ struct History {
 }
 
 impl History {
-    const START: Self = Self {
-        halvings: 0,
-        skipped: 0,
-    };
+    const START: Self = Self { halvings: 0, skipped: 0 };
 
     /// The history after this question, and how often to halve the maximum; `None`: do not spin.
     fn ask(self) -> (Self, Option<u8>) {
@@ -172,23 +161,14 @@ impl History {
             return (self, Some(self.halvings));
         }
         if self.skipped < PROBE_EVERY {
-            return (
-                Self {
-                    skipped: self.skipped + 1,
-                    ..self
-                },
-                None,
-            );
+            return (Self { skipped: self.skipped + 1, ..self }, None);
         }
         // A full spin: a shorter one could not outlast the other side's wake.
         (Self { skipped: 0, ..self }, Some(0))
     }
 
     fn after_failure(self) -> Self {
-        Self {
-            halvings: (self.halvings + 1).min(GIVEN_UP),
-            ..self
-        }
+        Self { halvings: (self.halvings + 1).min(GIVEN_UP), ..self }
     }
 }
 
@@ -218,10 +198,7 @@ mod tests {
 
     #[test]
     fn who_gave_up_probes_now_and_then_with_a_full_spin() {
-        let mut history = History {
-            halvings: GIVEN_UP,
-            skipped: 0,
-        };
+        let mut history = History { halvings: GIVEN_UP, skipped: 0 };
         let mut skipped_count = 0;
         loop {
             let (next, shift) = history.ask();
@@ -238,12 +215,7 @@ mod tests {
 
     #[test]
     fn an_answer_restores_the_full_spin() {
-        HISTORY.with(|history| {
-            history.set(History {
-                halvings: 2,
-                skipped: 0,
-            })
-        });
+        HISTORY.with(|history| history.set(History { halvings: 2, skipped: 0 }));
         let mut looks_count = 0;
         assert!(Spin::default().until(|| {
             looks_count += 1;

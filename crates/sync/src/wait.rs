@@ -107,9 +107,7 @@ impl WaitQueue {
         // Relaxed: the mutex orders it before the `notify` that has to see it. A read-modify-write,
         // because `PARKED` is set without the mutex.
         let before = self.word.fetch_or(WAITING, Ordering::Relaxed);
-        Ticket {
-            generation: before & GENERATION,
-        }
+        Ticket { generation: before & GENERATION }
     }
 
     /// Waits until a [`WaitQueue::notify`] after the ticket, or until `deadline`. To be called
@@ -124,10 +122,7 @@ impl WaitQueue {
         loop {
             // Acquire: what the waker did, with the release of `notify`. Relaxed on success: the
             // flag itself is all there is to tell.
-            match self
-                .word
-                .compare_exchange(seen, parked, Ordering::Relaxed, Ordering::Acquire)
-            {
+            match self.word.compare_exchange(seen, parked, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_announced) => break,
                 Err(now) if now & GENERATION != ticket.generation => return Woken::Spinning,
                 // Another waiter of the same generation has parked.
@@ -170,11 +165,7 @@ impl WaitQueue {
         // is what the swap looks at. Release: the condition and all before it, with the acquire
         // of `is_over`.
         let before = self.word.swap(next, Ordering::Release);
-        if before & PARKED == 0 {
-            Notified::Spinning
-        } else {
-            Notified::Parked
-        }
+        if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
     }
 
     #[inline]

@@ -46,18 +46,8 @@ struct Connection {
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(
-            perimeter.id(),
-            Ran {
-                next: [0; THREADS_COUNT],
-            },
-        );
-        Arc::new(Self {
-            perimeter,
-            ran,
-            told: RunQueue::new(),
-            sleeper: Sleeper::new(),
-        })
+        let ran = PerimeterCell::new(perimeter.id(), Ran { next: [0; THREADS_COUNT] });
+        Arc::new(Self { perimeter, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
@@ -212,11 +202,8 @@ struct Sockbuf {
 impl Sockbuf {
     /// Waits until the buffer is (not) full, and makes it the other.
     fn flip(&self, from: bool, spin: Spin) {
-        let (own, others) = if from {
-            (&self.readers, &self.writers)
-        } else {
-            (&self.writers, &self.readers)
-        };
+        let (own, others) =
+            if from { (&self.readers, &self.writers) } else { (&self.writers, &self.readers) };
         let deadline = Some(Instant::now() + LOST);
         loop {
             let mut is_full = self.is_full.lock();
@@ -239,11 +226,8 @@ impl Sockbuf {
 #[test]
 fn readers_and_writers_of_a_full_buffer_never_miss_each_other() {
     for spin in [Spin::OFF, Spin::up_to(Duration::from_micros(20)), Spin::default()] {
-        let sockbuf = Sockbuf {
-            is_full: Mutex::new(false),
-            readers: WaitQueue::new(),
-            writers: WaitQueue::new(),
-        };
+        let sockbuf =
+            Sockbuf { is_full: Mutex::new(false), readers: WaitQueue::new(), writers: WaitQueue::new() };
         thread::scope(|scope| {
             for from in [false, true, false, true] {
                 let sockbuf = &sockbuf;

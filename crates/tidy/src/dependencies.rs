@@ -19,10 +19,7 @@ pub fn check(packages: &[Package], document: &str) -> Vec<Finding> {
     let mut rows = BTreeSet::new();
     for (index, row) in document.lines().enumerate() {
         let cells: Vec<&str> = row.trim().trim_matches('|').split('|').map(str::trim).collect();
-        let Some(name) = cells
-            .first()
-            .and_then(|cell| cell.strip_prefix('`')?.strip_suffix('`'))
-        else {
+        let Some(name) = cells.first().and_then(|cell| cell.strip_prefix('`')?.strip_suffix('`')) else {
             continue;
         };
         if cells.len() != CELLS || cells.iter().any(|cell| cell.is_empty()) {
@@ -30,9 +27,7 @@ pub fn check(packages: &[Package], document: &str) -> Vec<Finding> {
             findings.push(Finding::new(DOCUMENT, index + 1, "dependency-reason", message));
         }
         rows.insert(name);
-        let used = packages
-            .iter()
-            .any(|p| p.dependencies.iter().any(|d| d.name == name));
+        let used = packages.iter().any(|p| p.dependencies.iter().any(|d| d.name == name));
         if !used {
             let message = format!("{name} is not a dependency any more: take its row out");
             findings.push(Finding::new(DOCUMENT, index + 1, "dependency-reason", message));
@@ -47,12 +42,7 @@ pub fn check(packages: &[Package], document: &str) -> Vec<Finding> {
                     would lose without it, or do without it",
                     dependency.name
                 );
-                findings.push(Finding::new(
-                    &package.manifest,
-                    dependency.line,
-                    "dependency-reason",
-                    message,
-                ));
+                findings.push(Finding::new(&package.manifest, dependency.line, "dependency-reason", message));
             }
         }
     }
@@ -65,25 +55,14 @@ mod tests {
     use crate::metadata::{Dependency, Kind};
 
     fn packages() -> [Package; 1] {
-        let dependency = Dependency {
-            name: "loom".into(),
-            kind: Kind::Dev,
-            line: 3,
-        };
-        [Package {
-            name: "a".into(),
-            manifest: "a/Cargo.toml".into(),
-            dependencies: vec![dependency],
-        }]
+        let dependency = Dependency { name: "loom".into(), kind: Kind::Dev, line: 3 };
+        [Package { name: "a".into(), manifest: "a/Cargo.toml".into(), dependencies: vec![dependency] }]
     }
 
     #[test]
     fn a_dependency_without_a_row_is_found_even_one_of_tests() {
         let found = check(&packages(), "| `other-thing` in prose |\n");
-        assert!(
-            found.iter().any(|f| f.file == "a/Cargo.toml" && f.line == 3),
-            "{found:?}"
-        );
+        assert!(found.iter().any(|f| f.file == "a/Cargo.toml" && f.line == 3), "{found:?}");
         assert!(check(&packages(), "| `loom` | sync | models | them | MIT, kept |\n").is_empty());
     }
 

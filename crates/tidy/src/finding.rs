@@ -20,12 +20,7 @@ pub struct Finding {
 impl Finding {
     /// A finding at a line, or at 0 for the whole file.
     pub fn new(file: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            file: file.to_owned(),
-            line,
-            rule,
-            message: message.into(),
-        }
+        Self { file: file.to_owned(), line, rule, message: message.into() }
     }
 }
 
@@ -52,10 +47,7 @@ mod tests {
     #[test]
     fn a_finding_names_file_line_rule_and_remedy() {
         let finding = Finding::new("a.rs", 7, "no-such-thing", "is there: take it away");
-        assert_eq!(
-            finding.to_string(),
-            "a.rs:7: [no-such-thing] is there: take it away"
-        );
+        assert_eq!(finding.to_string(), "a.rs:7: [no-such-thing] is there: take it away");
     }
 
     #[test]

@@ -41,13 +41,7 @@ pub const LAYERS: [Layer; 9] = [
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, STACK], true, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
-    layer(
-        "sockeye-cli",
-        "apps/cli",
-        &[STACK, DRIVERS, SIM, POSIX],
-        false,
-        false,
-    ),
+    layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, SIM, POSIX], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];
 
@@ -58,13 +52,7 @@ const fn layer(
     may_be_unsafe: bool,
     is_pure: bool,
 ) -> Layer {
-    Layer {
-        package,
-        folder,
-        may_use,
-        may_be_unsafe,
-        is_pure,
-    }
+    Layer { package, folder, may_use, may_be_unsafe, is_pure }
 }
 
 /// Names that a pure crate has no use for: each is a thread, a lock, a clock, chance or a socket.
@@ -92,10 +80,7 @@ pub fn of_package(name: &str) -> Option<&'static Layer> {
 
 /// The row of the crate that a file belongs to.
 pub fn of_file(path: &str) -> Option<&'static Layer> {
-    LAYERS.iter().find(|layer| {
-        path.strip_prefix(layer.folder)
-            .is_some_and(|rest| rest.starts_with('/'))
-    })
+    LAYERS.iter().find(|layer| path.strip_prefix(layer.folder).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// Checks what the manifests of our packages say. What a crate uses in its tests is its own affair.
@@ -115,12 +100,7 @@ pub fn check_manifests(packages: &[Package]) -> Vec<Finding> {
         for dependency in package.dependencies.iter().filter(ours) {
             if !layer.may_use.contains(&dependency.name.as_str()) {
                 let message = against(layer, &dependency.name);
-                findings.push(Finding::new(
-                    &package.manifest,
-                    dependency.line,
-                    "layers",
-                    message,
-                ));
+                findings.push(Finding::new(&package.manifest, dependency.line, "layers", message));
             }
         }
     }
@@ -145,12 +125,7 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
         let names_crate = name != STACK || (is_path && !is_inner);
         let is_other = names_crate && name != layer.package && of_package(&name).is_some();
         if is_other && !layer.may_use.contains(&name.as_str()) {
-            findings.push(Finding::new(
-                &source.path,
-                token.line,
-                "layers",
-                against(layer, &name),
-            ));
+            findings.push(Finding::new(&source.path, token.line, "layers", against(layer, &name)));
         }
         let is_impure = IMPURE.contains(&token.text.as_str()) || token.text.starts_with(IMPURE_PREFIX);
         if layer.is_pure && is_impure {
@@ -166,11 +141,7 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
 }
 
 fn against(layer: &Layer, name: &str) -> String {
-    let may = if layer.may_use.is_empty() {
-        NOTHING.to_owned()
-    } else {
-        layer.may_use.join(", ")
-    };
+    let may = if layer.may_use.is_empty() { NOTHING.to_owned() } else { layer.may_use.join(", ") };
     format!(
         "{} must not know {name}; it may use {may}: move the code to where both may be known, or \
         change the layer table with an ADR",
@@ -186,21 +157,10 @@ pub fn markdown(exists: impl Fn(&str) -> bool) -> String {
     let mut out = String::from("| crate | folder | may use | `unsafe` |\n|---|---|---|---|\n");
     for layer in &LAYERS {
         let names: Vec<String> = layer.may_use.iter().map(|name| format!("`{name}`")).collect();
-        let may = if names.is_empty() {
-            NOTHING.to_owned()
-        } else {
-            names.join(", ")
-        };
-        let unsafety = if layer.may_be_unsafe {
-            "may stand here"
-        } else {
-            "forbidden"
-        };
+        let may = if names.is_empty() { NOTHING.to_owned() } else { names.join(", ") };
+        let unsafety = if layer.may_be_unsafe { "may stand here" } else { "forbidden" };
         let yet = if exists(layer.package) { "" } else { " (not yet)" };
-        out += &format!(
-            "| `{}`{yet} | `{}` | {may} | {unsafety} |\n",
-            layer.package, layer.folder
-        );
+        out += &format!("| `{}`{yet} | `{}` | {may} | {unsafety} |\n", layer.package, layer.folder);
     }
     out
 }
@@ -220,16 +180,8 @@ mod tests {
     use super::*;
 
     fn package(name: &str, on: &str, kind: Kind) -> Package {
-        let dependency = Dependency {
-            name: on.into(),
-            kind,
-            line: 9,
-        };
-        Package {
-            name: name.into(),
-            manifest: "Cargo.toml".into(),
-            dependencies: vec![dependency],
-        }
+        let dependency = Dependency { name: on.into(), kind, line: 9 };
+        Package { name: name.into(), manifest: "Cargo.toml".into(), dependencies: vec![dependency] }
     }
 
     #[test]
@@ -252,33 +204,18 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_row_is_found() {
-        assert_eq!(
-            check_manifests(&[package("sockeye-new", "serde", Kind::Normal)]).len(),
-            1
-        );
+        assert_eq!(check_manifests(&[package("sockeye-new", "serde", Kind::Normal)]).len(), 1);
     }
 
     #[test]
     fn a_name_from_above_is_found_in_code_and_not_in_prose() {
         let found = |path, text| check_source(&Source::new(path, text)).len();
         assert_eq!(found("crates/mbuf/src/a.rs", "use sockeye_sync::Mutex;"), 1);
-        assert_eq!(
-            found("crates/mbuf/src/a.rs", "fn f() { m!(sockeye::Stack::new()) }"),
-            1
-        );
-        assert_eq!(
-            found("crates/mbuf/src/a.rs", "// sockeye_sync::Mutex\nfn f() {}"),
-            0
-        );
+        assert_eq!(found("crates/mbuf/src/a.rs", "fn f() { m!(sockeye::Stack::new()) }"), 1);
+        assert_eq!(found("crates/mbuf/src/a.rs", "// sockeye_sync::Mutex\nfn f() {}"), 0);
         assert_eq!(found("crates/mbuf/tests/a.rs", "use sockeye_sync::Mutex;"), 0);
         assert_eq!(found("crates/stack/src/a.rs", "use sockeye_sync::Mutex;"), 0);
-        assert_eq!(
-            found(
-                "apps/cli/src/a.rs",
-                "use sockeye_sync::Mutex; use sockeye::Stack;"
-            ),
-            1
-        );
+        assert_eq!(found("apps/cli/src/a.rs", "use sockeye_sync::Mutex; use sockeye::Stack;"), 1);
         assert_eq!(found("apps/cli/src/a.rs", "use super::sockeye::Sockeye;"), 0);
     }
 
@@ -294,10 +231,7 @@ mod tests {
     fn a_document_with_another_table_is_found() {
         let right = format!("# Layers\n\n{}\nmore", markdown(|_| true));
         assert!(check_document("A.md", &right, |_| true).is_empty());
-        assert_eq!(
-            check_document("A.md", &right.replace("crates/mbuf", "mbuf"), |_| true).len(),
-            1
-        );
+        assert_eq!(check_document("A.md", &right.replace("crates/mbuf", "mbuf"), |_| true).len(), 1);
         assert_eq!(check_document("A.md", &right, |name| name != SIM).len(), 1);
     }
 }

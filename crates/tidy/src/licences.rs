@@ -36,20 +36,14 @@ pub fn check(packages: &[Locked]) -> Vec<Finding> {
     let verdict = |package: &Locked| match &package.licence {
         None => Some(refuse(package, "names no licence")),
         Some(licence) if allows(licence) => None,
-        Some(licence) => Some(refuse(
-            package,
-            &format!("the licence {licence} is not on our list"),
-        )),
+        Some(licence) => Some(refuse(package, &format!("the licence {licence} is not on our list"))),
     };
     packages.iter().filter_map(verdict).collect()
 }
 
 /// Whether an SPDX expression leaves a choice that is allowed. `/` is the old way to write OR.
 pub fn allows(expression: &str) -> bool {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut parser = Parser { words: &words, at: 0 };
     // What cannot be read is not allowed.

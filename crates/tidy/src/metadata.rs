@@ -64,11 +64,7 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
         let manifest = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let relative = path.strip_prefix(&*root).unwrap_or(&path).trim_start_matches('/');
         let dependencies = each(package, "dependencies", |d| dependency(d, &manifest))?;
-        Ok(Package {
-            name: text(package, "name")?,
-            manifest: relative.to_owned(),
-            dependencies,
-        })
+        Ok(Package { name: text(package, "name")?, manifest: relative.to_owned(), dependencies })
     })
 }
 
@@ -86,11 +82,7 @@ pub fn locked(root: &Path) -> Result<Vec<Locked>, String> {
     // Without a filter or with one, `packages` has all that were resolved.
     each(&json, "packages", |package| {
         let licence = package.get("license").and_then(Value::as_str).map(str::to_owned);
-        Ok(Locked {
-            name: text(package, "name")?,
-            version: text(package, "version")?,
-            licence,
-        })
+        Ok(Locked { name: text(package, "name")?, version: text(package, "version")?, licence })
     })
 }
 
@@ -101,15 +93,10 @@ fn dependency(json: &Value, manifest: &str) -> Result<Dependency, String> {
         Some("dev") => Kind::Dev,
         Some("build") => Kind::Build,
         Some(other) => {
-            return Err(format!(
-                "cargo knows a kind of dependency that we do not: {other}"
-            ));
+            return Err(format!("cargo knows a kind of dependency that we do not: {other}"));
         }
     };
-    let is_line = |line: &str| {
-        line.strip_prefix(&name)
-            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
-    };
+    let is_line = |line: &str| line.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
     let line = manifest.lines().position(is_line).map_or(0, |index| index + 1);
     Ok(Dependency { name, kind, line })
 }
@@ -130,29 +117,20 @@ fn cargo(root: &Path, args: &[&str]) -> Result<Value, String> {
 
 /// The machine that this runs on, as cargo names it.
 fn host() -> Result<String, String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .map_err(|error| error.to_string())?;
+    let output = Command::new("rustc").arg("-vV").output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .ok_or_else(|| format!("rustc -vV named no host: {text}"))
+    host.map(str::to_owned).ok_or_else(|| format!("rustc -vV named no host: {text}"))
 }
 
 fn each<T>(json: &Value, key: &str, f: impl Fn(&Value) -> Result<T, String>) -> Result<Vec<T>, String> {
     let list = json.get(key).and_then(Value::as_array);
-    list.ok_or_else(|| format!("cargo metadata has no list {key}"))?
-        .iter()
-        .map(f)
-        .collect()
+    list.ok_or_else(|| format!("cargo metadata has no list {key}"))?.iter().map(f).collect()
 }
 
 fn text(json: &Value, key: &str) -> Result<String, String> {
     let value = json.get(key).and_then(Value::as_str);
-    value
-        .map(str::to_owned)
-        .ok_or_else(|| format!("cargo metadata has no {key}"))
+    value.map(str::to_owned).ok_or_else(|| format!("cargo metadata has no {key}"))
 }
 
 #[cfg(test)]
@@ -164,36 +142,17 @@ mod tests {
     fn a_dependency_has_its_kind_and_its_line() {
         let manifest = "[package]\nname = \"x\"\n[dependencies]\nloom-x = \"1\"\nloom.workspace = true\n";
         let found = dependency(&json!({"name": "loom", "kind": "dev"}), manifest).unwrap();
-        assert_eq!(
-            found,
-            Dependency {
-                name: "loom".into(),
-                kind: Kind::Dev,
-                line: 5
-            }
-        );
-        assert_eq!(
-            dependency(&json!({"name": "none", "kind": null}), manifest)
-                .unwrap()
-                .line,
-            0
-        );
+        assert_eq!(found, Dependency { name: "loom".into(), kind: Kind::Dev, line: 5 });
+        assert_eq!(dependency(&json!({"name": "none", "kind": null}), manifest).unwrap().line, 0);
         assert!(dependency(&json!({"name": "loom", "kind": "odd"}), manifest).is_err());
     }
 
     #[test]
     fn this_package_is_among_ours() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../..")
-            .canonicalize()
-            .unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
         let ours = packages(&root).unwrap();
         let tidy = ours.iter().find(|p| p.name == "sockeye-tidy").unwrap();
         assert_eq!(tidy.manifest, "crates/tidy/Cargo.toml");
-        assert!(
-            tidy.dependencies
-                .iter()
-                .any(|d| d.name == "syn" && d.kind == Kind::Normal && d.line > 0)
-        );
+        assert!(tidy.dependencies.iter().any(|d| d.name == "syn" && d.kind == Kind::Normal && d.line > 0));
     }
 }

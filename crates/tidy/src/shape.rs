@@ -27,29 +27,16 @@ pub fn check(source: &Source) -> Vec<Finding> {
     let lines = source.text.lines().count();
     if lines > FILE_LINES_MAX {
         let message = format!("{lines} lines, at most {FILE_LINES_MAX}: find the part that has a name");
-        findings.push(Finding::new(
-            &source.path,
-            FILE_LINES_MAX + 1,
-            "file-length",
-            message,
-        ));
+        findings.push(Finding::new(&source.path, FILE_LINES_MAX + 1, "file-length", message));
     }
     match syn::parse_file(&source.text) {
         Ok(file) => {
-            let mut functions = Functions {
-                path: &source.path,
-                findings: &mut findings,
-            };
+            let mut functions = Functions { path: &source.path, findings: &mut findings };
             functions.visit_file(&file);
         }
         Err(error) => {
             let line = error.span().start().line;
-            findings.push(Finding::new(
-                &source.path,
-                line,
-                "parses",
-                format!("is not Rust: {error}"),
-            ));
+            findings.push(Finding::new(&source.path, line, "parses", format!("is not Rust: {error}")));
         }
     }
     findings
@@ -70,8 +57,7 @@ impl Functions<'_> {
                  parent and let helpers compute",
                 signature.ident
             );
-            self.findings
-                .push(Finding::new(self.path, start, "function-length", message));
+            self.findings.push(Finding::new(self.path, start, "function-length", message));
         }
     }
 }
@@ -100,10 +86,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(&'static str, usize)> {
-        check(&Source::new("a.rs", text))
-            .into_iter()
-            .map(|f| (f.rule, f.line))
-            .collect()
+        check(&Source::new("a.rs", text)).into_iter().map(|f| (f.rule, f.line)).collect()
     }
 
     fn function(lines: usize) -> String {
@@ -122,18 +105,12 @@ mod tests {
     fn a_file_may_have_its_longest_length_and_not_a_line_more() {
         let text = |lines| "//! Head.\n".repeat(lines);
         assert_eq!(found(&text(FILE_LINES_MAX)), []);
-        assert_eq!(
-            found(&text(FILE_LINES_MAX + 1)),
-            [("file-length", FILE_LINES_MAX + 1)]
-        );
+        assert_eq!(found(&text(FILE_LINES_MAX + 1)), [("file-length", FILE_LINES_MAX + 1)]);
     }
 
     #[test]
     fn a_file_without_a_head_comment_is_found() {
-        assert_eq!(
-            found("// A comment, but not the head.\nfn f() {}\n"),
-            [("head-comment", 1)]
-        );
+        assert_eq!(found("// A comment, but not the head.\nfn f() {}\n"), [("head-comment", 1)]);
         assert_eq!(found("//! Head.\nfn f( {}\n"), [("parses", 2)]);
     }
 }

@@ -27,27 +27,15 @@ fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
     for tree in stream {
         let line = tree.span().start().line;
         match tree {
-            TokenTree::Ident(ident) => out.push(Token {
-                text: ident.to_string(),
-                line,
-            }),
-            TokenTree::Punct(punct) => out.push(Token {
-                text: punct.as_char().to_string(),
-                line,
-            }),
+            TokenTree::Ident(ident) => out.push(Token { text: ident.to_string(), line }),
+            TokenTree::Punct(punct) => out.push(Token { text: punct.as_char().to_string(), line }),
             TokenTree::Literal(_) => {}
             TokenTree::Group(group) => {
                 let (open, close) = brackets(group.delimiter());
                 let end = group.span_close().start().line;
-                out.push(Token {
-                    text: open.to_owned(),
-                    line,
-                });
+                out.push(Token { text: open.to_owned(), line });
                 flatten(group.stream(), out);
-                out.push(Token {
-                    text: close.to_owned(),
-                    line: end,
-                });
+                out.push(Token { text: close.to_owned(), line: end });
             }
         }
     }
@@ -69,14 +57,8 @@ mod tests {
     #[test]
     fn prose_is_not_code_and_macro_arguments_are() {
         let found = tokens("// hidden\nfn f() {\n    m!(seen, \"hidden\");\n}\n").unwrap();
-        assert!(found.contains(&Token {
-            text: "seen".into(),
-            line: 3
-        }));
-        assert!(found.contains(&Token {
-            text: "}".into(),
-            line: 4
-        }));
+        assert!(found.contains(&Token { text: "seen".into(), line: 3 }));
+        assert!(found.contains(&Token { text: "}".into(), line: 4 }));
         assert!(!found.iter().any(|t| t.text.contains("hidden")));
     }
 }

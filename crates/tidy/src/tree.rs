@@ -19,10 +19,7 @@ pub struct Source {
 impl Source {
     /// A file of a given text.
     pub fn new(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Self { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// Whether this is Rust.
@@ -37,10 +34,7 @@ impl Source {
 
     /// Lines with their numbers, from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
@@ -64,9 +58,7 @@ impl Tree {
     /// # Errors
     /// The system's, if a folder or file cannot be read.
     pub fn of_this_repository() -> io::Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../..")
-            .canonicalize()?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
         let mut files = Vec::new();
         collect(&root, &root, 0, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -75,10 +67,7 @@ impl Tree {
 
     /// The text of a file, empty if there is none.
     pub fn text(&self, path: &str) -> &str {
-        self.files
-            .iter()
-            .find(|file| file.path == path)
-            .map_or("", |file| &file.text)
+        self.files.iter().find(|file| file.path == path).map_or("", |file| &file.text)
     }
 
     /// The Rust files.
@@ -89,30 +78,21 @@ impl Tree {
 
 fn collect(root: &Path, folder: &Path, depth: usize, files: &mut Vec<Source>) -> io::Result<()> {
     if depth > DEPTH_MAX {
-        return Err(io::Error::other(format!(
-            "{} is nested too deeply",
-            folder.display()
-        )));
+        return Err(io::Error::other(format!("{} is nested too deeply", folder.display())));
     }
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         let name = entry.file_name().to_string_lossy().into_owned();
         if kind.is_dir() {
-            if !OUTSIDE
-                .iter()
-                .any(|outside| name.starts_with(outside) && !name.starts_with(".gith"))
-            {
+            if !OUTSIDE.iter().any(|outside| name.starts_with(outside) && !name.starts_with(".gith")) {
                 collect(root, &path, depth + 1, files)?;
             }
         } else if kind.is_file() {
             // What is not text has no lines to check. A file may vanish while others work in the tree.
             if let Ok(text) = fs::read_to_string(&path) {
                 let relative = path.strip_prefix(root).map_err(io::Error::other)?;
-                files.push(Source {
-                    path: relative.to_string_lossy().replace('\\', "/"),
-                    text,
-                });
+                files.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
             }
         }
     }
@@ -126,14 +106,7 @@ mod tests {
     #[test]
     fn this_file_is_in_the_tree_and_build_output_is_not() {
         let tree = Tree::of_this_repository().unwrap();
-        assert!(
-            tree.text("crates/tidy/src/tree.rs")
-                .contains("this_file_is_in_the_tree")
-        );
-        assert!(
-            tree.files
-                .iter()
-                .all(|f| !f.path.starts_with("target") && !f.path.starts_with(".git/"))
-        );
+        assert!(tree.text("crates/tidy/src/tree.rs").contains("this_file_is_in_the_tree"));
+        assert!(tree.files.iter().all(|f| !f.path.starts_with("target") && !f.path.starts_with(".git/")));
     }
 }

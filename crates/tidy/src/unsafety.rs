@@ -28,11 +28,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
         return findings;
     };
     let lines: Vec<&str> = source.text.lines().collect();
-    for (index, token) in tokens
-        .iter()
-        .enumerate()
-        .filter(|(_, token)| token.text == "unsafe")
-    {
+    for (index, token) in tokens.iter().enumerate().filter(|(_, token)| token.text == "unsafe") {
         let next = tokens.get(index + 1).map_or("", |next| &next.text);
         if !may {
             let message = "`unsafe` outside the crates that the layer table allows it in: move it behind \
@@ -78,10 +74,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<&'static str> {
-        check(&Source::new(path, text))
-            .into_iter()
-            .map(|f| f.rule)
-            .collect()
+        check(&Source::new(path, text)).into_iter().map(|f| f.rule).collect()
     }
 
     #[test]
@@ -89,19 +82,13 @@ mod tests {
         let text = "// SAFETY: none needed\nfn f() { unsafe { g() } }";
         assert_eq!(found("crates/stack/src/a.rs", text), ["unsafe"]);
         assert_eq!(found("crates/stack/tests/a.rs", text), ["unsafe"]);
-        assert_eq!(
-            found("crates/stack/src/a.rs", "// unsafe { in prose }\nfn f() {}"),
-            [""; 0]
-        );
+        assert_eq!(found("crates/stack/src/a.rs", "// unsafe { in prose }\nfn f() {}"), [""; 0]);
     }
 
     #[test]
     fn a_root_without_the_attribute_is_found() {
         assert_eq!(found("crates/proto/src/lib.rs", "//! Head.\n"), ["unsafe"]);
-        assert_eq!(
-            found("crates/proto/src/lib.rs", "//! Head.\n#![forbid(unsafe_code)]\n"),
-            [""; 0]
-        );
+        assert_eq!(found("crates/proto/src/lib.rs", "//! Head.\n#![forbid(unsafe_code)]\n"), [""; 0]);
         assert_eq!(found("crates/sync/src/lib.rs", "//! Head.\n"), [""; 0]);
     }
 

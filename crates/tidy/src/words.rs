@@ -12,11 +12,7 @@ const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 /// Marks of unfinished work, in comments too.
 const MARKS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 /// Folders that exist on the machine of whoever wrote them down.
-const PATHS: [&str; 3] = [
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-];
+const PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 /// Hosts of package registries and toolchains: a tool's own configuration says where it fetches from.
 const HOSTS: [&str; 9] = [
     concat!("crates", ".io"),
@@ -84,32 +80,19 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<&'static str> {
-        check(&Source::new(path, text))
-            .into_iter()
-            .map(|f| f.rule)
-            .collect()
+        check(&Source::new(path, text)).into_iter().map(|f| f.rule).collect()
     }
 
     #[test]
     fn unfinished_work_is_found_in_products_only() {
-        for text in [
-            "fn f() { todo!() }",
-            "fn f() { dbg!(1); }",
-            "fn f() { unimplemented!() }",
-        ] {
+        for text in ["fn f() { todo!() }", "fn f() { dbg!(1); }", "fn f() { unimplemented!() }"] {
             assert_eq!(found("crates/a/src/b.rs", text), ["unfinished"], "{text}");
             assert_eq!(found("crates/a/tests/b.rs", text), [""; 0], "{text}");
         }
         for mark in MARKS {
-            assert_eq!(
-                found("crates/a/src/b.rs", &format!("// {mark} later")),
-                ["unfinished"]
-            );
+            assert_eq!(found("crates/a/src/b.rs", &format!("// {mark} later")), ["unfinished"]);
         }
-        assert_eq!(
-            found("crates/a/src/b.rs", "// a todo list in prose\nfn todo() {}"),
-            [""; 0]
-        );
+        assert_eq!(found("crates/a/src/b.rs", "// a todo list in prose\nfn todo() {}"), [""; 0]);
     }
 
     #[test]
@@ -123,10 +106,7 @@ mod tests {
     #[test]
     fn a_registry_host_is_found_except_where_cargo_wrote_it() {
         for host in HOSTS {
-            assert_eq!(
-                found("a.md", &format!("from https://{host}/x")),
-                ["registry-host"]
-            );
+            assert_eq!(found("a.md", &format!("from https://{host}/x")), ["registry-host"]);
             assert_eq!(found(LOCK_FILE, &format!("from https://{host}/x")), [""; 0]);
         }
     }

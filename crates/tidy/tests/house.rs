@@ -18,10 +18,7 @@ const TEST_COMMAND: &str = "cargo test --workspace";
 #[test]
 fn there_is_a_house_to_check() {
     let rust = TREE.rust().count();
-    assert!(
-        rust > 50,
-        "only {rust} Rust files were found: the other tests would mean nothing"
-    );
+    assert!(rust > 50, "only {rust} Rust files were found: the other tests would mean nothing");
     assert!(PACKAGES.len() >= 5, "only {} packages were found", PACKAGES.len());
 }
 
@@ -35,11 +32,7 @@ fn crates_know_only_the_layers_below_them() {
 #[test]
 fn the_architecture_shows_the_layers_as_they_are() {
     let exists = |name: &str| PACKAGES.iter().any(|package| package.name == name);
-    report(layers::check_document(
-        "ARCHITECTURE.md",
-        TREE.text("ARCHITECTURE.md"),
-        exists,
-    ));
+    report(layers::check_document("ARCHITECTURE.md", TREE.text("ARCHITECTURE.md"), exists));
 }
 
 #[test]
@@ -71,16 +64,8 @@ fn each_dependency_has_a_licence_that_may_be_passed_on() {
 
 #[test]
 fn continuous_integration_runs_what_the_readme_says() {
-    let last = TREE
-        .text(".ci/run")
-        .lines()
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .unwrap_or("");
-    assert_eq!(
-        last, TEST_COMMAND,
-        ".ci/run must end with the README's test command"
-    );
+    let last = TREE.text(".ci/run").lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
+    assert_eq!(last, TEST_COMMAND, ".ci/run must end with the README's test command");
     let readme = TREE.text("README.md");
     assert!(
         readme.lines().any(|line| line == TEST_COMMAND),
@@ -93,51 +78,30 @@ fn each_counter_and_setting_is_in_the_readme() {
     let readme = TREE.text("README.md");
     let names = quoted_after(TREE.text("crates/stack/src/stack.rs"), "NAMES: [&str; COUNT] = [");
     let fields = public_fields(TREE.text("crates/stack/src/config.rs"), "pub struct Config {");
-    assert!(
-        names.len() > 10 && fields.len() > 10,
-        "the tables were not found: {names:?} {fields:?}"
-    );
+    assert!(names.len() > 10 && fields.len() > 10, "the tables were not found: {names:?} {fields:?}");
     for name in names.iter().chain(&fields) {
-        assert!(
-            readme.contains(&format!("`{name}`")),
-            "README.md must have a row for `{name}`"
-        );
+        assert!(readme.contains(&format!("`{name}`")), "README.md must have a row for `{name}`");
     }
 }
 
 /// The strings of a list that begins after `start`.
 fn quoted_after(text: &str, start: &str) -> Vec<String> {
-    let list = text
-        .split_once(start)
-        .map_or("", |(_, rest)| rest.split_once(']').map_or("", |(l, _)| l));
+    let list = text.split_once(start).map_or("", |(_, rest)| rest.split_once(']').map_or("", |(l, _)| l));
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// The public fields of the structure that begins with `start`.
 fn public_fields(text: &str, start: &str) -> Vec<String> {
-    let body = text
-        .split_once(start)
-        .map_or("", |(_, rest)| rest.split_once("\n}").map_or("", |(b, _)| b));
-    let name = |line: &str| {
-        line.trim()
-            .strip_prefix("pub ")?
-            .split_once(':')
-            .map(|(n, _)| n.to_owned())
-    };
+    let body = text.split_once(start).map_or("", |(_, rest)| rest.split_once("\n}").map_or("", |(b, _)| b));
+    let name = |line: &str| line.trim().strip_prefix("pub ")?.split_once(':').map(|(n, _)| n.to_owned());
     body.lines().filter_map(name).collect()
 }
 
 #[test]
 fn the_readers_of_lists_and_fields_read_them() {
+    assert_eq!(quoted_after("N: [&str; 2] = [\n \"a\",\n \"b\",\n];\n\"c\"", "= ["), ["a", "b"]);
     assert_eq!(
-        quoted_after("N: [&str; 2] = [\n \"a\",\n \"b\",\n];\n\"c\"", "= ["),
-        ["a", "b"]
-    );
-    assert_eq!(
-        public_fields(
-            "struct S {\n /// X: y.\n pub a: u8,\n b: u8,\n}\npub c: u8",
-            "struct S {"
-        ),
+        public_fields("struct S {\n /// X: y.\n pub a: u8,\n b: u8,\n}\npub c: u8", "struct S {"),
         ["a"]
     );
 }

@@ -141,11 +141,7 @@ impl BenchArgs {
     fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 8] {
         use Name::{Crr, Idle, Mem, Rr, Stream};
         [
-            (
-                "--connections",
-                !self.connections.is_empty(),
-                &[Stream, Rr, Mem, Idle],
-            ),
+            ("--connections", !self.connections.is_empty(), &[Stream, Rr, Mem, Idle]),
             ("--threads", self.threads.is_some(), &[Rr, Crr]),
             ("--size", self.size.is_some(), &[Stream, Rr, Crr]),
             ("--clients", !self.clients.is_empty(), &[Crr]),
@@ -168,10 +164,9 @@ impl BenchArgs {
             let names: Vec<&str> = belongs.iter().map(|name| name.as_str()).collect();
             let names = names.join(", ");
             return Err(UsageError(match self.workload {
-                Some(workload) => format!(
-                    "{flag} does not belong to {}, only to: {names}; leave it out",
-                    workload.as_str()
-                ),
+                Some(workload) => {
+                    format!("{flag} does not belong to {}, only to: {names}; leave it out", workload.as_str())
+                }
                 None => format!(
                     "{flag} needs a workload it belongs to ({names}), such as: sockeye bench {} \
                      {flag} ...",
@@ -188,25 +183,16 @@ impl BenchArgs {
         let workloads: Vec<Workload> = match name {
             Name::Stream => {
                 let size = self.size.unwrap_or(BULK_SIZE);
-                let spec = |connections| stream::Spec {
-                    connections,
-                    size,
-                    nodelay: self.nodelay,
-                };
+                let spec = |connections| stream::Spec { connections, size, nodelay: self.nodelay };
                 let counts = counts(1, stream::CONNECTIONS_MAX)?;
                 counts.into_iter().map(spec).map(Workload::Stream).collect()
             }
-            Name::Rr => self
-                .rr_specs(counts(1, rr::CONNECTIONS_MAX)?)?
-                .into_iter()
-                .map(Workload::Rr)
-                .collect(),
+            Name::Rr => {
+                self.rr_specs(counts(1, rr::CONNECTIONS_MAX)?)?.into_iter().map(Workload::Rr).collect()
+            }
             Name::Crr => self.crr_specs()?.into_iter().map(Workload::Crr).collect(),
             Name::Mem => {
-                let spec = |connections| mem::Spec {
-                    connections,
-                    touch: self.touch,
-                };
+                let spec = |connections| mem::Spec { connections, touch: self.touch };
                 let counts = counts(10_000, mem::CONNECTIONS_MAX)?;
                 counts.into_iter().map(spec).map(Workload::Mem).collect()
             }
@@ -237,33 +223,20 @@ impl BenchArgs {
                     bytes(rr::POLLED_SIZE_MAX)
                 )));
             }
-            specs.push(rr::Spec {
-                connections,
-                threads,
-                size,
-                nodelay: self.nodelay,
-            });
+            specs.push(rr::Spec { connections, threads, size, nodelay: self.nodelay });
         }
         Ok(specs)
     }
 
     fn crr_specs(&self) -> Result<Vec<crr::Spec>, UsageError> {
         at_most("--threads", self.threads, crr::CLIENTS_MAX)?;
-        let clients = if self.clients.is_empty() {
-            vec![1]
-        } else {
-            self.clients.clone()
-        };
+        let clients = if self.clients.is_empty() { vec![1] } else { self.clients.clone() };
         clients
             .into_iter()
             .map(|clients| {
                 at_most("--clients", Some(clients), crr::CLIENTS_MAX)?;
                 let acceptors = self.threads.unwrap_or_else(|| default_acceptors(clients));
-                Ok(crr::Spec {
-                    clients,
-                    acceptors,
-                    size: self.size.unwrap_or(1),
-                })
+                Ok(crr::Spec { clients, acceptors, size: self.size.unwrap_or(1) })
             })
             .collect()
     }
@@ -282,9 +255,9 @@ fn counts(given: &[usize], default: usize, most: usize, name: Name) -> Result<Ve
 
 fn at_most(flag: &str, value: Option<usize>, most: usize) -> Result<(), UsageError> {
     match value {
-        Some(value) if value > most => Err(UsageError(format!(
-            "{flag} {value} is too many; use at most {most}"
-        ))),
+        Some(value) if value > most => {
+            Err(UsageError(format!("{flag} {value} is too many; use at most {most}")))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -303,18 +276,14 @@ fn count(text: &str) -> Result<usize, String> {
 fn samples(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
-        Ok(_) | Err(_) => Err(format!(
-            "write a whole number from 1 to {SAMPLES_MAX}, such as 10"
-        )),
+        Ok(_) | Err(_) => Err(format!("write a whole number from 1 to {SAMPLES_MAX}, such as 10")),
     }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (SECONDS_MIN..=SECONDS_MAX).contains(&s) => Ok(s),
-        Ok(_) | Err(_) => Err(format!(
-            "write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5"
-        )),
+        Ok(_) | Err(_) => Err(format!("write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5")),
     }
 }
 
@@ -327,10 +296,7 @@ fn size(text: &str) -> Result<usize, String> {
     let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
     match size {
         Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
-        Some(_) | None => Err(format!(
-            "write bytes from 1 to {}, such as 128 or 64K",
-            bytes(SIZE_MAX)
-        )),
+        Some(_) | None => Err(format!("write bytes from 1 to {}, such as 128 or 64K", bytes(SIZE_MAX))),
     }
 }
 

@@ -37,20 +37,14 @@ impl Child {
         let Some(stdout) = process.stdout.take() else {
             return Err(io::Error::other("a helper process has no standard output"));
         };
-        Ok(Self {
-            process,
-            requests,
-            answers: BufReader::new(stdout),
-        })
+        Ok(Self { process, requests, answers: BufReader::new(stdout) })
     }
 
     /// The child's next line, without its end. Blocks.
     pub fn answer(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
-            return Err(io::Error::other(
-                "a helper process ended early; its message is above",
-            ));
+            return Err(io::Error::other("a helper process ended early; its message is above"));
         }
         Ok(line.trim_end().to_owned())
     }
@@ -91,17 +85,15 @@ impl Drop for Child {
 /// whatever its other threads are doing.
 pub fn requests() -> io::Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
-    thread::Builder::new()
-        .name("requests".to_owned())
-        .spawn(move || {
-            for line in io::stdin().lines() {
-                let Ok(line) = line else { break };
-                if sender.send(line).is_err() {
-                    break;
-                }
+    thread::Builder::new().name("requests".to_owned()).spawn(move || {
+        for line in io::stdin().lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
             }
-            process::exit(0);
-        })?;
+        }
+        process::exit(0);
+    })?;
     Ok(receiver)
 }
 

@@ -46,13 +46,7 @@ impl Machine {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
-        write!(
-            f,
-            "machine: {} core(s) ({}), {}",
-            cores.len(),
-            cores.join(","),
-            self.cpu_model
-        )?;
+        write!(f, "machine: {} core(s) ({}), {}", cores.len(), cores.join(","), self.cpu_model)?;
         if let Some(kib) = self.memory_kib {
             write!(f, ", {} GiB", kib.div_ceil(1 << 20))?;
         }
@@ -95,12 +89,7 @@ fn time_wait_count(sockstat: &str) -> Option<f64> {
 }
 
 fn first_number(path: &str) -> Option<f64> {
-    fs::read_to_string(path)
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// A value of /proc/meminfo, in KiB.
@@ -109,26 +98,17 @@ pub fn meminfo_kib(name: &str) -> Option<u64> {
 }
 
 fn field_kib(meminfo: &str, name: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
 fn cpu_model(cpuinfo: &str) -> String {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
-    or_unknown(
-        line.and_then(|line| line.split_once(':'))
-            .map_or("", |(_, name)| name.trim()),
-    )
+    or_unknown(line.and_then(|line| line.split_once(':')).map_or("", |(_, name)| name.trim()))
 }
 
 fn or_unknown(text: &str) -> String {
-    if text.is_empty() {
-        "unknown".to_owned()
-    } else {
-        text.to_owned()
-    }
+    if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
 }
 
 /// A load below this is the command itself being started.

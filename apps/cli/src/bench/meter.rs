@@ -80,8 +80,7 @@ impl Tally {
     #[inline]
     pub fn add(&self, n: u64) {
         // Partner: the load in `Meter::total`.
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 }
 
@@ -143,12 +142,7 @@ impl Meter {
 
     /// The failure of a thread, once all of them have been joined.
     pub fn into_result(self) -> io::Result<()> {
-        match self
-            .progress
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .failure
-        {
+        match self.progress.into_inner().unwrap_or_else(PoisonError::into_inner).failure {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -170,21 +164,14 @@ impl Meter {
         self.sleep_unless_failed(timing.timed)?;
         let (elapsed, count_after) = (begin.elapsed(), self.total());
         let cpu = cpu()?.saturating_sub(cpu_before);
-        Ok(Window {
-            count: count_after - count_before,
-            elapsed,
-            cpu,
-        })
+        Ok(Window { count: count_after - count_before, elapsed, cpu })
     }
 
     fn wait_for_arrivals(&self) -> io::Result<()> {
         let mut progress = self.lock_progress();
         while progress.arrived < self.awaited {
             progress.check()?;
-            progress = self
-                .changed
-                .wait(progress)
-                .unwrap_or_else(PoisonError::into_inner);
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         progress.check()
     }
@@ -204,10 +191,7 @@ impl Meter {
     }
 
     fn total(&self) -> u64 {
-        self.tallies
-            .iter()
-            .map(|tally| tally.0.load(Ordering::Relaxed))
-            .sum()
+        self.tallies.iter().map(|tally| tally.0.load(Ordering::Relaxed)).sum()
     }
 
     fn lock_progress(&self) -> MutexGuard<'_, Progress> {
@@ -236,10 +220,7 @@ pub fn process_cpu() -> Duration {
 mod tests {
     use super::*;
 
-    const TIMING: Timing = Timing {
-        warm_up: Duration::from_millis(5),
-        timed: Duration::from_millis(40),
-    };
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
 
     #[test]
     fn counts_only_what_falls_into_the_window() {
@@ -269,10 +250,7 @@ mod tests {
     #[test]
     fn a_failing_thread_ends_the_sample_with_its_error() {
         let meter = Meter::new(1, 1);
-        let long = Timing {
-            warm_up: Duration::ZERO,
-            timed: Duration::from_secs(60),
-        };
+        let long = Timing { warm_up: Duration::ZERO, timed: Duration::from_secs(60) };
         std::thread::scope(|scope| {
             scope.spawn(|| meter.guard(|| Err(io::Error::other("broken"))));
             assert!(meter.observe(long, || Ok(process_cpu())).is_err());

@@ -52,11 +52,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     }
     progress.end();
     report.end()?;
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 const TIME_WAIT_WARNING: &str = "\

@@ -48,10 +48,7 @@ pub struct Placement {
 impl Placement {
     /// Over the cores this process may run on.
     pub fn new(pin: Pin) -> io::Result<Self> {
-        Ok(Self {
-            pin,
-            cores: usable_cores()?,
-        })
+        Ok(Self { pin, cores: usable_cores()? })
     }
 
     /// The rule.
@@ -97,9 +94,7 @@ pub fn usable_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
     if cores.is_empty() {
-        return Err(io::Error::other(
-            "the kernel names no core this process may run on",
-        ));
+        return Err(io::Error::other("the kernel names no core this process may run on"));
     }
     Ok(cores)
 }
@@ -109,10 +104,7 @@ mod tests {
     use super::*;
 
     fn placement(pin: Pin) -> Placement {
-        Placement {
-            pin,
-            cores: vec![3, 5],
-        }
+        Placement { pin, cores: vec![3, 5] }
     }
 
     #[test]

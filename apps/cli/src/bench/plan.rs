@@ -81,17 +81,9 @@ pub struct Effort {
 
 impl Effort {
     /// For figures to be quoted.
-    pub const FULL: Effort = Effort {
-        samples: 10,
-        seconds: 1.0,
-        samples_of_states: 3,
-    };
+    pub const FULL: Effort = Effort { samples: 10, seconds: 1.0, samples_of_states: 3 };
     /// The whole default set in less than two minutes.
-    pub const QUICK: Effort = Effort {
-        samples: 10,
-        seconds: 0.12,
-        samples_of_states: 1,
-    };
+    pub const QUICK: Effort = Effort { samples: 10, seconds: 0.12, samples_of_states: 1 };
 
     fn timing(self) -> Timing {
         Timing {
@@ -122,14 +114,7 @@ impl Case {
     pub fn new(workload: Workload, pin: Option<Pin>, spin: Spin, effort: Effort) -> Self {
         let pin = pin.unwrap_or_else(|| default_pin(&workload));
         let samples = effort.samples_of(&workload);
-        Self {
-            workload,
-            pin,
-            spin,
-            samples,
-            timing: effort.timing(),
-            goal: None,
-        }
+        Self { workload, pin, spin, samples, timing: effort.timing(), goal: None }
     }
 
     /// All parameters, the workload's and those of every case, for output.
@@ -163,10 +148,7 @@ impl Case {
     pub fn label(&self) -> String {
         let mut parts = match &self.workload {
             Workload::Stream(spec) => {
-                vec![
-                    plural(spec.connections, "conn"),
-                    format!("{} writes", spelled_bytes(spec.size)),
-                ]
+                vec![plural(spec.connections, "conn"), format!("{} writes", spelled_bytes(spec.size))]
             }
             Workload::Rr(spec) => {
                 let mut parts = vec![plural(spec.connections, "conn")];
@@ -230,20 +212,9 @@ pub fn default_set(only: Option<Name>, effort: Effort) -> Vec<Case> {
 }
 
 fn default_stream(effort: Effort) -> impl Iterator<Item = Case> {
-    let bulk = |connections| stream::Spec {
-        connections,
-        size: BULK_SIZE,
-        nodelay: false,
-    };
-    let small = |nodelay| stream::Spec {
-        connections: 1,
-        size: SMALL_SIZE,
-        nodelay,
-    };
-    let share = Goal::ShareOf {
-        share: 0.8,
-        connections: 32,
-    };
+    let bulk = |connections| stream::Spec { connections, size: BULK_SIZE, nodelay: false };
+    let small = |nodelay| stream::Spec { connections: 1, size: SMALL_SIZE, nodelay };
+    let share = Goal::ShareOf { share: 0.8, connections: 32 };
     [
         (bulk(1), Goal::Ratio(1.5)),
         (bulk(2), Goal::Ratio(1.4)),
@@ -261,17 +232,8 @@ fn default_stream(effort: Effort) -> impl Iterator<Item = Case> {
 }
 
 fn default_rr(effort: Effort) -> impl Iterator<Item = Case> {
-    let one = rr::Spec {
-        connections: 1,
-        threads: None,
-        size: 1,
-        nodelay: false,
-    };
-    let many = |connections| rr::Spec {
-        connections,
-        threads: Some(2),
-        ..one
-    };
+    let one = rr::Spec { connections: 1, threads: None, size: 1, nodelay: false };
+    let many = |connections| rr::Spec { connections, threads: Some(2), ..one };
     [
         (one.clone(), Pin::Split, Spin::On, 5.0),
         (one.clone(), Pin::Split, Spin::Off, 1.25),
@@ -287,28 +249,14 @@ fn default_rr(effort: Effort) -> impl Iterator<Item = Case> {
 }
 
 fn default_crr(effort: Effort) -> impl Iterator<Item = Case> {
-    [(1, 1.7), (8, 2.5), (32, 2.5)]
-        .into_iter()
-        .map(move |(clients, goal)| {
-            let spec = crr::Spec {
-                clients,
-                acceptors: default_acceptors(clients),
-                size: 1,
-            };
-            Case {
-                goal: Some(Goal::Ratio(goal)),
-                ..Case::new(Workload::Crr(spec), None, Spin::On, effort)
-            }
-        })
+    [(1, 1.7), (8, 2.5), (32, 2.5)].into_iter().map(move |(clients, goal)| {
+        let spec = crr::Spec { clients, acceptors: default_acceptors(clients), size: 1 };
+        Case { goal: Some(Goal::Ratio(goal)), ..Case::new(Workload::Crr(spec), None, Spin::On, effort) }
+    })
 }
 
 fn default_states(effort: Effort) -> impl Iterator<Item = Case> {
-    let mem = |connections| {
-        Workload::Mem(mem::Spec {
-            connections,
-            touch: false,
-        })
-    };
+    let mem = |connections| Workload::Mem(mem::Spec { connections, touch: false });
     let idle = Workload::Idle(idle::Spec { connections: 1000 });
     [
         (mem(10_000), Goal::AtMost(2048.0)),
@@ -316,10 +264,7 @@ fn default_states(effort: Effort) -> impl Iterator<Item = Case> {
         (idle, Goal::AtMost(IDLE_MILLIS_MAX)),
     ]
     .into_iter()
-    .map(move |(workload, goal)| Case {
-        goal: Some(goal),
-        ..Case::new(workload, None, Spin::On, effort)
-    })
+    .map(move |(workload, goal)| Case { goal: Some(goal), ..Case::new(workload, None, Spin::On, effort) })
 }
 
 /// One for each core, but no more than there are clients: on the kernel's side more or fewer are no
@@ -360,11 +305,7 @@ fn spelled_bytes(size: usize) -> String {
 }
 
 fn plural(count: usize, noun: &str) -> String {
-    if count == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{count} {noun}s")
-    }
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Bytes of a bulk write.
@@ -390,10 +331,7 @@ mod tests {
             assert!(cases.iter().any(|case| case.workload.name() == *name), "{name:?}");
         }
         assert!(cases.iter().all(|case| case.goal.is_some()));
-        let labels: Vec<_> = cases
-            .iter()
-            .map(|case| (case.workload.name().as_str(), case.label()))
-            .collect();
+        let labels: Vec<_> = cases.iter().map(|case| (case.workload.name().as_str(), case.label())).collect();
         for (index, label) in labels.iter().enumerate() {
             assert!(!labels[..index].contains(label), "{label:?} twice");
         }

@@ -23,32 +23,20 @@ pub struct Progress {
 impl Progress {
     /// Of `plan`, at its beginning.
     pub fn new(plan: &Plan) -> Self {
-        let samples: usize = plan
-            .cases
-            .iter()
-            .map(|case| case.samples * plan.sides.len())
-            .sum();
+        let samples: usize = plan.cases.iter().map(|case| case.samples * plan.sides.len()).sum();
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(samples as u64);
             let style = ProgressStyle::with_template(TEMPLATE);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self {
-            bar,
-            cases: plan.cases.len(),
-        }
+        Self { bar, cases: plan.cases.len() }
     }
 
     /// Case `index` begins.
     pub fn case(&self, index: usize, case: &Case) {
-        let text = format!(
-            "[{}/{}] {}: {}",
-            index + 1,
-            self.cases,
-            case.workload.name().as_str(),
-            case.label()
-        );
+        let text =
+            format!("[{}/{}] {}: {}", index + 1, self.cases, case.workload.name().as_str(), case.label());
         match &self.bar {
             Some(bar) => bar.set_message(text),
             None => eprintln!("{text}"),

@@ -74,11 +74,7 @@ pub fn run_case(case: &Case, sides: &[Side], mut advanced: impl FnMut()) -> Outc
             advanced();
         }
     }
-    let mut outcome = Outcome {
-        results: Vec::new(),
-        ratio: None,
-        failures: Vec::new(),
-    };
+    let mut outcome = Outcome { results: Vec::new(), ratio: None, failures: Vec::new() };
     for lane in lanes {
         match lane.finish() {
             Ok(result) => outcome.results.push(result),
@@ -109,11 +105,7 @@ enum Contender {
 
 impl Lane {
     fn new(side: Side, case: &Case) -> Self {
-        Self {
-            side,
-            contender: Contender::new(side, case),
-            samples: Vec::new(),
-        }
+        Self { side, contender: Contender::new(side, case), samples: Vec::new() }
     }
 
     fn take_sample(&mut self, case: &Case) {
@@ -134,10 +126,7 @@ impl Lane {
         self.contender.map_err(|error| Failure { side, error })?;
         let values: Vec<f64> = self.samples.iter().map(|sample| sample.value).collect();
         let Some(summary) = Summary::of(&values) else {
-            return Err(Failure {
-                side,
-                error: io::Error::other("no sample was taken"),
-            });
+            return Err(Failure { side, error: io::Error::other("no sample was taken") });
         };
         let cpu: Vec<f64> = self.samples.iter().filter_map(|sample| sample.cpu).collect();
         let mut counters = Counters::new();
@@ -146,13 +135,7 @@ impl Lane {
             *sum = sum.saturating_add(*value);
         }
         let cpu = Summary::of(&cpu).map(|cpu| cpu.median);
-        Ok(SideResult {
-            side,
-            samples: values,
-            summary,
-            cpu,
-            counters,
-        })
+        Ok(SideResult { side, samples: values, summary, cpu, counters })
     }
 }
 

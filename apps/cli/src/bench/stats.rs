@@ -27,11 +27,7 @@ impl Summary {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        Some(Self {
-            median: middle(&sorted),
-            min,
-            max,
-        })
+        Some(Self { median: middle(&sorted), min, max })
     }
 }
 
@@ -51,9 +47,7 @@ impl Ratio {
         let rounds = first.len().min(second.len());
         let (first, second) = (&first[..rounds], &second[..rounds]);
         let ratio = ratio_of_medians(&mut first.to_vec(), &mut second.to_vec())?;
-        let interval = (rounds >= ROUNDS_FOR_INTERVAL)
-            .then(|| bootstrap(first, second))
-            .flatten();
+        let interval = (rounds >= ROUNDS_FOR_INTERVAL).then(|| bootstrap(first, second)).flatten();
         Some(Self { ratio, interval })
     }
 }
@@ -94,11 +88,7 @@ fn ratio_of_medians(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
 /// The median of a sorted slice that is not empty.
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) {
-        f64::midpoint(sorted[half - 1], sorted[half])
-    } else {
-        sorted[half]
-    }
+    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
 }
 
 /// Steele, Lea and Flood's generator: small, seedable, and good enough to pick rounds with.
@@ -133,23 +123,9 @@ mod tests {
     #[test]
     fn summary_of_known_numbers() {
         let odd = Summary::of(&[3.0, 1.0, 2.0]).unwrap();
-        assert_eq!(
-            odd,
-            Summary {
-                median: 2.0,
-                min: 1.0,
-                max: 3.0
-            }
-        );
+        assert_eq!(odd, Summary { median: 2.0, min: 1.0, max: 3.0 });
         let even = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!(
-            even,
-            Summary {
-                median: 2.5,
-                min: 1.0,
-                max: 4.0
-            }
-        );
+        assert_eq!(even, Summary { median: 2.5, min: 1.0, max: 4.0 });
         assert_eq!(Summary::of(&[5.0]).unwrap().median, 5.0);
         assert_eq!(Summary::of(&[]), None);
     }
@@ -198,22 +174,13 @@ mod tests {
     #[test]
     fn equal_samples_give_equal_intervals() {
         let (first, second) = ([5.0, 7.0, 6.0, 9.0], [2.0, 3.0, 2.5, 2.0]);
-        assert_eq!(
-            Ratio::of_rounds(&first, &second),
-            Ratio::of_rounds(&first, &second)
-        );
+        assert_eq!(Ratio::of_rounds(&first, &second), Ratio::of_rounds(&first, &second));
     }
 
     #[test]
     fn too_few_rounds_have_a_ratio_and_no_interval() {
         let ratio = Ratio::of_rounds(&[2.0, 4.0], &[1.0, 1.0]).unwrap();
-        assert_eq!(
-            ratio,
-            Ratio {
-                ratio: 3.0,
-                interval: None
-            }
-        );
+        assert_eq!(ratio, Ratio { ratio: 3.0, interval: None });
         assert_eq!(Ratio::of_rounds(&[1.0], &[0.0]), None);
         assert_eq!(Ratio::of_rounds(&[], &[]), None);
     }

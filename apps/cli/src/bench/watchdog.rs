@@ -57,10 +57,7 @@ impl Watch {
     }
 
     fn arm(&self, limit: Duration, what: String) {
-        *self.lock() = Some(Limit {
-            deadline: Instant::now() + limit,
-            what,
-        });
+        *self.lock() = Some(Limit { deadline: Instant::now() + limit, what });
         self.changed.notify_one();
     }
 
@@ -101,28 +98,21 @@ fn wait_channels() -> Vec<String> {
         return Vec::new();
     };
     let tasks = tasks.filter_map(Result::ok).take(TASKS_SHOWN_MAX);
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok())
-        .collect()
+    tasks.filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok()).collect()
 }
 
 /// Threads named in the message, at most.
 const TASKS_SHOWN_MAX: usize = 16;
 
 fn watch() -> &'static Watch {
-    static WATCH: Watch = Watch {
-        limit: Mutex::new(None),
-        changed: Condvar::new(),
-    };
+    static WATCH: Watch = Watch { limit: Mutex::new(None), changed: Condvar::new() };
     &WATCH
 }
 
 fn start_thread_once() {
     static THREAD: Once = Once::new();
     THREAD.call_once(|| {
-        let spawned = thread::Builder::new()
-            .name("watchdog".to_owned())
-            .spawn(guard_process);
+        let spawned = thread::Builder::new().name("watchdog".to_owned()).spawn(guard_process);
         if let Err(error) = spawned {
             eprintln!("warning: no thread for the watchdog: {error}");
         }
@@ -134,10 +124,7 @@ mod tests {
     use super::*;
 
     fn fresh() -> Watch {
-        Watch {
-            limit: Mutex::new(None),
-            changed: Condvar::new(),
-        }
+        Watch { limit: Mutex::new(None), changed: Condvar::new() }
     }
 
     #[test]

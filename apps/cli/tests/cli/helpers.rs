@@ -1,3 +1,5 @@
+//! The processes that some workloads start: they end with their parent, and what they print is one result.
+
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,10 +26,8 @@ fn rr_takes_a_second_process_when_descriptors_run_out() {
 
 #[test]
 fn mem_takes_as_many_processes_as_it_needs() {
-    let output = run(sockeye_limited(
-        DESCRIPTORS,
-        "bench mem --connections 250 --on kernel --samples 1 --json",
-    ));
+    let output =
+        run(sockeye_limited(DESCRIPTORS, "bench mem --connections 250 --on kernel --samples 1 --json"));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let result: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
     assert_eq!(result["counters"]["processes"], 3);
@@ -42,24 +42,15 @@ fn a_side_without_enough_descriptors_fails_with_a_remedy_and_exit_code_1() {
     ));
     assert_eq!(output.status.code(), Some(1));
     for text in [stdout(&output), stderr(&output)] {
-        assert!(
-            text.contains("200 connections") && text.contains("ulimit -n"),
-            "{text}"
-        );
+        assert!(text.contains("200 connections") && text.contains("ulimit -n"), "{text}");
     }
 }
 
 #[test]
 fn helpers_end_when_the_command_is_killed() {
-    let mut command = sockeye_limited(
-        DESCRIPTORS,
-        "bench rr --connections 150 --on kernel --samples 1 --seconds 20",
-    );
-    let mut parent = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command =
+        sockeye_limited(DESCRIPTORS, "bench rr --connections 150 --on kernel --samples 1 --seconds 20");
+    let mut parent = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let helper = wait_for(|| children_of(parent.id()).first().copied());
     parent.kill().unwrap();
     parent.wait().unwrap();
@@ -94,6 +85,5 @@ fn children_of(parent: u32) -> Vec<u32> {
     let pids = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|&pid| stat(pid).is_some_and(|(_, ppid)| ppid == parent))
-        .collect()
+    pids.filter(|&pid| stat(pid).is_some_and(|(_, ppid)| ppid == parent)).collect()
 }

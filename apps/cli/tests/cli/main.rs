@@ -19,9 +19,7 @@ fn sockeye(line: &str) -> Command {
 fn sockeye_limited(descriptors: usize, line: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {descriptors} && exec \"$0\" {line}");
-    command
-        .args(["-c", &script, env!("CARGO_BIN_EXE_sockeye")])
-        .stdin(Stdio::null());
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_sockeye")]).stdin(Stdio::null());
     command
 }
 

@@ -1,3 +1,5 @@
+//! What the binary prints on standard output: the table, and JSON with exactly the keys that programs rely on.
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -19,23 +21,13 @@ const RESULT_KEYS: &[&str] = &[
     "higher_is_better",
 ];
 
-const COMPARE_KEYS: &[&str] = &[
-    "workload",
-    "params",
-    "compare",
-    "ratio",
-    "ratio_lo",
-    "ratio_hi",
-    "higher_is_better",
-];
+const COMPARE_KEYS: &[&str] =
+    &["workload", "params", "compare", "ratio", "ratio_lo", "ratio_hi", "higher_is_better"];
 
 fn json(line: &str) -> Vec<Value> {
     let output = run(sockeye(line));
     assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
-    stdout(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn keys(line: &Value) -> BTreeSet<&str> {
@@ -75,12 +67,8 @@ fn check_result(result: &Value, on: &str, unit: &str) {
     assert_eq!(result["on"], on);
     assert_eq!(result["unit"], unit);
     assert_eq!(result["variant"], Value::Null);
-    let samples: Vec<f64> = result["samples"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|sample| sample.as_f64().unwrap())
-        .collect();
+    let samples: Vec<f64> =
+        result["samples"].as_array().unwrap().iter().map(|sample| sample.as_f64().unwrap()).collect();
     let [min, median, max] = ["min", "median", "max"].map(|key| result[key].as_f64().unwrap());
     assert!(samples.iter().all(|sample| (min..=max).contains(sample)) && min <= median);
     assert!(samples.contains(&max) && samples.contains(&min) && median <= max && min >= 0.0);
@@ -99,10 +87,7 @@ fn check_comparison(compared: &Value, ours: &Value, theirs: &Value) {
     assert_eq!(compared["compare"], serde_json::json!(["sockeye", "kernel"]));
     let [lo, ratio, hi] = ["ratio_lo", "ratio", "ratio_hi"].map(|key| compared[key].as_f64().unwrap());
     let want = ours["median"].as_f64().unwrap() / theirs["median"].as_f64().unwrap();
-    assert!(
-        (ratio - want).abs() < 1e-9 * want && lo <= ratio && ratio <= hi,
-        "{compared}"
-    );
+    assert!((ratio - want).abs() < 1e-9 * want && lo <= ratio && ratio <= hi, "{compared}");
 }
 
 #[test]
@@ -130,13 +115,7 @@ fn json_goes_to_the_file_that_was_named_and_the_table_to_stdout() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
-    for part in [
-        "machine:",
-        "TCP_CONGESTION=",
-        "2 interleaved samples",
-        "same core",
-        "trans/s",
-    ] {
+    for part in ["machine:", "TCP_CONGESTION=", "2 interleaved samples", "same core", "trans/s"] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
     let line: Value = serde_json::from_str(written.trim()).unwrap();
@@ -145,9 +124,7 @@ fn json_goes_to_the_file_that_was_named_and_the_table_to_stdout() {
 
 #[test]
 fn standard_output_holds_results_only_and_standard_error_the_progress() {
-    let output = run(sockeye(
-        "bench rr --pin same --on kernel --samples 1 --seconds 0.05 --json",
-    ));
+    let output = run(sockeye("bench rr --pin same --on kernel --samples 1 --seconds 0.05 --json"));
     assert_eq!(stdout(&output).lines().count(), 1);
     let progress = stderr(&output);
     assert!(progress.contains("[1/1] rr: 1 conn, same core"), "{progress}");

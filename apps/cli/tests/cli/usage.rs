@@ -1,3 +1,5 @@
+//! Help, and what a wrong command line gets: a message on standard error and status 2.
+
 use super::*;
 
 #[test]
@@ -26,12 +28,7 @@ fn help_teaches_by_examples_and_hides_the_helpers() {
     let output = run(sockeye("bench --help"));
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);
-    for part in [
-        "sockeye bench --quick",
-        "--connections 1,2,10",
-        "Exit codes",
-        "cubic",
-    ] {
+    for part in ["sockeye bench --quick", "--connections 1,2,10", "Exit codes", "cubic"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     assert!(!stdout(&run(sockeye("--help"))).contains("__"));

@@ -29,10 +29,7 @@ impl Sum {
     /// This sum, with `bytes` behind the bytes summed so far. A chain of buffers may be cut anywhere.
     #[must_use]
     pub fn add_bytes(self, bytes: &[u8]) -> Self {
-        self.join(Self {
-            acc: sum_even(bytes),
-            odd: bytes.len() % 2 == 1,
-        })
+        self.join(Self { acc: sum_even(bytes), odd: bytes.len() % 2 == 1 })
     }
 
     /// This sum with the bytes of `tail` behind its own.
@@ -40,19 +37,13 @@ impl Sum {
     pub fn join(self, tail: Self) -> Self {
         let behind = if self.odd { tail.acc.swap_bytes() } else { tail.acc };
         let acc = fold(u64::from(self.acc) + u64::from(behind));
-        Self {
-            acc,
-            odd: self.odd != tail.odd,
-        }
+        Self { acc, odd: self.odd != tail.odd }
     }
 
     /// This sum with a 16-bit field behind it.
     #[must_use]
     pub fn add_u16(self, field: u16) -> Self {
-        self.join(Self {
-            acc: field.to_be(),
-            odd: false,
-        })
+        self.join(Self { acc: field.to_be(), odd: false })
     }
 
     /// The sum folded to 16 bits and not inverted: what a device wants to find in the checksum field
@@ -77,9 +68,7 @@ fn sum_even(bytes: &[u8]) -> u16 {
     // Sums of 32-bit words in 64 bits hold more than 16 GiB, and the wrapping add (which therefore
     // never wraps) lets the compiler use vector instructions where the overflow check would not.
     let (words, rest) = bytes.as_chunks::<4>();
-    let mut acc = words.iter().fold(0u64, |acc, word| {
-        acc.wrapping_add(u64::from(u32::from_ne_bytes(*word)))
-    });
+    let mut acc = words.iter().fold(0u64, |acc, word| acc.wrapping_add(u64::from(u32::from_ne_bytes(*word))));
     let mut last = [0u8; 4];
     for (to, from) in last.iter_mut().zip(rest) {
         *to = *from;

@@ -171,10 +171,7 @@ impl fmt::Display for ParseError {
             Self::Version(version) => write!(f, "IP version {version}"),
             Self::HeaderLen(words) => write!(f, "IPv4 header length of {words} words, less than 5"),
             Self::PacketLen { field, header, have } => {
-                write!(
-                    f,
-                    "length field {field} with a header of {header} bytes in {have} bytes"
-                )
+                write!(f, "length field {field} with a header of {header} bytes in {have} bytes")
             }
             Self::Checksum(sum) => write!(f, "IPv4 header sums up to {sum:#06x}, not 0xffff"),
             Self::Fragment => f.write_str("fragment"),
@@ -225,10 +222,7 @@ impl core::error::Error for EmitError {}
 /// See [`ParseError`]; the packet is to be dropped.
 pub fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
     let Some(first) = packet.first() else {
-        return Err(ParseError::Truncated {
-            need: V4_HEADER_LEN,
-            have: 0,
-        });
+        return Err(ParseError::Truncated { need: V4_HEADER_LEN, have: 0 });
     };
     match first >> 4 {
         4 => v4::parse(packet, checksum),

@@ -4,10 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 const V4: Header = Header {
-    addresses: Addresses::V4 {
-        src: Ipv4Addr::new(192, 0, 2, 1),
-        dst: Ipv4Addr::new(198, 51, 100, 2),
-    },
+    addresses: Addresses::V4 { src: Ipv4Addr::new(192, 0, 2, 1), dst: Ipv4Addr::new(198, 51, 100, 2) },
     protocol: PROTOCOL_TCP,
     hop_limit: 64,
     traffic_class: 0x28,
@@ -57,11 +54,7 @@ fn padding_behind_the_packet_is_not_payload() {
 #[test]
 fn ipv4_header_on_the_wire_is_the_known_one() {
     // The checksum was added up by hand: the other words sum to 0xb166.
-    let header = Header {
-        traffic_class: 0,
-        hop_limit: 64,
-        ..V4
-    };
+    let header = Header { traffic_class: 0, hop_limit: 64, ..V4 };
     let bytes = packet(&header, &[0; 20]);
     assert_eq!(bytes[..12], [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0x4e, 0x99]);
 }
@@ -89,23 +82,12 @@ fn a_damaged_ipv4_header_is_refused_unless_trusted() {
 fn lengths_that_lie_are_refused() {
     let bytes = packet(&V4, b"abc");
     let cut = bytes.len() - 1;
-    let error = ParseError::PacketLen {
-        field: 23,
-        header: 20,
-        have: 22,
-    };
+    let error = ParseError::PacketLen { field: 23, header: 20, have: 22 };
     assert_eq!(verify(&bytes[..cut]), Err(error));
     assert_eq!(verify(&[]), Err(ParseError::Truncated { need: 20, have: 0 }));
-    assert_eq!(
-        verify(&bytes[..19]),
-        Err(ParseError::Truncated { need: 20, have: 19 })
-    );
+    assert_eq!(verify(&bytes[..19]), Err(ParseError::Truncated { need: 20, have: 19 }));
     let bytes6 = packet(&v6(), b"abc");
-    let error = ParseError::PacketLen {
-        field: 3,
-        header: 40,
-        have: 42,
-    };
+    let error = ParseError::PacketLen { field: 3, header: 40, have: 42 };
     assert_eq!(verify(&bytes6[..42]), Err(error));
     let mut short = bytes.clone();
     short[0] = 0x44;
@@ -140,15 +122,8 @@ fn ipv6_options_that_demand_it_discard_the_packet() {
     // 0xc2 is the jumbo payload option.
     let bytes = with_extensions(0, &[PROTOCOL_TCP, 0, 0xc2, 4, 0, 1, 0, 0], b"abc");
     assert_eq!(verify(&bytes), Err(ParseError::Option(0xc2)));
-    let late = [
-        [60, 0, 1, 4, 0, 0, 0, 0],
-        [0, 0, 1, 4, 0, 0, 0, 0],
-        [6, 0, 1, 4, 0, 0, 0, 0],
-    ];
-    assert_eq!(
-        verify(&with_extensions(0, &late.concat(), b"")),
-        Err(ParseError::MisplacedHopByHop)
-    );
+    let late = [[60, 0, 1, 4, 0, 0, 0, 0], [0, 0, 1, 4, 0, 0, 0, 0], [6, 0, 1, 4, 0, 0, 0, 0]];
+    assert_eq!(verify(&with_extensions(0, &late.concat(), b"")), Err(ParseError::MisplacedHopByHop));
 }
 
 #[test]
@@ -179,15 +154,9 @@ fn emit_refuses_what_does_not_fit() {
     let short = |need, have| Err(EmitError::BufferTooShort { need, have });
     assert_eq!(emit(&V4, 0, &mut out[..19]), short(20, 19));
     assert_eq!(emit(&v6(), 0, &mut out[..39]), short(40, 39));
-    assert_eq!(
-        emit(&V4, 65_516, &mut out),
-        Err(EmitError::PayloadTooLong(65_516))
-    );
+    assert_eq!(emit(&V4, 65_516, &mut out), Err(EmitError::PayloadTooLong(65_516)));
     assert_eq!(emit(&V4, 65_515, &mut out), Ok(20));
-    assert_eq!(
-        emit(&v6(), 65_536, &mut out),
-        Err(EmitError::PayloadTooLong(65_536))
-    );
+    assert_eq!(emit(&v6(), 65_536, &mut out), Err(EmitError::PayloadTooLong(65_536)));
     assert_eq!(emit(&v6(), 65_535, &mut out), Ok(40));
 }
 
@@ -206,22 +175,16 @@ fn addresses_are_of_one_family_and_reverse() {
 fn pseudo_header_is_that_of_the_rfcs() {
     let v4_bytes = [192, 0, 2, 1, 198, 51, 100, 2, 0, 6, 0, 33];
     assert_eq!(V4.addresses.pseudo_header(6, 33), Sum::of(&v4_bytes));
-    let Addresses::V6 { src, dst } = v6().addresses else {
-        panic!("not an IPv6 pair")
-    };
+    let Addresses::V6 { src, dst } = v6().addresses else { panic!("not an IPv6 pair") };
     let v6_bytes = [&src.octets()[..], &dst.octets()[..], &[0, 1, 0, 33, 0, 0, 0, 6]].concat();
     assert_eq!(v6().addresses.pseudo_header(6, 65_569), Sum::of(&v6_bytes));
 }
 
 fn any_header() -> impl Strategy<Value = Header> {
-    let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>()).prop_map(|(src, dst)| Addresses::V4 {
-        src: src.into(),
-        dst: dst.into(),
-    });
-    let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(|(src, dst)| Addresses::V6 {
-        src: src.into(),
-        dst: dst.into(),
-    });
+    let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>())
+        .prop_map(|(src, dst)| Addresses::V4 { src: src.into(), dst: dst.into() });
+    let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>())
+        .prop_map(|(src, dst)| Addresses::V6 { src: src.into(), dst: dst.into() });
     (prop_oneof![v4, v6], any::<u8>(), any::<u8>()).prop_map(|(addresses, hops, class)| Header {
         addresses,
         protocol: PROTOCOL_TCP,

@@ -18,26 +18,9 @@ const FRAGMENT_MASK: u16 = 0x3fff;
 pub(super) fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
     let have = packet.len();
     let Some(fixed) = packet.first_chunk::<V4_HEADER_LEN>() else {
-        return Err(ParseError::Truncated {
-            need: V4_HEADER_LEN,
-            have,
-        });
+        return Err(ParseError::Truncated { need: V4_HEADER_LEN, have });
     };
-    let [
-        ver_ihl,
-        tos,
-        len_a,
-        len_b,
-        _,
-        _,
-        frag_a,
-        frag_b,
-        ttl,
-        protocol,
-        _,
-        _,
-        addrs @ ..,
-    ] = *fixed;
+    let [ver_ihl, tos, len_a, len_b, _, _, frag_a, frag_b, ttl, protocol, _, _, addrs @ ..] = *fixed;
     let words = ver_ihl & 0x0f;
     let header_len = usize::from(words) * 4;
     if header_len < V4_HEADER_LEN {
@@ -45,11 +28,7 @@ pub(super) fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, 
     }
     let packet_len = usize::from(u16::from_be_bytes([len_a, len_b]));
     if packet_len < header_len || packet_len > have {
-        return Err(ParseError::PacketLen {
-            field: packet_len,
-            header: header_len,
-            have,
-        });
+        return Err(ParseError::PacketLen { field: packet_len, header: header_len, have });
     }
     if checksum == HeaderChecksum::Verify {
         verify(packet, header_len)?;
@@ -58,33 +37,18 @@ pub(super) fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, 
         return Err(ParseError::Fragment);
     }
     let [s0, s1, s2, s3, d0, d1, d2, d3] = addrs;
-    let addresses = Addresses::V4 {
-        src: Ipv4Addr::new(s0, s1, s2, s3),
-        dst: Ipv4Addr::new(d0, d1, d2, d3),
-    };
-    let header = Header {
-        addresses,
-        protocol,
-        hop_limit: ttl,
-        traffic_class: tos,
-    };
+    let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
+    let header = Header { addresses, protocol, hop_limit: ttl, traffic_class: tos };
     Ok((header, header_len..packet_len))
 }
 
 /// Checks the header checksum over `header_len` bytes.
 fn verify(packet: &[u8], header_len: usize) -> Result<(), ParseError> {
     let Some(header) = packet.get(..header_len) else {
-        return Err(ParseError::Truncated {
-            need: header_len,
-            have: packet.len(),
-        });
+        return Err(ParseError::Truncated { need: header_len, have: packet.len() });
     };
     let sum = Sum::of(header);
-    if sum.is_valid() {
-        Ok(())
-    } else {
-        Err(ParseError::Checksum(sum.folded()))
-    }
+    if sum.is_valid() { Ok(()) } else { Err(ParseError::Checksum(sum.folded())) }
 }
 
 /// See [`super::emit`].
@@ -97,10 +61,7 @@ pub(super) fn emit(
 ) -> Result<usize, EmitError> {
     let have = out.len();
     let Some(out) = out.first_chunk_mut::<V4_HEADER_LEN>() else {
-        return Err(EmitError::BufferTooShort {
-            need: V4_HEADER_LEN,
-            have,
-        });
+        return Err(EmitError::BufferTooShort { need: V4_HEADER_LEN, have });
     };
     let packet_len = payload_len.saturating_add(V4_HEADER_LEN);
     let Ok(packet_len) = u16::try_from(packet_len) else {
@@ -111,9 +72,8 @@ pub(super) fn emit(
     let [s0, s1, s2, s3] = src.octets();
     let [d0, d1, d2, d3] = dst.octets();
     let (tos, ttl, protocol) = (header.traffic_class, header.hop_limit, header.protocol);
-    let mut bytes = [
-        0x45, tos, len_a, len_b, 0, 0, frag_a, frag_b, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3,
-    ];
+    let mut bytes =
+        [0x45, tos, len_a, len_b, 0, 0, frag_a, frag_b, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
     let [sum_a, sum_b] = Sum::of(&bytes).checksum().to_be_bytes();
     bytes[10] = sum_a;
     bytes[11] = sum_b;

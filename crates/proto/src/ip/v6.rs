@@ -23,40 +23,22 @@ const OPTION_ACTION_MASK: u8 = 0xc0;
 pub(super) fn parse(packet: &[u8]) -> Result<(Header, Range<usize>), ParseError> {
     let have = packet.len();
     let Some(fixed) = packet.first_chunk::<V6_HEADER_LEN>() else {
-        return Err(ParseError::Truncated {
-            need: V6_HEADER_LEN,
-            have,
-        });
+        return Err(ParseError::Truncated { need: V6_HEADER_LEN, have });
     };
     let [b0, b1, _, _, len_a, len_b, next, hop_limit, addrs @ ..] = *fixed;
     let traffic_class = (b0 << 4) | (b1 >> 4);
     let payload_len = usize::from(u16::from_be_bytes([len_a, len_b]));
     let end = V6_HEADER_LEN + payload_len;
     let Some(packet) = packet.get(..end) else {
-        return Err(ParseError::PacketLen {
-            field: payload_len,
-            header: V6_HEADER_LEN,
-            have,
-        });
+        return Err(ParseError::PacketLen { field: payload_len, header: V6_HEADER_LEN, have });
     };
     let (protocol, start) = skip_extensions(packet, next)?;
     let (mut src, mut dst) = ([0; 16], [0; 16]);
     let (src_bytes, dst_bytes) = addrs.split_at(16);
     src.copy_from_slice(src_bytes);
     dst.copy_from_slice(dst_bytes);
-    let addresses = Addresses::V6 {
-        src: Ipv6Addr::from(src),
-        dst: Ipv6Addr::from(dst),
-    };
-    Ok((
-        Header {
-            addresses,
-            protocol,
-            hop_limit,
-            traffic_class,
-        },
-        start..end,
-    ))
+    let addresses = Addresses::V6 { src: Ipv6Addr::from(src), dst: Ipv6Addr::from(dst) };
+    Ok((Header { addresses, protocol, hop_limit, traffic_class }, start..end))
 }
 
 /// Walks over the extension headers behind the fixed header; returns the upper layer's protocol and
@@ -85,17 +67,11 @@ fn skip_extensions(packet: &[u8], first: u8) -> Result<(u8, usize), ParseError> 
 /// Reads one options header; returns the number of the next one and this one's length, bytes.
 fn skip_options_header(bytes: &[u8]) -> Result<(u8, usize), ParseError> {
     let &[next, units, ..] = bytes else {
-        return Err(ParseError::Truncated {
-            need: 8,
-            have: bytes.len(),
-        });
+        return Err(ParseError::Truncated { need: 8, have: bytes.len() });
     };
     let len = (usize::from(units) + 1) * 8;
     let Some(mut options) = bytes.get(2..len) else {
-        return Err(ParseError::Truncated {
-            need: len,
-            have: bytes.len(),
-        });
+        return Err(ParseError::Truncated { need: len, have: bytes.len() });
     };
     while let Some((&kind, rest)) = options.split_first() {
         if kind == OPTION_PAD1 {
@@ -110,10 +86,7 @@ fn skip_options_header(bytes: &[u8]) -> Result<(u8, usize), ParseError> {
         };
         let data_len = usize::from(data_len);
         let Some(behind) = data.get(data_len..) else {
-            return Err(ParseError::Truncated {
-                need: data_len,
-                have: data.len(),
-            });
+            return Err(ParseError::Truncated { need: data_len, have: data.len() });
         };
         options = behind;
     }
@@ -130,26 +103,14 @@ pub(super) fn emit(
 ) -> Result<usize, EmitError> {
     let have = out.len();
     let Some(out) = out.first_chunk_mut::<V6_HEADER_LEN>() else {
-        return Err(EmitError::BufferTooShort {
-            need: V6_HEADER_LEN,
-            have,
-        });
+        return Err(EmitError::BufferTooShort { need: V6_HEADER_LEN, have });
     };
     let Ok(len_field) = u16::try_from(payload_len) else {
         return Err(EmitError::PayloadTooLong(payload_len));
     };
     let [len_a, len_b] = len_field.to_be_bytes();
     let class = header.traffic_class;
-    let start = [
-        0x60 | (class >> 4),
-        class << 4,
-        0,
-        0,
-        len_a,
-        len_b,
-        header.protocol,
-        header.hop_limit,
-    ];
+    let start = [0x60 | (class >> 4), class << 4, 0, 0, len_a, len_b, header.protocol, header.hop_limit];
     let (fixed, addrs) = out.split_at_mut(8);
     let (src_out, dst_out) = addrs.split_at_mut(16);
     fixed.copy_from_slice(&start);

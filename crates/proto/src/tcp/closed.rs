@@ -19,21 +19,13 @@ pub fn reset_for(hdr: &Header, payload_len: usize) -> Option<Header> {
         Some(reset_at(hdr.ack))
     } else {
         let ack = hdr.seq + hdr.seq_len(payload_len);
-        Some(Header {
-            ack,
-            flags: Flags::RST.with(Flags::ACK),
-            ..Header::default()
-        })
+        Some(Header { ack, flags: Flags::RST.with(Flags::ACK), ..Header::default() })
     }
 }
 
 /// `<SEQ=seq><CTL=RST>`, the answer to a segment whose acknowledgment cannot be right.
 pub(super) fn reset_at(seq: SeqNum) -> Header {
-    Header {
-        seq,
-        flags: Flags::RST,
-        ..Header::default()
-    }
+    Header { seq, flags: Flags::RST, ..Header::default() }
 }
 
 /// What a listener does with a segment that belongs to no connection and no syncache entry.
@@ -68,12 +60,7 @@ mod tests {
     use super::*;
 
     fn segment(flags: Flags) -> Header {
-        Header {
-            seq: SeqNum::new(u32::MAX),
-            ack: SeqNum::new(77),
-            flags,
-            ..Header::default()
-        }
+        Header { seq: SeqNum::new(u32::MAX), ack: SeqNum::new(77), flags, ..Header::default() }
     }
 
     #[test]
@@ -87,11 +74,7 @@ mod tests {
 
     #[test]
     fn a_segment_with_ack_is_reset_where_its_ack_points() {
-        let rst = Header {
-            seq: SeqNum::new(77),
-            flags: Flags::RST,
-            ..Header::default()
-        };
+        let rst = Header { seq: SeqNum::new(77), flags: Flags::RST, ..Header::default() };
         for other in [Flags::NONE, Flags::SYN, Flags::FIN, Flags::PSH] {
             let hdr = segment(Flags::ACK.with(other));
             assert_eq!(reset_for(&hdr, 9), Some(rst));
@@ -102,11 +85,7 @@ mod tests {
     #[test]
     fn a_segment_without_ack_is_reset_with_its_end_acknowledged() {
         let flags = Flags::RST.with(Flags::ACK);
-        let rst = |ack| Header {
-            ack: SeqNum::new(ack),
-            flags,
-            ..Header::default()
-        };
+        let rst = |ack| Header { ack: SeqNum::new(ack), flags, ..Header::default() };
         // The segment begins one below zero, so that the end also crosses the wrap.
         assert_eq!(reset_for(&segment(Flags::SYN), 0), Some(rst(0)));
         assert_eq!(reset_for(&segment(Flags::SYN.with(Flags::FIN)), 5), Some(rst(6)));

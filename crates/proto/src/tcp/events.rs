@@ -66,12 +66,7 @@ impl core::fmt::Debug for Events {
             (Self::DATA_AFTER_CLOSE, "DATA_AFTER_CLOSE"),
         ];
         f.debug_set()
-            .entries(
-                names
-                    .into_iter()
-                    .filter(|(event, _)| self.has(*event))
-                    .map(|(_, name)| name),
-            )
+            .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))
             .finish()
     }
 }

@@ -123,10 +123,7 @@ mod tests {
             quarters[usize::try_from(isn.raw() >> 30).unwrap()] += 1;
         }
         // A fair coin puts 1024 +- 28 into each; ten deviations do not happen by chance.
-        assert!(
-            quarters.iter().all(|count| (744..1304).contains(count)),
-            "{quarters:?}"
-        );
+        assert!(quarters.iter().all(|count| (744..1304).contains(count)), "{quarters:?}");
     }
 
     #[test]

@@ -29,13 +29,11 @@ impl<P: Payload> Pcb<P> {
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
         self.snd_len = snd_len.min(SND_LEN_MAX);
         match self.state {
-            State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => self
-                .transmit_data(rcv_space, now)
-                .or_else(|| self.transmit_ack(rcv_space, now)),
+            State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {
+                self.transmit_data(rcv_space, now).or_else(|| self.transmit_ack(rcv_space, now))
+            }
             State::SynSent => self.transmit_syn(now),
-            State::SynReceived => self
-                .transmit_syn(now)
-                .or_else(|| self.transmit_ack(rcv_space, now)),
+            State::SynReceived => self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now)),
             State::FinWait2 | State::TimeWait => self.transmit_ack(rcv_space, now),
             State::Closed => None,
         }
@@ -108,18 +106,10 @@ impl<P: Payload> Pcb<P> {
         if len < mss {
             let again = self.snd_nxt.before(self.snd_max);
             let worth_it = len == unsent || len >= self.max_snd_wnd / 2;
-            return if again || (worth_it && self.small_may_go()) {
-                len
-            } else {
-                0
-            };
+            return if again || (worth_it && self.small_may_go()) { len } else { 0 };
         }
         let tail = len % mss;
-        if tail == 0 || (len == unsent && self.small_may_go()) {
-            len
-        } else {
-            len - tail
-        }
+        if tail == 0 || (len == unsent && self.small_may_go()) { len } else { len - tail }
     }
 
     /// Bytes that both windows leave beyond `offset` past SND.UNA.
@@ -217,11 +207,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        Transmit {
-            header: self.header(seq, flags, now),
-            offset,
-            len,
-        }
+        Transmit { header: self.header(seq, flags, now), offset, len }
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -273,11 +259,7 @@ impl<P: Payload> Pcb<P> {
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        Some(Transmit {
-            header,
-            offset: 0,
-            len: 0,
-        })
+        Some(Transmit { header, offset: 0, len: 0 })
     }
 
     /// A segment without data, if one is owed.
@@ -290,21 +272,13 @@ impl<P: Payload> Pcb<P> {
         } else if self.keep_probe {
             self.keep_probe = false;
             let seq = self.snd_una - 1;
-            return Some(Transmit {
-                header: self.header(seq, Flags::ACK, now),
-                offset: 0,
-                len: 0,
-            });
+            return Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 });
         } else {
             return None;
         }
         // Where the peer's window ends before SND.NXT, a segment behind that end would not be acceptable to it.
         let seq = self.snd_max.min(self.snd_una + self.snd_wnd);
-        Some(Transmit {
-            header: self.header(seq, Flags::ACK, now),
-            offset: 0,
-            len: 0,
-        })
+        Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 })
     }
 
     fn window_update_due(&self, rcv_space: u32) -> bool {
@@ -339,25 +313,17 @@ impl<P: Payload> Pcb<P> {
         self.ack_now = false;
         self.delack_at = NEVER;
         self.last_ack_sent = self.rcv_nxt;
-        let timestamps = self.ts_on.then(|| Timestamps {
-            val: timestamp::value(now, self.ts_offset),
-            ecr: self.ts_recent,
-        });
-        let ack = if self.state == State::SynSent {
-            SeqNum::default()
-        } else {
-            self.rcv_nxt
-        };
+        let timestamps = self
+            .ts_on
+            .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });
+        let ack = if self.state == State::SynSent { SeqNum::default() } else { self.rcv_nxt };
         Header {
             seq,
             ack,
             flags,
             window: window::window_field(self.rcv_wnd(), self.rcv_scale),
             urgent: 0,
-            options: Options {
-                timestamps,
-                ..Options::default()
-            },
+            options: Options { timestamps, ..Options::default() },
         }
     }
 }

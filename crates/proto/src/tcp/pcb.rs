@@ -150,11 +150,7 @@ impl<P: Payload> Pcb<P> {
     ///
     /// `iss` is the initial sequence number (RFC 6528), `rcv_space` the free bytes in `so_rcv`.
     pub fn connect(s: &Settings, iss: SeqNum, rcv_space: u32, now: Instant) -> Self {
-        let scale = if s.window_scaling {
-            window::window_scale_for(s.rcv_buf_max)
-        } else {
-            0
-        };
+        let scale = if s.window_scaling { window::window_scale_for(s.rcv_buf_max) } else { 0 };
         let mut pcb = Self::new(s, iss, State::SynSent, now);
         pcb.rcv_scale = scale;
         pcb.scaling = s.window_scaling;
@@ -190,11 +186,7 @@ impl<P: Payload> Pcb<P> {
             (established, established, established, established);
         (pcb.snd_wnd, pcb.max_snd_wnd, pcb.snd_wl2) = (a.snd_wnd, a.snd_wnd, a.iss);
         if let Some(rtt) = a.rtt {
-            pcb.rtt.sample(
-                u64::from(micros(rtt)),
-                pcb.tuning.rto_min_us,
-                pcb.tuning.rto_max_us,
-            );
+            pcb.rtt.sample(u64::from(micros(rtt)), pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
         }
         pcb.set_peer_mss(a.peer_mss);
         pcb.start_sending(a.rtt.is_none());
@@ -408,11 +400,7 @@ impl<P: Payload> Pcb<P> {
                 ts_recent_at: self.ts_recent_at,
                 ts_offset: self.ts_offset,
             }),
-            expires_at: if self.two_msl_at == NEVER {
-                now + two_msl
-            } else {
-                self.two_msl_at
-            },
+            expires_at: if self.two_msl_at == NEVER { now + two_msl } else { self.two_msl_at },
             two_msl,
         }
     }

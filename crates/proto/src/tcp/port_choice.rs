@@ -32,11 +32,7 @@ pub struct PortRange {
 impl PortRange {
     /// Ports from `min` to `max`; `None` if that is none at all or holds port 0.
     pub const fn new(min: u16, max: u16) -> Option<Self> {
-        if min == 0 || min > max {
-            None
-        } else {
-            Some(Self { min, max })
-        }
+        if min == 0 || min > max { None } else { Some(Self { min, max }) }
     }
 
     /// How many ports there are: at least 1.
@@ -54,10 +50,7 @@ impl PortRange {
 impl Default for PortRange {
     /// 32768 to 60999, as Linux has it in `ip_local_port_range`.
     fn default() -> Self {
-        Self {
-            min: 32_768,
-            max: 60_999,
-        }
+        Self { min: 32_768, max: 60_999 }
     }
 }
 
@@ -75,12 +68,7 @@ impl PortChoice {
     /// A chooser over `range`; `secret` is random and not that of sequence numbers.
     pub fn new(range: PortRange, secret: [u8; 16]) -> Self {
         let moved = vec![0; TABLE_LEN].into_boxed_slice();
-        Self {
-            range,
-            secret,
-            moved,
-            gap: Gap::default(),
-        }
+        Self { range, secret, moved, gap: Gap::default() }
     }
 
     /// The range given at creation.
@@ -101,12 +89,7 @@ impl PortChoice {
         let index = usize::try_from(hash % TABLE_LEN as u64).unwrap_or(0);
         let moved = &mut self.moved[index];
         *moved = advance(*moved, self.gap.next(&self.secret), count);
-        Candidates {
-            range: self.range,
-            start,
-            moved,
-            left: count,
-        }
+        Candidates { range: self.range, start, moved, left: count }
     }
 
     fn hash(&self, local: &[u8], remote: &[u8], remote_port: u16) -> u64 {
@@ -121,9 +104,7 @@ impl PortChoice {
 impl core::fmt::Debug for PortChoice {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         // Secret and counters would foretell ports.
-        f.debug_struct("PortChoice")
-            .field("range", &self.range)
-            .finish_non_exhaustive()
+        f.debug_struct("PortChoice").field("range", &self.range).finish_non_exhaustive()
     }
 }
 
@@ -250,9 +231,8 @@ mod tests {
     #[test]
     fn destinations_start_at_unrelated_places() {
         let mut chooser = chooser(10_000, 19_999);
-        let first: Vec<u16> = (0..1000)
-            .filter_map(|port| chooser.candidates(LOCAL, REMOTE, port).next())
-            .collect();
+        let first: Vec<u16> =
+            (0..1000).filter_map(|port| chooser.candidates(LOCAL, REMOTE, port).next()).collect();
         let low = first.iter().filter(|port| **port < 15_000).count();
         // A fair coin gives 500 +- 16.
         assert!((340..660).contains(&low), "{low}");
@@ -278,9 +258,7 @@ mod tests {
         let range = PortRange::default();
         let ports = |secret| {
             let mut chooser = PortChoice::new(range, [secret; 16]);
-            (0..8)
-                .filter_map(|_| chooser.candidates(LOCAL, REMOTE, 80).next())
-                .collect::<Vec<_>>()
+            (0..8).filter_map(|_| chooser.candidates(LOCAL, REMOTE, 80).next()).collect::<Vec<_>>()
         };
         assert_ne!(ports(1), ports(2));
         assert_eq!(ports(1), ports(1));

@@ -38,10 +38,7 @@ impl<P: Payload> Run<P> {
 
 impl<P: Payload> Reass<P> {
     pub fn new() -> Self {
-        Self {
-            runs: Vec::new(),
-            fin: None,
-        }
+        Self { runs: Vec::new(), fin: None }
     }
 
     /// True if nothing waits here any more.
@@ -70,11 +67,7 @@ impl<P: Payload> Reass<P> {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
         }
-        let mut new = Run {
-            start,
-            payload,
-            piece_count: 1,
-        };
+        let mut new = Run { start, payload, piece_count: 1 };
         // Index of the first run that begins behind the start of the new one.
         let mut at = self.runs.partition_point(|run| run.start.at_or_before(start));
         if let Some(before) = at.checked_sub(1).and_then(|i| self.runs.get(i)) {
@@ -119,12 +112,7 @@ impl<P: Payload> Reass<P> {
 
     /// Drops the runs from index `at` on that lie whole before `end`: the new one contains them.
     fn drop_swallowed(&mut self, at: usize, end: SeqNum) {
-        let swallowed = self
-            .runs
-            .iter()
-            .skip(at)
-            .take_while(|run| run.end().at_or_before(end))
-            .count();
+        let swallowed = self.runs.iter().skip(at).take_while(|run| run.end().at_or_before(end)).count();
         self.runs.drain(at..at + swallowed);
     }
 

@@ -78,21 +78,14 @@ impl Recovery {
             Phase::Recovery | Phase::Partial if ack.at_or_after(self.recover) => {
                 self.inflation = 0;
                 self.rexmt_now = false;
-                self.phase = if ack.after(self.recover) {
-                    Phase::Open
-                } else {
-                    Phase::Guard
-                };
+                self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Guard };
                 cc.on_recovery_end(flight.saturating_sub(acked), mss);
                 true
             }
             Phase::Recovery | Phase::Partial => {
                 self.rexmt_now = true;
                 let back = if acked >= mss { mss } else { 0 };
-                self.inflation = self
-                    .inflation
-                    .saturating_sub_unsigned(acked)
-                    .saturating_add_unsigned(back);
+                self.inflation = self.inflation.saturating_sub_unsigned(acked).saturating_add_unsigned(back);
                 let first = self.phase == Phase::Recovery;
                 self.phase = Phase::Partial;
                 first

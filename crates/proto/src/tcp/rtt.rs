@@ -22,12 +22,7 @@ pub(super) struct Rtt {
 
 impl Rtt {
     pub fn new(rto_initial: Duration) -> Self {
-        Self {
-            srtt_8: 0,
-            rttvar_4: 0,
-            rto_us: micros(rto_initial).max(1),
-            backoff: 0,
-        }
+        Self { srtt_8: 0, rttvar_4: 0, rto_us: micros(rto_initial).max(1), backoff: 0 }
     }
 
     /// SRTT; `None` before the first sample.
@@ -46,9 +41,7 @@ impl Rtt {
             self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + deviation;
             self.srtt_8 = (self.srtt_8 - self.srtt_8 / 8 + r).max(8);
         }
-        self.rto_us = (self.srtt_8 / 8)
-            .saturating_add(self.rttvar_4)
-            .clamp(rto_min_us, rto_max_us);
+        self.rto_us = (self.srtt_8 / 8).saturating_add(self.rttvar_4).clamp(rto_min_us, rto_max_us);
         self.backoff = 0;
     }
 

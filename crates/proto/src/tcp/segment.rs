@@ -154,8 +154,6 @@ impl Header {
     /// SEG.LEN: the payload's bytes and one each for SYN and FIN.
     pub fn seq_len(&self, payload_len: usize) -> u32 {
         let controls = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));
-        u32::try_from(payload_len)
-            .unwrap_or(u32::MAX)
-            .saturating_add(controls)
+        u32::try_from(payload_len).unwrap_or(u32::MAX).saturating_add(controls)
     }
 }

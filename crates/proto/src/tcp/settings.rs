@@ -68,12 +68,7 @@ pub struct KeepaliveSettings {
 
 impl Default for KeepaliveSettings {
     fn default() -> Self {
-        Self {
-            enabled: false,
-            idle: Duration::from_secs(7200),
-            interval: Duration::from_secs(75),
-            count: 9,
-        }
+        Self { enabled: false, idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 }
     }
 }
 

@@ -150,10 +150,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// A `K` that hashes itself with few writes is the fastest.
     pub fn new(capacity: usize, hash_key: [u8; 16]) -> Self {
         let table = Table::new(capacity.clamp(1, CAPACITY_MAX), hash_key);
-        Self {
-            table,
-            statistics: Statistics::default(),
-        }
+        Self { table, statistics: Statistics::default() }
     }
 
     /// Takes a SYN (no ACK, no RST: [`closed::listen`](super::closed::listen) has said so) and returns
@@ -331,11 +328,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
     if !hdr.flags.has(Flags::ACK) {
         return AckCheck::Drop;
     }
-    if hdr.ack == half_open.snd_nxt() {
-        AckCheck::Complete
-    } else {
-        AckCheck::WrongAck
-    }
+    if hdr.ack == half_open.snd_nxt() { AckCheck::Complete } else { AckCheck::WrongAck }
 }
 
 /// An ACK of where the handshake stands, unless the entry has given enough of them.

@@ -83,13 +83,8 @@ impl TimeWait {
     /// The record of a connection that enters TIME-WAIT at `now`, before which it sent its last TSval.
     pub fn new(params: &TimeWaitParams, now: Instant) -> Self {
         let timestamps = params.timestamps.is_some();
-        let TimestampState {
-            ts_recent, ts_offset, ..
-        } = params.timestamps.unwrap_or(TimestampState {
-            ts_recent: 0,
-            ts_recent_at: now,
-            ts_offset: 0,
-        });
+        let TimestampState { ts_recent, ts_offset, .. } =
+            params.timestamps.unwrap_or(TimestampState { ts_recent: 0, ts_recent_at: now, ts_offset: 0 });
         Self {
             deadline: params.expires_at,
             two_msl_ms: u32::try_from(params.two_msl.as_millis()).unwrap_or(u32::MAX),
@@ -141,9 +136,7 @@ impl TimeWait {
     /// connection and tries again later.
     fn on_syn(&mut self, hdr: &Header, now: Instant) -> TimeWaitAction {
         if !hdr.flags.any(Flags::ACK.with(Flags::FIN)) && self.is_newer_syn(hdr) {
-            return TimeWaitAction::Reopen {
-                iss_floor: self.iss_floor(),
-            };
+            return TimeWaitAction::Reopen { iss_floor: self.iss_floor() };
         }
         self.ack_limited(0, now)
     }
@@ -193,10 +186,7 @@ impl TimeWait {
     pub fn ack(&mut self, now: Instant) -> Header {
         let timestamps = self.timestamps.then(|| {
             self.ts_sent = timestamp::value(now, self.ts_offset);
-            Timestamps {
-                val: self.ts_sent,
-                ecr: self.ts_recent,
-            }
+            Timestamps { val: self.ts_sent, ecr: self.ts_recent }
         });
         Header {
             seq: self.snd_nxt,
@@ -204,10 +194,7 @@ impl TimeWait {
             flags: Flags::ACK,
             window: self.window_field,
             urgent: 0,
-            options: Options {
-                timestamps,
-                ..Options::default()
-            },
+            options: Options { timestamps, ..Options::default() },
         }
     }
 
@@ -249,10 +236,7 @@ impl TimeWait {
     /// 1 ms clock is all that RFC 6191 needs.
     pub fn can_reuse_for_connect(&self, now: Instant) -> Option<Reuse> {
         let ticked = timestamp::older(self.ts_sent, timestamp::value(now, self.ts_offset));
-        (self.timestamps && ticked).then(|| Reuse {
-            iss_floor: self.iss_floor(),
-            ts_offset: self.ts_offset,
-        })
+        (self.timestamps && ticked).then(|| Reuse { iss_floor: self.iss_floor(), ts_offset: self.ts_offset })
     }
 }
 

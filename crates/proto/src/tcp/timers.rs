@@ -34,23 +34,14 @@ pub(super) struct Keepalive {
 
 impl Keepalive {
     pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
-        settings.enabled.then(|| {
-            Box::new(Self {
-                settings,
-                probe_count: 0,
-                probed_at: Instant::ZERO,
-            })
-        })
+        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO }))
     }
 }
 
 impl<P: Payload> Pcb<P> {
     /// When [`Pcb::on_timer`] is next wanted; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let earliest = self
-            .rexmt_at
-            .min(self.delack_at)
-            .min(self.two_msl_at.min(self.keep_at));
+        let earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
         (earliest != NEVER).then_some(earliest)
     }
 
@@ -62,10 +53,7 @@ impl<P: Payload> Pcb<P> {
         }
         if self.two_msl_at <= now {
             self.enter_closed();
-            return TimerOutcome {
-                events: Events::CLOSED,
-                reply: None,
-            };
+            return TimerOutcome { events: Events::CLOSED, reply: None };
         }
         if self.rexmt_at <= now && self.on_rexmt(now).is_break() {
             return self.give_up();
@@ -79,11 +67,7 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
-        let most = if handshake {
-            self.tuning.syn_retries
-        } else {
-            self.tuning.retries
-        };
+        let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
         if self.rexmt_count >= most {
             return Verdict::Break(());
         }
@@ -99,8 +83,7 @@ impl<P: Payload> Pcb<P> {
             self.snd_nxt = self.snd_una;
         } else {
             let flight = self.snd_max.since(self.snd_una);
-            self.cc
-                .on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
+            self.cc.on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
             self.recovery.on_timeout(self.snd_max);
             self.snd_nxt = self.snd_una;
         }
@@ -138,10 +121,7 @@ impl<P: Payload> Pcb<P> {
     /// The peer does not answer: ends the connection.
     fn give_up(&mut self) -> TimerOutcome {
         let reply = self.abort();
-        TimerOutcome {
-            events: Events::TIMED_OUT.with(Events::CLOSED),
-            reply,
-        }
+        TimerOutcome { events: Events::TIMED_OUT.with(Events::CLOSED), reply }
     }
 
     /// Starts the retransmission or persist timer anew.

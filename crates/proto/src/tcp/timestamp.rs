@@ -24,11 +24,7 @@ pub const fn older(a: u32, b: u32) -> bool {
 
 /// Time passed between two of our own timestamps; `None` if `later` is not at or after `earlier`.
 pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
-    if older(later, earlier) {
-        None
-    } else {
-        Some(Duration::from_millis(later.wrapping_sub(earlier) as u64))
-    }
+    if older(later, earlier) { None } else { Some(Duration::from_millis(later.wrapping_sub(earlier) as u64)) }
 }
 
 #[cfg(test)]

@@ -105,9 +105,5 @@ impl<P: Payload> Pcb<P> {
 
 /// The reset that answers a segment which acknowledged `segment.ack` (RFC 9293 section 3.10.7).
 pub(super) fn reset_answering(segment: &Header) -> Header {
-    Header {
-        seq: segment.ack,
-        flags: Flags::RST,
-        ..Header::default()
-    }
+    Header { seq: segment.ack, flags: Flags::RST, ..Header::default() }
 }

@@ -49,10 +49,7 @@ impl Ports {
     /// The ports of the answer.
     #[must_use]
     pub const fn reversed(self) -> Self {
-        Self {
-            src: self.dst,
-            dst: self.src,
-        }
+        Self { src: self.dst, dst: self.src }
     }
 }
 
@@ -119,11 +116,7 @@ pub struct BufferTooShort {
 
 impl fmt::Display for BufferTooShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "TCP header of {} bytes in a buffer of {}",
-            self.need, self.have
-        )
+        write!(f, "TCP header of {} bytes in a buffer of {}", self.need, self.have)
     }
 }
 
@@ -142,34 +135,10 @@ pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Ran
     let Some(fixed) = segment.first_chunk::<HEADER_LEN_MIN>() else {
         return Err(ParseError::Truncated(have));
     };
-    let [
-        p0,
-        p1,
-        p2,
-        p3,
-        s0,
-        s1,
-        s2,
-        s3,
-        a0,
-        a1,
-        a2,
-        a3,
-        off,
-        bits,
-        w0,
-        w1,
-        _,
-        _,
-        u0,
-        u1,
-    ] = *fixed;
+    let [p0, p1, p2, p3, s0, s1, s2, s3, a0, a1, a2, a3, off, bits, w0, w1, _, _, u0, u1] = *fixed;
     let header_len = usize::from(off >> 4) * 4;
     let Some(option_bytes) = segment.get(HEADER_LEN_MIN..header_len) else {
-        return Err(ParseError::DataOffset {
-            field: header_len,
-            have,
-        });
+        return Err(ParseError::DataOffset { field: header_len, have });
     };
     match checksum {
         ChecksumIn::Verify(pseudo_header) => {
@@ -180,10 +149,7 @@ pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Ran
         }
         ChecksumIn::Trusted => {}
     }
-    let ports = Ports {
-        src: u16::from_be_bytes([p0, p1]),
-        dst: u16::from_be_bytes([p2, p3]),
-    };
+    let ports = Ports { src: u16::from_be_bytes([p0, p1]), dst: u16::from_be_bytes([p2, p3]) };
     let flags = Flags::from_bits(bits);
     let header = Header {
         seq: SeqNum::new(u32::from_be_bytes([s0, s1, s2, s3])),
@@ -245,10 +211,7 @@ fn parse_options(bytes: &[u8], syn: bool) -> Options {
 
 fn timestamps(data: [u8; 8]) -> Timestamps {
     let [v0, v1, v2, v3, e0, e1, e2, e3] = data;
-    Timestamps {
-        val: u32::from_be_bytes([v0, v1, v2, v3]),
-        ecr: u32::from_be_bytes([e0, e1, e2, e3]),
-    }
+    Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), ecr: u32::from_be_bytes([e0, e1, e2, e3]) }
 }
 
 /// Bytes that [`emit`] writes for `header`: from [`HEADER_LEN_MIN`] to [`HEADER_LEN_EMITTED_MAX`].
@@ -261,11 +224,7 @@ pub fn header_len(header: &Header) -> usize {
     if header.flags.has(Flags::SYN) {
         len += if options.mss.is_some() { 4 } else { 0 };
         len += if options.window_scale.is_some() { 4 } else { 0 };
-        len += if options.sack_permitted && options.timestamps.is_none() {
-            4
-        } else {
-            0
-        };
+        len += if options.sack_permitted && options.timestamps.is_none() { 4 } else { 0 };
     }
     len
 }
@@ -287,10 +246,7 @@ pub fn emit(
     let Some(out) = out.get_mut(..need) else {
         return Err(BufferTooShort { need, have });
     };
-    let mut writer = Writer {
-        bytes: [0; HEADER_LEN_EMITTED_MAX],
-        len: 0,
-    };
+    let mut writer = Writer { bytes: [0; HEADER_LEN_EMITTED_MAX], len: 0 };
     writer.put(ports.src.to_be_bytes());
     writer.put(ports.dst.to_be_bytes());
     writer.put(header.seq.raw().to_be_bytes());
@@ -323,11 +279,7 @@ fn put_options(writer: &mut Writer, header: &Header) {
         writer.put([KIND_MSS, 4, a, b]);
     }
     let sack_permitted = syn && options.sack_permitted;
-    let word = if sack_permitted {
-        [KIND_SACK_PERMITTED, 2]
-    } else {
-        [KIND_NOP, KIND_NOP]
-    };
+    let word = if sack_permitted { [KIND_SACK_PERMITTED, 2] } else { [KIND_NOP, KIND_NOP] };
     if let Some(timestamps) = options.timestamps {
         writer.put(word);
         writer.put([KIND_TIMESTAMPS, 10]);

@@ -41,10 +41,7 @@ pub fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
                 dirs.push(entry.path());
             } else if kind.is_file() {
                 let path = entry.path();
-                files.push(
-                    path.strip_prefix(root)
-                        .map_or_else(|_| path.clone(), Path::to_path_buf),
-                );
+                files.push(path.strip_prefix(root).map_or_else(|_| path.clone(), Path::to_path_buf));
             }
         }
     }
@@ -57,9 +54,8 @@ pub fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
 /// If connecting or the handshake fails.
 pub async fn open(stack: &Stack, addr: SocketAddr) -> io::Result<SendRequest<Empty<Bytes>>> {
     let stream = TcpStream::connect_on(stack, addr).await?;
-    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
+    let (sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             eprintln!("client connection: {error}");
@@ -74,18 +70,11 @@ pub async fn open(stack: &Stack, addr: SocketAddr) -> io::Result<SendRequest<Emp
 /// If the path is not one, or the connection fails.
 pub async fn get(sender: &mut SendRequest<Empty<Bytes>>, path: &str) -> io::Result<(StatusCode, Bytes)> {
     sender.ready().await.map_err(io::Error::other)?;
-    let request = Request::get(path)
-        .header("host", "sockeye")
-        .body(Empty::new())
-        .map_err(io::Error::other)?;
+    let request =
+        Request::get(path).header("host", "sockeye").body(Empty::new()).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let status = response.status();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .map_err(io::Error::other)?
-        .to_bytes();
+    let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
     Ok((status, body))
 }
 
@@ -135,11 +124,7 @@ async fn download(
         if status == StatusCode::OK && Sha256::digest(&body) == expected {
             summary.same += 1;
         } else {
-            eprintln!(
-                "{}: {status}, {} bytes that are not the file's",
-                file.display(),
-                body.len()
-            );
+            eprintln!("{}: {status}, {} bytes that are not the file's", file.display(), body.len());
             summary.different += 1;
         }
     }

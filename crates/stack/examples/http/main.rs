@@ -19,9 +19,8 @@ const USAGE: &str =
     "usage: http [directory; default: one that is made up] [connections, 1 to 1000; default 16]";
 
 /// Sizes of the files that are made up, bytes: around the borders of buffers and segments, and large.
-const SIZES: [usize; 14] = [
-    0, 1, 100, 1459, 1460, 4096, 65_482, 65_483, 65_535, 65_536, 262_144, 1_000_000, 5_000_000, 20_000_000,
-];
+const SIZES: [usize; 14] =
+    [0, 1, 100, 1459, 1460, 4096, 65_482, 65_483, 65_535, 65_536, 262_144, 1_000_000, 5_000_000, 20_000_000];
 /// Files of each size.
 const COPIES: usize = 3;
 
@@ -81,10 +80,7 @@ fn report(files: usize, connections: usize, summary: &client::Summary, took: Dur
     println!("{:>12}  the same as on disk (SHA-256)", summary.same);
     println!("{:>12}  different", summary.different);
     println!("{:>12}  bytes in {took:.2?}", summary.bytes);
-    println!(
-        "{:>12.2}  Gbit/s",
-        summary.bytes as f64 * 8e-9 / took.as_secs_f64()
-    );
+    println!("{:>12.2}  Gbit/s", summary.bytes as f64 * 8e-9 / took.as_secs_f64());
 }
 
 /// A directory of files that is taken away with the value.
@@ -96,14 +92,9 @@ impl MadeUp {
         let made = Self(root);
         std::fs::create_dir_all(made.0.join("a directory"))?;
         for (number, size) in SIZES.iter().flat_map(|size| [*size; COPIES]).enumerate() {
-            let dir = if number % 2 == 0 {
-                made.0.clone()
-            } else {
-                made.0.join("a directory")
-            };
-            let bytes: Vec<u8> = (0..size)
-                .map(|at| ((at >> 9) ^ at.wrapping_mul(7) ^ number) as u8)
-                .collect();
+            let dir = if number % 2 == 0 { made.0.clone() } else { made.0.join("a directory") };
+            let bytes: Vec<u8> =
+                (0..size).map(|at| ((at >> 9) ^ at.wrapping_mul(7) ^ number) as u8).collect();
             std::fs::write(dir.join(format!("{number} of {size} bytes")), bytes)?;
         }
         Ok(made)

@@ -34,9 +34,7 @@ pub async fn serve(listener: TcpListener, root: &Path) -> io::Result<()> {
 
 async fn connection(stream: TcpStream, root: Arc<Path>) -> hyper::Result<()> {
     let service = service_fn(move |request| answer(request, Arc::clone(&root)));
-    hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await
 }
 
 async fn answer(request: Request<Incoming>, root: Arc<Path>) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -55,9 +53,7 @@ async fn find(method: &Method, path: &str, root: &Path) -> Result<Vec<u8>, Statu
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
     let names = plain(path).ok_or(StatusCode::BAD_REQUEST)?;
-    let asked = names
-        .iter()
-        .fold(root.to_path_buf(), |path, name| path.join(name));
+    let asked = names.iter().fold(root.to_path_buf(), |path, name| path.join(name));
     // Links are followed here, so the answer is where the bytes really lie.
     let file: PathBuf = tokio::fs::canonicalize(asked).await.map_err(status_of)?;
     if !file.starts_with(root) {

@@ -36,13 +36,7 @@ impl std::error::Error for ReuniteError {}
 
 pub(super) fn split(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
     let stream = Arc::new(stream);
-    (
-        OwnedReadHalf(Arc::clone(&stream)),
-        OwnedWriteHalf {
-            stream,
-            shut_on_drop: true,
-        },
-    )
+    (OwnedReadHalf(Arc::clone(&stream)), OwnedWriteHalf { stream, shut_on_drop: true })
 }
 
 impl OwnedReadHalf {
@@ -57,10 +51,7 @@ impl OwnedReadHalf {
         write.shut_on_drop = false;
         drop(write);
         Arc::try_unwrap(self.0).map_err(|stream| {
-            let write = OwnedWriteHalf {
-                stream: Arc::clone(&stream),
-                shut_on_drop: true,
-            };
+            let write = OwnedWriteHalf { stream: Arc::clone(&stream), shut_on_drop: true };
             ReuniteError(Self(stream), write)
         })
     }

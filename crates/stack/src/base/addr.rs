@@ -33,10 +33,7 @@ impl Endpoint {
 impl From<SocketAddr> for Endpoint {
     /// IPv4-mapped addresses become the IPv4 addresses that they stand for.
     fn from(addr: SocketAddr) -> Self {
-        Self {
-            addr: unmapped(addr.ip()),
-            port: addr.port(),
-        }
+        Self { addr: unmapped(addr.ip()), port: addr.port() }
     }
 }
 
@@ -58,10 +55,7 @@ pub(crate) struct FourTuple {
 impl FourTuple {
     /// The same connection as its other side names it.
     pub fn reversed(self) -> Self {
-        Self {
-            local: self.remote,
-            remote: self.local,
-        }
+        Self { local: self.remote, remote: self.local }
     }
 
     /// A keyed hash (SipHash-1-3): peers choose addresses and ports, so they must not be able to

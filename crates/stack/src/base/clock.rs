@@ -18,15 +18,11 @@ const START_MICROS: u64 = 1_000_000;
 
 impl Clock {
     pub fn system() -> Self {
-        Self::System {
-            epoch: StdInstant::now(),
-        }
+        Self::System { epoch: StdInstant::now() }
     }
 
     pub fn driven() -> Self {
-        Self::Driven {
-            micros: AtomicU64::new(START_MICROS),
-        }
+        Self::Driven { micros: AtomicU64::new(START_MICROS) }
     }
 
     pub fn now(&self) -> Instant {

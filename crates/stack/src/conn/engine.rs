@@ -240,11 +240,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
 
 /// The error that the events mean. A reset after the peer's FIN is a broken pipe, as on Linux.
 fn failure(events: Events, peer_was_done: bool) -> Option<SockError> {
-    let reset = if peer_was_done {
-        SockError::BrokenPipe
-    } else {
-        SockError::Reset
-    };
+    let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
     [
         (Events::REFUSED, SockError::Refused),
         (Events::RESET, reset),
@@ -283,13 +279,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & reason::OPTION != 0 {
         pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
         let enabled = conn.options.keepalive.load(Ordering::Relaxed);
-        pcb.set_keepalive(
-            KeepaliveSettings {
-                enabled,
-                ..KeepaliveSettings::default()
-            },
-            cx.now,
-        );
+        pcb.set_keepalive(KeepaliveSettings { enabled, ..KeepaliveSettings::default() }, cx.now);
         pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
     if reasons & reason::SHUTDOWN != 0 {
@@ -340,13 +330,7 @@ fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut 
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
         conn.timer_at.store(at, Ordering::Relaxed);
-        cx.outbox.timers.push((
-            at,
-            TimerKey::Conn {
-                hash: conn.hash,
-                serial: conn.serial,
-            },
-        ));
+        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial }));
     }
 }
 
@@ -367,10 +351,5 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
         return;
     }
     let to = conn.tuple.reversed();
-    cx.outbox.routed.push_back(Routed {
-        from: Some(Arc::clone(conn)),
-        to,
-        header,
-        payload,
-    });
+    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });
 }

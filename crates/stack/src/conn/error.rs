@@ -30,15 +30,9 @@ impl SockError {
     }
 
     pub fn from_code(code: u8) -> Option<Self> {
-        [
-            Self::Refused,
-            Self::Reset,
-            Self::BrokenPipe,
-            Self::TimedOut,
-            Self::Aborted,
-        ]
-        .into_iter()
-        .find(|error| error.code() == code)
+        [Self::Refused, Self::Reset, Self::BrokenPipe, Self::TimedOut, Self::Aborted]
+            .into_iter()
+            .find(|error| error.code() == code)
     }
 }
 

@@ -177,11 +177,7 @@ impl Conn {
             notify: Notify::new(),
             users: AtomicU32::new(1),
             pcb,
-            so: Mutex::new(Buffers {
-                snd: birth.snd,
-                rcv: birth.rcv,
-                watch: Watchers::new(),
-            }),
+            so: Mutex::new(Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::new() }),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),

@@ -81,12 +81,7 @@ impl<'s> Context<'s> {
     /// Runs `f` and then everything that it left in the outbox.
     pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
         let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        let mut cx = Self {
-            core,
-            now: core.clock.now(),
-            cpu: sockeye_sync::cpu::current(),
-            outbox,
-        };
+        let mut cx = Self { core, now: core.clock.now(), cpu: sockeye_sync::cpu::current(), outbox };
         let result = f(&mut cx);
         cx.flush();
         // The thread may be ending; then the box is simply freed.

@@ -74,9 +74,7 @@ impl SendBuf {
 
     /// Bytes that a writer may add now.
     pub fn space(&self) -> u32 {
-        self.hiwat
-            .saturating_sub(self.len())
-            .saturating_sub(self.reserved)
+        self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
     }
 
     /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
@@ -146,8 +144,7 @@ impl RecvBuf {
 
     /// Free bytes.
     pub fn space(&self) -> u32 {
-        self.hiwat
-            .saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
+        self.hiwat.saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
     }
 
     /// Whether the peer should be told of the space that there is now.

@@ -114,23 +114,13 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
     let mut so = conn.so.lock();
     check(conn, &so)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let space = if so.snd.connected {
-        so.snd.space() as usize
-    } else {
-        0
-    };
+    let space = if so.snd.connected { so.snd.space() as usize } else { 0 };
     let want = rest.len.min(CHUNK_MAX);
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
-    let worth = if blocks {
-        want.min(so.snd.writable_space() as usize)
-    } else {
-        1
-    };
+    let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
     if space < worth {
-        return Err(Refusal::Full(
-            blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu)),
-        ));
+        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
     let take = want.min(space);
     if take <= COPY_LOCKED_MAX {
@@ -306,10 +296,7 @@ struct Timeout {
 impl Timeout {
     fn of(micros: &std::sync::atomic::AtomicU64) -> Self {
         let micros = micros.load(Ordering::Relaxed);
-        Self {
-            timeout: (micros > 0).then(|| Duration::from_micros(micros)),
-            until: None,
-        }
+        Self { timeout: (micros > 0).then(|| Duration::from_micros(micros)), until: None }
     }
 
     fn until(&mut self) -> Option<StdInstant> {
@@ -401,10 +388,7 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 
 /// SO_LINGER: waits until everything has been acknowledged, or the time is over.
 fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
-    let mut timeout = Timeout {
-        timeout: Some(time),
-        until: None,
-    };
+    let mut timeout = Timeout { timeout: Some(time), until: None };
     loop {
         let so = conn.so.lock();
         if so.snd.chain.is_empty() || conn.is_dead() {

@@ -58,11 +58,7 @@ impl Loopback {
     /// The most that may be handed over as one segment, bytes.
     pub fn segment_max(&self, addr: IpAddr) -> u32 {
         // The codec writes one IP packet for each.
-        if self.encode {
-            u32::from(self.mss(addr))
-        } else {
-            SEGMENT_MAX
-        }
+        if self.encode { u32::from(self.mss(addr)) } else { SEGMENT_MAX }
     }
 
     /// Carries a segment to its receiver.
@@ -86,39 +82,21 @@ impl Loopback {
         let addresses = ip::Addresses::new(src.addr, dst.addr)?;
         let header_len = wire::header_len(&segment.header);
         let tcp_len = header_len + payload.len();
-        let ip_header = ip::Header {
-            addresses,
-            protocol: ip::PROTOCOL_TCP,
-            hop_limit: HOP_LIMIT,
-            traffic_class: 0,
-        };
+        let ip_header =
+            ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
         let mut packet = vec![0; addresses.header_len() + tcp_len];
         let ip_len = ip::emit(&ip_header, tcp_len, &mut packet).ok()?;
         payload.copy_to(0, packet.get_mut(ip_len + header_len..)?);
         let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
         let sum = pseudo.join(ip::Sum::of(packet.get(ip_len + header_len..)?));
-        let ports = wire::Ports {
-            src: src.port,
-            dst: dst.port,
-        };
-        wire::emit(
-            ports,
-            &segment.header,
-            wire::ChecksumOut::Full(sum),
-            packet.get_mut(ip_len..)?,
-        )
-        .ok()?;
+        let ports = wire::Ports { src: src.port, dst: dst.port };
+        wire::emit(ports, &segment.header, wire::ChecksumOut::Full(sum), packet.get_mut(ip_len..)?).ok()?;
         let (from, header, payload) = self.parse(core, &packet)?;
         let to = crate::base::addr::FourTuple {
             local: Endpoint::new(from.dst().0, from.dst().1),
             remote: Endpoint::new(from.src().0, from.src().1),
         };
-        Some(Routed {
-            from: segment.from,
-            to,
-            header,
-            payload,
-        })
+        Some(Routed { from: segment.from, to, header, payload })
     }
 
     /// A packet as bytes: who it is from and for, its header, its payload in mbufs.

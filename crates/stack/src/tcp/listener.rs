@@ -83,13 +83,7 @@ impl TcpListener {
     /// A child of the queue as the application's.
     pub(crate) fn adopt(&self, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
         let addr = conn.tuple.remote.to_socket_addr(self.listener.is_v6);
-        (
-            TcpStream {
-                conn,
-                stack: self.stack.clone(),
-            },
-            addr,
-        )
+        (TcpStream { conn, stack: self.stack.clone() }, addr)
     }
 
     /// Connections as they come, for ever.
@@ -111,10 +105,7 @@ impl TcpListener {
     /// None; the signature is that of `std`.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.listener.users.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
-            listener: Arc::clone(&self.listener),
-            stack: self.stack.clone(),
-        })
+        Ok(Self { listener: Arc::clone(&self.listener), stack: self.stack.clone() })
     }
 
     /// Makes [`accept`](Self::accept) return `WouldBlock` where it would block.
@@ -157,8 +148,7 @@ impl Drop for TcpListener {
                 engine::notify(cx, orphan, reason::ABORT);
             }
         });
-        core.demux
-            .each_shard(|shard| shard.half_open.retain(|_, l| !Arc::ptr_eq(l, &self.listener)));
+        core.demux.each_shard(|shard| shard.half_open.retain(|_, l| !Arc::ptr_eq(l, &self.listener)));
     }
 }
 

@@ -86,12 +86,7 @@ impl TcpSocket {
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
         };
-        Self {
-            stack: stack.clone(),
-            is_v6,
-            settings,
-            bound: None,
-        }
+        Self { stack: stack.clone(), is_v6, settings, bound: None }
     }
 
     /// SO_REUSEADDR. Set it before [`bind`](Self::bind).
@@ -137,9 +132,7 @@ impl TcpSocket {
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
         if self.bound.is_some() {
-            return Err(super::stream::invalid(
-                "the socket is bound already: make a new one".into(),
-            ));
+            return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
         }
         let local = self.endpoint(addr)?;
         let core = self.stack.core();
@@ -157,12 +150,7 @@ impl TcpSocket {
         };
         let (id, port) = core.ports.bind(&core.demux, local, options)?;
         let local = Endpoint::new(local.addr, port);
-        self.bound = Some(Bound {
-            stack: self.stack.clone(),
-            id,
-            local,
-            is_given: false,
-        });
+        self.bound = Some(Bound { stack: self.stack.clone(), id, local, is_given: false });
         Ok(())
     }
 
@@ -218,34 +206,23 @@ impl TcpSocket {
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionRefused,
-                "nobody can listen on port 0",
-            ));
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
         if !self.stack.core().loopback.owns(remote.addr) {
-            let message = format!(
-                "no route to {}: this stack has only its loopback, 127.0.0.0/8 and ::1",
-                remote.addr
-            );
+            let message =
+                format!("no route to {}: this stack has only its loopback, 127.0.0.0/8 and ::1", remote.addr);
             return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
         }
         let core = self.stack.core();
         if !core.demux.reserve() {
-            let message = format!(
-                "{} connections are open: raise Config::connections_max",
-                core.demux.len()
-            );
+            let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
         }
         let made = self.name(core, remote);
         // A bind's place is given back: the connection itself now stands for the port.
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
-        let stream = TcpStream {
-            conn,
-            stack: self.stack.clone(),
-        };
+        let stream = TcpStream { conn, stack: self.stack.clone() };
         user::start_connect(core, &stream.conn);
         Ok(stream)
     }
@@ -254,15 +231,9 @@ impl TcpSocket {
     fn name(&self, core: &Core, remote: Endpoint) -> io::Result<Arc<Conn>> {
         match &self.bound {
             Some(bound) => {
-                let addr = if bound.local.addr.is_unspecified() {
-                    source(remote.addr)
-                } else {
-                    bound.local.addr
-                };
-                let tuple = FourTuple {
-                    local: Endpoint::new(addr, bound.local.port),
-                    remote,
-                };
+                let addr =
+                    if bound.local.addr.is_unspecified() { source(remote.addr) } else { bound.local.addr };
+                let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
                 self.take(core, tuple).ok_or_else(|| {
                     let message = format!(
                         "a connection from {} to {} exists: bind another port",
@@ -273,12 +244,9 @@ impl TcpSocket {
                     io::Error::new(io::ErrorKind::AddrNotAvailable, message)
                 })
             }
-            None => core.ports.choose(
-                sockeye_sync::cpu::current(),
-                source(remote.addr),
-                remote,
-                |tuple| self.take(core, tuple),
-            ),
+            None => core.ports.choose(sockeye_sync::cpu::current(), source(remote.addr), remote, |tuple| {
+                self.take(core, tuple)
+            }),
         }
     }
 
@@ -342,11 +310,7 @@ impl TcpSocket {
     }
 
     fn wildcard(&self) -> IpAddr {
-        if self.is_v6 {
-            Ipv6Addr::UNSPECIFIED.into()
-        } else {
-            Ipv4Addr::UNSPECIFIED.into()
-        }
+        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
     }
 }
 
@@ -360,7 +324,5 @@ fn source(remote: IpAddr) -> IpAddr {
 
 /// A buffer size within the bounds.
 pub(super) fn buffer_size(bytes: usize) -> u32 {
-    u32::try_from(bytes)
-        .unwrap_or(u32::MAX)
-        .clamp(BUFFER_MIN, BUFFER_MAX)
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
 }

@@ -90,10 +90,7 @@ impl TcpStream {
     pub fn try_clone(&self) -> io::Result<Self> {
         // Relaxed: we hold a handle, so the count cannot be at 0.
         self.conn.users.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
-            conn: Arc::clone(&self.conn),
-            stack: self.stack.clone(),
-        })
+        Ok(Self { conn: Arc::clone(&self.conn), stack: self.stack.clone() })
     }
 
     /// Copies received bytes without taking them. Blocks like a read.
@@ -109,10 +106,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.conn
-            .options
-            .nonblocking
-            .store(nonblocking, Ordering::Relaxed);
+        self.conn.options.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
     }
 
@@ -310,14 +304,8 @@ impl Drop for TcpStream {
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpStream")
-            .field(
-                "local",
-                &self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6),
-            )
-            .field(
-                "peer",
-                &self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6),
-            )
+            .field("local", &self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6))
+            .field("peer", &self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
             .field("state", &self.state_name())
             .finish()
     }
@@ -409,9 +397,7 @@ pub(super) fn invalid(message: String) -> io::Error {
 
 fn nonzero(timeout: Option<Duration>) -> io::Result<()> {
     if timeout == Some(Duration::ZERO) {
-        return Err(invalid(
-            "a timeout of zero is not a timeout: use None, or set_nonblocking".into(),
-        ));
+        return Err(invalid("a timeout of zero is not a timeout: use None, or set_nonblocking".into()));
     }
     Ok(())
 }

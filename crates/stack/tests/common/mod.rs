@@ -38,10 +38,7 @@ pub fn watchdog(test: &'static str) -> Watchdog {
             std::process::abort();
         }
     });
-    Watchdog {
-        done: Some(done),
-        thread: Some(thread),
-    }
+    Watchdog { done: Some(done), thread: Some(thread) }
 }
 
 impl Drop for Watchdog {
@@ -59,20 +56,14 @@ pub fn scaled(count: usize) -> usize {
 }
 
 fn scale_percent() -> usize {
-    std::env::var("SOCKEYE_TEST_SCALE")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(100)
+    std::env::var("SOCKEYE_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
 /// Waits until `condition` holds; panics with `what` if it does not in good time.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + EVENTUALLY;
     while !condition() {
-        assert!(
-            Instant::now() < until,
-            "still not true after {EVENTUALLY:?}: {what}"
-        );
+        assert!(Instant::now() < until, "still not true after {EVENTUALLY:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -87,9 +78,7 @@ impl Random {
         let given = std::env::var("SOCKEYE_SEED").ok().and_then(|s| s.parse().ok());
         let seed = given.unwrap_or_else(|| {
             use std::hash::{BuildHasher, Hasher};
-            std::collections::hash_map::RandomState::new()
-                .build_hasher()
-                .finish()
+            std::collections::hash_map::RandomState::new().build_hasher().finish()
         });
         eprintln!("{test}: SOCKEYE_SEED={seed}");
         Self(seed)
@@ -183,9 +172,7 @@ pub fn assert_empty(stack: &Stack) {
 pub fn counter(stack: &Stack, name: &str) -> u64 {
     let counters = stack.counters();
     let found = counters.iter().find(|(known, _)| *known == name);
-    found
-        .unwrap_or_else(|| panic!("no counter has the name {name}"))
-        .1
+    found.unwrap_or_else(|| panic!("no counter has the name {name}")).1
 }
 
 /// Writes `data` in chunks of random sizes up to `chunk_max`, and ends the direction.
@@ -228,7 +215,5 @@ pub fn join_all<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
 }
 
 pub fn join<T>(thread: JoinHandle<T>) -> T {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

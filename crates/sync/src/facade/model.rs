@@ -58,10 +58,7 @@ pub mod thread {
         let Thread(token) = current();
         let mut is_there = token.is_there.lock().expect("a model that panicked is over");
         while !*is_there {
-            is_there = token
-                .changed
-                .wait(is_there)
-                .expect("a model that panicked is over");
+            is_there = token.changed.wait(is_there).expect("a model that panicked is over");
         }
         *is_there = false;
     }

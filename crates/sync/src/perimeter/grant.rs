@@ -64,14 +64,8 @@ impl<T> Perimeter<T> {
         if let Some(inside) = self.try_enter() {
             return Ok(inside);
         }
-        let grant = Grant {
-            state: AtomicU32::new(WAITING),
-            others: UnsafeCell::new(ptr::null_mut()),
-        };
-        let waiter = Waiter {
-            thread: thread::current(),
-            grant: &raw const grant,
-        };
+        let grant = Grant { state: AtomicU32::new(WAITING), others: UnsafeCell::new(ptr::null_mut()) };
+        let waiter = Waiter { thread: thread::current(), grant: &raw const grant };
         let node = Node::boxed(Load::Waiter(waiter));
         let pushed = self.push(node, IfFree::Enter);
         if pushed != Pushed::Onto {

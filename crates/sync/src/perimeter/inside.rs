@@ -38,10 +38,7 @@ impl<'p, T> Inside<'p, T> {
     /// # Safety
     /// The caller has just become the one owner of `perimeter`.
     pub(super) unsafe fn new(perimeter: &'p Perimeter<T>) -> Self {
-        Self {
-            perimeter,
-            waiters: ptr::null_mut(),
-        }
+        Self { perimeter, waiters: ptr::null_mut() }
     }
 
     /// # Safety
@@ -130,10 +127,7 @@ impl<'p, T> Inside<'p, T> {
             return self.leave_to_waiter();
         }
         // Release: what was done inside, with the acquire of the next entry.
-        match self
-            .perimeter
-            .exchange(Word::INSIDE, Word::FREE, Ordering::Release)
-        {
+        match self.perimeter.exchange(Word::INSIDE, Word::FREE, Ordering::Release) {
             Ok(()) => {
                 let _left = ManuallyDrop::new(self);
                 Ok(())
@@ -211,11 +205,7 @@ impl<'p, T> Inside<'p, T> {
             // SAFETY: of the list that is ours.
             let next = unsafe { Node::next(node) };
             // SAFETY: as above.
-            let chain = if unsafe { Node::is_waiter(node) } {
-                &mut waiters
-            } else {
-                &mut items
-            };
+            let chain = if unsafe { Node::is_waiter(node) } { &mut waiters } else { &mut items };
             chain.append(node);
             node = next;
         }

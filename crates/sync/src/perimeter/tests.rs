@@ -222,10 +222,7 @@ fn fill_mode_runs_nothing() {
     assert_eq!(run(1), Outcome::HandOffNeeded);
     assert_eq!(run(2), Outcome::Queued);
     let inside = perimeter.resume().expect("it is on paper");
-    assert_eq!(
-        perimeter.run(3, Mode::Process, 8, |_, _| panic!("not here")),
-        Outcome::Queued
-    );
+    assert_eq!(perimeter.run(3, Mode::Process, 8, |_, _| panic!("not here")), Outcome::Queued);
     assert_eq!(inside.drain(3, |_inside, _item| ()), Outcome::Left);
 }
 
@@ -330,9 +327,7 @@ fn sleepers_are_told_of_a_panic() {
     let perimeter = Perimeter::<u8>::new();
     let mut inside = free(&perimeter);
     std::thread::scope(|scope| {
-        let sleepers: Vec<_> = (0..2)
-            .map(|_| scope.spawn(|| perimeter.enter_blocking().is_err()))
-            .collect();
+        let sleepers: Vec<_> = (0..2).map(|_| scope.spawn(|| perimeter.enter_blocking().is_err())).collect();
         await_waiters(&mut inside, 2);
         drop(inside);
         for sleeper in sleepers {

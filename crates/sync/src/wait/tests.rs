@@ -47,10 +47,7 @@ fn a_notify_before_the_ticket_does_not_end_the_wait() {
 fn a_waiter_that_gave_up_costs_one_needless_wake() {
     let queue = WaitQueue::new();
     let ticket = queue.prepare();
-    assert_eq!(
-        queue.wait(ticket, Some(Instant::now()), Spin::OFF),
-        Woken::TimedOut
-    );
+    assert_eq!(queue.wait(ticket, Some(Instant::now()), Spin::OFF), Woken::TimedOut);
     assert_eq!(queue.notify(), Notified::Parked);
     queue.wake();
     assert_eq!(queue.notify(), Notified::Nobody);
@@ -58,9 +55,7 @@ fn a_waiter_that_gave_up_costs_one_needless_wake() {
 
 #[test]
 fn the_generation_comes_round_without_touching_the_flags() {
-    let queue = WaitQueue {
-        word: Futex::new(GENERATION),
-    };
+    let queue = WaitQueue { word: Futex::new(GENERATION) };
     let ticket = queue.prepare();
     assert_eq!(queue.notify(), Notified::Spinning);
     assert_eq!(queue.word.load(Ordering::Relaxed), 0);

@@ -47,21 +47,16 @@ fn a_post_that_looks_first_would_lose_it() {
     let lost = std::sync::Arc::new(PlainBool::new(false));
     let found = lost.clone();
     check(move || {
-        let seen = freed_space_is_seen(|notify| {
-            if notify.is_queued() {
-                Post::Coalesced
-            } else {
-                notify.post(RCVD)
-            }
-        });
+        let seen = freed_space_is_seen(
+            |notify| {
+                if notify.is_queued() { Post::Coalesced } else { notify.post(RCVD) }
+            },
+        );
         if !seen {
             found.store(true, PlainOrdering::Relaxed);
         }
     });
-    assert!(
-        lost.load(PlainOrdering::Relaxed),
-        "the model would not notice a lost wake-up"
-    );
+    assert!(lost.load(PlainOrdering::Relaxed), "the model would not notice a lost wake-up");
 }
 
 #[test]

@@ -39,10 +39,7 @@ impl SoRcv {
 /// advertises what is left, while the reader empties the buffer. True if the peer ends up knowing
 /// of the room, or the owner is told to look.
 fn update_reaches_the_peer(is_edge_stored_with_the_window: bool) -> bool {
-    let so_rcv = Arc::new(Mutex::new(SoRcv {
-        bytes: HIWAT,
-        advertised: HIWAT,
-    }));
+    let so_rcv = Arc::new(Mutex::new(SoRcv { bytes: HIWAT, advertised: HIWAT }));
     let notify = Arc::new(Notify::new());
     let reader = {
         let (so_rcv, notify) = (so_rcv.clone(), notify.clone());
@@ -80,8 +77,5 @@ fn an_edge_stored_apart_would_lose_one() {
             found.store(true, PlainOrdering::Relaxed);
         }
     });
-    assert!(
-        lost.load(PlainOrdering::Relaxed),
-        "the model would not notice a lost update"
-    );
+    assert!(lost.load(PlainOrdering::Relaxed), "the model would not notice a lost update");
 }

@@ -13,10 +13,7 @@ struct Worker {
 
 impl Worker {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            queue: RunQueue::new(),
-            sleeper: Sleeper::new(),
-        })
+        Arc::new(Self { queue: RunQueue::new(), sleeper: Sleeper::new() })
     }
 
     fn push(&self, item: usize) {

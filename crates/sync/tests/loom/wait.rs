@@ -13,10 +13,7 @@ struct SoRcv {
 
 impl SoRcv {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            bytes: Mutex::new(0),
-            readers: WaitQueue::new(),
-        })
+        Arc::new(Self { bytes: Mutex::new(0), readers: WaitQueue::new() })
     }
 
     /// Takes a byte; sleeps while there is none.

@@ -38,11 +38,7 @@ const SHOWN_LINES_MAX: usize = 200;
 impl Child {
     /// `cargo SUBCOMMAND`.
     pub fn cargo(subcommand: &str) -> Self {
-        Self {
-            args: vec![subcommand.into()],
-            env: Vec::new(),
-            need: None,
-        }
+        Self { args: vec![subcommand.into()], env: Vec::new(), need: None }
     }
 
     pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
@@ -86,12 +82,8 @@ impl Child {
         }
         let mut command = bounded_cargo();
         command.args(&self.args).envs(self.env.iter().copied());
-        command
-            .env("CARGO_TARGET_DIR", checks_folder().join(folder))
-            .current_dir(root());
-        let output = command
-            .output()
-            .expect("cargo starts, as it has started this test");
+        command.env("CARGO_TARGET_DIR", checks_folder().join(folder)).current_dir(root());
+        let output = command.output().expect("cargo starts, as it has started this test");
         assert!(output.status.success(), "{}", failure(&self, &output));
         Some(output)
     }
@@ -105,10 +97,7 @@ fn clean_cargo() -> Command {
 /// hangs in a child shall be a failure that says so.
 fn bounded_cargo() -> Command {
     let mut command = clean(Command::new("timeout"));
-    command
-        .arg("--kill-after=10")
-        .arg(CHILD_SECONDS_MAX.to_string())
-        .arg(cargo_path());
+    command.arg("--kill-after=10").arg(CHILD_SECONDS_MAX.to_string()).arg(cargo_path());
     command
 }
 
@@ -154,9 +143,7 @@ fn missing(need: Need) -> Option<String> {
         Need::Sanitizer => {
             let libraries = rustc(&["--print", "target-libdir"]);
             let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
-                folder
-                    .flatten()
-                    .any(|file| file.file_name().to_string_lossy().contains("_rt.asan"))
+                folder.flatten().any(|file| file.file_name().to_string_lossy().contains("_rt.asan"))
             });
             (!has).then(|| "this compiler has no AddressSanitizer runtime".to_owned())
         }
@@ -167,10 +154,7 @@ fn missing(need: Need) -> Option<String> {
 pub fn host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let text = rustc(&["-vV"]);
-        text.lines()
-            .find_map(|line| line.strip_prefix("host: "))
-            .unwrap_or_default()
-            .to_owned()
+        text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned()
     });
     &HOST
 }
@@ -178,9 +162,7 @@ pub fn host() -> &'static str {
 fn rustc(args: &[&str]) -> String {
     // Cargo sets the toolchain for us; the same one answers here.
     let output = Command::new("rustc").args(args).output();
-    output
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-        .unwrap_or_default()
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
 fn in_ci() -> bool {
@@ -200,11 +182,7 @@ fn checks_folder() -> PathBuf {
 }
 
 fn failure(child: &Child, output: &Output) -> String {
-    let env: Vec<String> = child
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={value:?} "))
-        .collect();
+    let env: Vec<String> = child.env.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
     let args: Vec<_> = child.args.iter().map(|arg| arg.to_string_lossy()).collect();
     let text = [&output.stderr[..], &output.stdout[..]].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -214,12 +192,7 @@ fn failure(child: &Child, output: &Output) -> String {
         Some(TIMED_OUT) => format!("was ended after {CHILD_SECONDS_MAX} s"),
         _ => format!("failed ({})", output.status),
     };
-    format!(
-        "{}cargo {} {how}:\n{}",
-        env.concat(),
-        args.join(" "),
-        end.join("\n")
-    )
+    format!("{}cargo {} {how}:\n{}", env.concat(), args.join(" "), end.join("\n"))
 }
 
 /// Tests that passed, of all the result lines of a `cargo test`.

@@ -27,23 +27,13 @@ const SANITIZED_SCALE: &str = "10";
 
 #[test]
 fn the_source_is_formatted() {
-    Child::cargo("fmt")
-        .args(["--all", "--check"])
-        .needs(Need::Component("fmt"))
-        .run("format");
+    Child::cargo("fmt").args(["--all", "--check"]).needs(Need::Component("fmt")).run("format");
 }
 
 #[test]
 fn clippy_has_nothing_to_say() {
     Child::cargo("clippy")
-        .args([
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "-D",
-            "warnings",
-        ])
+        .args(["--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
         .needs(Need::Component("clippy"))
         .run("lints");
 }
@@ -51,12 +41,7 @@ fn clippy_has_nothing_to_say() {
 #[test]
 fn the_documentation_builds_without_warnings() {
     Child::cargo("doc")
-        .args([
-            "--workspace",
-            "--all-features",
-            "--no-deps",
-            "--document-private-items",
-        ])
+        .args(["--workspace", "--all-features", "--no-deps", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings")
         .run("doc");
 }

@@ -1,3 +1,5 @@
+//! What command lines mean, and which are refused with what message.
+
 use clap::Parser;
 
 use super::*;
@@ -10,9 +12,7 @@ struct Command {
 
 fn parse(line: &str) -> BenchArgs {
     let words = std::iter::once("bench").chain(line.split_whitespace());
-    Command::try_parse_from(words)
-        .unwrap_or_else(|error| panic!("{line}: {error}"))
-        .bench
+    Command::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).bench
 }
 
 fn parse_error(line: &str) -> String {
@@ -24,17 +24,11 @@ fn parse_error(line: &str) -> String {
 }
 
 fn plan(line: &str) -> Plan {
-    parse(line)
-        .plan()
-        .unwrap_or_else(|error| panic!("{line}: {error}"))
+    parse(line).plan().unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
 fn plan_error(line: &str) -> String {
-    parse(line)
-        .plan()
-        .err()
-        .unwrap_or_else(|| panic!("{line} was taken"))
-        .to_string()
+    parse(line).plan().err().unwrap_or_else(|| panic!("{line} was taken")).to_string()
 }
 
 #[test]
@@ -63,10 +57,7 @@ fn rr_blocks_on_one_connection_and_waits_for_readiness_on_more() {
     let plan = plan("rr --connections 1,100");
     assert_eq!(plan.cases[0].label(), "1 conn, two cores");
     assert_eq!(plan.cases[1].label(), "100 conns, 2+2 threads");
-    assert_eq!(
-        self::plan("rr --threads 1").cases[0].label(),
-        "1 conn, 1+1 threads"
-    );
+    assert_eq!(self::plan("rr --threads 1").cases[0].label(), "1 conn, 1+1 threads");
 }
 
 #[test]
@@ -74,17 +65,7 @@ fn sizes_have_suffixes() {
     for (text, want) in [("1", 1), ("64K", 65536), ("64k", 65536), ("16M", 16 << 20)] {
         assert_eq!(size(text), Ok(want));
     }
-    for text in [
-        "0",
-        "",
-        "K",
-        "-1",
-        "1.5K",
-        "17M",
-        "1G",
-        "99999999999999999999K",
-        "é",
-    ] {
+    for text in ["0", "", "K", "-1", "1.5K", "17M", "1G", "99999999999999999999K", "é"] {
         assert!(size(text).is_err(), "{text}");
     }
 }

@@ -19,10 +19,7 @@ pub fn readiness_is_level_triggered<P: Provider>(provider: &P) {
     let (client, server) = pair(provider);
     let mut poller = provider.poller().unwrap();
     poller.register(&server, 7).unwrap();
-    assert!(
-        ready(&mut poller, Duration::from_millis(1)).is_empty(),
-        "nothing was sent yet"
-    );
+    assert!(ready(&mut poller, Duration::from_millis(1)).is_empty(), "nothing was sent yet");
     client.write_all(b"ping").unwrap();
     for _ in 0..2 {
         assert_eq!(ready(&mut poller, Duration::from_secs(5)), [7]);
@@ -30,10 +27,7 @@ pub fn readiness_is_level_triggered<P: Provider>(provider: &P) {
     let mut buf = [0; 4];
     server.read_exact(&mut buf).unwrap();
     assert_eq!(&buf, b"ping");
-    assert!(
-        ready(&mut poller, Duration::from_millis(1)).is_empty(),
-        "all was read"
-    );
+    assert!(ready(&mut poller, Duration::from_millis(1)).is_empty(), "all was read");
 }
 
 /// After the peer has closed, a read that needs more bytes fails.

@@ -35,18 +35,12 @@ pub struct Kernel {
 impl Kernel {
     /// For connections that live long: both ends use [`congestion`].
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            listener: listen_on_loopback()?,
-            client_congestion: congestion().set(),
-        })
+        Ok(Self { listener: listen_on_loopback()?, client_congestion: congestion().set() })
     }
 
     /// For connections of one exchange: only the listener's side sets its congestion control.
     pub fn for_short_connections() -> io::Result<Self> {
-        Ok(Self {
-            listener: listen_on_loopback()?,
-            client_congestion: None,
-        })
+        Ok(Self { listener: listen_on_loopback()?, client_congestion: None })
     }
 }
 
@@ -74,9 +68,7 @@ impl Provider for Kernel {
     }
 
     fn poller(&self) -> io::Result<Epoll> {
-        Ok(Epoll {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        })
+        Ok(Epoll { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     fn counters(&self) -> Counters {
@@ -222,10 +214,7 @@ pub fn congestion() -> &'static Congestion {
                 Err(_) => {}
             }
         }
-        Congestion::Default {
-            name: default_congestion(),
-            refusal,
-        }
+        Congestion::Default { name: default_congestion(), refusal }
     })
 }
 
@@ -233,13 +222,7 @@ pub fn congestion() -> &'static Congestion {
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A refusal leaves the limit as it is, and `pairs_max` reads what it is.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn descriptors_max() -> usize {

@@ -33,15 +33,9 @@ impl Sockeye {
         let default = Config::default();
         let stack = Stack::new(match spin {
             Spin::On => default,
-            Spin::Off => Config {
-                spin_max: Duration::ZERO,
-                ..default
-            },
+            Spin::Off => Config { spin_max: Duration::ZERO, ..default },
         })?;
-        Ok(Self {
-            listener: listen_on(&stack)?,
-            stack,
-        })
+        Ok(Self { listener: listen_on(&stack)?, stack })
     }
 }
 
@@ -147,8 +141,7 @@ impl Poller for Readiness {
     type Stream = TcpStream;
 
     fn register(&mut self, stream: &TcpStream, token: usize) -> io::Result<()> {
-        self.poll
-            .register(stream, Token(token), Interest::READABLE, Trigger::Level)
+        self.poll.register(stream, Token(token), Interest::READABLE, Trigger::Level)
     }
 
     fn wait(&mut self, timeout: Duration, mut ready: impl FnMut(usize) -> io::Result<()>) -> io::Result<()> {

@@ -127,13 +127,8 @@ mod tests {
         let machine = Machine::read().unwrap();
         for case in default_set(None, Effort::QUICK) {
             let text = lines(&case, &outcome(), &machine).unwrap();
-            let parsed: Vec<Value> = text
-                .lines()
-                .map(|line| serde_json::from_str(line).unwrap())
-                .collect();
-            let [ours, theirs, compared] = parsed.as_slice() else {
-                panic!("{text}")
-            };
+            let parsed: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let [ours, theirs, compared] = parsed.as_slice() else { panic!("{text}") };
             for result in [ours, theirs] {
                 let want = BTreeSet::from([
                     "workload",

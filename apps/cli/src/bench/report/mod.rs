@@ -33,12 +33,7 @@ impl Report {
     /// To standard output, and to `file` if given.
     pub fn new(machine: Machine, json: bool, file: Option<&Path>) -> io::Result<Self> {
         let file = file.map(File::create).transpose()?;
-        Ok(Self {
-            machine,
-            json,
-            table: table::Table::default(),
-            file,
-        })
+        Ok(Self { machine, json, table: table::Table::default(), file })
     }
 
     /// Says what is going to be measured, and on what.

@@ -20,18 +20,12 @@ use crate::bench::workloads::{Workload, stream};
 pub fn header(machine: &Machine, plan: &Plan) -> String {
     let sides: Vec<&str> = plan.sides.iter().map(|side| side.name()).collect();
     let mut text = format!("{machine}\n");
-    let (least, most) = plan.cases.iter().fold((usize::MAX, 0), |(least, most), case| {
-        (least.min(case.samples), most.max(case.samples))
-    });
-    let count = if least < most {
-        format!("{least} to {most}")
-    } else {
-        most.to_string()
-    };
-    let seconds = plan
+    let (least, most) = plan
         .cases
-        .first()
-        .map_or(0.0, |case| case.timing.timed.as_secs_f64());
+        .iter()
+        .fold((usize::MAX, 0), |(least, most), case| (least.min(case.samples), most.max(case.samples)));
+    let count = if least < most { format!("{least} to {most}") } else { most.to_string() };
+    let seconds = plan.cases.first().map_or(0.0, |case| case.timing.timed.as_secs_f64());
     push(
         &mut text,
         format_args!(
@@ -42,11 +36,7 @@ pub fn header(machine: &Machine, plan: &Plan) -> String {
             sides.join(" and "),
         ),
     );
-    if plan
-        .cases
-        .iter()
-        .any(|case| matches!(case.workload, Workload::Mem(_)))
-    {
+    if plan.cases.iter().any(|case| matches!(case.workload, Workload::Mem(_))) {
         text.push_str(
             "mem: sockeye by the resident set of a fresh process, kernel by the machine's slab \
              over several processes\n",
@@ -126,22 +116,15 @@ impl Table {
         };
         let ours = outcome.of(Side::Sockeye).map(|result| result.summary.median);
         let (wanted, reached) = match goal {
-            Goal::Ratio(least) => (
-                format!(">= {least}x"),
-                outcome.ratio.map(|found| found.ratio >= least),
-            ),
-            Goal::AtMost(most) => (
-                format!("<= {}", value(&case.workload, most)),
-                ours.map(|ours| ours <= most),
-            ),
+            Goal::Ratio(least) => (format!(">= {least}x"), outcome.ratio.map(|found| found.ratio >= least)),
+            Goal::AtMost(most) => {
+                (format!("<= {}", value(&case.workload, most)), ours.map(|ours| ours <= most))
+            }
             Goal::ShareOf { share, connections } => {
                 let base = self.bulk.iter().find(|(count, _)| *count == connections);
                 let found = ours.zip(base).map(|(ours, (_, base))| ours / base);
                 let now = found.map_or(String::new(), |found| format!(", is {found:.2}"));
-                (
-                    format!(">= {share} of {connections} conns{now}"),
-                    found.map(|found| found >= share),
-                )
+                (format!(">= {share} of {connections} conns{now}"), found.map(|found| found >= share))
             }
         };
         match reached {
@@ -160,14 +143,10 @@ impl Table {
 
 fn ratio_cells(ratio: Option<Ratio>) -> (String, String) {
     match ratio {
-        Some(Ratio {
-            ratio,
-            interval: Some((lo, hi)),
-        }) => (format!("{ratio:.2}x"), format!("[{lo:.2}-{hi:.2}]")),
-        Some(Ratio {
-            ratio,
-            interval: None,
-        }) => (format!("{ratio:.2}x"), String::new()),
+        Some(Ratio { ratio, interval: Some((lo, hi)) }) => {
+            (format!("{ratio:.2}x"), format!("[{lo:.2}-{hi:.2}]"))
+        }
+        Some(Ratio { ratio, interval: None }) => (format!("{ratio:.2}x"), String::new()),
         None => (String::new(), String::new()),
     }
 }
@@ -175,19 +154,14 @@ fn ratio_cells(ratio: Option<Ratio>) -> (String, String) {
 fn in_gbit(spec: &stream::Spec, ours: Option<&SideResult>, theirs: Option<&SideResult>) -> String {
     let cell = |result: Option<&SideResult>| {
         result.map_or("-".to_owned(), |result| {
-            format!(
-                "{:.3} Gbit/s",
-                result.summary.median * spec.size as f64 * 8.0 / 1e9
-            )
+            format!("{:.3} Gbit/s", result.summary.median * spec.size as f64 * 8.0 / 1e9)
         })
     };
     format!("{:<8} {:<38} {:>20} {:>20}", "", "", cell(ours), cell(theirs))
 }
 
 fn cores(result: Option<&SideResult>) -> String {
-    result
-        .and_then(|result| result.cpu)
-        .map_or("-".to_owned(), |cpu| format!("{cpu:.2}"))
+    result.and_then(|result| result.cpu).map_or("-".to_owned(), |cpu| format!("{cpu:.2}"))
 }
 
 fn value(workload: &Workload, value: f64) -> String {
@@ -277,21 +251,14 @@ mod tests {
         let cases = default_set(Some(Name::Stream), Effort::QUICK);
         table.row(&cases[3], &both(100.0, 50.0));
         assert!(table.row(&cases[4], &both(79.0, 50.0)).contains("is 0.79 MISSED"));
-        assert!(
-            table
-                .row(&cases[4], &both(81.0, 50.0))
-                .contains("is 0.81 reached")
-        );
+        assert!(table.row(&cases[4], &both(81.0, 50.0)).contains("is 0.81 reached"));
     }
 
     #[test]
     fn small_writes_are_given_in_bits_too() {
         let case = &default_set(Some(Name::Stream), Effort::QUICK)[5];
         let row = Table::default().row(case, &both(2e6, 1e6));
-        assert!(
-            row.contains("2,000,000 writes/s") && row.contains("2.048 Gbit/s"),
-            "{row}"
-        );
+        assert!(row.contains("2,000,000 writes/s") && row.contains("2.048 Gbit/s"), "{row}");
     }
 
     #[test]
@@ -300,10 +267,7 @@ mod tests {
         let outcome = Outcome {
             results: vec![result(Side::Kernel, 30_000.0)],
             ratio: None,
-            failures: vec![Failure {
-                side: Side::Sockeye,
-                error: io::Error::other("no ports"),
-            }],
+            failures: vec![Failure { side: Side::Sockeye, error: io::Error::other("no ports") }],
         };
         let row = Table::default().row(case, &outcome);
         assert!(row.contains("sockeye failed: no ports") && row.contains("30,000 conns/s"));

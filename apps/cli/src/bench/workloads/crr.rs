@@ -46,13 +46,9 @@ pub fn sample<P: Provider>(
 ) -> io::Result<Window> {
     let listener = provider.listen()?;
     let address = listener.local_addr()?;
-    let listeners: Vec<P::Listener> = (0..spec.acceptors)
-        .map(|_| listener.try_clone())
-        .collect::<io::Result<_>>()?;
-    let (meter, closing) = (
-        Meter::new(spec.clients, spec.clients + spec.acceptors),
-        AtomicBool::new(false),
-    );
+    let listeners: Vec<P::Listener> =
+        (0..spec.acceptors).map(|_| listener.try_clone()).collect::<io::Result<_>>()?;
+    let (meter, closing) = (Meter::new(spec.clients, spec.clients + spec.acceptors), AtomicBool::new(false));
     let window = thread::scope(|scope| {
         let (meter, closing) = (&meter, &closing);
         for (index, listener) in listeners.into_iter().enumerate() {
@@ -162,19 +158,12 @@ mod tests {
     use crate::bench::providers::kernel::Kernel;
     use crate::bench::providers::sockeye::Sockeye;
 
-    const TIMING: Timing = Timing {
-        warm_up: Duration::from_millis(5),
-        timed: Duration::from_millis(40),
-    };
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
 
     fn connections_complete<P: Provider>(provider: &P) {
         for (clients, acceptors, size) in [(1, 1, 1), (8, 2, 1), (2, 4, 1), (1, 1, 200_000)] {
             let placement = Placement::new(Pin::None).unwrap();
-            let spec = Spec {
-                clients,
-                acceptors,
-                size,
-            };
+            let spec = Spec { clients, acceptors, size };
             let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > 0, "{spec:?}: {window:?}");
         }

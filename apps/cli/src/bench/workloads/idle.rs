@@ -25,17 +25,10 @@ pub struct Spec {
 pub fn sample<P: Provider>(provider: &P, spec: &Spec, timing: Timing) -> io::Result<Sample> {
     let _connections = pairs(provider, spec.connections)?;
     let before = provider.counters();
-    let timing = Timing {
-        warm_up: SETTLE,
-        timed: timing.timed.max(WATCHED),
-    };
+    let timing = Timing { warm_up: SETTLE, timed: timing.timed.max(WATCHED) };
     let window = Meter::new(0, 0).observe(timing, || Ok(process_cpu()))?;
     let counters = difference(&before, &provider.counters());
-    Ok(Sample {
-        value: window.cores() * MILLIS_PER_SECOND,
-        cpu: Some(window.cores()),
-        counters,
-    })
+    Ok(Sample { value: window.cores() * MILLIS_PER_SECOND, cpu: Some(window.cores()), counters })
 }
 
 /// Delayed acknowledgements and the like are over after this.
@@ -57,10 +50,7 @@ mod tests {
     #[test]
     fn a_sleeping_process_uses_next_to_no_cpu() {
         let kernel = Kernel::new().unwrap();
-        let timing = Timing {
-            warm_up: Duration::ZERO,
-            timed: Duration::ZERO,
-        };
+        let timing = Timing { warm_up: Duration::ZERO, timed: Duration::ZERO };
         // Other tests of this binary run in the same process, so only the bounds can be checked.
         let sample = sample(&kernel, &Spec { connections: 10 }, timing).unwrap();
         assert!(sample.value >= 0.0 && sample.cpu.is_some());

@@ -61,11 +61,7 @@ pub fn sample(side: Side, spec: &Spec) -> io::Result<Sample> {
         Side::Sockeye => resident_growth(spec)?,
         Side::Kernel => slab_growth(spec)?,
     };
-    Ok(Sample {
-        value: bytes as f64 / spec.connections as f64,
-        cpu: None,
-        counters,
-    })
+    Ok(Sample { value: bytes as f64 / spec.connections as f64, cpu: None, counters })
 }
 
 fn resident_growth(spec: &Spec) -> io::Result<(u64, Counters)> {
@@ -96,20 +92,14 @@ fn slab_growth(spec: &Spec) -> io::Result<(u64, Counters)> {
     let (slab_after, available_after) = settled_memory()?;
     let counters = Counters::from([
         ("processes".to_owned(), helpers.len() as u64),
-        (
-            "mem_available_taken_bytes".to_owned(),
-            available_before.saturating_sub(available_after),
-        ),
+        ("mem_available_taken_bytes".to_owned(), available_before.saturating_sub(available_after)),
     ]);
     Ok((slab_after.saturating_sub(slab_before), counters))
 }
 
 fn start(side: Side, connections: usize, touch: bool) -> io::Result<Child> {
-    let mut arguments = vec![
-        SUBCOMMAND.to_owned(),
-        format!("--on={}", side.name()),
-        format!("--connections={connections}"),
-    ];
+    let mut arguments =
+        vec![SUBCOMMAND.to_owned(), format!("--on={}", side.name()), format!("--connections={connections}")];
     if touch {
         arguments.push("--touch".to_owned());
     }
@@ -128,12 +118,7 @@ pub fn hold(args: &HoldArgs) -> io::Result<()> {
 fn hold_with<P: Provider>(provider: &P, args: &HoldArgs) -> io::Result<()> {
     let requests = child::requests()?;
     // The first connections pay for what all of them share: code pages, tables, pools.
-    drop(open(
-        provider,
-        &provider.listen()?,
-        args.connections.min(FIRST_PAIRS),
-        args.touch,
-    )?);
+    drop(open(provider, &provider.listen()?, args.connections.min(FIRST_PAIRS), args.touch)?);
     child::reply(resident_bytes()?)?;
     let closed = || io::Error::from(io::ErrorKind::UnexpectedEof);
     requests.recv().map_err(|_| closed())?;
@@ -177,10 +162,7 @@ fn open<P: Provider>(
 /// This process's resident set, in bytes.
 fn resident_bytes() -> io::Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm")?;
-    let pages: Option<u64> = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|field| field.parse().ok());
+    let pages: Option<u64> = statm.split_whitespace().nth(1).and_then(|field| field.parse().ok());
     let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no resident pages"))?;
     Ok(pages * rustix::param::page_size() as u64)
 }

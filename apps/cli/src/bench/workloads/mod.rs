@@ -178,11 +178,7 @@ impl Workload {
 }
 
 fn rate_sample(window: Window, scale: f64, counters: Counters) -> Sample {
-    Sample {
-        value: window.rate() * scale,
-        cpu: Some(window.cores()),
-        counters,
-    }
+    Sample { value: window.rate() * scale, cpu: Some(window.cores()), counters }
 }
 
 /// What was counted between two readings. A gauge that fell counts as nothing.
@@ -224,17 +220,12 @@ pub fn pairs_with<P: Provider>(
         ));
     }
     let address = listener.local_addr()?;
-    let mut pairs = Pairs {
-        clients: Vec::with_capacity(count),
-        servers: Vec::with_capacity(count),
-    };
+    let mut pairs = Pairs { clients: Vec::with_capacity(count), servers: Vec::with_capacity(count) };
     for _ in 0..count {
         let client = provider.connect(address)?;
         let server = listener.accept()?;
         if client.local_addr()? != server.peer_addr()? {
-            return Err(io::Error::other(
-                "accept returned a connection from somebody else",
-            ));
+            return Err(io::Error::other("accept returned a connection from somebody else"));
         }
         pairs.clients.push(client);
         pairs.servers.push(server);

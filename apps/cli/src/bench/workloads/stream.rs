@@ -38,11 +38,7 @@ impl Spec {
 
     /// From bytes a second to the unit.
     pub fn scale(&self) -> f64 {
-        if self.counts_writes() {
-            1.0 / self.size as f64
-        } else {
-            BITS_PER_BYTE / GIGA
-        }
+        if self.counts_writes() { 1.0 / self.size as f64 } else { BITS_PER_BYTE / GIGA }
     }
 }
 
@@ -122,19 +118,12 @@ mod tests {
     use crate::bench::providers::kernel::Kernel;
     use crate::bench::providers::sockeye::Sockeye;
 
-    const TIMING: Timing = Timing {
-        warm_up: Duration::from_millis(10),
-        timed: Duration::from_millis(50),
-    };
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(10), timed: Duration::from_millis(50) };
 
     fn every_placement_delivers_bytes_and_ends<P: Provider>(provider: &P) {
         for (pin, size) in [(Pin::None, 64 * 1024), (Pin::Same, 100), (Pin::Split, 1 << 20)] {
             let placement = Placement::new(pin).unwrap();
-            let spec = Spec {
-                connections: 3,
-                size,
-                nodelay: size == 100,
-            };
+            let spec = Spec { connections: 3, size, nodelay: size == 100 };
             let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > spec.size as u64, "{pin:?}: {window:?}");
             assert!(window.cores() > 0.0);
@@ -153,11 +142,7 @@ mod tests {
 
     #[test]
     fn the_unit_follows_the_size() {
-        let small = Spec {
-            connections: 1,
-            size: 128,
-            nodelay: true,
-        };
+        let small = Spec { connections: 1, size: 128, nodelay: true };
         assert!(small.counts_writes());
         assert!((1280.0 * small.scale() - 10.0).abs() < 1e-12);
         let large = Spec { size: 1024, ..small };

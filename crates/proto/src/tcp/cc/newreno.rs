@@ -15,11 +15,7 @@ pub(in crate::tcp) struct NewReno {
 
 impl NewReno {
     pub fn new(cwnd: u32) -> Self {
-        Self {
-            cwnd,
-            ssthresh: CWND_MAX,
-            bytes_acked: 0,
-        }
+        Self { cwnd, ssthresh: CWND_MAX, bytes_acked: 0 }
     }
 
     /// RFC 5681 equation 4.

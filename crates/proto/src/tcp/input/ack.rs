@@ -67,11 +67,7 @@ impl<P: Payload> Pcb<P> {
         (self.snd_una, self.snd_nxt, self.snd_sml) = (ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         self.start_sending(syn_lost);
-        self.state = if self.fin_queued {
-            State::FinWait1
-        } else {
-            State::Established
-        };
+        self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);
     }
@@ -100,9 +96,7 @@ impl<P: Payload> Pcb<P> {
         self.snd_len -= bytes;
         self.rexmt_count = 0;
         self.probe_now = false;
-        let restart = self
-            .recovery
-            .on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
+        let restart = self.recovery.on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
         if ack == self.snd_max {
             self.rexmt_at = NEVER;
             self.persist = false;
@@ -116,9 +110,7 @@ impl<P: Payload> Pcb<P> {
     fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
         let sample = match self.timing {
             Timing::Idle => None,
-            Timing::Running => ack
-                .at_or_after(self.rtt_seq)
-                .then(|| since_us(now, self.rtt_sent_at)),
+            Timing::Running => ack.at_or_after(self.rtt_seq).then(|| since_us(now, self.rtt_sent_at)),
             // The echo says which transmission is meant (RFC 7323 section 4.1).
             Timing::Spoilt => ts
                 .filter(|_| self.ts_on)
@@ -126,8 +118,7 @@ impl<P: Payload> Pcb<P> {
                 .map(|elapsed| u64::from(micros(elapsed))),
         };
         if let Some(rtt_us) = sample {
-            self.rtt
-                .sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
+            self.rtt.sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
         }
         if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
             self.timing = Timing::Idle;
@@ -145,10 +136,7 @@ impl<P: Payload> Pcb<P> {
         if !duplicate {
             return;
         }
-        if self
-            .recovery
-            .on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss))
-        {
+        if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss)) {
             self.spoil_timing();
             self.arm_rexmt(now);
         }

@@ -102,11 +102,7 @@ impl<P: Payload> Pcb<P> {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
         if seg.flags.has(Flags::RST) {
             // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
-            return if closed_window {
-                Step::Continue(())
-            } else {
-                Step::Break(())
-            };
+            return if closed_window { Step::Continue(()) } else { Step::Break(()) };
         }
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait

@@ -36,21 +36,12 @@ struct Segment<P> {
 
 impl<P: Payload> Segment<P> {
     fn new(header: &Header, payload: P) -> Self {
-        Self {
-            header: *header,
-            seq: header.seq,
-            flags: header.flags,
-            payload,
-        }
+        Self { header: *header, seq: header.seq, flags: header.flags, payload }
     }
 
     /// SEG.LEN of what is left.
     fn seq_len(&self) -> u32 {
-        Header {
-            flags: self.flags,
-            ..self.header
-        }
-        .seq_len(self.payload.len())
+        Header { flags: self.flags, ..self.header }.seq_len(self.payload.len())
     }
 
     fn payload_len(&self) -> u32 {
@@ -110,20 +101,12 @@ impl<P: Payload> Pcb<P> {
         self.last_rcv_at = now;
         let ts = header.options.timestamps;
         self.note_timestamp(header.seq, ts, now);
-        let acked = if header.ack.after(self.snd_una) {
-            self.acknowledge(header.ack, ts, now)
-        } else {
-            0
-        };
+        let acked = if header.ack.after(self.snd_una) { self.acknowledge(header.ack, ts, now) } else { 0 };
         self.update_snd_wnd(header.seq, header.ack, header.window);
         if len > 0 {
             self.advance_rcv_nxt(len, now);
         }
-        Input {
-            deliver: payload,
-            acked,
-            ..Input::default()
-        }
+        Input { deliver: payload, acked, ..Input::default() }
     }
 
     /// Keeps TS.Recent (RFC 7323 section 4.3): from the earliest segment that the next acknowledgment

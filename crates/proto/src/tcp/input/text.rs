@@ -52,19 +52,14 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
-            self.reass
-                .get_or_insert_with(|| Box::new(Reass::new()))
-                .note_fin(seg.seq);
+            self.reass.get_or_insert_with(|| Box::new(Reass::new())).note_fin(seg.seq);
             // If there was text in front of the FIN, that has already been answered.
             if seg.seq == seg.header.seq {
                 self.owe_duplicate();
             }
         }
         let in_order = seg.flags.has(Flags::FIN) && seg.seq == self.rcv_nxt;
-        let waiting = self
-            .reass
-            .as_mut()
-            .is_some_and(|reass| reass.take_fin(self.rcv_nxt));
+        let waiting = self.reass.as_mut().is_some_and(|reass| reass.take_fin(self.rcv_nxt));
         if in_order || waiting {
             self.on_peer_fin(now, input);
         }

@@ -86,14 +86,7 @@ impl PackedScale {
     }
 
     const fn unpack(self) -> Option<WindowScale> {
-        if self.0 == Self::NONE.0 {
-            None
-        } else {
-            Some(WindowScale {
-                snd: self.0 >> 4,
-                rcv: self.0 & 0x0f,
-            })
-        }
+        if self.0 == Self::NONE.0 { None } else { Some(WindowScale { snd: self.0 >> 4, rcv: self.0 & 0x0f }) }
     }
 }
 
@@ -105,11 +98,7 @@ impl HalfOpen {
             (Some(snd), Some(rcv)) => Some(WindowScale { snd, rcv }),
             (Some(_) | None, None) | (None, Some(_)) => None,
         };
-        let timestamps = if params.timestamps {
-            theirs.timestamps
-        } else {
-            None
-        };
+        let timestamps = if params.timestamps { theirs.timestamps } else { None };
         Self {
             iss: numbers.iss,
             irs: syn.seq,
@@ -162,18 +151,14 @@ impl HalfOpen {
             flags: Flags::ACK,
             window: self.window >> shift,
             urgent: 0,
-            options: Options {
-                timestamps: self.timestamps(now),
-                ..Options::default()
-            },
+            options: Options { timestamps: self.timestamps(now), ..Options::default() },
         }
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
-        self.agreed.timestamps().then(|| Timestamps {
-            val: timestamp::value(now, self.ts_offset),
-            ecr: self.ts_recent,
-        })
+        self.agreed
+            .timestamps()
+            .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent })
     }
 
     /// What the pcb is made of, `now` being when the third segment came and `sent_at` when the last

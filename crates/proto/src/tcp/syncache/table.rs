@@ -101,15 +101,11 @@ impl<K: Hash + Eq, L> Table<K, L> {
     }
 
     fn slot(&self, index: u32) -> &Slot<K, L> {
-        self.slots[index as usize]
-            .as_ref()
-            .expect("links lead to used slots only")
+        self.slots[index as usize].as_ref().expect("links lead to used slots only")
     }
 
     pub fn slot_mut(&mut self, index: u32) -> &mut Slot<K, L> {
-        self.slots[index as usize]
-            .as_mut()
-            .expect("links lead to used slots only")
+        self.slots[index as usize].as_mut().expect("links lead to used slots only")
     }
 
     /// Makes an entry; `bucket` is where [`find`](Self::find) did not find the key.
@@ -119,15 +115,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     pub fn insert(&mut self, bucket: usize, key: K, listener: L, half_open: HalfOpen, now: Instant) {
         assert!(!self.is_full(), "insert into a full syncache");
         let chain = self.buckets[bucket];
-        let slot = Slot {
-            key,
-            listener,
-            half_open,
-            sent_at: now,
-            chain,
-            prev: NIL,
-            next: NIL,
-        };
+        let slot = Slot { key, listener, half_open, sent_at: now, chain, prev: NIL, next: NIL };
         let index = if let Some(index) = self.free.pop() {
             self.slots[index as usize] = Some(slot);
             index
@@ -154,9 +142,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
             self.slot_mut(at).chain = behind;
         }
         self.free.push(index);
-        let slot = self.slots[index as usize]
-            .take()
-            .expect("it was linked a moment ago");
+        let slot = self.slots[index as usize].take().expect("it was linked a moment ago");
         slot.listener
     }
 
@@ -168,12 +154,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
 
     /// Takes out the entry that has been there longest: the head of the queue with the most retries.
     pub fn evict_oldest(&mut self) {
-        let oldest = self
-            .queues
-            .iter()
-            .rev()
-            .map(|queue| queue.head)
-            .find(|head| *head != NIL);
+        let oldest = self.queues.iter().rev().map(|queue| queue.head).find(|head| *head != NIL);
         if let Some(index) = oldest {
             self.remove_at(index);
         }
@@ -183,9 +164,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &L) -> bool) -> u64 {
         let mut removed = 0;
         for index in 0..self.slots.len() {
-            let drop = self.slots[index]
-                .as_ref()
-                .is_some_and(|s| !keep(&s.key, &s.listener));
+            let drop = self.slots[index].as_ref().is_some_and(|s| !keep(&s.key, &s.listener));
             if drop {
                 self.remove_at(u32::try_from(index).expect("capacity is below 2^32"));
                 removed += 1;
@@ -211,9 +190,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
 
     /// The earliest deadline of all entries.
     pub fn next_deadline(&self) -> Option<Instant> {
-        (0..QUEUE_COUNT)
-            .filter_map(|retries| self.deadline(retries))
-            .min()
+        (0..QUEUE_COUNT).filter_map(|retries| self.deadline(retries)).min()
     }
 
     /// The deadline of a queue's head.
@@ -277,10 +254,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
             let (mut at, mut before, mut sent_at) = (queue.head, NIL, Instant::ZERO);
             while at != NIL {
                 let slot = self.slot(at);
-                assert_eq!(
-                    (slot.prev, usize::from(slot.half_open.retries)),
-                    (before, retries)
-                );
+                assert_eq!((slot.prev, usize::from(slot.half_open.retries)), (before, retries));
                 assert!(slot.sent_at >= sent_at, "queue {retries} is out of order");
                 queued += 1;
                 assert!(queued <= self.len(), "a queue runs in a circle");
@@ -290,11 +264,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         }
         let used = self.slots.iter().flatten().count();
         assert_eq!((chained, queued, used), (self.len(), self.len(), self.len()));
-        assert!(
-            self.free
-                .iter()
-                .all(|index| self.slots[*index as usize].is_none())
-        );
+        assert!(self.free.iter().all(|index| self.slots[*index as usize].is_none()));
         assert!(self.slots.len() <= self.capacity && self.slots.capacity() == self.capacity);
     }
 }

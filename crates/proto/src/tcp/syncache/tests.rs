@@ -13,10 +13,7 @@ type Cache = SynCache<Key, u64>;
 const HASH_KEY: [u8; 16] = *b"the tests' key..";
 const IRS: SeqNum = SeqNum::new(u32::MAX);
 const ISS: SeqNum = SeqNum::new(7000);
-const NUMBERS: InitialNumbers = InitialNumbers {
-    iss: ISS,
-    ts_offset: 300,
-};
+const NUMBERS: InitialNumbers = InitialNumbers { iss: ISS, ts_offset: 300 };
 const LISTENER: u64 = 42;
 const PARAMS: ListenParams = ListenParams {
     mss: 1440,
@@ -60,10 +57,7 @@ fn third() -> Header {
         ack: ISS + 1,
         flags: Flags::ACK,
         window: 502,
-        options: Options {
-            timestamps,
-            ..Options::default()
-        },
+        options: Options { timestamps, ..Options::default() },
         ..Header::default()
     }
 }
@@ -123,56 +117,28 @@ fn a_handshake_with_every_option() {
         snd_wnd: 64_240,
         rcv_wnd: 65_535,
         window_scale: Some(WindowScale { snd: 9, rcv: 7 }),
-        timestamps: Some(TimestampState {
-            ts_recent: 90,
-            ts_recent_at: at(10),
-            ts_offset: 300,
-        }),
+        timestamps: Some(TimestampState { ts_recent: 90, ts_recent_at: at(10), ts_offset: 300 }),
         sack_permitted: true,
         rtt: Some(Duration::from_millis(25)),
     };
-    assert_eq!(
-        accepted(cache.on_ack(&key(1), &third(), 0, at(35))),
-        Some(expected)
-    );
+    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35))), Some(expected));
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
     assert_eq!((cache.len(), cache.next_deadline()), (0, None));
     assert_eq!(cache.on_ack(&key(1), &third(), 0, at(36)), AckOutcome::NoEntry);
-    let statistics = Statistics {
-        added: 1,
-        completed: 1,
-        ..Statistics::default()
-    };
+    let statistics = Statistics { added: 1, completed: 1, ..Statistics::default() };
     assert_eq!(cache.statistics(), statistics);
 }
 
 #[test]
 fn an_option_is_agreed_on_only_if_both_sides_want_it() {
-    let bare_syn = Header {
-        options: Options::default(),
-        ..syn()
-    };
-    let bare_params = ListenParams {
-        window_scale: None,
-        timestamps: false,
-        sack: false,
-        rcv_wnd: 100,
-        ..PARAMS
-    };
-    let bare_third = Header {
-        options: Options::default(),
-        ..third()
-    };
+    let bare_syn = Header { options: Options::default(), ..syn() };
+    let bare_params =
+        ListenParams { window_scale: None, timestamps: false, sack: false, rcv_wnd: 100, ..PARAMS };
+    let bare_third = Header { options: Options::default(), ..third() };
     for (syn, params, peer_mss) in [(bare_syn, PARAMS, 536), (syn(), bare_params, 1460)] {
         let mut cache = Cache::new(4, HASH_KEY);
         let syn_ack = cache.on_syn(key(1), LISTENER, &syn, &params, NUMBERS, at(0));
-        assert_eq!(
-            syn_ack.options,
-            Options {
-                mss: Some(1440),
-                ..Options::default()
-            }
-        );
+        assert_eq!(syn_ack.options, Options { mss: Some(1440), ..Options::default() });
         assert_eq!(u32::from(syn_ack.window), params.rcv_wnd.min(65_535));
         let made = accepted(cache.on_ack(&key(1), &bare_third, 0, at(1))).unwrap();
         assert_eq!(made.peer_mss, peer_mss);
@@ -187,12 +153,7 @@ fn every_combination_of_options_survives_the_packing() {
         let (timestamps, sack, scaling) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         for (snd, rcv) in [(0, 0), (14, 14), (0, 14), (14, 0)] {
             let window_scale = scaling.then_some(rcv);
-            let params = ListenParams {
-                timestamps,
-                sack,
-                window_scale,
-                ..PARAMS
-            };
+            let params = ListenParams { timestamps, sack, window_scale, ..PARAMS };
             let mut hdr = syn();
             hdr.options.window_scale = Some(snd);
             let mut cache = Cache::new(1, HASH_KEY);
@@ -209,10 +170,7 @@ fn every_combination_of_options_survives_the_packing() {
 #[test]
 fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
     let mut cache = cache_with_one(at(0));
-    let other = InitialNumbers {
-        iss: ISS + 999,
-        ts_offset: 1,
-    };
+    let other = InitialNumbers { iss: ISS + 999, ts_offset: 1 };
     let mut again = syn();
     again.options.timestamps = Some(Timestamps { val: 95, ecr: 0 });
     let syn_ack = cache.on_syn(key(1), 43, &again, &PARAMS, other, at(500));
@@ -221,24 +179,15 @@ fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
     assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1000))));
     let mut last = third();
     last.options.timestamps = Some(Timestamps { val: 96, ecr: 800 });
-    assert_eq!(
-        accepted(cache.on_ack(&key(1), &last, 0, at(501))).unwrap().rtt,
-        None
-    );
+    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(501))).unwrap().rtt, None);
 }
 
 #[test]
 fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     let mut cache = cache_with_one(at(0));
-    let restarted = Header {
-        seq: SeqNum::new(5_000_000),
-        ..syn()
-    };
+    let restarted = Header { seq: SeqNum::new(5_000_000), ..syn() };
     let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(5));
-    assert_eq!(
-        (answer.seq, answer.ack, answer.flags),
-        (ISS + 1, IRS + 1, Flags::ACK)
-    );
+    assert_eq!((answer.seq, answer.ack, answer.flags), (ISS + 1, IRS + 1, Flags::ACK));
     assert_eq!(answer.window, u16::MAX >> 7);
     assert!(answer.options.timestamps.is_some());
     // The old handshake can still complete.
@@ -247,10 +196,7 @@ fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     let rst = reset_at(answer.ack);
     assert_eq!(cache.on_rst(&key(1), &rst, at(7)), RstOutcome::Removed(LISTENER));
     let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(8));
-    assert_eq!(
-        (answer.ack, answer.flags.has(Flags::SYN)),
-        (SeqNum::new(5_000_001), true)
-    );
+    assert_eq!((answer.ack, answer.flags.has(Flags::SYN)), (SeqNum::new(5_000_001), true));
 }
 
 #[test]
@@ -262,97 +208,28 @@ fn only_an_exact_reset_ends_a_handshake() {
     assert_eq!(cache.on_rst(&key(1), &rst(65_535), at(1)), RstOutcome::Ignore);
     for offset in [1, 65_534] {
         let outcome = cache.on_rst(&key(1), &rst(offset), at(1));
-        let RstOutcome::Challenge(ack) = outcome else {
-            panic!("{offset}: {outcome:?}")
-        };
+        let RstOutcome::Challenge(ack) = outcome else { panic!("{offset}: {outcome:?}") };
         assert_eq!((ack.seq, ack.ack, ack.flags), (ISS + 1, IRS + 1, Flags::ACK));
     }
-    assert_eq!(
-        cache.on_rst(&key(1), &rst(0), at(1)),
-        RstOutcome::Removed(LISTENER)
-    );
+    assert_eq!(cache.on_rst(&key(1), &rst(0), at(1)), RstOutcome::Removed(LISTENER));
     assert_eq!((cache.len(), cache.statistics().reset), (0, 1));
 }
 
 #[test]
 fn segments_that_do_not_complete_the_handshake() {
-    let old = Options {
-        timestamps: Some(Timestamps { val: 89, ecr: 0 }),
-        ..Options::default()
-    };
+    let old = Options { timestamps: Some(Timestamps { val: 89, ecr: 0 }), ..Options::default() };
     let reset = |ack| AckOutcome::Reject(reset_at(ack));
     // (segment, payload length, outcome; `None` stands for a challenge)
     let rows = [
-        (
-            "acks too little",
-            Header { ack: ISS, ..third() },
-            0,
-            Some(reset(ISS)),
-        ),
-        (
-            "acks too much",
-            Header {
-                ack: ISS + 2,
-                ..third()
-            },
-            0,
-            Some(reset(ISS + 2)),
-        ),
-        (
-            "no ACK",
-            Header {
-                flags: Flags::PSH,
-                ..third()
-            },
-            5,
-            Some(AckOutcome::Ignore),
-        ),
-        (
-            "a reset",
-            Header {
-                flags: Flags::RST,
-                ..third()
-            },
-            0,
-            Some(AckOutcome::Ignore),
-        ),
-        (
-            "no timestamps",
-            Header {
-                options: Options::default(),
-                ..third()
-            },
-            0,
-            Some(AckOutcome::Ignore),
-        ),
-        (
-            "old timestamp",
-            Header {
-                options: old,
-                ..third()
-            },
-            0,
-            None,
-        ),
+        ("acks too little", Header { ack: ISS, ..third() }, 0, Some(reset(ISS))),
+        ("acks too much", Header { ack: ISS + 2, ..third() }, 0, Some(reset(ISS + 2))),
+        ("no ACK", Header { flags: Flags::PSH, ..third() }, 5, Some(AckOutcome::Ignore)),
+        ("a reset", Header { flags: Flags::RST, ..third() }, 0, Some(AckOutcome::Ignore)),
+        ("no timestamps", Header { options: Options::default(), ..third() }, 0, Some(AckOutcome::Ignore)),
+        ("old timestamp", Header { options: old, ..third() }, 0, None),
         ("before the window", Header { seq: IRS, ..third() }, 0, None),
-        (
-            "behind the window",
-            Header {
-                seq: IRS + 65_536,
-                ..third()
-            },
-            0,
-            None,
-        ),
-        (
-            "SYN and ACK",
-            Header {
-                flags: Flags::SYN.with(Flags::ACK),
-                ..third()
-            },
-            0,
-            None,
-        ),
+        ("behind the window", Header { seq: IRS + 65_536, ..third() }, 0, None),
+        ("SYN and ACK", Header { flags: Flags::SYN.with(Flags::ACK), ..third() }, 0, None),
     ];
     for (name, hdr, payload_len, expected) in rows {
         let mut cache = cache_with_one(at(0));
@@ -361,31 +238,15 @@ fn segments_that_do_not_complete_the_handshake() {
             Some(expected) => assert_eq!(outcome, expected, "{name}"),
             None => assert!(matches!(outcome, AckOutcome::Challenge(_)), "{name}: {outcome:?}"),
         }
-        assert!(
-            accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some(),
-            "{name}"
-        );
+        assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some(), "{name}");
     }
 }
 
 #[test]
 fn data_or_fin_may_complete_the_handshake_if_the_bare_ack_was_lost() {
     let fin = Flags::FIN.with(Flags::ACK);
-    let behind = Header {
-        seq: IRS + 1 + 1460,
-        ..third()
-    };
-    for (hdr, payload_len) in [
-        (third(), 1460),
-        (
-            Header {
-                flags: fin,
-                ..third()
-            },
-            3,
-        ),
-        (behind, 9),
-    ] {
+    let behind = Header { seq: IRS + 1 + 1460, ..third() };
+    for (hdr, payload_len) in [(third(), 1460), (Header { flags: fin, ..third() }, 3), (behind, 9)] {
         let mut cache = cache_with_one(at(0));
         assert!(accepted(cache.on_ack(&key(1), &hdr, payload_len, at(1))).is_some());
     }
@@ -394,19 +255,13 @@ fn data_or_fin_may_complete_the_handshake_if_the_bare_ack_was_lost() {
 #[test]
 fn challenges_of_one_entry_are_bounded() {
     let mut cache = cache_with_one(at(0));
-    let outside = Header {
-        seq: IRS - 5,
-        ..third()
-    };
+    let outside = Header { seq: IRS - 5, ..third() };
     for _ in 0..ANSWERS_MAX {
         let outcome = cache.on_ack(&key(1), &outside, 0, at(1));
         assert!(matches!(outcome, AckOutcome::Challenge(_)));
     }
     assert_eq!(cache.on_ack(&key(1), &outside, 0, at(1)), AckOutcome::Ignore);
-    assert_eq!(
-        cache.on_rst(&key(1), &reset_at(IRS + 2), at(1)),
-        RstOutcome::Ignore
-    );
+    assert_eq!(cache.on_rst(&key(1), &reset_at(IRS + 2), at(1)), RstOutcome::Ignore);
     assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some());
 }
 
@@ -417,12 +272,7 @@ fn a_handshake_that_found_the_accept_queue_full_is_asked_again() {
     assert_eq!(cache.len(), 1);
     assert_eq!(tick(&mut cache, at(1000)).len(), 1);
     // The answer to the repeated SYN-ACK completes it, with nothing said about the round trip.
-    assert_eq!(
-        accepted(cache.on_ack(&key(1), &third(), 0, at(1001)))
-            .unwrap()
-            .rtt,
-        None
-    );
+    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(1001))).unwrap().rtt, None);
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
 }
 
@@ -432,9 +282,7 @@ fn the_syn_ack_is_repeated_with_backoff_and_then_given_up() {
     for deadline in [1000, 3000, 7000, 15_000, 31_000] {
         assert_eq!(cache.next_deadline(), Some(at(deadline)));
         assert_eq!(tick(&mut cache, at(deadline - 1)), []);
-        let [(to, syn_ack)] = tick(&mut cache, at(deadline))[..] else {
-            panic!("at {deadline}")
-        };
+        let [(to, syn_ack)] = tick(&mut cache, at(deadline))[..] else { panic!("at {deadline}") };
         assert_eq!((to, syn_ack.seq, syn_ack.ack), (key(1), ISS, IRS + 1));
         let val = u32::try_from(deadline).unwrap() + 300;
         assert_eq!(syn_ack.options.timestamps, Some(Timestamps { val, ecr: 90 }));
@@ -442,12 +290,7 @@ fn the_syn_ack_is_repeated_with_backoff_and_then_given_up() {
     assert_eq!(cache.next_deadline(), Some(at(63_000)));
     assert_eq!(tick(&mut cache, at(63_000)), []);
     assert_eq!((cache.len(), cache.next_deadline()), (0, None));
-    let statistics = Statistics {
-        added: 1,
-        retransmitted: 5,
-        timed_out: 1,
-        ..Statistics::default()
-    };
+    let statistics = Statistics { added: 1, retransmitted: 5, timed_out: 1, ..Statistics::default() };
     assert_eq!(cache.statistics(), statistics);
 }
 
@@ -472,10 +315,7 @@ fn a_full_cache_drops_the_oldest_whatever_its_retries() {
     for (number, dropped) in [(4, 1), (5, 2), (6, 3), (7, 4)] {
         add(&mut cache, number, 1001);
         assert_eq!(cache.len(), 3);
-        assert_eq!(
-            cache.on_ack(&key(dropped), &third(), 0, at(1001)),
-            AckOutcome::NoEntry
-        );
+        assert_eq!(cache.on_ack(&key(dropped), &third(), 0, at(1001)), AckOutcome::NoEntry);
         for kept in dropped + 1..=number {
             assert!(accepted(cache.on_ack(&key(kept), &third(), 0, at(1001))).is_some());
         }
@@ -517,8 +357,5 @@ fn capacities_are_brought_into_bounds() {
     cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, at(0));
     cache.on_syn(key(2), LISTENER, &syn(), &PARAMS, NUMBERS, at(0));
     assert_eq!(cache.len(), 1);
-    assert_eq!(
-        SynCache::<u8, u8>::new(usize::MAX, HASH_KEY).capacity(),
-        CAPACITY_MAX
-    );
+    assert_eq!(SynCache::<u8, u8>::new(usize::MAX, HASH_KEY).capacity(), CAPACITY_MAX);
 }

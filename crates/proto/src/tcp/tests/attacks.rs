@@ -12,10 +12,7 @@ fn established() -> Script {
 }
 
 fn with_timestamps() -> Script {
-    Script::established(&Settings {
-        timestamps: true,
-        ..plain()
-    })
+    Script::established(&Settings { timestamps: true, ..plain() })
 }
 
 /// Exactly one bare acknowledgment is sent in answer.
@@ -23,10 +20,7 @@ fn challenges(t: &mut Script, header: Header) -> bool {
     let input = t.input(header, &[]);
     assert_eq!(input.reply, None);
     let sent = t.output();
-    assert!(
-        sent.iter()
-            .all(|s| s.len == 0 && s.header.flags == ACK && s.header.ack == t.pcb.rcv_nxt())
-    );
+    assert!(sent.iter().all(|s| s.len == 0 && s.header.flags == ACK && s.header.ack == t.pcb.rcv_nxt()));
     sent.len() == 1
 }
 
@@ -62,15 +56,7 @@ fn a_reset_is_heard_through_a_closed_window() {
 #[test]
 fn a_syn_in_any_synchronised_state_is_challenged_and_changes_nothing() {
     use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
-    for state in [
-        Established,
-        CloseWait,
-        FinWait1,
-        FinWait2,
-        Closing,
-        LastAck,
-        TimeWait,
-    ] {
+    for state in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
         let mut t = Script::in_state(state, &plain(), false);
         let before = t.pcb.rcv_nxt();
         for seq in [before.raw(), before.raw() + 10, before.raw() - 4000, IRS] {
@@ -100,22 +86,10 @@ fn two_ends_out_of_step_do_not_answer_each_other_for_ever() {
     let mut from_a = vec![a.raw(IRS + 60_000, ISS + 60_000, ACK)];
     for _ in 0..1000 {
         for header in from_a.drain(..) {
-            let _ = b.input(
-                Header {
-                    seq: header.seq + 100_000,
-                    ..header
-                },
-                &[],
-            );
+            let _ = b.input(Header { seq: header.seq + 100_000, ..header }, &[]);
         }
         for sent in b.output() {
-            let _ = a.input(
-                Header {
-                    seq: sent.header.seq + 100_000,
-                    ..sent.header
-                },
-                &[],
-            );
+            let _ = a.input(Header { seq: sent.header.seq + 100_000, ..sent.header }, &[]);
         }
         from_a = a.output().iter().map(|t| t.header).collect();
         count += from_a.len();
@@ -188,10 +162,7 @@ fn ts_recent_is_that_of_the_earliest_unacknowledged_segment() {
     assert_eq!(echo, Some(100));
     t.peer_ts = Some(Timestamps { val: 170, ecr: 0 });
     let _ = t.input(t.seg(FIN), &[]);
-    assert_eq!(
-        t.output()[0].header.options.timestamps.map(|ts| ts.ecr),
-        Some(170)
-    );
+    assert_eq!(t.output()[0].header.options.timestamps.map(|ts| ts.ecr), Some(170));
 }
 
 #[test]
@@ -204,10 +175,7 @@ fn time_wait_is_not_cut_short_by_a_reset() {
 #[test]
 fn urgent_data_stays_in_the_stream() {
     let mut t = established();
-    let header = Header {
-        urgent: 3,
-        ..t.seg(ACK.with(Flags::URG))
-    };
+    let header = Header { urgent: 3, ..t.seg(ACK.with(Flags::URG)) };
     assert_eq!(t.input(header, b"urgent").deliver, b"urgent");
 }
 

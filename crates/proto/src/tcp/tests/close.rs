@@ -16,9 +16,7 @@ fn world(seed: u64) -> World {
 fn the_active_closer_waits_and_the_passive_one_is_gone() {
     let mut w = world(1);
     w.ends[0].close_after_write = true;
-    w.run("first FIN", |w| {
-        w.ends[1].state() == State::CloseWait && w.ends[0].state() == State::FinWait2
-    });
+    w.run("first FIN", |w| w.ends[1].state() == State::CloseWait && w.ends[0].state() == State::FinWait2);
     assert!(w.ends[1].eof && !w.ends[0].eof);
     w.ends[1].close_after_write = true;
     w.run("second FIN", |w| w.ends[1].state() == State::Closed);
@@ -37,9 +35,7 @@ fn simultaneous_close_leads_both_through_closing_to_time_wait() {
         end.close_after_write = true;
     }
     w.run("closing", |w| w.ends.iter().any(|e| e.state() == State::Closing));
-    w.run("time wait", |w| {
-        w.ends.iter().all(|e| e.state() == State::TimeWait)
-    });
+    w.run("time wait", |w| w.ends.iter().all(|e| e.state() == State::TimeWait));
 }
 
 #[test]
@@ -50,9 +46,7 @@ fn a_half_closed_connection_still_carries_the_other_direction() {
     w.run("half close", |w| w.ends[0].state() == State::FinWait2);
     w.ends[1].to_write = pattern(300_000, 2);
     w.ends[1].close_after_write = true;
-    w.run("other half", |w| {
-        w.ends[0].eof && w.ends[1].state() == State::Closed
-    });
+    w.run("other half", |w| w.ends[0].eof && w.ends[1].state() == State::Closed);
     assert!(w.ends[1].received == w.ends[0].to_write && w.ends[0].received == w.ends[1].to_write);
 }
 
@@ -75,10 +69,7 @@ fn a_lost_fin_is_repeated() {
     let mut t = Script::in_state(State::FinWait1, &plain(), false);
     let sent = t.wait(secs(1));
     assert!(!sent.is_empty());
-    assert!(
-        sent.iter()
-            .all(|(_, s)| s.header.flags.has(FIN) && s.header.seq == SeqNum::new(ISS + 1))
-    );
+    assert!(sent.iter().all(|(_, s)| s.header.flags.has(FIN) && s.header.seq == SeqNum::new(ISS + 1)));
 }
 
 #[test]
@@ -92,10 +83,7 @@ fn a_repeated_fin_of_the_peer_restarts_time_wait_and_is_acknowledged() {
     let _ = t.wait(secs(59));
     assert_eq!(t.pcb.state(), State::TimeWait);
     let _ = t.wait(secs(1));
-    assert_eq!(
-        (t.pcb.state(), t.events.has(Events::CLOSED)),
-        (State::Closed, true)
-    );
+    assert_eq!((t.pcb.state(), t.events.has(Events::CLOSED)), (State::Closed, true));
 }
 
 #[test]
@@ -163,20 +151,9 @@ fn abort_resets_where_the_rfc_asks_for_it() {
 
 #[test]
 fn the_record_for_time_wait_holds_what_its_answers_need() {
-    let t = Script::in_state(
-        State::TimeWait,
-        &Settings {
-            timestamps: true,
-            ts_offset: 9,
-            ..plain()
-        },
-        true,
-    );
+    let t = Script::in_state(State::TimeWait, &Settings { timestamps: true, ts_offset: 9, ..plain() }, true);
     let record = t.pcb.time_wait_record(t.now);
-    assert_eq!(
-        (record.snd_nxt, record.rcv_nxt),
-        (SeqNum::new(ISS + 2), t.pcb.rcv_nxt())
-    );
+    assert_eq!((record.snd_nxt, record.rcv_nxt), (SeqNum::new(ISS + 2), t.pcb.rcv_nxt()));
     assert_eq!((record.expires_at, record.two_msl), (t.now + secs(60), secs(60)));
     let ts = record.timestamps.expect("timestamps");
     assert_eq!((ts.ts_recent, ts.ts_offset), (100, 9));
@@ -191,33 +168,21 @@ fn a_fin_before_missing_text_waits_for_it() {
     assert!(input.events.is_empty() && input.deliver.is_empty());
     assert_eq!(t.lens(), [0]);
     let input = t.input(t.seg(ACK), b"head");
-    assert_eq!(
-        (input.deliver.as_slice(), input.events),
-        (&b"headtail"[..], Events::PEER_FIN)
-    );
+    assert_eq!((input.deliver.as_slice(), input.events), (&b"headtail"[..], Events::PEER_FIN));
     assert_eq!(t.pcb.state(), State::CloseWait);
 }
 
 #[test]
 fn closing_under_loss_always_ends() {
     for seed in 0..100 {
-        let link = Link {
-            loss: 25,
-            duplication: 10,
-            jitter_us: 30_000,
-            ..Link::CLEAN
-        };
+        let link = Link { loss: 25, duplication: 10, jitter_us: 30_000, ..Link::CLEAN };
         let mut w = World::established(seed, Settings::default(), plain(), Link::CLEAN);
         w.link = link;
         w.ends[0].to_write = pattern(3_000, 1);
         for end in &mut w.ends {
             end.close_after_write = true;
         }
-        w.run("closing", |w| {
-            w.ends
-                .iter()
-                .all(|e| matches!(e.state(), State::TimeWait | State::Closed))
-        });
+        w.run("closing", |w| w.ends.iter().all(|e| matches!(e.state(), State::TimeWait | State::Closed)));
         assert!(w.ends[1].received == w.ends[0].to_write, "seed {seed}");
     }
 }
@@ -229,10 +194,7 @@ fn a_fin_in_the_middle_of_received_text_is_not_believed() {
     ahead.seq += 2;
     let _ = t.input(ahead, b"cdef");
     let input = t.input(t.seg(FIN), b"ab");
-    assert_eq!(
-        (input.deliver.as_slice(), input.events),
-        (&b"abcdef"[..], Events::NONE)
-    );
+    assert_eq!((input.deliver.as_slice(), input.events), (&b"abcdef"[..], Events::NONE));
     assert_eq!(t.input(t.seg(ACK), b"gh").deliver, b"gh");
     assert_eq!(t.input(t.seg(FIN), b"").events, Events::PEER_FIN);
 }

@@ -10,18 +10,12 @@ use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
 fn syn_ack(t: &Script, options: Options) -> Header {
-    Header {
-        options,
-        ..t.raw(IRS, ISS + 1, SYN_ACK)
-    }
+    Header { options, ..t.raw(IRS, ISS + 1, SYN_ACK) }
 }
 
 #[test]
 fn the_syn_carries_every_option_and_an_unscaled_window() {
-    let s = Settings {
-        ts_offset: 7,
-        ..Settings::default()
-    };
+    let s = Settings { ts_offset: 7, ..Settings::default() };
     let mut t = Script::connect(&s);
     let sent = t.output();
     assert_eq!(sent.len(), 1);
@@ -46,18 +40,12 @@ fn options_that_the_peer_does_not_answer_are_off() {
     assert!(!t.pcb.timestamps() && !t.pcb.sack_permitted());
     assert_eq!(t.pcb.rcv_wnd_max(), 65_535);
     let ack = t.output()[0].header;
-    assert_eq!(
-        (ack.flags, ack.ack, ack.options),
-        (ACK, SeqNum::new(IRS + 1), Options::default())
-    );
+    assert_eq!((ack.flags, ack.ack, ack.options), (ACK, SeqNum::new(IRS + 1), Options::default()));
 }
 
 #[test]
 fn options_that_the_peer_answers_are_on() {
-    let mut t = Script::connect(&Settings {
-        ts_offset: 7,
-        ..Settings::default()
-    });
+    let mut t = Script::connect(&Settings { ts_offset: 7, ..Settings::default() });
     t.output();
     t.now = t.now + ms(30);
     let options = Options {
@@ -67,11 +55,7 @@ fn options_that_the_peer_answers_are_on() {
         timestamps: Some(Timestamps { val: 4000, ecr: 1007 }),
     };
     let _ = t.input(syn_ack(&t, options), &[]);
-    assert_eq!(
-        t.pcb.mss(),
-        1460 - 12,
-        "our own MSS caps it, timestamps take their part"
-    );
+    assert_eq!(t.pcb.mss(), 1460 - 12, "our own MSS caps it, timestamps take their part");
     assert_eq!(t.pcb.srtt(), Some(ms(30)));
     assert_eq!(t.pcb.snd_wnd(), 50_000, "the window of a SYN is not scaled");
     let ack = t.output()[0].header;
@@ -86,16 +70,7 @@ fn options_that_the_peer_answers_are_on() {
 fn an_absurdly_small_mss_is_not_believed() {
     let mut t = Script::connect(&plain());
     t.output();
-    let _ = t.input(
-        syn_ack(
-            &t,
-            Options {
-                mss: Some(0),
-                ..Options::default()
-            },
-        ),
-        &[],
-    );
+    let _ = t.input(syn_ack(&t, Options { mss: Some(0), ..Options::default() }), &[]);
     assert_eq!(t.pcb.mss(), 88);
 }
 
@@ -103,10 +78,7 @@ fn an_absurdly_small_mss_is_not_believed() {
 fn text_and_fin_on_the_syn_ack_are_taken_in() {
     let mut t = Script::connect(&plain());
     t.output();
-    let header = Header {
-        flags: SYN_ACK.with(super::script::FIN),
-        ..syn_ack(&t, Options::default())
-    };
+    let header = Header { flags: SYN_ACK.with(super::script::FIN), ..syn_ack(&t, Options::default()) };
     let input = t.input(header, b"hello");
     assert_eq!(input.deliver, b"hello");
     assert_eq!(input.events, Events::CONNECTED.with(Events::PEER_FIN));
@@ -118,10 +90,7 @@ fn text_and_fin_on_the_syn_ack_are_taken_in() {
 fn a_reset_in_answer_to_the_syn_refuses() {
     let mut t = Script::connect(&plain());
     t.output();
-    assert!(
-        t.input(t.raw(0, 0, RST), &[]).events.is_empty(),
-        "without ACK it proves nothing"
-    );
+    assert!(t.input(t.raw(0, 0, RST), &[]).events.is_empty(), "without ACK it proves nothing");
     let input = t.input(t.raw(0, ISS + 1, RST.with(ACK)), &[]);
     assert_eq!(input.events, Events::REFUSED.with(Events::CLOSED));
 }
@@ -133,10 +102,7 @@ fn a_syn_is_repeated_with_back_off_and_then_given_up() {
     let sent = t.wait(secs(200));
     let times: Vec<u64> = sent.iter().map(|(at, _)| at.as_secs()).collect();
     assert_eq!(times, [1, 3, 7, 15, 31, 63]);
-    assert!(
-        sent.iter()
-            .all(|(_, s)| s.header.flags == SYN && s.header.seq == SeqNum::new(ISS))
-    );
+    assert!(sent.iter().all(|(_, s)| s.header.flags == SYN && s.header.seq == SeqNum::new(ISS)));
     assert_eq!(t.events, Events::TIMED_OUT.with(Events::CLOSED));
     assert_eq!(t.pcb.next_deadline(), None);
 }
@@ -146,16 +112,7 @@ fn a_lost_syn_leaves_one_segment_and_three_seconds() {
     let mut t = Script::connect(&plain());
     t.output();
     let _ = t.wait(ms(1001));
-    let _ = t.input(
-        syn_ack(
-            &t,
-            Options {
-                mss: Some(1000),
-                ..Options::default()
-            },
-        ),
-        &[],
-    );
+    let _ = t.input(syn_ack(&t, Options { mss: Some(1000), ..Options::default() }), &[]);
     assert_eq!((t.pcb.cwnd(), t.pcb.rto()), (1000, secs(3)));
     assert_eq!(t.pcb.srtt(), None, "Karn: which SYN was it?");
 }
@@ -164,9 +121,7 @@ fn a_lost_syn_leaves_one_segment_and_three_seconds() {
 fn simultaneous_open_connects_both_ends_and_carries_data() {
     for seed in 0..50 {
         let mut w = World::simultaneous(seed, Settings::default(), plain(), Link::CLEAN);
-        w.run("simultaneous open", |w| {
-            w.ends.iter().all(|e| e.state() == State::Established)
-        });
+        w.run("simultaneous open", |w| w.ends.iter().all(|e| e.state() == State::Established));
         let events: Vec<Events> = w.ends.iter().map(|e| e.events).collect();
         assert_eq!(events, [Events::CONNECTED, Events::CONNECTED]);
         w.ends[0].to_write = pattern(10_000, 1);
@@ -178,14 +133,9 @@ fn simultaneous_open_connects_both_ends_and_carries_data() {
 #[test]
 fn simultaneous_open_survives_losses() {
     for seed in 0..100 {
-        let link = Link {
-            loss: 30,
-            ..Link::CLEAN
-        };
+        let link = Link { loss: 30, ..Link::CLEAN };
         let mut w = World::simultaneous(seed, plain(), plain(), link);
-        w.run("simultaneous open", |w| {
-            w.ends.iter().all(|e| e.state() == State::Established)
-        });
+        w.run("simultaneous open", |w| w.ends.iter().all(|e| e.state() == State::Established));
     }
 }
 
@@ -193,10 +143,7 @@ fn simultaneous_open_survives_losses() {
 fn in_syn_received_a_wrong_ack_is_reset_and_a_reset_refuses() {
     let mut t = Script::in_state(State::SynReceived, &plain(), false);
     let input = t.input(t.raw(IRS + 1, ISS + 9, ACK), &[]);
-    assert_eq!(
-        input.reply.map(|r| (r.seq, r.flags)),
-        Some((SeqNum::new(ISS + 9), RST))
-    );
+    assert_eq!(input.reply.map(|r| (r.seq, r.flags)), Some((SeqNum::new(ISS + 9), RST)));
     assert_eq!(t.pcb.state(), State::SynReceived);
     let input = t.input(t.raw(IRS + 1, 0, RST), &[]);
     assert_eq!(input.events, Events::REFUSED.with(Events::CLOSED));

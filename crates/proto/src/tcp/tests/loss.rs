@@ -29,11 +29,7 @@ fn two_duplicates_send_new_data_and_the_third_repeats_the_lost_segment() {
     // Inflated by one per duplicate, new data flows again once the window has caught up with the flight.
     let later: Vec<_> = (0..10).flat_map(|_| duplicate(&mut t)).collect();
     assert_eq!(later.first(), Some(&(FIRST + 12 * MSS, MSS)));
-    assert_eq!(
-        later.len(),
-        5 + 3 + 10 - 12,
-        "cwnd, threshold, duplicates, less what is out"
-    );
+    assert_eq!(later.len(), 5 + 3 + 10 - 12, "cwnd, threshold, duplicates, less what is out");
 }
 
 #[test]
@@ -76,30 +72,19 @@ fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
     let rto = t.pcb.rto();
     let sent = t.wait(rto);
     assert_eq!(sent.len(), 1);
-    assert_eq!(
-        (sent[0].0, sent[0].1.header.seq, sent[0].1.len),
-        (rto, SeqNum::new(FIRST), MSS)
-    );
+    assert_eq!((sent[0].0, sent[0].1.header.seq, sent[0].1.len), (rto, SeqNum::new(FIRST), MSS));
     assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (MSS, 5 * MSS));
     let _ = t.input(t.ack_of(MSS, WND), &[]);
     assert_eq!(t.lens(), [MSS; 2], "slow start");
     // An acknowledgment beyond what was repeated is believed: the rest had arrived.
     let _ = t.input(t.ack_of(9 * MSS, WND), &[]);
     assert_eq!(t.pcb.snd_una(), SeqNum::new(FIRST + 10 * MSS));
-    assert!(
-        t.output()
-            .iter()
-            .all(|s| s.header.seq.at_or_after(SeqNum::new(FIRST + 10 * MSS)))
-    );
+    assert!(t.output().iter().all(|s| s.header.seq.at_or_after(SeqNum::new(FIRST + 10 * MSS))));
 }
 
 #[test]
 fn timeouts_back_off_and_the_connection_is_given_up_with_a_reset() {
-    let s = Settings {
-        retries: 5,
-        rto_max: secs(4),
-        ..plain()
-    };
+    let s = Settings { retries: 5, rto_max: secs(4), ..plain() };
     let mut t = Script::established(&s);
     t.write(10);
     let sent = t.wait(secs(60));
@@ -117,16 +102,9 @@ fn an_ambiguous_round_trip_is_not_measured_but_a_timestamp_tells() {
     t.write(10);
     let _ = t.wait(ms(250));
     let _ = t.input(t.ack_of(10, WND), &[]);
-    assert_eq!(
-        (t.pcb.srtt(), t.pcb.rto()),
-        (srtt, ms(400)),
-        "Karn, and the back-off stays"
-    );
+    assert_eq!((t.pcb.srtt(), t.pcb.rto()), (srtt, ms(400)), "Karn, and the back-off stays");
 
-    let mut t = Script::established(&Settings {
-        timestamps: true,
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { timestamps: true, ..plain() });
     t.write(10);
     let repeated = t.wait(ms(250));
     let val = repeated[0].1.header.options.timestamps.unwrap().val;
@@ -145,12 +123,7 @@ fn one_lost_segment_costs_no_timeout() {
         let start = w.now;
         w.run("transfer", |w| w.ends[1].received.len() == 400_000);
         assert!(w.ends[1].received == w.ends[0].to_write);
-        let sent: usize = w
-            .trace
-            .iter()
-            .filter(|(_, from, ..)| *from == 0)
-            .map(|(.., len)| len)
-            .sum();
+        let sent: usize = w.trace.iter().filter(|(_, from, ..)| *from == 0).map(|(.., len)| len).sum();
         assert!(sent <= 400_000 + 1460, "exactly the lost segment is repeated");
         assert!(w.now.since(start) < ms(400), "{:?}", w.now.since(start));
     }
@@ -164,11 +137,7 @@ fn several_losses_in_one_window_are_repeated_one_per_round_trip() {
     w.ends[0].snd_hiwat = 256 * 1024;
     let start = w.now;
     w.run("transfer", |w| w.ends[1].received.len() == 400_000);
-    assert!(
-        w.now.since(start) < ms(400),
-        "no timeout: {:?}",
-        w.now.since(start)
-    );
+    assert!(w.now.since(start) < ms(400), "no timeout: {:?}", w.now.since(start));
 }
 
 #[test]
@@ -191,11 +160,6 @@ fn after_idleness_the_window_restarts() {
     w.ends[0].to_write.extend(pattern(500_000, 3));
     let now = w.now;
     w.run("first flight", |w| !w.trace.is_empty());
-    let flight: usize = w
-        .trace
-        .iter()
-        .filter(|(at, from, ..)| *at == now && *from == 0)
-        .map(|t| t.3)
-        .sum();
+    let flight: usize = w.trace.iter().filter(|(at, from, ..)| *at == now && *from == 0).map(|t| t.3).sum();
     assert!(flight > 0 && flight <= 14_600, "{flight}");
 }

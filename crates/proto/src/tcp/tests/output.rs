@@ -24,10 +24,7 @@ fn nagle_does_not_hold_the_tail_of_a_large_write() {
 
 #[test]
 fn without_nagle_everything_goes_at_once_and_switching_it_off_releases_what_is_held() {
-    let mut t = Script::established(&Settings {
-        nodelay: true,
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
     assert_eq!((t.write(1), t.write(1)), (vec![1], vec![1]));
     let mut t = Script::established(&plain());
     t.write(1);
@@ -47,27 +44,17 @@ fn a_close_releases_what_nagle_holds() {
 
 #[test]
 fn tso_takes_whole_segments_and_the_tail_if_it_may_go() {
-    let mut t = Script::established(&Settings {
-        tso_max: 4 * MSS + 500,
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { tso_max: 4 * MSS + 500, ..plain() });
     assert_eq!(t.write(9 * MSS + 7), [4 * MSS, 4 * MSS, MSS + 7]);
     let _ = t.input(t.ack_of(8 * MSS, WND), &[]);
-    assert_eq!(
-        t.write(2 * MSS + 7),
-        [2 * MSS],
-        "a small one is out: the new tail waits"
-    );
+    assert_eq!(t.write(2 * MSS + 7), [2 * MSS], "a small one is out: the new tail waits");
 }
 
 #[test]
 fn the_congestion_window_bounds_the_first_flight_to_ten_segments() {
     let mut t = Script::established(&plain());
     assert_eq!(t.write(100 * MSS).len(), 10);
-    let mut t = Script::established(&Settings {
-        tso_max: 65_536,
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { tso_max: 65_536, ..plain() });
     assert_eq!(t.write(100 * MSS), [10 * MSS]);
 }
 
@@ -84,11 +71,7 @@ fn snd_due_at_names_the_length_that_makes_a_difference() {
     t.write(10 * MSS);
     assert_eq!(t.pcb.snd_due_at(), u32::MAX, "congestion window");
     let _ = t.input(t.ack_of(10 * MSS, 0), &[]);
-    assert_eq!(
-        t.pcb.snd_due_at(),
-        1,
-        "closed, but somebody must start the persist timer"
-    );
+    assert_eq!(t.pcb.snd_due_at(), 1, "closed, but somebody must start the persist timer");
     t.write(1);
     assert_eq!(t.pcb.snd_due_at(), u32::MAX);
     t.pcb.shutdown_write();
@@ -102,13 +85,7 @@ fn acknowledgments_stay_inside_the_window_of_the_peer() {
     t.write(5000);
     // The peer's window ends 1000 bytes before what was sent.
     let _ = t.input(t.ack_of(1000, 3000), &[]);
-    let _ = t.input(
-        super::super::segment::Header {
-            window: 3000,
-            ..t.ack_of(0, 3000)
-        },
-        &[0; 3000],
-    );
+    let _ = t.input(super::super::segment::Header { window: 3000, ..t.ack_of(0, 3000) }, &[0; 3000]);
     let ack = t.output()[0];
     assert_eq!(ack.header.flags, ACK);
     assert_eq!(ack.header.seq, t.pcb.snd_una() + 3000);
@@ -119,11 +96,7 @@ fn a_pcb_weighs_at_most_320_bytes() {
     let size = size_of::<Pcb<Vec<u8>>>();
     println!("Pcb: {size} bytes");
     assert!(size <= 320, "{size}");
-    assert_eq!(
-        size,
-        size_of::<Pcb<[u64; 0]>>(),
-        "the payload type must not matter"
-    );
+    assert_eq!(size, size_of::<Pcb<[u64; 0]>>(), "the payload type must not matter");
 }
 
 impl super::super::segment::Payload for [u64; 0] {

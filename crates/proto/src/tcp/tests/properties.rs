@@ -70,42 +70,22 @@ fn text(seq: SeqNum, len: u16) -> Vec<u8> {
 fn header(t: &Script, op: &Op) -> Option<(Header, u16)> {
     let (rcv_nxt, una) = (t.pcb.rcv_nxt(), t.pcb.snd_una());
     match *op {
-        Op::Segment {
-            seq,
-            ack,
-            flags,
-            window,
-            ts,
-            len,
-        } => {
-            let ts = ts.map(|(val, ecr)| Timestamps {
-                val: 100u32.wrapping_add_signed(val),
-                ecr,
-            });
+        Op::Segment { seq, ack, flags, window, ts, len } => {
+            let ts = ts.map(|(val, ecr)| Timestamps { val: 100u32.wrapping_add_signed(val), ecr });
             let header = Header {
                 seq: SeqNum::new(rcv_nxt.raw().wrapping_add_signed(seq)),
                 ack: SeqNum::new(una.raw().wrapping_add_signed(ack)),
                 flags: Flags::from_bits(flags),
                 window,
                 urgent: 0,
-                options: Options {
-                    timestamps: ts,
-                    ..Options::default()
-                },
+                options: Options { timestamps: ts, ..Options::default() },
             };
             Some((header, len))
         }
         Op::Polite { ack, window, len } => {
             let out = u64::from(t.pcb.snd_max().since(una));
             let ack = una + u32::try_from(out * u64::from(ack) / 100).unwrap();
-            Some((
-                Header {
-                    ack,
-                    window,
-                    ..t.seg(Flags::ACK)
-                },
-                len,
-            ))
+            Some((Header { ack, window, ..t.seg(Flags::ACK) }, len))
         }
         Op::Write(_) | Op::Read(_) | Op::Wait(_) | Op::Poll | Op::Shutdown | Op::Close | Op::Nodelay(_) => {
             None
@@ -117,10 +97,7 @@ fn header(t: &Script, op: &Op) -> Option<(Header, u16)> {
 fn feed(t: &mut Script, header: Header, len: u16) {
     let (nxt, adv) = (t.pcb.rcv_nxt(), t.pcb.rcv_adv());
     let synchronised = t.pcb.state() != State::SynSent;
-    let input = t.input(
-        header,
-        &text(header.seq + u32::from(header.flags.has(Flags::SYN)), len),
-    );
+    let input = t.input(header, &text(header.seq + u32::from(header.flags.has(Flags::SYN)), len));
     let got = u32::try_from(input.deliver.len()).unwrap();
     t.space = t.space.saturating_sub(got);
     if synchronised {
@@ -128,14 +105,7 @@ fn feed(t: &mut Script, header: Header, len: u16) {
             t.pcb.rcv_nxt().at_or_after(nxt) && t.pcb.rcv_nxt().at_or_before(adv),
             "rcv_nxt left the window"
         );
-        assert!(
-            input
-                .deliver
-                .iter()
-                .enumerate()
-                .all(|(i, b)| *b == byte_at(nxt + i as u32)),
-            "wrong bytes"
-        );
+        assert!(input.deliver.iter().enumerate().all(|(i, b)| *b == byte_at(nxt + i as u32)), "wrong bytes");
         let fin = u32::from(input.events.has(super::super::events::Events::PEER_FIN));
         assert!(t.pcb.rcv_nxt() == nxt + got + fin, "bytes skipped");
     }
@@ -185,11 +155,7 @@ fn check_due(t: &mut Script, more: u32) {
         return;
     }
     let (before, max) = (t.pcb.next_deadline(), t.pcb.snd_max());
-    let window = t
-        .pcb
-        .recovery
-        .window(&t.pcb.cc, u32::from(t.pcb.mss()))
-        .min(t.pcb.snd_wnd());
+    let window = t.pcb.recovery.window(&t.pcb.cc, u32::from(t.pcb.mss())).min(t.pcb.snd_wnd());
     let room = (t.pcb.snd_una() + window).since(t.pcb.snd_nxt());
     let due = t.pcb.snd_due_at();
     // Two thirds of the checks stand on the edge: exactly as much as is due, or one byte less.
@@ -203,17 +169,9 @@ fn check_due(t: &mut Script, more: u32) {
     let sent = t.output();
     let progress = sent.iter().any(|s| s.len > 0) || t.pcb.next_deadline() != before;
     if t.snd < due {
-        assert!(
-            !progress && t.pcb.snd_max() == max,
-            "due at {due}, but {} was enough",
-            t.snd
-        );
+        assert!(!progress && t.pcb.snd_max() == max, "due at {due}, but {} was enough", t.snd);
     } else if !progress {
-        assert!(
-            more > room,
-            "{} is due ({due}) and {room} would fit, but nothing went",
-            t.snd
-        );
+        assert!(more > room, "{} is due ({due}) and {room} would fit, but nothing went", t.snd);
     }
     check_alive(t);
 }

@@ -53,14 +53,7 @@ impl Script {
     pub fn connect(s: &Settings) -> Self {
         let now = Instant::from_micros(1_000_000);
         let pcb = Pcb::connect(s, SeqNum::new(ISS), s.rcv_buf, now);
-        Self {
-            pcb,
-            now,
-            snd: 0,
-            space: s.rcv_buf,
-            peer_ts: None,
-            events: Events::NONE,
-        }
+        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
     }
 
     /// Established as a listener's child.
@@ -72,10 +65,9 @@ impl Script {
             peer_mss: s.mss,
             snd_wnd: u32::from(WND),
             rcv_wnd: s.rcv_buf.min(65_535),
-            window_scale: s.window_scaling.then_some(WindowScale {
-                snd: 0,
-                rcv: window_scale_for(s.rcv_buf_max),
-            }),
+            window_scale: s
+                .window_scaling
+                .then_some(WindowScale { snd: 0, rcv: window_scale_for(s.rcv_buf_max) }),
             timestamps: s.timestamps.then_some(TimestampState {
                 ts_recent: 100,
                 ts_recent_at: now,
@@ -86,14 +78,7 @@ impl Script {
         };
         let pcb = Pcb::accept(s, &accepted, now);
         let peer_ts = s.timestamps.then_some(Timestamps { val: 100, ecr: 0 });
-        let mut script = Self {
-            pcb,
-            now,
-            snd: 0,
-            space: s.rcv_buf,
-            peer_ts,
-            events: Events::NONE,
-        };
+        let mut script = Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE };
         let _ = script.input(script.seg(ACK), &[]);
         script
     }
@@ -157,28 +142,17 @@ impl Script {
             flags,
             window: WND,
             urgent: 0,
-            options: super::super::segment::Options {
-                timestamps: self.peer_ts,
-                ..Default::default()
-            },
+            options: super::super::segment::Options { timestamps: self.peer_ts, ..Default::default() },
         }
     }
 
     pub fn raw(&self, seq: u32, ack: u32, flags: Flags) -> Header {
-        Header {
-            seq: SeqNum::new(seq),
-            ack: SeqNum::new(ack),
-            ..self.seg(flags)
-        }
+        Header { seq: SeqNum::new(seq), ack: SeqNum::new(ack), ..self.seg(flags) }
     }
 
     /// An acknowledgment of `bytes` bytes past SND.UNA with window `window`.
     pub fn ack_of(&self, bytes: u32, window: u16) -> Header {
-        Header {
-            ack: self.pcb.snd_una() + bytes,
-            window,
-            ..self.seg(ACK)
-        }
+        Header { ack: self.pcb.snd_una() + bytes, window, ..self.seg(ACK) }
     }
 
     pub fn input(&mut self, header: Header, payload: &[u8]) -> Input<Vec<u8>> {
@@ -221,17 +195,8 @@ impl Script {
             self.now = at;
             let outcome = self.pcb.on_timer(at);
             self.events.insert(outcome.events);
-            let reply = outcome.reply.map(|header| Transmit {
-                header,
-                offset: 0,
-                len: 0,
-            });
-            sent.extend(
-                reply
-                    .into_iter()
-                    .chain(self.output())
-                    .map(|t| (at.since(start), t)),
-            );
+            let reply = outcome.reply.map(|header| Transmit { header, offset: 0, len: 0 });
+            sent.extend(reply.into_iter().chain(self.output()).map(|t| (at.since(start), t)));
         }
         self.now = end;
         sent

@@ -9,10 +9,7 @@ use super::world::{Link, World, pattern};
 
 #[test]
 fn the_delay_of_an_acknowledgment_stays_below_half_a_second() {
-    let mut t = Script::established(&Settings {
-        delack: secs(9),
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { delack: secs(9), ..plain() });
     let _ = t.input(t.seg(ACK), b"x");
     let sent = t.wait(ms(500));
     assert_eq!(sent.len(), 1);
@@ -59,10 +56,7 @@ fn absurd_settings_neither_panic_nor_stall() {
 
 #[test]
 fn no_time_wait_at_all_is_possible() {
-    let s = Settings {
-        time_wait: Duration::ZERO,
-        ..Settings::default()
-    };
+    let s = Settings { time_wait: Duration::ZERO, ..Settings::default() };
     let mut w = World::established(1, s.clone(), s, Link::CLEAN);
     w.ends[0].to_write = pattern(10, 1);
     for end in &mut w.ends {

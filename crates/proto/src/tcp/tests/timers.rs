@@ -7,17 +7,11 @@ use super::script::{ACK, ISS, RST, Script, WND, plain, secs};
 use crate::seq::SeqNum;
 
 fn keepalive() -> KeepaliveSettings {
-    KeepaliveSettings {
-        enabled: true,
-        ..KeepaliveSettings::default()
-    }
+    KeepaliveSettings { enabled: true, ..KeepaliveSettings::default() }
 }
 
 fn kept() -> Script {
-    Script::established(&Settings {
-        keepalive: keepalive(),
-        ..plain()
-    })
+    Script::established(&Settings { keepalive: keepalive(), ..plain() })
 }
 
 #[test]
@@ -28,10 +22,7 @@ fn a_silent_peer_is_probed_and_given_up() {
     let probes: Vec<u64> = (0..10).map(|i| 7200 + 75 * i).collect();
     assert_eq!(times, probes, "nine probes, and the reset one interval later");
     let probe = sent[0].1.header;
-    assert_eq!(
-        (probe.seq, probe.flags, sent[0].1.len),
-        (SeqNum::new(ISS), ACK, 0)
-    );
+    assert_eq!((probe.seq, probe.flags, sent[0].1.len), (SeqNum::new(ISS), ACK, 0));
     assert!(sent[9].1.header.flags.has(RST));
     assert!(t.events.has(Events::TIMED_OUT));
     assert_eq!(t.pcb.next_deadline(), None);
@@ -40,14 +31,8 @@ fn a_silent_peer_is_probed_and_given_up() {
 #[test]
 fn an_answer_to_a_probe_starts_the_silence_anew() {
     for interval in [75, 7200, 20_000] {
-        let settings = KeepaliveSettings {
-            interval: secs(interval),
-            ..keepalive()
-        };
-        let mut t = Script::established(&Settings {
-            keepalive: settings,
-            ..plain()
-        });
+        let settings = KeepaliveSettings { interval: secs(interval), ..keepalive() };
+        let mut t = Script::established(&Settings { keepalive: settings, ..plain() });
         for _ in 0..30 {
             let deadline = t.pcb.next_deadline().expect("runs");
             let wait = deadline.since(t.now);
@@ -75,10 +60,7 @@ fn data_in_flight_leaves_the_question_to_the_retransmission_timer() {
     let _ = t.wait(secs(7199));
     t.write(10);
     let sent = t.wait(secs(2));
-    assert!(
-        !sent.is_empty() && sent.iter().all(|(_, s)| s.len == 10),
-        "repetitions, no probe"
-    );
+    assert!(!sent.is_empty() && sent.iter().all(|(_, s)| s.len == 10), "repetitions, no probe");
     let _ = t.input(t.ack_of(10, WND), &[]);
     assert!(t.wait(secs(7190)).is_empty());
 }
@@ -95,16 +77,8 @@ fn keepalive_can_be_switched_on_and_off() {
 
 #[test]
 fn a_keepalive_of_zero_does_not_spin() {
-    let zero = KeepaliveSettings {
-        idle: secs(0),
-        interval: secs(0),
-        count: 3,
-        ..keepalive()
-    };
-    let mut t = Script::established(&Settings {
-        keepalive: zero,
-        ..plain()
-    });
+    let zero = KeepaliveSettings { idle: secs(0), interval: secs(0), count: 3, ..keepalive() };
+    let mut t = Script::established(&Settings { keepalive: zero, ..plain() });
     assert!(t.wait(secs(1)).len() <= 4);
     assert_eq!(t.pcb.state(), State::Closed);
 }

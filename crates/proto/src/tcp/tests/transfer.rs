@@ -20,10 +20,7 @@ fn both_ways(seed: u64, a: Settings, b: Settings, link: Link, len: usize, tune: 
             .all(|e| e.eof && e.rcv.is_empty() && matches!(e.state(), State::TimeWait | State::Closed))
     });
     for i in 0..2 {
-        assert!(
-            world.ends[i].received == world.ends[1 - i].to_write,
-            "seed {seed}: streams differ"
-        );
+        assert!(world.ends[i].received == world.ends[1 - i].to_write, "seed {seed}: streams differ");
     }
 }
 
@@ -67,40 +64,16 @@ fn random_links_and_settings_deliver_every_stream() {
 #[test]
 fn a_fifth_of_all_segments_lost_loses_no_byte() {
     for seed in 0..6 {
-        let link = Link {
-            delay_us: 2_000,
-            jitter_us: 0,
-            loss: 20,
-            duplication: 0,
-        };
-        both_ways(
-            seed,
-            Settings::default(),
-            Settings::default(),
-            link,
-            40_000,
-            |_| {},
-        );
+        let link = Link { delay_us: 2_000, jitter_us: 0, loss: 20, duplication: 0 };
+        both_ways(seed, Settings::default(), Settings::default(), link, 40_000, |_| {});
     }
 }
 
 #[test]
 fn heavy_reordering_and_duplication_delivers_each_byte_once() {
     for seed in 0..6 {
-        let link = Link {
-            delay_us: 1_000,
-            jitter_us: 50_000,
-            loss: 0,
-            duplication: 30,
-        };
-        both_ways(
-            seed,
-            Settings::default(),
-            Settings::default(),
-            link,
-            200_000,
-            |_| {},
-        );
+        let link = Link { delay_us: 1_000, jitter_us: 50_000, loss: 0, duplication: 30 };
+        both_ways(seed, Settings::default(), Settings::default(), link, 200_000, |_| {});
     }
 }
 
@@ -109,40 +82,24 @@ fn a_clean_link_repeats_nothing() {
     let mut world = World::established(1, Settings::default(), Settings::default(), Link::CLEAN);
     world.ends[0].to_write = pattern(1_000_000, 7);
     world.run("transfer", |w| w.ends[1].received.len() == 1_000_000);
-    let sent: usize = world
-        .trace
-        .iter()
-        .filter(|(_, from, ..)| *from == 0)
-        .map(|(.., len)| len)
-        .sum();
+    let sent: usize = world.trace.iter().filter(|(_, from, ..)| *from == 0).map(|(.., len)| len).sum();
     assert_eq!(sent, 1_000_000);
 }
 
 #[test]
 fn large_segments_are_handed_down_unsplit_in_multiples_of_the_mss() {
-    let s = Settings {
-        tso_max: 65_536,
-        ..Settings::default()
-    };
+    let s = Settings { tso_max: 65_536, ..Settings::default() };
     let mut world = World::established(2, s, Settings::default(), Link::CLEAN);
     world.ends[0].to_write = pattern(3_000_000, 7);
     world.ends[0].snd_hiwat = 1 << 20;
     world.run("transfer", |w| w.ends[1].received.len() == 3_000_000);
     let mss = usize::from(world.ends[0].pcb().mss());
-    let lens: Vec<usize> = world
-        .trace
-        .iter()
-        .filter(|(_, from, _, len)| *from == 0 && *len > 0)
-        .map(|(.., len)| *len)
-        .collect();
+    let lens: Vec<usize> =
+        world.trace.iter().filter(|(_, from, _, len)| *from == 0 && *len > 0).map(|(.., len)| *len).collect();
     assert!(lens.iter().any(|len| *len > 20 * mss));
     assert!(lens.iter().all(|len| *len <= 65_536));
     let odd = lens.iter().filter(|len| *len % mss != 0).count();
-    assert!(
-        odd * 4 < lens.len(),
-        "{odd} of {} segments end in a partial one",
-        lens.len()
-    );
+    assert!(odd * 4 < lens.len(), "{odd} of {} segments end in a partial one", lens.len());
 }
 
 #[test]
@@ -157,8 +114,5 @@ fn a_request_and_its_answer_take_one_round_trip_each() {
         }
     }
     assert_eq!(world.now.since(start), Duration::from_millis(200));
-    assert!(
-        world.ends[0].sent_count <= 24,
-        "acknowledgments travel with the data"
-    );
+    assert!(world.ends[0].sent_count <= 24, "acknowledgments travel with the data");
 }

@@ -24,34 +24,12 @@ enum Event {
 
 use Event::{AckAll, AckNothing, Close, FinAckAll, FinAckNothing, Reset, Shutdown, Syn, SynAck};
 
-const EVENTS: [Event; 9] = [
-    Syn,
-    SynAck,
-    AckAll,
-    AckNothing,
-    FinAckAll,
-    FinAckNothing,
-    Reset,
-    Shutdown,
-    Close,
-];
+const EVENTS: [Event; 9] =
+    [Syn, SynAck, AckAll, AckNothing, FinAckAll, FinAckNothing, Reset, Shutdown, Close];
 
 /// Rows: states; columns: `EVENTS`.
 const TABLE: [(State, [State; 9]); 10] = [
-    (
-        SynSent,
-        [
-            SynReceived,
-            Established,
-            SynSent,
-            SynSent,
-            SynSent,
-            SynSent,
-            Closed,
-            SynSent,
-            Closed,
-        ],
-    ),
+    (SynSent, [SynReceived, Established, SynSent, SynSent, SynSent, SynSent, Closed, SynSent, Closed]),
     // A FIN that acknowledges our SYN opens and half-closes at once.
     (
         SynReceived,
@@ -81,36 +59,11 @@ const TABLE: [(State, [State; 9]); 10] = [
             FinWait1,
         ],
     ),
-    (
-        CloseWait,
-        [
-            CloseWait, CloseWait, CloseWait, CloseWait, CloseWait, CloseWait, Closed, LastAck, LastAck,
-        ],
-    ),
-    (
-        FinWait1,
-        [
-            FinWait1, FinWait1, FinWait2, FinWait1, TimeWait, Closing, Closed, FinWait1, FinWait1,
-        ],
-    ),
-    (
-        FinWait2,
-        [
-            FinWait2, FinWait2, FinWait2, FinWait2, TimeWait, TimeWait, Closed, FinWait2, FinWait2,
-        ],
-    ),
-    (
-        Closing,
-        [
-            Closing, Closing, TimeWait, Closing, TimeWait, Closing, Closed, Closing, Closing,
-        ],
-    ),
-    (
-        LastAck,
-        [
-            LastAck, LastAck, Closed, LastAck, Closed, LastAck, Closed, LastAck, LastAck,
-        ],
-    ),
+    (CloseWait, [CloseWait, CloseWait, CloseWait, CloseWait, CloseWait, CloseWait, Closed, LastAck, LastAck]),
+    (FinWait1, [FinWait1, FinWait1, FinWait2, FinWait1, TimeWait, Closing, Closed, FinWait1, FinWait1]),
+    (FinWait2, [FinWait2, FinWait2, FinWait2, FinWait2, TimeWait, TimeWait, Closed, FinWait2, FinWait2]),
+    (Closing, [Closing, Closing, TimeWait, Closing, TimeWait, Closing, Closed, Closing, Closing]),
+    (LastAck, [LastAck, LastAck, Closed, LastAck, Closed, LastAck, Closed, LastAck, LastAck]),
     (TimeWait, [TimeWait; 9]),
     (Closed, [Closed; 9]),
 ];
@@ -121,15 +74,9 @@ fn happen(t: &mut Script, event: Event) {
         Syn => t.raw(IRS, 0, SYN),
         SynAck => t.raw(IRS, ISS + 1, SYN_ACK),
         AckAll => t.seg(ACK),
-        AckNothing => super::super::segment::Header {
-            ack: nothing,
-            ..t.seg(ACK)
-        },
+        AckNothing => super::super::segment::Header { ack: nothing, ..t.seg(ACK) },
         FinAckAll => t.seg(FIN),
-        FinAckNothing => super::super::segment::Header {
-            ack: nothing,
-            ..t.seg(FIN)
-        },
+        FinAckNothing => super::super::segment::Header { ack: nothing, ..t.seg(FIN) },
         Reset => t.seg(RST.with(ACK)),
         Shutdown => return t.pcb.shutdown_write(),
         Close => {

@@ -19,10 +19,7 @@ fn offer(t: &mut Script, offset: i64, len: usize) -> Vec<u8> {
 
 #[test]
 fn text_is_cut_to_the_window_on_both_sides() {
-    let s = Settings {
-        rcv_buf: 100,
-        ..plain()
-    };
+    let s = Settings { rcv_buf: 100, ..plain() };
     let mut t = Script::established(&s);
     assert_eq!(offer(&mut t, -5, 10), [0, 1, 2, 3, 4]);
     t.output();
@@ -41,27 +38,17 @@ fn segments_wholly_outside_are_acknowledged_and_dropped() {
         assert_eq!(t.lens(), [0], "{offset} {len}");
     }
     assert!(offer(&mut t, i64::from(WND) - 1, 1).is_empty());
-    assert_eq!(
-        t.lens(),
-        [0],
-        "the last byte inside is kept and answered by a duplicate"
-    );
+    assert_eq!(t.lens(), [0], "the last byte inside is kept and answered by a duplicate");
 }
 
 #[test]
 fn an_acknowledgment_at_the_right_edge_is_heard() {
     let mut t = Script::established(&plain());
     t.write(500);
-    let at_edge = Header {
-        seq: t.pcb.rcv_adv(),
-        ..t.ack_of(500, WND)
-    };
+    let at_edge = Header { seq: t.pcb.rcv_adv(), ..t.ack_of(500, WND) };
     assert_eq!(t.input(at_edge, &[]).acked, 500);
     t.write(500);
-    let beyond = Header {
-        seq: t.pcb.rcv_adv() + 1,
-        ..t.ack_of(500, WND)
-    };
+    let beyond = Header { seq: t.pcb.rcv_adv() + 1, ..t.ack_of(500, WND) };
     assert_eq!(t.input(beyond, &[]).acked, 0);
 }
 
@@ -115,10 +102,7 @@ fn a_closed_window_is_probed_with_back_off_for_as_long_as_it_is_answered() {
 
 #[test]
 fn an_unanswered_probe_is_given_up() {
-    let mut t = Script::established(&Settings {
-        retries: 3,
-        ..plain()
-    });
+    let mut t = Script::established(&Settings { retries: 3, ..plain() });
     t.write(1000);
     let _ = t.input(t.ack_of(1000, 0), &[]);
     t.write(10);
@@ -185,19 +169,10 @@ fn half_of_the_largest_window_is_worth_a_segment() {
     let s = plain();
     let mut t = Script::connect(&s);
     t.output();
-    let syn_ack = Header {
-        window: 600,
-        ..t.raw(IRS, ISS + 1, super::script::SYN_ACK)
-    };
+    let syn_ack = Header { window: 600, ..t.raw(IRS, ISS + 1, super::script::SYN_ACK) };
     let _ = t.input(syn_ack, &[]);
     t.output();
-    let _ = t.input(
-        Header {
-            window: 300,
-            ..t.seg(ACK)
-        },
-        &[],
-    );
+    let _ = t.input(Header { window: 300, ..t.seg(ACK) }, &[]);
     assert_eq!(t.write(5000), [300]);
 }
 
@@ -230,28 +205,15 @@ fn the_reader_is_told_when_and_only_when_an_update_follows() {
 
 #[test]
 fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
-    for (seed, rcv_buf, scaling) in [
-        (1, 4096, false),
-        (2, 50_000, true),
-        (3, 300_000, true),
-        (4, 1000, true),
-    ] {
-        let b = Settings {
-            rcv_buf,
-            rcv_buf_max: 4 << 20,
-            window_scaling: scaling,
-            ..Settings::default()
-        };
+    for (seed, rcv_buf, scaling) in [(1, 4096, false), (2, 50_000, true), (3, 300_000, true), (4, 1000, true)]
+    {
+        let b = Settings { rcv_buf, rcv_buf_max: 4 << 20, window_scaling: scaling, ..Settings::default() };
         let mut w = World::established(seed, Settings::default(), b, Link::CLEAN);
         w.ends[0].to_write = pattern(400_000, 5);
         w.ends[0].snd_hiwat = 1 << 20;
         w.ends[1].read_max = 0;
         w.run_for(secs(30));
-        assert!(
-            w.ends[1].rcv.len() as u32 > rcv_buf / 2,
-            "the window was used: {}",
-            w.ends[1].rcv.len()
-        );
+        assert!(w.ends[1].rcv.len() as u32 > rcv_buf / 2, "the window was used: {}", w.ends[1].rcv.len());
         w.ends[1].read_max = 700;
         w.run("draining", |w| w.ends[1].received.len() == 400_000);
         assert!(w.ends[1].received == w.ends[0].to_write);
@@ -260,10 +222,7 @@ fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
 
 #[test]
 fn a_lost_window_update_is_made_good_by_a_probe() {
-    let b = Settings {
-        rcv_buf: 10_000,
-        ..Settings::default()
-    };
+    let b = Settings { rcv_buf: 10_000, ..Settings::default() };
     let mut w = World::established(1, Settings::default(), b, Link::CLEAN);
     w.ends[0].to_write = pattern(30_000, 5);
     w.ends[1].read_max = 0;
@@ -280,10 +239,6 @@ fn a_lost_window_update_is_made_good_by_a_probe() {
 fn psh_is_set_where_so_snd_is_emptied() {
     let mut t = Script::established(&plain());
     t.snd = 2 * MSS + 10;
-    let pushed: Vec<bool> = t
-        .output()
-        .iter()
-        .map(|s| s.header.flags.has(Flags::PSH))
-        .collect();
+    let pushed: Vec<bool> = t.output().iter().map(|s| s.header.flags.has(Flags::PSH)).collect();
     assert_eq!(pushed, [false, false, true]);
 }

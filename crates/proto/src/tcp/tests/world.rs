@@ -52,12 +52,7 @@ pub struct Link {
 }
 
 impl Link {
-    pub const CLEAN: Self = Self {
-        delay_us: 5_000,
-        jitter_us: 0,
-        loss: 0,
-        duplication: 0,
-    };
+    pub const CLEAN: Self = Self { delay_us: 5_000, jitter_us: 0, loss: 0, duplication: 0 };
 }
 
 /// One host's end of the connection, with its socket buffers and its application.
@@ -150,11 +145,7 @@ impl World {
         let mut rng = Rng::new(seed);
         // Half of the runs begin close to the wrap of the sequence numbers.
         let mut iss = || {
-            if rng.percent(50) {
-                (rng.next() as u32) | 0xffff_0000
-            } else {
-                rng.next() as u32
-            }
+            if rng.percent(50) { (rng.next() as u32) | 0xffff_0000 } else { rng.next() as u32 }
         };
         let (iss_a, iss_b) = (SeqNum::new(iss()), SeqNum::new(iss()));
         let now = Instant::from_micros(1_000_000 + rng.below(1 << 40));
@@ -186,20 +177,13 @@ impl World {
     /// As `new`, run until both ends are established.
     pub fn established(seed: u64, a: Settings, b: Settings, link: Link) -> Self {
         let mut world = Self::new(seed, a, b, link);
-        world.run("handshake", |w| {
-            w.ends.iter().all(|end| end.state() == State::Established)
-        });
+        world.run("handshake", |w| w.ends.iter().all(|end| end.state() == State::Established));
         world
     }
 
     fn connect(&mut self, i: usize) {
         let end = &mut self.ends[i];
-        end.pcb = Some(Pcb::connect(
-            &end.settings,
-            end.iss,
-            end.settings.rcv_buf,
-            self.now,
-        ));
+        end.pcb = Some(Pcb::connect(&end.settings, end.iss, end.settings.rcv_buf, self.now));
     }
 
     /// Runs until `done`; panics if that takes more than an hour of virtual time or too many steps.
@@ -212,11 +196,7 @@ impl World {
                 return;
             }
             let stepped = self.step();
-            assert!(
-                stepped && self.now <= limit,
-                "stalled in {what}: {}",
-                self.report()
-            );
+            assert!(stepped && self.now <= limit, "stalled in {what}: {}", self.report());
         }
         panic!("too many steps in {what}: {}", self.report());
     }
@@ -236,13 +216,7 @@ impl World {
     fn report(&self) -> String {
         let end = |i: usize| {
             let e = &self.ends[i];
-            format!(
-                "[{i}] {:?} wrote {} got {} {:?}",
-                e.pcb,
-                e.written,
-                e.received.len(),
-                e.events
-            )
+            format!("[{i}] {:?} wrote {} got {} {:?}", e.pcb, e.written, e.received.len(), e.events)
         };
         format!("seed {} at {:?}\n{}\n{}", self.seed, self.now, end(0), end(1))
     }
@@ -273,11 +247,7 @@ impl World {
         let mut due: Vec<Flying> = Vec::new();
         let mut i = 0;
         while i < self.flying.len() {
-            if self.flying[i].at <= self.now {
-                due.push(self.flying.swap_remove(i))
-            } else {
-                i += 1
-            }
+            if self.flying[i].at <= self.now { due.push(self.flying.swap_remove(i)) } else { i += 1 }
         }
         due.sort_by_key(|f| (f.at, f.order));
         let touched: Vec<usize> = due.iter().map(|f| f.to).collect();
@@ -314,13 +284,7 @@ impl World {
             let Some(pcb) = end.pcb.as_ref() else { break };
             let most = pcb.rcv_wnd_max();
             let hiwat = pcb.rcv_hiwat().min(most);
-            due |= window_update_due(
-                space.min(most),
-                pcb.rcv_nxt(),
-                pcb.rcv_adv(),
-                hiwat,
-                pcb.window_unit(),
-            );
+            due |= window_update_due(space.min(most), pcb.rcv_nxt(), pcb.rcv_adv(), hiwat, pcb.window_unit());
         }
         due
     }
@@ -333,8 +297,7 @@ impl World {
         while pcb.state().can_send() && end.written < end.to_write.len() && end.snd.len() < end.snd_hiwat {
             let room = (end.snd_hiwat - end.snd.len()).min(end.to_write.len() - end.written);
             let count = 1 + self.rng.below(room.min(end.write_max) as u64) as usize;
-            end.snd
-                .extend_from_slice(&end.to_write[end.written..end.written + count]);
+            end.snd.extend_from_slice(&end.to_write[end.written..end.written + count]);
             end.written += count;
             due |= end.snd.len() as u64 >= u64::from(pcb.snd_due_at());
         }
@@ -370,11 +333,7 @@ impl World {
         let end = &self.ends[i];
         if let Some(pcb) = &end.pcb {
             let waiting = pcb.state().transmits() && (!end.snd.is_empty() || pcb.snd_una() != pcb.snd_max());
-            assert!(
-                !waiting || pcb.next_deadline().is_some(),
-                "nothing will wake it: {}",
-                self.report()
-            );
+            assert!(!waiting || pcb.next_deadline().is_some(), "nothing will wake it: {}", self.report());
         }
     }
 
@@ -383,11 +342,7 @@ impl World {
         let syn = header.flags.has(Flags::SYN);
         let end = &mut self.ends[i];
         let scaling = end.pcb.as_ref().is_some_and(|pcb| pcb.rcv_wnd_max() > 65_535);
-        let scale = if syn || !scaling {
-            0
-        } else {
-            window_scale_for(end.settings.rcv_buf_max)
-        };
+        let scale = if syn || !scaling { 0 } else { window_scale_for(end.settings.rcv_buf_max) };
         if !header.flags.has(Flags::ACK) || header.flags.has(Flags::RST) {
             return;
         }
@@ -430,21 +385,14 @@ impl World {
             return;
         }
         let end = &mut self.ends[i];
-        let input = end
-            .pcb
-            .as_mut()
-            .expect("made above")
-            .on_segment(&header, payload, self.now);
+        let input = end.pcb.as_mut().expect("made above").on_segment(&header, payload, self.now);
         end.events.insert(input.events);
         end.snd.drain(..input.acked as usize);
         end.rcv.extend_from_slice(&input.deliver);
         assert!(input.deliver.is_empty() || !end.eof, "data after the end");
         end.eof |= input.events.has(Events::PEER_FIN);
         let slack = 1usize << 14;
-        assert!(
-            end.rcv.len() <= end.settings.rcv_buf as usize + slack,
-            "so_rcv overran"
-        );
+        assert!(end.rcv.len() <= end.settings.rcv_buf as usize + slack, "so_rcv overran");
         if let Some(reply) = input.reply {
             self.fly(i, reply, Vec::new());
         }
@@ -474,10 +422,8 @@ impl World {
                         .filter(|_| s.window_scaling)
                         .map(|_| window_scale_for(s.rcv_buf_max)),
                     sack_permitted: false,
-                    timestamps: ts.map(|ts| Timestamps {
-                        val: timestamp::value(self.now, s.ts_offset),
-                        ecr: ts.val,
-                    }),
+                    timestamps: ts
+                        .map(|ts| Timestamps { val: timestamp::value(self.now, s.ts_offset), ecr: ts.val }),
                 },
             };
             self.fly(i, reply, Vec::new());
@@ -493,19 +439,12 @@ impl World {
             peer_mss: syn.options.mss.unwrap_or(536),
             snd_wnd: u32::from(syn.window),
             rcv_wnd: s.rcv_buf.min(65_535),
-            window_scale: peer_scale.map(|snd| WindowScale {
-                snd,
-                rcv: window_scale_for(s.rcv_buf_max),
+            window_scale: peer_scale.map(|snd| WindowScale { snd, rcv: window_scale_for(s.rcv_buf_max) }),
+            timestamps: syn.options.timestamps.filter(|_| s.timestamps).map(|ts| TimestampState {
+                ts_recent: ts.val,
+                ts_recent_at: self.now,
+                ts_offset: s.ts_offset,
             }),
-            timestamps: syn
-                .options
-                .timestamps
-                .filter(|_| s.timestamps)
-                .map(|ts| TimestampState {
-                    ts_recent: ts.val,
-                    ts_recent_at: self.now,
-                    ts_offset: s.ts_offset,
-                }),
             sack_permitted: false,
             rtt: Some(Duration::from_millis(10)),
         };

@@ -19,11 +19,7 @@ fn after(millis: u64) -> Instant {
 }
 
 fn record(timestamps: bool) -> TimeWait {
-    let state = TimestampState {
-        ts_recent: TS_RECENT,
-        ts_recent_at: start(),
-        ts_offset: TS_OFFSET,
-    };
+    let state = TimestampState { ts_recent: TS_RECENT, ts_recent_at: start(), ts_offset: TS_OFFSET };
     let params = TimeWaitParams {
         snd_nxt: SND_NXT,
         rcv_nxt: RCV_NXT,
@@ -39,27 +35,13 @@ fn record(timestamps: bool) -> TimeWait {
 /// A segment at `offset` from RCV.NXT, acknowledging all, with a TSval `age` older than TS.Recent.
 fn segment(flags: Flags, offset: i32, age: Option<i32>) -> Header {
     let seq = SeqNum::new(RCV_NXT.raw().wrapping_add_signed(offset));
-    let timestamps = age.map(|age| Timestamps {
-        val: TS_RECENT.wrapping_add_signed(-age),
-        ecr: 0,
-    });
-    let options = Options {
-        timestamps,
-        ..Options::default()
-    };
-    Header {
-        seq,
-        ack: SND_NXT,
-        flags,
-        options,
-        ..Header::default()
-    }
+    let timestamps = age.map(|age| Timestamps { val: TS_RECENT.wrapping_add_signed(-age), ecr: 0 });
+    let options = Options { timestamps, ..Options::default() };
+    Header { seq, ack: SND_NXT, flags, options, ..Header::default() }
 }
 
 fn reopen() -> TimeWaitAction {
-    TimeWaitAction::Reopen {
-        iss_floor: SND_NXT + 65_537,
-    }
+    TimeWaitAction::Reopen { iss_floor: SND_NXT + 65_537 }
 }
 
 fn is_ack(action: TimeWaitAction) -> bool {
@@ -78,29 +60,19 @@ fn a_repeated_fin_is_acknowledged_and_restarts_the_timer() {
     for (offset, payload_len) in [(-1, 0), (-8, 7)] {
         let mut tw = record(true);
         let action = tw.on_segment(&segment(FIN_ACK, offset, Some(-5)), payload_len, after(200));
-        let ts = Timestamps {
-            val: 10_200 - 4,
-            ecr: TS_RECENT + 5,
-        };
+        let ts = Timestamps { val: 10_200 - 4, ecr: TS_RECENT + 5 };
         let ack = Header {
             seq: SND_NXT,
             ack: RCV_NXT,
             flags: Flags::ACK,
             window: 500,
             urgent: 0,
-            options: Options {
-                timestamps: Some(ts),
-                ..Options::default()
-            },
+            options: Options { timestamps: Some(ts), ..Options::default() },
         };
         assert_eq!(action, TimeWaitAction::Ack(ack));
         assert_eq!(tw.deadline(), after(200) + TWO_MSL);
         // It is never limited: the peer would repeat it for nothing.
-        assert!(is_ack(tw.on_segment(
-            &segment(FIN_ACK, offset, Some(-5)),
-            payload_len,
-            after(201)
-        )));
+        assert!(is_ack(tw.on_segment(&segment(FIN_ACK, offset, Some(-5)), payload_len, after(201))));
     }
 }
 
@@ -116,10 +88,7 @@ fn nothing_but_the_repeated_fin_restarts_the_timer() {
         segment(Flags::FIN, -1, Some(0)),
         segment(Flags::SYN, 0, Some(1)),
         segment(Flags::RST, 0, Some(0)),
-        Header {
-            ack: SND_NXT + 1,
-            ..segment(FIN_ACK, -1, Some(0))
-        },
+        Header { ack: SND_NXT + 1, ..segment(FIN_ACK, -1, Some(0)) },
     ];
     for hdr in not_the_fin {
         let mut tw = record(true);
@@ -131,11 +100,7 @@ fn nothing_but_the_repeated_fin_restarts_the_timer() {
 #[test]
 fn a_reset_does_not_assassinate() {
     let mut tw = record(false);
-    for flags in [
-        Flags::RST,
-        Flags::RST.with(Flags::ACK),
-        Flags::RST.with(Flags::SYN),
-    ] {
+    for flags in [Flags::RST, Flags::RST.with(Flags::ACK), Flags::RST.with(Flags::SYN)] {
         let hdr = segment(flags, 0, None);
         assert_eq!(tw.on_segment(&hdr, 0, after(1)), TimeWaitAction::Ignore);
     }
@@ -184,11 +149,7 @@ fn a_syn_reopens_as_rfc_6191_says() {
 fn a_syn_with_ack_or_fin_does_not_reopen() {
     for flags in [Flags::SYN.with(Flags::ACK), Flags::SYN.with(Flags::FIN)] {
         let mut tw = record(true);
-        assert!(is_ack(tw.on_segment(
-            &segment(flags, 9000, Some(-9)),
-            0,
-            after(1)
-        )));
+        assert!(is_ack(tw.on_segment(&segment(flags, 9000, Some(-9)), 0, after(1))));
     }
 }
 
@@ -211,15 +172,8 @@ fn segments_without_data_are_answered_once_per_interval() {
 #[test]
 fn paws_acknowledges_old_duplicates_and_drops_segments_without_timestamps() {
     let mut tw = record(true);
-    assert!(is_ack(tw.on_segment(
-        &segment(Flags::ACK, 0, Some(1)),
-        10,
-        after(1)
-    )));
-    assert_eq!(
-        tw.on_segment(&segment(Flags::ACK, 0, None), 10, after(1)),
-        TimeWaitAction::Ignore
-    );
+    assert!(is_ack(tw.on_segment(&segment(Flags::ACK, 0, Some(1)), 10, after(1))));
+    assert_eq!(tw.on_segment(&segment(Flags::ACK, 0, None), 10, after(1)), TimeWaitAction::Ignore);
 }
 
 #[test]
@@ -239,10 +193,7 @@ fn ts_recent_follows_acceptable_segments_and_never_goes_back() {
 #[test]
 fn an_ack_of_what_was_never_sent_is_answered() {
     let mut tw = record(false);
-    let hdr = Header {
-        ack: SND_NXT + 1,
-        ..segment(Flags::ACK, 0, None)
-    };
+    let hdr = Header { ack: SND_NXT + 1, ..segment(Flags::ACK, 0, None) };
     assert!(is_ack(tw.on_segment(&hdr, 0, after(1))));
     let no_ack = segment(Flags::NONE, 0, None);
     assert_eq!(tw.on_segment(&no_ack, 5, after(1)), TimeWaitAction::Ignore);
@@ -251,21 +202,11 @@ fn an_ack_of_what_was_never_sent_is_answered() {
 #[test]
 fn reuse_waits_for_one_tick_of_the_timestamp_clock() {
     let mut tw = record(true);
-    let reuse = Reuse {
-        iss_floor: SND_NXT + 65_537,
-        ts_offset: TS_OFFSET,
-    };
-    assert_eq!(
-        tw.can_reuse_for_connect(start() + Duration::from_micros(999)),
-        None
-    );
+    let reuse = Reuse { iss_floor: SND_NXT + 65_537, ts_offset: TS_OFFSET };
+    assert_eq!(tw.can_reuse_for_connect(start() + Duration::from_micros(999)), None);
     assert_eq!(tw.can_reuse_for_connect(after(1)), Some(reuse));
     // Each acknowledgment sends a TSval and begins the wait anew.
-    assert!(is_ack(tw.on_segment(
-        &segment(FIN_ACK, -1, Some(0)),
-        0,
-        after(30)
-    )));
+    assert!(is_ack(tw.on_segment(&segment(FIN_ACK, -1, Some(0)), 0, after(30))));
     assert_eq!(tw.can_reuse_for_connect(after(30)), None);
     assert_eq!(tw.can_reuse_for_connect(after(31)), Some(reuse));
     assert_eq!(record(false).can_reuse_for_connect(after(5000)), None);

@@ -5,23 +5,11 @@ use crate::ip::Addresses;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
-const PORTS: Ports = Ports {
-    src: 40_000,
-    dst: 443,
-};
+const PORTS: Ports = Ports { src: 40_000, dst: 443 };
 
 fn addresses() -> [Addresses; 2] {
-    let v4 = Addresses::V4 {
-        src: Ipv4Addr::new(10, 0, 0, 1),
-        dst: Ipv4Addr::new(10, 0, 0, 2),
-    };
-    [
-        v4,
-        Addresses::V6 {
-            src: Ipv6Addr::LOCALHOST,
-            dst: Ipv6Addr::UNSPECIFIED,
-        },
-    ]
+    let v4 = Addresses::V4 { src: Ipv4Addr::new(10, 0, 0, 1), dst: Ipv4Addr::new(10, 0, 0, 2) };
+    [v4, Addresses::V6 { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::UNSPECIFIED }]
 }
 
 fn segment(header: &Header, checksum: ChecksumOut, payload: &[u8]) -> Vec<u8> {
@@ -34,10 +22,7 @@ fn segment(header: &Header, checksum: ChecksumOut, payload: &[u8]) -> Vec<u8> {
 /// A segment whose option bytes are given raw.
 fn with_options(flags: Flags, options: &[u8]) -> Vec<u8> {
     assert!(options.len().is_multiple_of(4) && options.len() <= 40);
-    let header = Header {
-        flags,
-        ..Header::default()
-    };
+    let header = Header { flags, ..Header::default() };
     let mut bytes = segment(&header, ChecksumOut::Omit, options);
     bytes[12] = u8::try_from((20 + options.len()) / 4).unwrap() << 4;
     bytes
@@ -64,10 +49,7 @@ fn a_syn_has_the_layout_that_other_hosts_send() {
             mss: Some(1460),
             window_scale: Some(7),
             sack_permitted: true,
-            timestamps: Some(Timestamps {
-                val: 0x0a0b_0c0d,
-                ecr: 0,
-            }),
+            timestamps: Some(Timestamps { val: 0x0a0b_0c0d, ecr: 0 }),
         },
         ..Header::default()
     };
@@ -82,16 +64,10 @@ fn a_syn_has_the_layout_that_other_hosts_send() {
 #[test]
 fn a_known_segment_has_the_known_checksum() {
     // Added up by hand: 10.0.0.1 to 10.0.0.2, 22 bytes, a SYN-less ACK with the payload "hi".
-    let header = Header {
-        seq: SeqNum::new(1),
-        flags: Flags::ACK,
-        ..Header::default()
-    };
+    let header = Header { seq: SeqNum::new(1), flags: Flags::ACK, ..Header::default() };
     let full = pseudo(&addresses()[0], 22).add_bytes(b"hi");
     let bytes = segment(&header, ChecksumOut::Full(full), b"hi");
-    let words = [
-        0x0a00u32, 1, 0x0a00, 2, 6, 22, 40_000, 443, 0, 1, 0, 0, 0x5010, 0, 0, 0x6869,
-    ];
+    let words = [0x0a00u32, 1, 0x0a00, 2, 6, 22, 40_000, 443, 0, 1, 0, 0, 0x5010, 0, 0, 0x6869];
     let sum: u32 = words.iter().sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     assert_eq!(bytes[16..18], (!u16::try_from(folded).unwrap()).to_be_bytes());
@@ -100,10 +76,7 @@ fn a_known_segment_has_the_known_checksum() {
 #[test]
 fn a_damaged_segment_is_refused_unless_trusted() {
     for addresses in addresses() {
-        let header = Header {
-            flags: Flags::ACK,
-            ..Header::default()
-        };
+        let header = Header { flags: Flags::ACK, ..Header::default() };
         let full = pseudo(&addresses, 23).add_bytes(b"abc");
         let mut bytes = segment(&header, ChecksumOut::Full(full), b"abc");
         let verify = ChecksumIn::Verify(pseudo(&addresses, 23));
@@ -116,11 +89,7 @@ fn a_damaged_segment_is_refused_unless_trusted() {
 
 #[test]
 fn an_offloading_device_finds_the_pseudo_headers_sum_and_completes_it() {
-    let header = Header {
-        flags: Flags::ACK,
-        window: 9,
-        ..Header::default()
-    };
+    let header = Header { flags: Flags::ACK, window: 9, ..Header::default() };
     let sum = pseudo(&addresses()[0], 23);
     let mut bytes = segment(&header, ChecksumOut::Offload(sum), b"abc");
     assert_eq!(bytes[16..18], sum.folded().to_be_bytes());
@@ -137,50 +106,32 @@ fn malformed_headers_are_refused_by_name() {
     assert_eq!(parse(&bytes[..19], trusted), Err(ParseError::Truncated(19)));
     let mut bad = bytes.clone();
     bad[12] = 0x40;
-    assert_eq!(
-        parse(&bad, trusted),
-        Err(ParseError::DataOffset { field: 16, have: 20 })
-    );
+    assert_eq!(parse(&bad, trusted), Err(ParseError::DataOffset { field: 16, have: 20 }));
     bad[12] = 0x60;
     let error = parse(&bad, trusted).unwrap_err();
     assert_eq!(error, ParseError::DataOffset { field: 24, have: 20 });
-    assert_eq!(
-        error.to_string(),
-        "TCP data offset of 24 bytes in a segment of 20 bytes"
-    );
+    assert_eq!(error.to_string(), "TCP data offset of 24 bytes in a segment of 20 bytes");
 }
 
 #[test]
 fn reserved_bits_are_ignored() {
     let mut bytes = segment(&Header::default(), ChecksumOut::Omit, b"");
     bytes[12] |= 0x0f;
-    assert_eq!(
-        parse(&bytes, ChecksumIn::Trusted),
-        Ok((PORTS, Header::default(), 20..20))
-    );
+    assert_eq!(parse(&bytes, ChecksumIn::Trusted), Ok((PORTS, Header::default(), 20..20)));
 }
 
 #[test]
 fn a_short_buffer_is_refused_and_left_alone() {
     let mut out = [7; 19];
     let error = Err(BufferTooShort { need: 20, have: 19 });
-    assert_eq!(
-        emit(PORTS, &Header::default(), ChecksumOut::Omit, &mut out),
-        error
-    );
+    assert_eq!(emit(PORTS, &Header::default(), ChecksumOut::Omit, &mut out), error);
     assert_eq!(out, [7; 19]);
 }
 
 #[test]
 fn unknown_options_are_skipped_by_their_length() {
     let options = options_of(Flags::SYN, &[254, 6, 2, 4, 0xff, 0xff, 1, 2, 4, 5, 0xb4, 0]);
-    assert_eq!(
-        options,
-        Options {
-            mss: Some(1460),
-            ..Options::default()
-        }
-    );
+    assert_eq!(options, Options { mss: Some(1460), ..Options::default() });
 }
 
 #[test]
@@ -189,21 +140,12 @@ fn sack_blocks_are_skipped() {
     bytes.extend([0xff; 8]);
     bytes.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
     let timestamps = Some(Timestamps { val: 1, ecr: 2 });
-    assert_eq!(
-        options_of(Flags::ACK, &bytes),
-        Options {
-            timestamps,
-            ..Options::default()
-        }
-    );
+    assert_eq!(options_of(Flags::ACK, &bytes), Options { timestamps, ..Options::default() });
 }
 
 #[test]
 fn a_malformed_option_ends_the_list_but_keeps_what_came_before() {
-    let mss = Options {
-        mss: Some(1460),
-        ..Options::default()
-    };
+    let mss = Options { mss: Some(1460), ..Options::default() };
     // Length 0, length 1, a length past the end, and a kind without a length.
     for tail in [[3, 0, 4, 2], [3, 1, 4, 2], [3, 9, 4, 2], [1, 1, 1, 3]] {
         let bytes = [&[2, 4, 5, 0xb4][..], &tail[..]].concat();
@@ -216,30 +158,15 @@ fn a_malformed_option_ends_the_list_but_keeps_what_came_before() {
 #[test]
 fn an_option_with_a_length_that_is_not_its_own_is_skipped() {
     let bytes = [2, 3, 9, 3, 4, 1, 1, 4, 3, 9, 8, 3, 9, 2, 4, 5, 0xb4, 1, 1, 1];
-    assert_eq!(
-        options_of(Flags::SYN, &bytes),
-        Options {
-            mss: Some(1460),
-            ..Options::default()
-        }
-    );
+    assert_eq!(options_of(Flags::SYN, &bytes), Options { mss: Some(1460), ..Options::default() });
 }
 
 #[test]
 fn options_of_a_syn_count_on_a_syn_only() {
     let bytes = [2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7];
     assert_eq!(options_of(Flags::ACK, &bytes), Options::default());
-    let sent = Options {
-        mss: Some(9),
-        window_scale: Some(1),
-        sack_permitted: true,
-        timestamps: None,
-    };
-    let header = Header {
-        flags: Flags::ACK,
-        options: sent,
-        ..Header::default()
-    };
+    let sent = Options { mss: Some(9), window_scale: Some(1), sack_permitted: true, timestamps: None };
+    let header = Header { flags: Flags::ACK, options: sent, ..Header::default() };
     assert_eq!(header_len(&header), HEADER_LEN_MIN);
     segment(&header, ChecksumOut::Omit, b"");
 }
@@ -253,24 +180,12 @@ fn values_out_of_bounds_are_brought_inside() {
 fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     let timestamps =
         any::<Option<(u32, u32)>>().prop_map(|pair| pair.map(|(val, ecr)| Timestamps { val, ecr }));
-    let of_syn = (
-        prop::option::of(1u16..),
-        prop::option::of(0u8..=14),
-        any::<bool>(),
-    );
+    let of_syn = (prop::option::of(1u16..), prop::option::of(0u8..=14), any::<bool>());
     (of_syn, timestamps).prop_map(move |((mss, window_scale, sack_permitted), timestamps)| {
         if syn {
-            Options {
-                mss,
-                window_scale,
-                sack_permitted,
-                timestamps,
-            }
+            Options { mss, window_scale, sack_permitted, timestamps }
         } else {
-            Options {
-                timestamps,
-                ..Options::default()
-            }
+            Options { timestamps, ..Options::default() }
         }
     })
 }

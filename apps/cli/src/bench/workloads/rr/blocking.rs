@@ -23,10 +23,7 @@ pub fn sample<P: Provider>(
     placement: &Placement,
     timing: Timing,
 ) -> io::Result<Window> {
-    let Pairs {
-        mut clients,
-        mut servers,
-    } = pairs(provider, 1)?;
+    let Pairs { mut clients, mut servers } = pairs(provider, 1)?;
     let (Some(client), Some(server)) = (clients.pop(), servers.pop()) else {
         return Err(io::Error::other("no connection was made"));
     };
@@ -92,17 +89,9 @@ mod tests {
     use crate::bench::providers::sockeye::Sockeye;
 
     fn transactions_complete<P: Provider>(provider: &P) {
-        let timing = Timing {
-            warm_up: Duration::from_millis(5),
-            timed: Duration::from_millis(40),
-        };
+        let timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
         for (size, pin) in [(1, Pin::Split), (1, Pin::Same), (300_000, Pin::None)] {
-            let spec = Spec {
-                connections: 1,
-                threads: None,
-                size,
-                nodelay: true,
-            };
+            let spec = Spec { connections: 1, threads: None, size, nodelay: true };
             let placement = Placement::new(pin).unwrap();
             let window = sample(provider, &spec, &placement, timing).unwrap();
             assert!(window.count > 0, "{spec:?} {pin:?}: {window:?}");

@@ -56,9 +56,8 @@ pub fn sample<P: Provider>(
 /// Deals `streams` out to the threads of one side, round and round.
 pub fn shares<P: Provider>(provider: &P, streams: Vec<P::Stream>, spec: &Spec) -> io::Result<Vec<Share<P>>> {
     let count = spec.threads_a_side();
-    let mut shares: Vec<Share<P>> = (0..count)
-        .map(|_| Share::new(provider, spec.size))
-        .collect::<io::Result<_>>()?;
+    let mut shares: Vec<Share<P>> =
+        (0..count).map(|_| Share::new(provider, spec.size)).collect::<io::Result<_>>()?;
     for (index, stream) in streams.into_iter().enumerate() {
         stream.set_nodelay(spec.nodelay)?;
         shares[index % count].add(stream)?;
@@ -93,10 +92,7 @@ impl<P: Provider> Share<P> {
         stream.set_nonblocking(true)?;
         stream.discard_on_close()?;
         self.poller.register(&stream, self.ends.len())?;
-        self.ends.push(Some(End {
-            stream,
-            received_len: 0,
-        }));
+        self.ends.push(Some(End { stream, received_len: 0 }));
         Ok(())
     }
 
@@ -127,13 +123,7 @@ impl<P: Provider> Share<P> {
 
     /// Waits once and serves what is ready; `received` is called for each message that is whole.
     fn round(&mut self, meter: &Meter, mut received: impl FnMut()) -> io::Result<()> {
-        let Self {
-            poller,
-            ends,
-            closed_count,
-            message,
-            buf,
-        } = self;
+        let Self { poller, ends, closed_count, message, buf } = self;
         poller.wait(WAIT_MAX, |token| {
             let Some(slot) = ends.get_mut(token) else {
                 return Err(io::Error::other("the poller returned a token it was not given"));
@@ -228,32 +218,19 @@ mod tests {
     use crate::bench::providers::kernel::Kernel;
     use crate::bench::providers::sockeye::Sockeye;
 
-    const TIMING: Timing = Timing {
-        warm_up: Duration::from_millis(10),
-        timed: Duration::from_millis(60),
-    };
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(10), timed: Duration::from_millis(60) };
 
     fn all_threads_make_transactions<P: Provider>(provider: &P) {
         let placement = Placement::new(Pin::None).unwrap();
         for (connections, threads, size) in [(1, 1, 1), (3, 2, 1), (50, 2, 4096), (2, 8, 100)] {
-            let spec = Spec {
-                connections,
-                threads: Some(threads),
-                size,
-                nodelay: false,
-            };
+            let spec = Spec { connections, threads: Some(threads), size, nodelay: false };
             let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > connections as u64, "{spec:?}: {window:?}");
         }
     }
 
     fn a_server_whose_clients_have_gone_ends_without_being_told<P: Provider>(provider: &P) {
-        let spec = Spec {
-            connections: 4,
-            threads: Some(1),
-            size: 1,
-            nodelay: false,
-        };
+        let spec = Spec { connections: 4, threads: Some(1), size: 1, nodelay: false };
         let Pairs { clients, servers } = pairs(provider, 4).unwrap();
         let server = shares(provider, servers, &spec).unwrap().pop().unwrap();
         drop(clients);
@@ -261,12 +238,7 @@ mod tests {
     }
 
     fn a_client_whose_server_has_gone_fails<P: Provider>(provider: &P) {
-        let spec = Spec {
-            connections: 2,
-            threads: Some(1),
-            size: 1,
-            nodelay: false,
-        };
+        let spec = Spec { connections: 2, threads: Some(1), size: 1, nodelay: false };
         let Pairs { clients, servers } = pairs(provider, 2).unwrap();
         let client = shares(provider, clients, &spec).unwrap().pop().unwrap();
         drop(servers);

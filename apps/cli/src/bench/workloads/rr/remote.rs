@@ -56,15 +56,12 @@ pub fn sample<P: Provider>(
     let port = u16::try_from(helper.answer_number()?)
         .map_err(|_| io::Error::other("the helper process has no port"))?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let clients: Vec<P::Stream> = (0..spec.connections)
-        .map(|_| provider.connect(address))
-        .collect::<io::Result<_>>()?;
+    let clients: Vec<P::Stream> =
+        (0..spec.connections).map(|_| provider.connect(address)).collect::<io::Result<_>>()?;
     let sides = polled::shares(provider, clients, spec)?;
     let accepted = helper.answer_number()?;
     if accepted != spec.connections as u64 {
-        return Err(io::Error::other(
-            "the helper process did not accept every connection",
-        ));
+        return Err(io::Error::other("the helper process did not accept every connection"));
     }
     let meter = Meter::new(sides.len(), sides.len());
     let window = thread::scope(|scope| {
@@ -110,9 +107,7 @@ pub fn serve(args: &ServeArgs) -> io::Result<()> {
         for (index, side) in sides.into_iter().enumerate() {
             let (meter, placement) = (&meter, &placement);
             scope.spawn(move || {
-                let served = placement
-                    .server(index)
-                    .and_then(|()| side.answer_until_stopped(meter));
+                let served = placement.server(index).and_then(|()| side.answer_until_stopped(meter));
                 if let Err(error) = served {
                     eprintln!("error: a server thread failed: {error}");
                     process::exit(1);
