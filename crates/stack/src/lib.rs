@@ -35,6 +35,7 @@ mod config;
 mod conn;
 mod demux;
 mod listen;
+mod memory;
 mod netif;
 pub mod poll;
 mod ports;

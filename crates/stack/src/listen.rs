@@ -50,6 +50,7 @@ struct AcceptQueue {
 
 /// Largest backlog (`net.core.somaxconn` of Linux).
 pub(crate) const BACKLOG_MAX: usize = 4096;
+#[cfg(feature = "tokio")]
 /// Most tasks that may wait in one listener's `poll_accept`; beyond it the oldest is woken early.
 const WAKERS_MAX: usize = 1024;
 
@@ -153,6 +154,7 @@ impl Listener {
     }
 
     /// The next child, or `None` with `waker` to be woken for it.
+    #[cfg(feature = "tokio")]
     pub fn pop_or_register(&self, waker: &Waker) -> Option<Arc<Conn>> {
         let mut queue = self.queue.lock();
         if let Some(child) = queue.ready.pop_front() {

@@ -131,12 +131,6 @@ impl Events {
     fn is_full(&self) -> bool {
         self.list.len() == self.capacity
     }
-
-    /// Adds what was found, if anything; then says whether the waiter is to hold the registration.
-    fn report(&mut self, registration: &Registration, found: Found) -> Option<bool> {
-        self.list.push(Event { token: registration.token, ready: found.ready? });
-        Some(found.stays)
-    }
 }
 
 impl<'a> IntoIterator for &'a Events {
@@ -150,17 +144,17 @@ impl<'a> IntoIterator for &'a Events {
 /// A set of sockets to wait for. See the module's documentation.
 pub struct Poll {
     queue: Arc<Queue>,
-    held: Mutex<Held>,
+    /// One round: what is reported goes to the end, so that nobody is looked at twice before everybody was once.
+    held: Mutex<VecDeque<Held>>,
     spin: Spin,
 }
 
-/// What the waiter holds; `QUEUED` is set in all of it.
-#[derive(Default)]
+/// A registration that the waiter holds; `QUEUED` is set in it.
 struct Held {
-    /// Taken from the inbox and not looked at yet.
-    fresh: VecDeque<Arc<Registration>>,
-    /// Level-triggered and reported by the last wait.
-    level: VecDeque<Arc<Registration>>,
+    registration: Arc<Registration>,
+    /// It is level-triggered and was reported before; else it has come from the inbox and was not looked at
+    /// yet.
+    is_reported: bool,
 }
 
 /// Something that can be registered: a stream or a listener of this crate.
@@ -174,7 +168,7 @@ impl Poll {
     pub fn new(spin_max: Duration) -> Self {
         Self {
             queue: Arc::new(Queue::default()),
-            held: Mutex::new(Held::default()),
+            held: Mutex::new(VecDeque::new()),
             spin: Spin::up_to(spin_max),
         }
     }
@@ -277,29 +271,21 @@ impl Poll {
         }
     }
 
-    /// Looks at what was reported last, then at what has come, until the events are full.
+    /// Looks at what is held and what has come, each once, until the events are full.
     fn collect(&self, events: &mut Events) {
         let mut held = self.held.lock();
-        let Held { fresh, level } = &mut *held;
-        for _ in 0..level.len() {
+        let fresh = |registration| Held { registration, is_reported: false };
+        held.extend(self.queue.inbox.lock().list.drain(..).map(fresh));
+        for _ in 0..held.len() {
             if events.is_full() {
                 break;
             }
-            let Some(registration) = level.pop_front() else {
-                break;
-            };
-            if let Some(stays) = events.report(&registration, registration.look_again()) {
-                level.extend(stays.then_some(registration));
-            }
-        }
-        if fresh.is_empty() {
-            fresh.extend(self.queue.inbox.lock().list.drain(..));
-        }
-        while !events.is_full()
-            && let Some(registration) = fresh.pop_front()
-        {
-            if let Some(stays) = events.report(&registration, registration.look()) {
-                level.extend(stays.then_some(registration));
+            let Some(Held { registration, is_reported }) = held.pop_front() else { break };
+            let found = if is_reported { registration.look_again() } else { registration.look() };
+            let Some(ready) = found.ready else { continue };
+            events.list.push(Event { token: registration.token, ready });
+            if found.stays {
+                held.push_back(Held { registration, is_reported: true });
             }
         }
     }

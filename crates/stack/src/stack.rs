@@ -28,6 +28,7 @@ use crate::base::clock::Clock;
 use crate::config::{Config, Grain};
 use crate::conn::{Home, Item};
 use crate::demux::Demux;
+use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::ports::Ports;
 use crate::workers::Workers;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub key: HashKey,
     secret: Secret,
     pub pool: Pool,
+    pub memory_waiters: MemoryWaiters,
     pub demux: Demux,
     pub ports: Ports,
     pub workers: Workers,
@@ -176,6 +178,7 @@ impl Core {
             key,
             secret: Secret::new(entropy.bytes()),
             pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
+            memory_waiters: MemoryWaiters::default(),
             demux: Demux::new(
                 config.connections_max,
                 config.time_wait_max,

@@ -18,6 +18,8 @@ pub(crate) enum TimerKey {
     Conn { hash: u64, serial: u64 },
     /// A shard of the demux table.
     Shard { index: usize },
+    /// The tasks that wait for packet memory.
+    Memory,
 }
 
 /// A call that is due at `at` microseconds.

@@ -64,6 +64,7 @@ impl Workers {
         let pick = match key {
             TimerKey::Conn { hash, .. } => hash,
             TimerKey::Shard { index } => index as u64,
+            TimerKey::Memory => 0,
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();
@@ -151,6 +152,7 @@ fn fire(core: &Core, entry: Entry) {
             }
         }
         TimerKey::Shard { index } => Context::run(core, |cx| crate::demux::on_timer(cx, index)),
+        TimerKey::Memory => core.memory_waiters.on_timer(),
     }
 }
 

@@ -244,7 +244,6 @@ async fn readable_and_writable_wait_for_what_they_say() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-#[ignore = "open: at the memory cap a task gets OutOfMemory, or polls in a loop, where it should wait"]
 async fn at_the_memory_cap_a_task_waits_and_does_not_hold_its_thread() {
     let _guard = watchdog("at_the_memory_cap_a_task_waits_and_does_not_hold_its_thread");
     // One thread for writer and reader: a writer that waits by looping would never let the reader run.

@@ -13,6 +13,7 @@ pub(crate) mod error;
 pub(crate) mod outbox;
 pub(crate) mod sockbuf;
 pub(crate) mod user;
+#[cfg(feature = "tokio")]
 pub(crate) mod wakers;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -27,8 +27,33 @@ const COPY_LOCKED_MAX: usize = 4096;
 const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
-/// taken the error is reported; otherwise it comes again with the next call.
+/// taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    send_or(core, conn, bufs, |timeout| wait_for_memory(core, conn, timeout))
+}
+
+/// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and `waker` is woken in a while.
+#[cfg(feature = "tokio")]
+pub(crate) fn send_for_task(
+    core: &Core,
+    conn: &Arc<Conn>,
+    bufs: &[IoSlice<'_>],
+    waker: &std::task::Waker,
+) -> io::Result<usize> {
+    send_or(core, conn, bufs, |_| {
+        core.count(counter::MEMORY_WAITS);
+        core.memory_waiters.register(core, waker);
+        Err(io::ErrorKind::OutOfMemory.into())
+    })
+}
+
+/// [`send`], with what to do when there is no packet memory.
+fn send_or(
+    core: &Core,
+    conn: &Arc<Conn>,
+    bufs: &[IoSlice<'_>],
+    no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
+) -> io::Result<usize> {
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let mut rest = Rest::of(bufs);
     let wanted = rest.len;
@@ -40,7 +65,7 @@ pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::R
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait(core, &conn.snd_wait, ticket, &mut timeout),
-            Refusal::NoMemory => wait_for_memory(core, conn, &mut timeout),
+            Refusal::NoMemory => no_memory(&mut timeout),
         };
         match waited {
             Ok(()) => {}
@@ -52,17 +77,20 @@ pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::R
 }
 
 /// What of a vectored send is still to be taken.
+#[derive(Clone, Copy)]
 struct Rest<'a> {
     bufs: &'a [IoSlice<'a>],
     /// Bytes of the first of `bufs` that are taken already.
     offset: usize,
     len: usize,
+    /// Something was taken.
+    is_begun: bool,
 }
 
 impl<'a> Rest<'a> {
     fn of(bufs: &'a [IoSlice<'a>]) -> Self {
         let len = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
-        Self { bufs, offset: 0, len }
+        Self { bufs, offset: 0, len, is_begun: false }
     }
 
     /// Gives the next `bytes` bytes to `put` in pieces; `put` says how many of a piece it took, and a
@@ -112,7 +140,7 @@ impl From<Exhausted> for Refusal {
 /// Appends as much as fits now, at most a chunk, and runs output if it is due.
 fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
     let mut so = conn.so.lock();
-    check(conn, &so)?;
+    check(conn, &so, rest)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let space = if so.snd.connected { so.snd.space() as usize } else { 0 };
     let want = rest.len.min(CHUNK_MAX);
@@ -129,14 +157,22 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
         // The space is ours while we copy without the mutex.
         so.snd.reserved += take as u32;
         drop(so);
-        let mut chain = Chain::new();
+        let (mut chain, before) = (Chain::new(), *rest);
         let copied = rest.take(take, |piece| chain.extend_from_slice(&core.pool, piece));
         so = conn.so.lock();
         so.snd.reserved -= take as u32;
+        if chain.len() < take && conn.snd_wait.notify().is_wake_owed() {
+            // Another writer may be waiting for what we had reserved and did not use.
+            drop(so);
+            conn.snd_wait.wake();
+            so = conn.so.lock();
+        }
         copied?;
-        check(conn, &so)?;
+        // What was copied and cannot be sent any more is not taken.
+        check(conn, &so, &before).inspect_err(|_| *rest = before)?;
         so.snd.chain.append(chain);
     }
+    rest.is_begun = true;
     if so.snd.len() >= so.snd.due_at {
         Context::run(core, |cx| engine::output_now(cx, conn, so));
     }
@@ -144,8 +180,11 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
 }
 
 /// Whether the connection can take bytes at all.
-fn check(conn: &Conn, so: &Buffers) -> Result<(), Refusal> {
-    if let Some(error) = conn.take_error() {
+fn check(conn: &Conn, so: &Buffers, rest: &Rest<'_>) -> Result<(), Refusal> {
+    // The pending error is for a call that can report it.
+    if !rest.is_begun
+        && let Some(error) = conn.take_error()
+    {
         return Err(Refusal::Failed(error.into()));
     }
     if so.snd.shut {
@@ -159,9 +198,7 @@ fn check(conn: &Conn, so: &Buffers) -> Result<(), Refusal> {
 fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::Result<()> {
     core.count(counter::MEMORY_WAITS);
     if conn.options.nonblocking.load(Ordering::Relaxed) {
-        let mut so = conn.so.lock();
-        let snd = &mut so.snd;
-        if snd.chain.is_empty() {
+        if conn.so.lock().snd.chain.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,
                 format!(
@@ -171,7 +208,6 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
                 ),
             ));
         }
-        snd.due_at = snd.due_at.min(snd.len());
         return Err(io::ErrorKind::WouldBlock.into());
     }
     let until = timeout.until();
