@@ -1,13 +1,18 @@
 //! Where threads exchange magazines.
 //!
+//! There is a rack of magazines for each core. A thread uses the rack of the core it runs on, and another one's
+//! only if its own is empty. So buffers that are written and read on one core stay in that core's cache, however
+//! many threads take and free them there; with one rack for all, independent connections on two cores
+//! would swap their buffers, and with them their cache lines.
+//!
 //! It must not know about threads, or return memory to the system itself: what it does not keep it
 //! hands to the caller, who does so without holding its lock.
 //!
 //! Invariants: `held` is the footprint of all that is in the depot and exceeds `held_max` never by
 //! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty:
-//! "keep nothing" is decided by a flag (in `quota`) that is *read under the class lock*. Whoever sets
-//! it drains afterwards, under the same lock: a store is either before the drain, which takes it, or
-//! after, and then it sees the flag.
+//! "keep nothing" is decided by a flag (in `quota`) that is *read under the lock of the rack and class*. Whoever
+//! sets it drains all racks afterwards, under the same locks: a store is either before the drain of its
+//! rack, which takes it, or after, and then it sees the flag.
 //! Tests: loom models at the end; `tests/`.
 
 use std::ptr::NonNull;
@@ -16,6 +21,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
+use crate::cpu;
 use crate::facade::{AtomicUsize, Mutex, Ordering};
 use crate::magazine::Magazine;
 
@@ -24,37 +30,67 @@ pub(crate) struct Depot {
     held: AtomicUsize,
     /// (c)
     held_max: usize,
-    /// The magazines of each class, last in first out, so that the warmest come back first.
-    classes: [CachePadded<Mutex<Vec<Magazine>>>; CLASS_COUNT],
+    /// (c) One for each core, a power of two.
+    racks: Box<[Rack]>,
 }
+
+/// The magazines of each class, last in first out, so that the warmest come back first.
+type Rack = [CachePadded<Mutex<Vec<Magazine>>>; CLASS_COUNT];
+
+/// Most racks; cores beyond that share. What one finds empty, one looks for in all of them.
+const RACKS_MAX: usize = 64;
 
 impl Depot {
     pub(crate) fn new(held_max: usize) -> Depot {
         Depot {
             held: AtomicUsize::new(0),
             held_max,
-            classes: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
+            racks: (0..cpu::count().next_power_of_two().min(RACKS_MAX))
+                .map(|_| std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))))
+                .collect(),
         }
     }
 
     /// A magazine with at least one cluster, or nothing.
     pub(crate) fn load(&self, class: Class) -> Option<Magazine> {
-        let magazine = self.classes[class.index()].lock().pop()?;
+        let magazine = self.search(|rack| rack[class.index()].lock().pop())?;
         self.count_out(class, magazine.count());
         Some(magazine)
     }
 
     /// One cluster, for a thread without a cache.
     pub(crate) fn load_one(&self, class: Class) -> Option<NonNull<Cluster>> {
-        let mut magazines = self.classes[class.index()].lock();
-        let top = magazines.last_mut()?;
-        let cluster = top.pop();
-        if top.count() == 0 {
-            magazines.pop();
-        }
-        drop(magazines);
+        let cluster = self.search(|rack| {
+            let mut magazines = rack[class.index()].lock();
+            let top = magazines.last_mut()?;
+            let cluster = top.pop();
+            if top.count() == 0 {
+                magazines.pop();
+            }
+            cluster
+        })?;
         self.count_out(class, 1);
-        cluster
+        Some(cluster)
+    }
+
+    /// The first find: in this core's rack, else in the next ones.
+    fn search<T>(&self, find: impl Fn(&Rack) -> Option<T>) -> Option<T> {
+        let own = self.own_index();
+        if let found @ Some(_) = find(&self.racks[own]) {
+            return found;
+        }
+        if self.held() == 0 {
+            return None;
+        }
+        (1..self.racks.len()).find_map(|step| find(&self.racks[(own + step) & (self.racks.len() - 1)]))
+    }
+
+    fn own_index(&self) -> usize {
+        cpu::current() & (self.racks.len() - 1)
+    }
+
+    fn own(&self, class: Class) -> &Mutex<Vec<Magazine>> {
+        &self.racks[self.own_index()][class.index()]
     }
 
     /// Stores a magazine. Gives it back if there is no room, or if `keep`, asked under the lock, says
@@ -68,7 +104,7 @@ impl Depot {
         if magazine.count() == 0 {
             return Ok(());
         }
-        let mut magazines = self.classes[class.index()].lock();
+        let mut magazines = self.own(class).lock();
         if !keep() || !self.has_room(class, magazine.count()) {
             return Err(magazine);
         }
@@ -87,7 +123,7 @@ impl Depot {
         cluster: NonNull<Cluster>,
         keep: impl FnOnce() -> bool,
     ) -> Result<(), NonNull<Cluster>> {
-        let mut magazines = self.classes[class.index()].lock();
+        let mut magazines = self.own(class).lock();
         if !keep() || !self.has_room(class, 1) {
             return Err(cluster);
         }
@@ -107,11 +143,15 @@ impl Depot {
 
     /// Takes everything of one class out, and the list's own memory with it.
     pub(crate) fn drain(&self, class: Class) -> Vec<Magazine> {
-        let magazines = std::mem::take(&mut *self.classes[class.index()].lock());
-        for magazine in &magazines {
-            self.count_out(class, magazine.count());
+        let mut all = Vec::new();
+        for rack in &self.racks {
+            let magazines = std::mem::take(&mut *rack[class.index()].lock());
+            for magazine in &magazines {
+                self.count_out(class, magazine.count());
+            }
+            all.extend(magazines);
         }
-        magazines
+        all
     }
 
     /// Bytes in the depot.

@@ -27,6 +27,7 @@ mod cache;
 mod chain;
 mod class;
 mod cluster;
+mod cpu;
 mod depot;
 mod facade;
 mod links;
