@@ -102,7 +102,7 @@ impl Default for Spin {
 /// The second part of a spin, if there is room among those who do the same.
 fn yield_among_others(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let others = YIELDING.fetch_add(1, Ordering::Relaxed);
-    let spun = if (others as usize) < cpu::count() { yield_until(budget, done) } else { Spun::InVain };
+    let spun = if (others as usize) < 2 * cpu::count() { yield_until(budget, done) } else { Spun::InVain };
     YIELDING.fetch_sub(1, Ordering::Relaxed);
     spun
 }

@@ -53,14 +53,16 @@ pub fn sample<P: Provider>(
     window
 }
 
-/// Deals `streams` out to the threads of one side, round and round.
+/// Deals `streams` out to the threads of one side, to each a range: as if each had opened its own, so that what
+/// lies side by side in memory belongs to one thread (on either side of the comparison).
 pub fn shares<P: Provider>(provider: &P, streams: Vec<P::Stream>, spec: &Spec) -> io::Result<Vec<Share<P>>> {
     let count = spec.threads_a_side();
     let mut shares: Vec<Share<P>> =
         (0..count).map(|_| Share::new(provider, spec.size)).collect::<io::Result<_>>()?;
+    let total = streams.len().max(1);
     for (index, stream) in streams.into_iter().enumerate() {
         stream.set_nodelay(spec.nodelay)?;
-        shares[index % count].add(stream)?;
+        shares[index * count / total].add(stream)?;
     }
     Ok(shares)
 }
