@@ -35,7 +35,7 @@ pub struct Config {
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
     /// Most connections, in any state but TIME-WAIT. At the bound connects fail with `OutOfMemory` and
-    /// new SYNs are dropped. Default 1,048,576.
+    /// handshakes stay half-open. Default 1,048,576.
     pub connections_max: usize,
     /// Send buffer of a new socket, bytes (`tcp_wmem`), 2 KiB to 64 MiB. Default 256 KiB.
     pub sndbuf: u32,

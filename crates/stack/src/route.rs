@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sockeye_proto::tcp::accepted::Accepted;
-use sockeye_proto::tcp::closed;
+use sockeye_proto::tcp::closed::{self, ListenAction};
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::syncache::{AckOutcome, InitialNumbers, RstOutcome};
@@ -30,7 +30,7 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let (tuple, header) = (segment.to, segment.header);
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
-    let is_syn = header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK.with(Flags::RST));
+    let is_syn = closed::listen(&header) == ListenAction::Syn;
     let listener = if is_syn { core.ports.listener(&tuple.local, hash) } else { None };
     let mut shard = core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &tuple).map(Arc::clone) {
@@ -141,6 +141,12 @@ fn third_segment(
         AckOutcome::Ignore => {}
         AckOutcome::NoEntry => {
             drop(shard);
+            // A listener drops what is neither SYN nor ACK; where nobody listens it is answered.
+            if closed::listen(&header) == ListenAction::Ignore
+                && cx.core.ports.listener(&tuple.local, hash).is_some()
+            {
+                return;
+            }
             if let Some(reset) = closed::reset_for(&header, segment.payload.len()) {
                 cx.core.count(counter::RESETS_OUT);
                 answer(cx, tuple, reset);

@@ -26,7 +26,7 @@ pub struct Settings {
     pub sack: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-58).
+    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
     /// Floor of the retransmission timeout.
     pub rto_min: Duration,
