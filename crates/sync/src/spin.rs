@@ -11,7 +11,7 @@
 //! * The bound is a time. It has to cover the sleep and wake of *the other side*: two threads that
 //!   both sleep answer each other only after a wake, and if that is longer than their spins they would
 //!   never find back to spinning.
-//! * Not more threads than there are cores yield at a time: beyond that they would only take turns in
+//! * Not more threads than twice the cores yield at a time: beyond that they would only take turns in
 //!   finding that there is nothing to do. They are counted, on a line of their own, which only waits
 //!   that outlast the pauses touch.
 //! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
