@@ -8,7 +8,7 @@
 //! It must not know views or chains. Invariants:
 //! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
 //! * A cache is dropped by its own thread only, and only while no reference to it exists:
-//!   in [`with_cache`] before the reference is made, in [`forget`], and at the thread's end.
+//!   in [`with_cache`] before the reference is made, in `forget`, and at the thread's end.
 //! * What a cache remembers of the control word (`seen`) has no flag set. So when the word has one,
 //!   each operation goes the slow way and looks.
 //!

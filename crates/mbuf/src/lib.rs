@@ -20,7 +20,7 @@
 //! Tests: beside the code for what is private, `tests/` for the API. The concurrency models run under
 //! loom: `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib`. The unsafe code runs
 //! under miri: `cargo +nightly miri test -p sockeye-mbuf`. Costs: `cargo run --release -p
-//! sockeye-mbuf --example costs`.
+//! sockeye-mbuf --example mbuf_costs`.
 #![warn(missing_docs)]
 
 mod cache;

@@ -291,6 +291,17 @@ impl Poll {
     }
 }
 
+impl Drop for Poll {
+    /// A registration in the inbox holds the inbox: it has to be taken out, and none may follow.
+    fn drop(&mut self) {
+        let mut inbox = self.queue.inbox.lock();
+        inbox.is_closed = true;
+        let left = std::mem::take(&mut inbox.list);
+        drop(inbox);
+        drop(left);
+    }
+}
+
 impl std::fmt::Debug for Poll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Poll").finish_non_exhaustive()
@@ -312,6 +323,8 @@ struct Inbox {
     /// The CPU of the last mark, as a hint whether spinning can help.
     cpu: u32,
     woken: bool,
+    /// The poller is gone: what is marked from now on has nobody to find it.
+    is_closed: bool,
 }
 
 impl Queue {
@@ -357,6 +370,9 @@ impl Registration {
             return;
         }
         let mut inbox = self.queue.inbox.lock();
+        if inbox.is_closed {
+            return;
+        }
         inbox.list.push(Arc::clone(self));
         inbox.cpu = sockeye_sync::cpu::current();
         let owed = self.queue.wait.notify().is_wake_owed();

@@ -27,7 +27,7 @@
 //! cargo test -p sockeye-sync
 //! RUSTFLAGS="--cfg loom" cargo test -p sockeye-sync --release --test loom
 //! MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p sockeye-sync
-//! cargo run -p sockeye-sync --release --example costs
+//! cargo run -p sockeye-sync --release --example sync_costs
 //! ```
 //!
 //! The second runs every interleaving of a few threads in each protocol (`tests/loom`), under the

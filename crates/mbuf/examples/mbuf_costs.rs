@@ -1,5 +1,5 @@
 //! Prints what the pool's operations cost on this machine, in nanoseconds: the median of several
-//! short runs of each, and the least. `cargo run --release -p sockeye-mbuf --example costs`.
+//! short runs of each, and the least. `cargo run --release -p sockeye-mbuf --example mbuf_costs`.
 
 use std::hint::black_box;
 use std::sync::mpsc::sync_channel;

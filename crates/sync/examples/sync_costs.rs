@@ -1,7 +1,7 @@
 //! What the primitives cost on this machine, in nanoseconds, in less than five seconds.
 //!
 //! ```text
-//! cargo run -p sockeye-sync --release --example costs
+//! cargo run -p sockeye-sync --release --example sync_costs
 //! ```
 //!
 //! Each line is the median of [`ROUNDS_COUNT`] rounds, with the fastest and the slowest. On a shared
