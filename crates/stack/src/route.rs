@@ -182,16 +182,19 @@ fn establish(
     let pcb = Pcb::accept(&settings, accepted, cx.now);
     let mut rcv = sockbuf::RecvBuf::new(listener.rcvbuf());
     rcv.on_connected(&pcb);
-    let conn = Conn::new(Birth {
-        home: core.home(hash),
-        pcb,
-        tuple,
-        hash,
-        serial: core.next_serial(),
-        snd: sockbuf::SendBuf::new(listener.sndbuf(), true),
-        rcv,
-        options,
-    });
+    let conn = Conn::new(
+        &core.conns,
+        Birth {
+            home: core.home(hash),
+            pcb,
+            tuple,
+            hash,
+            serial: core.next_serial(),
+            snd: sockbuf::SendBuf::new(listener.sndbuf(), true),
+            rcv,
+            options,
+        },
+    );
     shard.half_open.remove(&tuple);
     shard.insert(Arc::clone(&conn));
     core.ports.conn_joined(tuple.local.port);

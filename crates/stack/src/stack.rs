@@ -21,12 +21,12 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::ListenParams;
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::{Counters, Mutex, Perimeter};
+use sockeye_sync::{Counters, Mutex, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
 use crate::config::{Config, Grain};
-use crate::conn::{Home, Item};
+use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
     pub demux: Demux,
+    /// Where connections lie in memory.
+    pub conns: Scatter<Conn>,
     pub ports: Ports,
     pub workers: Workers,
     pub loopback: Loopback,
@@ -179,6 +181,7 @@ impl Core {
             secret: Secret::new(entropy.bytes()),
             pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
             memory_waiters: MemoryWaiters::default(),
+            conns: Scatter::new(),
             demux: Demux::new(
                 config.connections_max,
                 config.time_wait_max,

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, WaitQueue};
+use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -170,10 +170,10 @@ pub(crate) struct Birth {
 }
 
 impl Conn {
-    pub fn new(birth: Birth) -> Arc<Self> {
+    pub fn new(place: &Scatter<Self>, birth: Birth) -> Arc<Self> {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
         let pcb = PerimeterCell::new(birth.home.perimeter().id(), birth.pcb);
-        Arc::new(Self {
+        place.make(Self {
             home: birth.home,
             notify: Notify::new(),
             users: AtomicU32::new(1),

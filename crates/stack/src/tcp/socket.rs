@@ -288,16 +288,19 @@ impl TcpSocket {
         let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, self.is_v6);
         options.nodelay.store(settings.nodelay, Ordering::Relaxed);
         options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
-        Conn::new(Birth {
-            home: core.home(hash),
-            pcb,
-            tuple,
-            hash,
-            serial: core.next_serial(),
-            snd: SendBuf::new(settings.sndbuf, false),
-            rcv: RecvBuf::new(settings.rcvbuf),
-            options,
-        })
+        Conn::new(
+            &core.conns,
+            Birth {
+                home: core.home(hash),
+                pcb,
+                tuple,
+                hash,
+                serial: core.next_serial(),
+                snd: SendBuf::new(settings.sndbuf, false),
+                rcv: RecvBuf::new(settings.rcvbuf),
+                options,
+            },
+        )
     }
 
     /// An address of the caller's in this socket's family.
