@@ -74,6 +74,10 @@ impl Spin {
         if cpu::count() < 2 || self.waker_cpu.is_some_and(|waker| waker == cpu::current()) {
             return false;
         }
+        // Others yield: then somebody has use for this core.
+        if YIELDING.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
         (0..PAUSES).any(|_| {
             spin_loop();
             done()
