@@ -68,9 +68,11 @@ impl<P: Payload> Pcb<P> {
             | State::FinWait1
             | State::FinWait2
             | State::CloseWait => Some(self.reset_header()),
-            // The RFC sends none here, since all that is missing is an acknowledgment. But with bytes or
-            // the FIN still unsent the peer would wait for them for ever.
-            State::Closing | State::LastAck if !self.fin_sent => Some(self.reset_header()),
+            // The RFC sends none here, since all that is missing is an acknowledgment. But what is unsent, or
+            // was sent and not taken, the peer would wait for: a minute in FIN-WAIT-2, or for ever.
+            State::Closing | State::LastAck if !self.fin_sent || self.snd_una != self.snd_max => {
+                Some(self.reset_header())
+            }
             State::SynSent | State::Closing | State::LastAck | State::TimeWait | State::Closed => None,
         };
         self.enter_closed();
