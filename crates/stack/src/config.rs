@@ -7,6 +7,8 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::switches::{Input, Rcvd, RxFree, UnixLocking, Wake};
+
 /// How many connections share one perimeter, the right to run protocol code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grain {
@@ -24,6 +26,16 @@ pub enum Grain {
 pub struct Config {
     /// How many connections share a perimeter.
     pub grain: Grain,
+    /// How a reader tells the protocol of new space. Default `precheck`.
+    pub rcvd: Rcvd,
+    /// What excludes whom in input from a wire. Default `batched`.
+    pub input: Input,
+    /// Where a reader gives receive buffers back. Default `inline`.
+    pub rx_free: RxFree,
+    /// What a thread does that leaves work behind. Default `elide`.
+    pub wake: Wake,
+    /// The locks of UNIX-domain sockets. Default `direct`.
+    pub unix_locking: UnixLocking,
     /// Worker threads, which turn timers and take over protocol work that nobody else finished.
     /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
     /// and that blocking calls would wait for ever without it. Default: one per core.
@@ -74,6 +86,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             grain: Grain::default(),
+            rcvd: Rcvd::default(),
+            input: Input::default(),
+            rx_free: RxFree::default(),
+            wake: Wake::default(),
+            unix_locking: UnixLocking::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             memory_max: 1 << 30,

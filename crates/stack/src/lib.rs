@@ -41,10 +41,12 @@ pub mod poll;
 mod ports;
 mod route;
 mod stack;
+mod switches;
 mod tcp;
 mod timers;
 mod workers;
 
 pub use config::{Config, Grain};
 pub use stack::Stack;
+pub use switches::{Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpListener, TcpSocket, TcpStream};

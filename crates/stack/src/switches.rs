@@ -1,0 +1,154 @@
+//! The switches: one for each technique, from its oldest setting to its best.
+//!
+//! Each setting is correct, and each pair of settings works together; they differ in what one core costs
+//! another. The names are those of the experiments (`docs/experiments.md`), so a setting can be given as
+//! text. What a setting does stands where it is done; which is the default, and why, in `docs/adr/`.
+//!
+//! Tests: below; the socket layer's tests run over the matrix of settings.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Text that names no setting of a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownSetting {
+    switch: &'static str,
+    given: String,
+    known: &'static [&'static str],
+}
+
+impl fmt::Display for UnknownSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}: give one of {}", self.switch, self.given, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownSetting {}
+
+macro_rules! switch {
+    ($(#[$doc:meta])* $name:ident = $key:literal { $($(#[$about:meta])* $setting:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub enum $name {
+            $($(#[$about])* $setting,)+
+        }
+
+        impl $name {
+            /// The key under which this switch is set as text.
+            pub const KEY: &'static str = $key;
+            /// Every setting, from the oldest to the best.
+            pub const ALL: &'static [Self] = &[$(Self::$setting),+];
+            /// Their names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            /// The setting's name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$setting => $text,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownSetting;
+
+            fn from_str(text: &str) -> Result<Self, UnknownSetting> {
+                let found = Self::ALL.iter().find(|setting| setting.name() == text).copied();
+                found.ok_or_else(|| UnknownSetting {
+                    switch: Self::KEY,
+                    given: text.to_owned(),
+                    known: Self::NAMES,
+                })
+            }
+        }
+    };
+}
+
+switch! {
+    /// How a reader tells the protocol that `so_rcv` has space again (technique 1, `pru_rcvd`).
+    Rcvd = "rcvd" {
+        /// Every receive sends the owner a message and sleeps for the reply.
+        Sync = "sync",
+        /// One embedded message, sent if it is idle and re-armed before output.
+        Async = "async",
+        /// As `async`, but only if a window update is due, decided under the buffers' mutex.
+        #[default]
+        Precheck = "precheck",
+    }
+}
+
+switch! {
+    /// What excludes whom while segments from a wire are processed (technique 2).
+    Input = "input" {
+        /// One lock around all TCP input, none of a connection's own.
+        Exclusive = "exclusive",
+        /// One lock around all TCP input, and each packet enters its connection's perimeter.
+        ExclusiveLock = "exclusive+lock",
+        /// Input threads run in parallel; each packet enters its connection's perimeter.
+        PerPacket = "per_packet",
+        /// Input threads run in parallel; a run of one connection's packets enters its perimeter once.
+        #[default]
+        Batched = "batched",
+    }
+}
+
+switch! {
+    /// Where a reader gives receive buffers back that another core allocates (technique 3).
+    RxFree = "rx_free" {
+        /// To the pool, by the reader, at once.
+        #[default]
+        Inline = "inline",
+        /// One buffer waits in the connection for whoever receives its next packet.
+        Slot = "slot",
+        /// A list in the connection, taken by whoever receives its next packet.
+        SocketList = "socket_list",
+        /// A lock-free list of the core that allocated the buffer.
+        CoreList = "core_list",
+    }
+}
+
+switch! {
+    /// What a thread does when it leaves a perimeter whose queue is not empty (technique 4).
+    Wake = "wake" {
+        /// The worker is called by a timer, up to 10 ms later.
+        Delayed = "delayed",
+        /// The worker is woken at once.
+        Immediate = "immediate",
+        /// The thread runs the queue's head itself if it is its own connection's; otherwise as `immediate`.
+        #[default]
+        Elide = "elide",
+    }
+}
+
+switch! {
+    /// The locks of UNIX-domain sockets (technique 5).
+    UnixLocking = "unix_locking" {
+        /// One lock around every send, connect and close.
+        Global = "global",
+        /// A mutex for each pcb, taken in pairs in address order.
+        Pair = "pair",
+        /// Data is appended under the receiver's buffer mutex alone.
+        #[default]
+        Direct = "direct",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_read_back_from_its_name_and_another_word_is_refused_with_the_names() {
+        for setting in Input::ALL {
+            assert_eq!(setting.to_string().parse::<Input>(), Ok(*setting));
+        }
+        let refusal = "bached".parse::<Input>().unwrap_err().to_string();
+        assert!(refusal.contains("input is \"bached\"") && refusal.contains("exclusive+lock"), "{refusal}");
+    }
+}
