@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
@@ -155,6 +156,15 @@ fn input(
     payload: Data,
 ) {
     cx.core.count(counter::SEGMENTS_IN);
+    if pcb.state() == State::Closed {
+        // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
+        // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
+        if let Some(reset) = closed::reset_for(header, payload.len()) {
+            emit(cx, conn, reset, Data::default());
+        }
+        cx.outbox.freed.push(payload.0);
+        return;
+    }
     let effect = pcb.on_segment(header, payload, cx.now);
     if let Some(reply) = effect.reply {
         emit(cx, conn, reply, Data::default());

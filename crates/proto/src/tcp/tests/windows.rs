@@ -71,6 +71,15 @@ fn a_probe_of_a_closed_window_is_refused_but_its_acknowledgment_counts() {
 }
 
 #[test]
+fn a_reset_for_a_peer_with_a_closed_window_is_one_that_it_takes() {
+    let mut t = Script::established(&plain());
+    t.write(10);
+    assert!(t.input(t.ack_of(5, 0), &[]).events.is_empty());
+    let reset = t.pcb.abort().expect("the peer is told");
+    assert_eq!(reset.seq, SeqNum::new(ISS + 6), "where the peer's window, and what it has taken, ends");
+}
+
+#[test]
 fn a_closed_window_is_probed_with_back_off_for_as_long_as_it_is_answered() {
     let mut t = Script::established(&plain());
     t.write(2000);
