@@ -27,6 +27,7 @@ impl<P: Payload> Pcb<P> {
     /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (what is beyond waits);
     /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended.
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let now = self.clock(now);
         self.snd_len = snd_len.min(SND_LEN_MAX);
         match self.state {
             State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {

@@ -103,6 +103,8 @@ pub struct Pcb<P: Payload> {
     /// Retransmission timer, or persist timer if `persist`.
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
+    /// The latest time it was told: for a connection time does not go back (see [`Pcb::clock`]).
+    pub(super) clock: Instant,
     /// When the peer was last heard.
     pub(super) last_rcv_at: Instant,
     /// When data was last sent.
@@ -166,6 +168,8 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
+        // The SYN-ACK may have been sent at a later time than the caller knows.
+        let now = a.timestamps.map_or(now, |ts| now.max(ts.ts_recent_at));
         let mut pcb = Self::new(s, a.iss, State::Established, now);
         let scale = a.window_scale.unwrap_or(WindowScale { snd: 0, rcv: 0 });
         pcb.scaling = a.window_scale.is_some();
@@ -232,6 +236,7 @@ impl<P: Payload> Pcb<P> {
             rexmt_count: 0,
             rexmt_at: NEVER,
             delack_at: NEVER,
+            clock: now,
             last_rcv_at: now,
             last_snd_at: now,
             rtt_seq: iss,
@@ -387,6 +392,17 @@ impl<P: Payload> Pcb<P> {
         self.ts_on
     }
 
+    /// The later of `now` and every time that this connection has been told before, which it remembers.
+    ///
+    /// Threads read the clock before they wait for each other, so one may come with an earlier time than the
+    /// one before. What the peer sees must not show it: a TSval that goes back makes it drop the segment (PAWS,
+    /// RFC 7323 section 5). Every way in that takes a time comes through here; a driver that goes on with what
+    /// is returned also keeps cause before effect among connections.
+    pub fn clock(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
     /// What TIME-WAIT needs of this connection. Meaningful in TIME-WAIT only.
     pub fn time_wait_record(&self, now: Instant) -> TimeWaitParams {
         let two_msl = self.tuning.time_wait();
@@ -400,7 +416,7 @@ impl<P: Payload> Pcb<P> {
                 ts_recent_at: self.ts_recent_at,
                 ts_offset: self.ts_offset,
             }),
-            expires_at: if self.two_msl_at == NEVER { now + two_msl } else { self.two_msl_at },
+            expires_at: if self.two_msl_at == NEVER { now.max(self.clock) + two_msl } else { self.two_msl_at },
             two_msl,
         }
     }

@@ -185,7 +185,11 @@ impl TimeWait {
     /// The acknowledgment of everything: `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
     pub fn ack(&mut self, now: Instant) -> Header {
         let timestamps = self.timestamps.then(|| {
-            self.ts_sent = timestamp::value(now, self.ts_offset);
+            let val = timestamp::value(now, self.ts_offset);
+            // A thread may come with an earlier time than the one before; TSval must not show it (PAWS).
+            if timestamp::older(self.ts_sent, val) {
+                self.ts_sent = val;
+            }
             Timestamps { val: self.ts_sent, ecr: self.ts_recent }
         });
         Header {

@@ -47,6 +47,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Runs every timer that is due. `poll_transmit` has to follow.
     pub fn on_timer(&mut self, now: Instant) -> TimerOutcome {
+        let now = self.clock(now);
         if self.delack_at <= now {
             self.delack_at = NEVER;
             self.ack_now = true;

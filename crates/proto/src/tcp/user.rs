@@ -43,6 +43,7 @@ impl<P: Payload> Pcb<P> {
     /// Otherwise like [`Pcb::shutdown_write`], but new data from the peer is answered with a reset,
     /// and FIN-WAIT-2 does not last for ever. A connection that is not open yet is deleted.
     pub fn close(&mut self, unread: u32, now: Instant) -> Option<Header> {
+        let now = self.clock(now);
         if self.state == State::SynSent {
             self.enter_closed();
             return None;
@@ -86,6 +87,7 @@ impl<P: Payload> Pcb<P> {
 
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
     pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
+        let now = self.clock(now);
         self.keepalive = Keepalive::new(settings);
         self.keep_at = NEVER;
         self.start_keepalive(now);

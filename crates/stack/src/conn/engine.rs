@@ -136,6 +136,8 @@ fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
 
 /// One item.
 fn step(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, work: Work) {
+    // This thread may have read the clock before another one that was here first: effects come after causes.
+    cx.now = pcb.clock(cx.now);
     match work {
         Work::Segment(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Notify => {

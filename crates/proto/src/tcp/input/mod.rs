@@ -57,6 +57,7 @@ impl<P: Payload> Pcb<P> {
     ///
     /// The caller has matched the addresses and verified the checksum. A closed pcb drops everything.
     pub fn on_segment(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
+        let now = self.clock(now);
         let len = payload_len(&payload);
         if self.is_predicted(header, len) {
             return self.on_predicted(header, payload, len, now);

@@ -6,6 +6,7 @@ use super::super::settings::Settings;
 use super::super::state::State;
 use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, ms, plain, secs};
 use crate::seq::SeqNum;
+use crate::time::Instant;
 
 fn established() -> Script {
     Script::established(&plain())
@@ -190,4 +191,21 @@ fn a_wrong_ack_of_our_syn_is_reset_with_its_own_number() {
         assert_eq!(t.pcb.state(), State::SynSent);
         assert_eq!(t.input(t.raw(IRS, ack, RST.with(ACK)), &[]).events, Events::NONE);
     }
+}
+
+#[test]
+fn a_late_thread_does_not_make_tsval_go_back() {
+    let mut t = with_timestamps();
+    let val = |out: &[super::super::events::Transmit]| out[0].header.options.timestamps.map(|ts| ts.val);
+    t.write(100);
+    t.now = t.now + ms(20);
+    let _ = t.input(t.ack_of(100, WND), &[]);
+    t.snd += 100;
+    let newest = val(&t.output()).expect("timestamps");
+    // Another thread read the clock 15 ms ago, and only now has its turn.
+    t.now = Instant::from_micros(t.now.as_micros() - 15_000);
+    t.pcb.shutdown_write();
+    let fin = t.output();
+    assert!(fin[0].header.flags.has(Flags::FIN));
+    assert_eq!(val(&fin), Some(newest), "the peer would drop an older one as an old duplicate");
 }
