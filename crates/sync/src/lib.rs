@@ -56,7 +56,9 @@ pub use counters::Counters;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use node::Batch;
 pub use notify::{Notify, Post};
-pub use perimeter::{Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned};
+pub use perimeter::{
+    Claim, Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned,
+};
 pub use run_queue::RunQueue;
 pub use scatter::Scatter;
 pub use sleeper::{Drowsy, Sleeper};

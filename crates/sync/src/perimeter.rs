@@ -16,7 +16,7 @@
 //!
 //! | from → to | by | order |
 //! |---|---|---|
-//! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking` | acquire, with *leave* |
+//! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking`, `claim` | acquire, with *leave* |
 //! | free → on paper + item | any thread: `fill` | release, with *resume* |
 //! | push an item: list grows | any thread, only while owned | release, with *take* |
 //! | take: list → empty | the thread inside | acquire, with *push* |
@@ -45,7 +45,8 @@
 //! # Why one thread is inside at a time
 //!
 //! `Inside` is made only by the transitions *free → inside* and *on paper → inside*, which one
-//! compare-exchange wins, and by a grant, whose giver forgets its own. It is neither `Clone` nor
+//! compare-exchange wins, by a grant, whose giver forgets its own, and from a [`Claim`], whose
+//! maker did. It is neither `Clone` nor
 //! `Send`, and goes away only in `leave`, `hand_off` or `Drop`.
 //!
 //! # Panics inside
@@ -62,6 +63,7 @@
 //! This file must not know what an item is or what a worker does. Tests: `perimeter/tests.rs`,
 //! `tests/loom`, `tests/stress.rs`.
 
+mod claim;
 mod grant;
 mod inside;
 mod run;
@@ -75,6 +77,7 @@ use core::ptr;
 use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
+pub use claim::Claim;
 pub(crate) use grant::Grant;
 pub use grant::Poisoned;
 pub use inside::{HandedOff, Inside};

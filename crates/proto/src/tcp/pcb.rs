@@ -416,7 +416,11 @@ impl<P: Payload> Pcb<P> {
                 ts_recent_at: self.ts_recent_at,
                 ts_offset: self.ts_offset,
             }),
-            expires_at: if self.two_msl_at == NEVER { now.max(self.clock) + two_msl } else { self.two_msl_at },
+            expires_at: if self.two_msl_at == NEVER {
+                now.max(self.clock) + two_msl
+            } else {
+                self.two_msl_at
+            },
             two_msl,
         }
     }

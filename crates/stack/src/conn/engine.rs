@@ -7,7 +7,9 @@
 //!
 //! Segments for a connection in this process are put into the *receiver's queue while the sender's
 //! perimeter is still held*: two threads that send for one connection, one after the other, thereby
-//! deliver in the order in which they sent. The receiver is run after leaving.
+//! deliver in the order in which they sent. The receiver is run after leaving. Where nobody is inside the
+//! receiver's perimeter, the sender *claims* it instead, and the segment waits beside the claim, ahead of
+//! everything that is queued from then on.
 //!
 //! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
 //! mutex as the items themselves.
@@ -24,7 +26,7 @@ use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Entry, Filled, HandedOff, Inside, MutexGuard};
 
 use super::error::SockError;
-use super::outbox::{Context, Gone, Routed, Wake};
+use super::outbox::{Claimed, Context, Gone, Routed, Wake};
 use super::sockbuf::Buffers;
 use super::{Conn, Item, Work, reason};
 use crate::base::payload::Data;
@@ -93,6 +95,15 @@ pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
+/// Runs what a claim was made for, and what has been queued behind it.
+pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
+    claimed.redeem(|conn, mut inside, work| {
+        cx.core.count(counter::ENTERED);
+        let ran = batch(cx, &mut inside, conn, Some(conn.item(work)));
+        drive(cx, inside, conn, ran);
+    });
+}
+
 /// Runs the queue and leaves.
 fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
     loop {
@@ -106,15 +117,15 @@ fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: us
             cx.core.workers.adopt(conn);
             return;
         }
-        ran += batch(cx, &mut inside, conn);
+        ran += batch(cx, &mut inside, conn, None);
     }
 }
 
-/// Runs what is queued now. A run of items for one connection takes its buffers' mutex once and is
+/// Runs `first` and what is queued now. A run of items for one connection takes its buffers' mutex once and is
 /// followed by one output.
-fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
+fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, first: Option<Item>) -> usize {
     let mut ran = 0;
-    let mut items = inside.take().peekable();
+    let mut items = first.into_iter().chain(inside.take()).peekable();
     while let Some(Item { conn: of, work }) = items.next() {
         let conn = of.as_ref().unwrap_or(own);
         let pcb = conn.pcb.get(inside);
@@ -355,8 +366,14 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
     if !cx.core.loopback.encodes()
         && let Some(peer) = conn.live_peer()
     {
-        match peer.perimeter().fill(peer.item(Work::Segment(header, payload))) {
-            Filled::WakeWorker => cx.outbox.claims.push_back(peer),
+        let work = Work::Segment(header, payload);
+        // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
+        if let Some(claim) = peer.perimeter().claim() {
+            return cx.outbox.claims.push_back(Claimed::new(peer, claim, work));
+        }
+        match peer.perimeter().fill(peer.item(work)) {
+            // It was left in between: ours to run all the same.
+            Filled::WakeWorker => cx.outbox.filled.push_back(peer),
             Filled::Queued => cx.core.count(counter::QUEUED),
             Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
         }

@@ -13,9 +13,9 @@ use std::task::Waker;
 use sockeye_mbuf::Chain;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
-use sockeye_sync::WaitQueue;
+use sockeye_sync::{Claim, Inside, WaitQueue};
 
-use super::{Conn, engine, reason};
+use super::{Conn, Item, Work, engine, reason};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::poll::Queue;
@@ -30,6 +30,36 @@ pub(crate) struct Routed {
     pub to: FourTuple,
     pub header: Header,
     pub payload: Data,
+}
+
+/// A perimeter that this thread owns by claim, and the work it owns it for.
+pub(crate) struct Claimed {
+    conn: Arc<Conn>,
+    /// Gone once it is redeemed.
+    of: Option<(Claim, Work)>,
+}
+
+impl Claimed {
+    pub fn new(conn: Arc<Conn>, claim: Claim, work: Work) -> Self {
+        Self { conn, of: Some((claim, work)) }
+    }
+
+    /// Calls `run` inside, with the work; it has to leave.
+    pub fn redeem(mut self, run: impl FnOnce(&Arc<Conn>, Inside<'_, Item>, Work)) {
+        if let Some((claim, work)) = self.of.take() {
+            run(&self.conn, self.conn.perimeter().redeem(claim), work);
+        }
+    }
+}
+
+impl Drop for Claimed {
+    /// Only a panic brings an unredeemed claim here. Its connection would be occupied for ever, so it is
+    /// poisoned, as if the panic had been inside.
+    fn drop(&mut self) {
+        if let Some((claim, _work)) = self.of.take() {
+            drop(self.conn.perimeter().redeem(claim));
+        }
+    }
 }
 
 /// Somebody to wake, outside all locks.
@@ -50,8 +80,10 @@ pub(crate) enum Gone {
 /// The lists, see the module's head.
 #[derive(Default)]
 pub(crate) struct Outbox {
+    /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us.
+    pub claims: VecDeque<Claimed>,
     /// Connections whose perimeter we filled when it was free: ours to run.
-    pub claims: VecDeque<Arc<Conn>>,
+    pub filled: VecDeque<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
     pub gone: Vec<Gone>,
     /// Children of a listener that has closed: to be reset.
@@ -92,7 +124,9 @@ impl<'s> Context<'s> {
     /// Does everything that was noted, and what doing it notes in turn.
     fn flush(&mut self) {
         loop {
-            if let Some(conn) = self.outbox.claims.pop_front() {
+            if let Some(claimed) = self.outbox.claims.pop_front() {
+                engine::redeem(self, claimed);
+            } else if let Some(conn) = self.outbox.filled.pop_front() {
                 engine::resume(self, &conn);
             } else if let Some(segment) = self.outbox.routed.pop_front() {
                 crate::route::route(self, segment);

@@ -336,3 +336,25 @@ fn sleepers_are_told_of_a_panic() {
     });
     assert!(perimeter.is_poisoned());
 }
+
+#[test]
+fn a_claim_is_being_inside_for_everybody_else() {
+    let perimeter = Perimeter::new();
+    let claim = perimeter.claim().expect("the perimeter is free");
+    assert!(perimeter.is_occupied());
+    assert!(perimeter.claim().is_none() && perimeter.try_enter().is_none() && perimeter.resume().is_none());
+    fill(&perimeter, [1, 2]);
+    let mut inside = perimeter.redeem(claim);
+    assert!(inside.take().eq([1, 2]));
+    leave(inside);
+    assert!(!perimeter.is_occupied());
+}
+
+#[test]
+fn a_claim_is_redeemed_where_it_was_made() {
+    let (perimeter, other) = (Perimeter::<u8>::new(), Perimeter::<u8>::new());
+    let claim = perimeter.claim().expect("the perimeter is free");
+    let redeemed = catch_unwind(AssertUnwindSafe(|| drop(other.redeem(claim))));
+    assert!(redeemed.is_err());
+    assert!(!other.is_occupied(), "nothing happened to the other one");
+}
