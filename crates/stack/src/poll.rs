@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use sockeye_sync::{Mutex, Spin, WaitQueue, Woken};
 
 use crate::conn::Conn;
@@ -429,7 +430,8 @@ impl Found {
 /// The registrations of one socket, under that socket's mutex.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    list: Vec<Arc<Registration>>,
+    /// Most sockets are in one set, whose registration then needs no memory of the list's own.
+    list: SmallVec<[Arc<Registration>; 1]>,
 }
 
 /// Most sets that one socket may be in.
@@ -467,7 +469,7 @@ impl Watchers {
         let gone = self.list.swap_remove(place);
         gone.cancelled.store(true, Ordering::Release);
         if self.list.is_empty() {
-            self.list = Vec::new();
+            self.list = SmallVec::new();
         }
         Some(gone)
     }
@@ -475,7 +477,7 @@ impl Watchers {
     /// The socket is gone: nobody is told any more. Breaks the cycle of socket and registration; to be
     /// dropped outside the socket's mutex.
     #[must_use]
-    pub fn clear(&mut self) -> Vec<Arc<Registration>> {
+    pub fn clear(&mut self) -> SmallVec<[Arc<Registration>; 1]> {
         let gone = std::mem::take(&mut self.list);
         for registration in &gone {
             registration.cancelled.store(true, Ordering::Release);

@@ -27,7 +27,8 @@ use sockeye_proto::tcp::window::window_update_due;
 
 use crate::poll::Watchers;
 
-/// Both buffers, and who wants to know of them.
+/// Both buffers, and who wants to know of them. In the order of use: see [`Conn`](super::Conn).
+#[repr(C)]
 pub(crate) struct Buffers {
     pub snd: SendBuf,
     pub rcv: RecvBuf,
