@@ -19,8 +19,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use sockeye_sync::facade::unmodelled::{Arc, AtomicU32, Ordering};
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
@@ -217,7 +217,7 @@ unsafe fn count_store(store: *const Store) -> Arc<Store> {
 fn alloc_without_cache(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
     let (cluster, event) = match store.depot.load_one(class) {
         Some(cluster) => (Some(cluster), Event::DepotLoad),
-        None => (store.obtain(class), Event::Fresh),
+        None => (Store::obtain(store, class), Event::Fresh),
     };
     let Some(cluster) = cluster else {
         store.count(class, Event::Refusal);
@@ -290,7 +290,7 @@ impl ThreadCache {
             self.shard.count(class, Event::DepotLoad);
             return Some(cluster);
         }
-        let cluster = self.store.obtain(class).or_else(|| self.obtain_at_cap(class));
+        let cluster = Store::obtain(&self.store, class).or_else(|| self.obtain_at_cap(class));
         let event = if cluster.is_some() { Event::Fresh } else { Event::Refusal };
         self.shard.count(class, event);
         cluster
@@ -314,7 +314,7 @@ impl ThreadCache {
         let seen = self.store.quota.refuse();
         self.give_back_all();
         self.store.drain_depot();
-        let cluster = self.store.obtain(class);
+        let cluster = Store::obtain(&self.store, class);
         if cluster.is_none() {
             self.refused.set(Some(seen));
         }

@@ -1,9 +1,9 @@
-//! The one door to atomics and locks: the standard library and parking_lot, or loom's models of them
-//! under `cfg(loom)`.
+//! The one door to atomics and locks: those of `sockeye-sync`'s facade, or loom's models of them under
+//! `cfg(loom)`.
 //!
 //! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot` and `quota`, whose
 //! races are modelled, take their primitives from here only. Statistics and thread numbers, which
-//! order nothing, use the standard atomics directly, so that models stay small.
+//! order nothing, are never modelled, so that models stay small.
 //! Tests: the models at the ends of those files.
 
 #[cfg(not(loom))]
@@ -16,12 +16,11 @@ pub(crate) use modelled::*;
 mod real {
     use std::time::Instant;
 
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+    pub(crate) use sockeye_sync::facade::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 
     /// A condition variable whose waits give the guard back.
     #[derive(Default)]
-    pub(crate) struct Condvar(parking_lot::Condvar);
+    pub(crate) struct Condvar(sockeye_sync::facade::Condvar);
 
     impl Condvar {
         pub(crate) fn notify_all(&self) {

@@ -7,7 +7,8 @@
 //! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
-//! What this crate must not know: sockets, protocols, perimeters, drivers. It depends on none of ours.
+//! What this crate must not know: sockets, protocols, perimeters, drivers. Of ours it uses the facade of
+//! `sockeye-sync` alone: the door to atomics and locks.
 //!
 //! Invariants that hold across its files:
 //! * A view covers only bytes that were written, and no byte is written while a view covers it

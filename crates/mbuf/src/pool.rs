@@ -5,8 +5,9 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
+
+use sockeye_sync::facade::unmodelled::Arc;
 
 use crate::cache;
 use crate::chain::Chain;

@@ -6,7 +6,7 @@
 //! locked additions. Nothing is ordered by any of this, so all of it is relaxed.
 //! Tests: `tests/accounting.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use sockeye_sync::facade::unmodelled::{AtomicU64, Ordering};
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;

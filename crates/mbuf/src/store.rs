@@ -7,7 +7,8 @@
 //! Tests: `tests/accounting.rs`, `tests/cap.rs`.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+
+use sockeye_sync::facade::unmodelled::Arc;
 
 use crate::class::Class;
 use crate::cluster::Cluster;
@@ -38,17 +39,17 @@ impl Store {
 
     /// A free cluster from the system, counted against the cap. `None` at the cap, or if the system
     /// has no memory.
-    pub(crate) fn obtain(self: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
+    pub(crate) fn obtain(this: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
         let bytes = Cluster::footprint(class);
-        if !self.quota.reserve(bytes) {
+        if !this.quota.reserve(bytes) {
             return None;
         }
-        let count = Arc::into_raw(Arc::clone(self));
+        let count = Arc::into_raw(Arc::clone(this));
         let cluster = Cluster::obtain(class, count);
         if cluster.is_none() {
             // SAFETY: `count` is from `into_raw` just now, and the cluster did not take it over.
             drop(unsafe { Arc::from_raw(count) });
-            self.quota.release(bytes);
+            this.quota.release(bytes);
         }
         cluster
     }

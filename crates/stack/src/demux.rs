@@ -9,13 +9,12 @@
 //! connection ends without), half-open ones by `Config::syn_backlog` (the oldest is dropped).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashTable;
 use sockeye_proto::tcp::syncache::SynCache;
 use sockeye_proto::tcp::time_wait::TimeWait;
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{Arc, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, MutexGuard};
 
 use crate::base::addr::{FourTuple, HashKey};

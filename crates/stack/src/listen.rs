@@ -6,10 +6,9 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::Waker;
 
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, WaitQueue};
 
 use crate::base::addr::Endpoint;

@@ -20,11 +20,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, Ordering};
 use sockeye_sync::{Mutex, Spin, WaitQueue, Woken};
 
 use crate::conn::Conn;
@@ -197,7 +196,7 @@ impl Poll {
         });
         target.with_watchers(|watchers| watchers.add(&registration))?;
         let mut wakes = Vec::new();
-        registration.mark(target.ready(), &mut wakes);
+        Registration::mark(&registration, target.ready(), &mut wakes);
         self.queue.wake_all(wakes);
         Ok(())
     }
@@ -360,26 +359,26 @@ const QUEUED: u8 = 0x80;
 
 impl Registration {
     /// Notes readiness, and queues the registration if it is not queued.
-    fn mark(self: &Arc<Self>, ready: Ready, wakes: &mut Vec<Wake>) {
-        let ready = ready.of(self.interest);
+    fn mark(this: &Arc<Self>, ready: Ready, wakes: &mut Vec<Wake>) {
+        let ready = ready.of(this.interest);
         if ready == Ready::NONE {
             return;
         }
         // AcqRel, with the swap in `take`: the waiter that takes our bits sees the buffer they speak of.
-        let before = self.state.fetch_or(ready.0 | QUEUED, Ordering::AcqRel);
+        let before = this.state.fetch_or(ready.0 | QUEUED, Ordering::AcqRel);
         if before & QUEUED != 0 {
             return;
         }
-        let mut inbox = self.queue.inbox.lock();
+        let mut inbox = this.queue.inbox.lock();
         if inbox.is_closed {
             return;
         }
-        inbox.list.push(Arc::clone(self));
+        inbox.list.push(Arc::clone(this));
         inbox.cpu = sockeye_sync::cpu::current();
-        let owed = self.queue.wait.notify().is_wake_owed();
+        let owed = this.queue.wait.notify().is_wake_owed();
         drop(inbox);
         if owed {
-            wakes.push(Wake::Poller(Arc::clone(&self.queue)));
+            wakes.push(Wake::Poller(Arc::clone(&this.queue)));
         }
     }
 
@@ -446,7 +445,7 @@ impl Watchers {
     #[inline]
     pub fn mark(&self, ready: Ready, wakes: &mut Vec<Wake>) {
         for registration in &self.list {
-            registration.mark(ready, wakes);
+            Registration::mark(registration, ready, wakes);
         }
     }
 

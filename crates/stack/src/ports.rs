@@ -12,10 +12,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
+use sockeye_sync::facade::{Arc, AtomicU32, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
 use crate::base::addr::{Endpoint, FourTuple, octets};

@@ -4,14 +4,13 @@
 //! (section 3.10.7.4), one in TIME-WAIT, a half-open one, a listener (3.10.7.2), nothing (3.10.7.1)?
 //! This is where a connection learns who its peer is, so its data segments do not come here.
 
-use std::sync::Arc;
-
 use sockeye_proto::tcp::accepted::Accepted;
 use sockeye_proto::tcp::closed::{self, ListenAction};
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::syncache::{AckOutcome, InitialNumbers, RstOutcome};
 use sockeye_proto::tcp::time_wait::TimeWaitAction;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -176,7 +175,7 @@ fn establish(
     }
     let options = SocketOptions::new(listener.reuse_addr, listener.reuse_port, listener.is_v6);
     let nodelay = listener.nodelay();
-    options.nodelay.store(nodelay, std::sync::atomic::Ordering::Relaxed);
+    options.nodelay.store(nodelay, Ordering::Relaxed);
     let mut settings = core.tcp_settings(tuple.local.addr, listener.rcvbuf(), core.ts_offset(&tuple));
     settings.nodelay = nodelay;
     let pcb = Pcb::accept(&settings, accepted, cx.now);

@@ -7,8 +7,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +19,7 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::ListenParams;
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{Arc, AtomicU64, OnceLock, Ordering};
 use sockeye_sync::{Counters, Mutex, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};

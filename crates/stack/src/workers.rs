@@ -11,11 +11,10 @@
 //! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
 //! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant as StdInstant;
 
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
 
 use crate::conn::outbox::Context;

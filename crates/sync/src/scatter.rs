@@ -16,9 +16,8 @@
 //! orders nothing but the list; it is not modelled. Tests: below, also under miri.
 
 use core::mem::MaybeUninit;
-use std::sync::Arc;
 
-use crate::facade::unmodelled::Mutex;
+use crate::facade::unmodelled::{Arc, Mutex};
 
 /// Makes `Arc`s whose memory is spread; see the head of the file.
 pub struct Scatter<T> {

@@ -22,13 +22,13 @@
 //! if other threads used the core in between. Tests: below.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
 use crate::cpu;
+use crate::facade::unmodelled::{AtomicU32, Ordering};
 use crate::facade::{spin_loop, thread, thread_local};
 
 /// What the caller allows and knows.

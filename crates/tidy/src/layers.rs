@@ -36,7 +36,7 @@ const POSIX: &str = "sockeye-posix";
 pub const LAYERS: [Layer; 9] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
-    layer(MBUF, "crates/mbuf", &[], true, false),
+    layer(MBUF, "crates/mbuf", &[SYNC], true, false),
     layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF], false, false),
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, STACK], true, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn a_name_from_above_is_found_in_code_and_not_in_prose() {
         let found = |path, text| check_source(&Source::new(path, text)).len();
-        assert_eq!(found("crates/mbuf/src/a.rs", "use sockeye_sync::Mutex;"), 1);
+        assert_eq!(found("crates/sync/src/a.rs", "use sockeye_mbuf::Pool;"), 1);
         assert_eq!(found("crates/mbuf/src/a.rs", "fn f() { m!(sockeye::Stack::new()) }"), 1);
-        assert_eq!(found("crates/mbuf/src/a.rs", "// sockeye_sync::Mutex\nfn f() {}"), 0);
-        assert_eq!(found("crates/mbuf/tests/a.rs", "use sockeye_sync::Mutex;"), 0);
+        assert_eq!(found("crates/sync/src/a.rs", "// sockeye_mbuf::Pool\nfn f() {}"), 0);
+        assert_eq!(found("crates/sync/tests/a.rs", "use sockeye_mbuf::Pool;"), 0);
         assert_eq!(found("crates/stack/src/a.rs", "use sockeye_sync::Mutex;"), 0);
         assert_eq!(found("apps/cli/src/a.rs", "use sockeye_sync::Mutex; use sockeye::Stack;"), 1);
         assert_eq!(found("apps/cli/src/a.rs", "use super::sockeye::Sockeye;"), 0);

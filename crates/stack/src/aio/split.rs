@@ -4,10 +4,11 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use sockeye_sync::facade::Arc;
 
 use super::TcpStream;
 

@@ -3,10 +3,10 @@
 //! A stack with workers reads the system's monotonic clock (no system call: the vDSO). A stack that
 //! is driven by `poll(now)` has the time that the last `poll` named, and it only goes forward.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{AtomicU64, Ordering};
 
 pub(crate) enum Clock {
     System { epoch: StdInstant },

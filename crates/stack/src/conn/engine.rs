@@ -14,15 +14,13 @@
 //! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
 //! mutex as the items themselves.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Entry, Filled, HandedOff, Inside, MutexGuard};
 
 use super::error::SockError;
@@ -47,7 +45,7 @@ type In<'p> = Inside<'p, Item>;
 pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
     let (inside, work) = match conn.perimeter().try_enter() {
         Some(inside) => (inside, work),
-        None => match conn.perimeter().enter(conn.item(work)) {
+        None => match conn.perimeter().enter(Conn::item(conn, work)) {
             Entry::Queued => return cx.core.count(counter::QUEUED),
             // Protocol code panicked in there: this connection's work is lost, the others go on.
             Entry::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
@@ -99,7 +97,7 @@ pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
 pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
     claimed.redeem(|conn, mut inside, work| {
         cx.core.count(counter::ENTERED);
-        let ran = batch(cx, &mut inside, conn, Some(conn.item(work)));
+        let ran = batch(cx, &mut inside, conn, Some(Conn::item(conn, work)));
         drive(cx, inside, conn, ran);
     });
 }
@@ -371,7 +369,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
         if let Some(claim) = peer.perimeter().claim() {
             return cx.outbox.claims.push_back(Claimed::new(peer, claim, work));
         }
-        match peer.perimeter().fill(peer.item(work)) {
+        match peer.perimeter().fill(Conn::item(&peer, work)) {
             // It was left in between: ours to run all the same.
             Filled::WakeWorker => cx.outbox.filled.push_back(peer),
             Filled::Queued => cx.core.count(counter::QUEUED),

@@ -16,11 +16,9 @@ pub(crate) mod user;
 #[cfg(feature = "tokio")]
 pub(crate) mod wakers;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
@@ -201,10 +199,10 @@ impl Conn {
     }
 
     /// Work for this connection as an item of its perimeter's queue.
-    pub fn item(self: &Arc<Self>, work: Work) -> Item {
-        let conn = match self.home {
+    pub fn item(this: &Arc<Self>, work: Work) -> Item {
+        let conn = match this.home {
             Home::Own(_) => None,
-            Home::Shared(_) => Some(Arc::clone(self)),
+            Home::Shared(_) => Some(Arc::clone(this)),
         };
         Item { conn, work }
     }

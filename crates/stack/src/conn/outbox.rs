@@ -7,12 +7,12 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::task::Waker;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::Arc;
 use sockeye_sync::{Claim, Inside, WaitQueue};
 
 use super::{Conn, Item, Work, engine, reason};

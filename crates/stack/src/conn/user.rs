@@ -6,12 +6,11 @@
 //! in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_mbuf::{Chain, Exhausted};
 use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::outbox::Context;
@@ -330,7 +329,7 @@ struct Timeout {
 }
 
 impl Timeout {
-    fn of(micros: &std::sync::atomic::AtomicU64) -> Self {
+    fn of(micros: &AtomicU64) -> Self {
         let micros = micros.load(Ordering::Relaxed);
         Self { timeout: (micros > 0).then(|| Duration::from_micros(micros)), until: None }
     }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Spin, WaitQueue};
 
 use super::stream::each_address;

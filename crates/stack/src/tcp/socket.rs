@@ -2,12 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::syncache::InitialNumbers;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 
 use super::TcpSocket;
 use crate::conn::outbox::Context;

@@ -6,10 +6,12 @@
 use core::ops::Deref;
 use std::time::{Duration, Instant};
 
-pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::hint::spin_loop;
-pub use std::sync::Arc;
-pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub use std::sync::{Arc, OnceLock, Weak};
 pub use std::thread;
 pub use std::thread_local;
 
