@@ -17,6 +17,7 @@ mod real {
     use std::time::Instant;
 
     pub(crate) use sockeye_sync::facade::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+    pub(crate) use sockeye_sync::facade::{memory_read, memory_written};
 
     /// A condition variable whose waits give the guard back.
     #[derive(Default)]
@@ -50,6 +51,12 @@ mod modelled {
 
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+    /// Models do not count.
+    pub(crate) fn memory_written<T>(_place: *const T) {}
+
+    /// Models do not count.
+    pub(crate) fn memory_read<T>(_place: *const T) {}
 
     /// loom's mutex in parking_lot's shape: no poisoning.
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

@@ -7,6 +7,7 @@
 use std::ptr::{self, NonNull};
 
 use crate::cluster::Cluster;
+use crate::facade::memory_written;
 
 /// A last-in first-out list of free clusters. Dropping one that is not empty would leak.
 pub(crate) struct Magazine {
@@ -35,6 +36,7 @@ impl Magazine {
     pub(crate) unsafe fn push(&mut self, cluster: NonNull<Cluster>) {
         // SAFETY: the caller owns the cluster, so the header is valid.
         let header = unsafe { cluster.as_ref() };
+        memory_written(header);
         header.next().set(self.head);
         self.head = cluster.as_ptr();
         self.count += 1;

@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 
 use crate::cache;
 use crate::cluster::{Cluster, HEADER_LEN};
+use crate::facade::{memory_read, memory_written};
 
 /// A view of part of a reference-counted cluster: 16 bytes. Cloning makes another view of the same
 /// memory; the bytes under a view never change.
@@ -90,6 +91,7 @@ impl Mbuf {
     /// The bytes in view.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
+        memory_read(self.data(0));
         // SAFETY: the bytes in view are initialised, and unchanging as long as the view exists.
         unsafe { std::slice::from_raw_parts(self.data(self.off), self.len()) }
     }
@@ -143,6 +145,8 @@ impl Mbuf {
         if taken == 0 {
             return 0;
         }
+        // The buffer counts as one line, its first, wherever in it is written.
+        memory_written(self.data(0));
         let to = self.data(end);
         // SAFETY: `end + taken` is at most the capacity. The reservation made these bytes ours alone
         // to write; no view covers them (rule 2), so neither does `bytes`, and nobody reads them.

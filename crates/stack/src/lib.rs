@@ -46,6 +46,9 @@ mod tcp;
 mod timers;
 mod workers;
 
+#[cfg(feature = "count")]
+pub use sockeye_sync::count;
+
 pub use config::{Config, Grain};
 pub use stack::Stack;
 pub use switches::{Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};

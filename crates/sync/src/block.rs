@@ -22,6 +22,7 @@ use core::cell::Cell;
 use core::ptr;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 
+use crate::facade::memory_written;
 use crate::facade::unmodelled::{Mutex, thread_local};
 
 /// Moves `value` to memory of its own.
@@ -33,6 +34,7 @@ pub(crate) fn put<V>(value: V) -> *mut V {
     // A thread whose locals are gone (it is ending) uses the allocator.
     let block = MAGAZINES.try_with(|magazines| magazines.of(size).get(size)).ok().flatten();
     let at = block.unwrap_or_else(|| size.allocate()).cast::<V>();
+    memory_written(at);
     // SAFETY: the block is ours, and large and aligned enough by the choice of its size.
     unsafe { at.write(value) };
     at
@@ -86,6 +88,7 @@ impl Magazine {
 
     fn push(&mut self, block: *mut Block) {
         let link = Block { next: self.head };
+        memory_written(block);
         // SAFETY: the caller gave the block, which is large and aligned enough for a link.
         unsafe { block.write(link) };
         self.head = block;

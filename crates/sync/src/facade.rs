@@ -1,32 +1,97 @@
 //! The one door to shared memory: every atomic word, lock, reference count, cell and thread call of this
 //! crate, and every atomic word, lock and reference count of the crates above, comes from here.
 //!
-//! Behind the door stands one of two houses. `host` is the machine: `std`, `parking_lot` and Linux
-//! futexes. `model` (`--cfg loom`) is the loom model checker, which runs every interleaving that
-//! the memory model allows. A third one that counts the traffic of each shared word fits behind the
-//! same names.
+//! Behind the door stands one of three houses with the same names:
 //!
-//! The door knows nothing of the protocols built on it. Two things pass it by on purpose, because
-//! no protocol's correctness rests on them and modelling them would only multiply interleavings:
-//! the counters (relaxed, never used to order anything) and the recycling of memory (a lock and
-//! thread-local lists). They take `host` types by name through [`unmodelled`].
+//! | house | when | what |
+//! |---|---|---|
+//! | `host` | normally | the machine: `std` and `parking_lot` |
+//! | `counted` | feature `count` | the machine, and each write is reported to [`count`](crate::count) |
+//! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
-//! Tests: everything else in the crate.
+//! Linux futexes (`futex.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the
+//! stack passes the door by, so a new shared word is counted without anybody thinking of it.
+//!
+//! The door knows nothing of the protocols built on it. Two things are kept from the model on
+//! purpose, because no protocol's correctness rests on them and modelling them would only multiply interleavings:
+//! the counters (relaxed, never used to order anything) and the recycling of memory (a lock
+//! and thread-local lists). They take their types from [`unmodelled`], which are counted all the same.
+//!
+//! Tests: below, and everything else in the crate.
 
+#[cfg(all(feature = "count", not(loom)))]
+mod counted;
 #[cfg(not(loom))]
+mod futex;
+#[cfg(all(not(feature = "count"), not(loom)))]
 mod host;
 #[cfg(loom)]
 mod model;
 
+#[cfg(all(feature = "count", not(loom)))]
+pub use counted::*;
 #[cfg(not(loom))]
+pub use futex::Futex;
+#[cfg(all(not(feature = "count"), not(loom)))]
 pub use host::*;
 #[cfg(loom)]
 pub use model::*;
 
-/// Types that are the machine's own even under the model checker; see the head of the file.
+#[cfg(all(feature = "count", not(loom)))]
+use counted::raw;
+#[cfg(all(not(feature = "count"), not(loom)))]
+use host::raw;
+
+/// Types that no model checker sees; see the head of the file.
 pub mod unmodelled {
+    #[cfg(not(loom))]
+    pub use super::{Arc, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
+    #[cfg(loom)]
     pub use parking_lot::Mutex;
+    #[cfg(loom)]
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    #[cfg(loom)]
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread_local;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::any::TypeId;
+    use std::sync::atomic;
+
+    /// Whether the facade's type is the machine's.
+    macro_rules! same {
+        ($($ours:ty, $machine:ty;)*) => {
+            [$((TypeId::of::<$ours>() == TypeId::of::<$machine>(), size_of::<$ours>() == size_of::<$machine>()),)*]
+        };
+    }
+
+    /// For each type: whether it is the machine's own, and whether it has its size.
+    fn types() -> [(bool, bool); 12] {
+        same![
+            super::AtomicBool, atomic::AtomicBool;
+            super::AtomicU8, atomic::AtomicU8;
+            super::AtomicU16, atomic::AtomicU16;
+            super::AtomicU32, atomic::AtomicU32;
+            super::AtomicU64, atomic::AtomicU64;
+            super::AtomicUsize, atomic::AtomicUsize;
+            super::AtomicPtr<u8>, atomic::AtomicPtr<u8>;
+            super::Mutex<[u64; 3]>, parking_lot::Mutex<[u64; 3]>;
+            super::RwLock<[u64; 3]>, parking_lot::RwLock<[u64; 3]>;
+            super::Condvar, parking_lot::Condvar;
+            super::OnceLock<u64>, std::sync::OnceLock<u64>;
+            super::Arc<u64>, std::sync::Arc<u64>;
+        ]
+    }
+
+    #[test]
+    fn a_normal_build_has_the_machine_s_own_types_and_a_counting_one_their_sizes() {
+        for (index, (is_the_machine_s, is_as_large)) in types().into_iter().enumerate() {
+            assert_eq!(is_the_machine_s, cfg!(not(feature = "count")), "type {index}");
+            assert!(is_as_large, "type {index}");
+        }
+        assert_eq!(size_of::<super::UnsafeCell<u64>>(), size_of::<u64>());
+        assert_eq!(size_of::<super::Futex>(), size_of::<u32>());
+    }
 }

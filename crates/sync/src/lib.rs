@@ -9,7 +9,8 @@
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
-//! | `facade` | the one door to atomics, locks, futexes: the machine, or a model of it | |
+//! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
+//! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
 //!
 //! What must not be known here: connections, packets, sockets, time of day. Everything is generic
 //! over the item that travels.
@@ -37,6 +38,8 @@
 
 mod block;
 mod cell;
+#[cfg(all(feature = "count", not(loom)))]
+pub mod count;
 mod counters;
 pub mod cpu;
 #[doc(hidden)]

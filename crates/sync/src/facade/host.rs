@@ -1,10 +1,8 @@
-//! The machine itself: `std` atomics, `parking_lot` locks, Linux futexes.
+//! The machine itself: `std` atomics and `parking_lot` locks.
 //!
-//! This file must not know any protocol. Its one invariant: the same names with the same meaning as
-//! `model.rs`. Tested through the users of the door.
-
-use core::ops::Deref;
-use std::time::{Duration, Instant};
+//! This file must not know any protocol. Its invariants: the same names with the same meaning as
+//! `model.rs` and `counted.rs`; a word or lock *is* the machine's own type, not one around it, so that a normal
+//! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the door.
 
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::hint::spin_loop;
@@ -15,8 +13,7 @@ pub use std::sync::{Arc, OnceLock, Weak};
 pub use std::thread;
 pub use std::thread_local;
 
-use rustix::io::Errno;
-use rustix::thread::{Timespec, futex};
+use std::sync::atomic;
 
 /// A cell whose contents are reached through closures, so that a checker can watch each access.
 #[derive(Debug)]
@@ -47,62 +44,16 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// A 32-bit word that threads of this process can sleep on.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Futex(AtomicU32);
-
-impl Futex {
-    /// A word with this value and nobody asleep on it.
-    pub const fn new(value: u32) -> Self {
-        Self(AtomicU32::new(value))
-    }
-
-    /// Sleeps while the word is `expected`, at most until `deadline`. Blocks.
-    ///
-    /// False if the deadline has passed; true for any other return, a spurious one included, so the
-    /// caller looks at the word again. That the word still is `expected` is checked by the kernel
-    /// under the lock that [`Futex::wake_all`] takes, hence a change followed by a wake is never
-    /// slept through.
-    pub fn wait(&self, expected: u32, deadline: Option<Instant>) -> bool {
-        let Some(deadline) = deadline else {
-            let _changed_or_interrupted = futex::wait(&self.0, PRIVATE, expected, None);
-            return true;
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        let timeout = relative(left);
-        futex::wait(&self.0, PRIVATE, expected, Some(&timeout)) != Err(Errno::TIMEDOUT)
-    }
-
-    /// Wakes every thread asleep on the word. A system call of about a microsecond; never blocks.
-    pub fn wake_all(&self) {
-        // The kernel takes the count as a signed number.
-        let _woken_count = futex::wake(&self.0, PRIVATE, i32::MAX as u32);
-    }
-
-    /// Wakes one thread asleep on the word, if there is one. A system call; never blocks.
-    pub fn wake_one(&self) {
-        let _woken_count = futex::wake(&self.0, PRIVATE, 1);
-    }
+/// The word under `word`.
+#[inline(always)]
+pub(super) fn raw(word: &AtomicU32) -> &atomic::AtomicU32 {
+    word
 }
 
-impl Deref for Futex {
-    type Target = AtomicU32;
-    fn deref(&self) -> &AtomicU32 {
-        &self.0
-    }
-}
+/// Says that memory that is handed round, of which `_place` is the first byte, is being written. Nobody listens here.
+#[inline(always)]
+pub fn memory_written<T: ?Sized>(_place: *const T) {}
 
-fn relative(left: Duration) -> Timespec {
-    Timespec {
-        // A time that does not fit is as good as for ever.
-        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: left.subsec_nanos().into(),
-    }
-}
-
-/// Sleepers and wakers share an address space, which spares the kernel a look at the mapping.
-const PRIVATE: futex::Flags = futex::Flags::PRIVATE;
+/// Says that memory that is handed round, of which `_place` is the first byte, is being read. Nobody listens here.
+#[inline(always)]
+pub fn memory_read<T: ?Sized>(_place: *const T) {}

@@ -17,6 +17,9 @@ pub use loom::sync::Arc;
 pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
+/// Models do not count.
+pub fn memory_written<T: ?Sized>(_place: *const T) {}
+
 /// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
 macro_rules! model_thread_local {
     ($visible:vis static $name:ident: $type:ty = const { $init:expr };) => {

@@ -1,0 +1,124 @@
+//! What lies on a cache line that changes hands.
+//!
+//! A lock, a reference count and what a lock guards show themselves by the type that was accessed. What an
+//! atomic word or a piece of memory is for, its type does not say; the file that accesses it does. A file that is not in [`FILES`] has
+//! words of kind [`Kind::Other`]: counted all the same. Tests: at the end.
+
+/// What an access was made through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// An atomic word.
+    Word,
+    /// The word of a mutex or read-write lock.
+    Lock,
+    /// The counts of an `Arc`.
+    References,
+    /// Memory that is handed round: a buffer of a packet, a node of a queue.
+    Memory,
+    /// What a lock or a cell holds.
+    Guarded,
+}
+
+/// What lies on a line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// The word of a lock or of a perimeter (which is also the head of its queue).
+    Lock,
+    /// A queue's head or link, or a word by which threads and work items are told of each other.
+    Queue,
+    /// Statistics, a quota.
+    Counter,
+    /// The counts of an `Arc`.
+    References,
+    /// A buffer of packet memory.
+    Buffer,
+    /// What a lock or a perimeter guards.
+    Guarded,
+    /// Any other word.
+    Other,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] =
+        [Self::Lock, Self::Queue, Self::Counter, Self::References, Self::Buffer, Self::Guarded, Self::Other];
+
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Queue => "queue",
+            Self::Counter => "counter",
+            Self::References => "references",
+            Self::Buffer => "buffer",
+            Self::Guarded => "guarded",
+            Self::Other => "other",
+        }
+    }
+
+    /// What words of a source file are; `None` if they have no kind of their own.
+    pub(super) fn of_file(file: &str) -> Option<Self> {
+        FILES.iter().find(|(part, _)| file.contains(part)).map(|&(_, kind)| kind)
+    }
+
+    /// What is accessed through `what` in `file`, empty if that is not known.
+    pub(super) fn of(what: What, file: &str) -> Self {
+        match what {
+            What::Lock => Self::Lock,
+            What::References => Self::References,
+            What::Memory => Self::of_file(file).unwrap_or(Self::Buffer),
+            What::Word => Self::of_file(file).unwrap_or(Self::Other),
+            // The cells of queues are links of the queue.
+            What::Guarded => match Self::of_file(file) {
+                Some(Self::Queue) => Self::Queue,
+                Some(_) | None => Self::Guarded,
+            },
+        }
+    }
+}
+
+/// Parts of paths, and what the words of such files are; the first that fits decides.
+const FILES: [(&str, Kind); 14] = [
+    ("sync/src/perimeter", Kind::Lock),
+    ("sync/src/block.rs", Kind::Queue),
+    ("sync/src/node.rs", Kind::Queue),
+    ("sync/src/run_queue.rs", Kind::Queue),
+    ("sync/src/notify.rs", Kind::Queue),
+    ("sync/src/wait.rs", Kind::Queue),
+    ("sync/src/sleeper.rs", Kind::Queue),
+    ("sync/src/counters.rs", Kind::Counter),
+    ("sync/src/spin.rs", Kind::Counter),
+    ("mbuf/src/stats.rs", Kind::Counter),
+    ("mbuf/src/quota.rs", Kind::Counter),
+    ("mbuf/src/", Kind::Buffer),
+    ("stack/src/memory.rs", Kind::Counter),
+    ("stack/src/listen.rs", Kind::Queue),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_type_decides_before_the_file_does() {
+        let file = "crates/sync/src/run_queue.rs";
+        assert_eq!(Kind::of(What::Word, file), Kind::Queue);
+        assert_eq!(Kind::of(What::Guarded, file), Kind::Queue);
+        assert_eq!(Kind::of(What::Lock, file), Kind::Lock);
+        assert_eq!(Kind::of(What::References, file), Kind::References);
+        assert_eq!(Kind::of(What::Guarded, "crates/sync/src/perimeter/inside.rs"), Kind::Guarded);
+        assert_eq!(Kind::of(What::Word, "crates/sync/src/perimeter/inside.rs"), Kind::Lock);
+        assert_eq!(Kind::of(What::Word, "crates/new/src/lib.rs"), Kind::Other);
+    }
+
+    #[test]
+    fn the_files_of_the_table_exist() {
+        let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let crates = above.map(|folder| folder.join("crates")).find(|folder| folder.is_dir()).unwrap();
+        for (part, _) in FILES {
+            let path = crates.join(part);
+            assert!(path.exists() || path.with_extension("rs").exists(), "{part}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The machine behind the same names as `host.rs`, with each access to shared memory reported to
+//! [`count`](crate::count) before it is made.
+//!
+//! Before, so that the order of reports is the order of accesses wherever the accesses themselves order two threads:
+//! whoever has seen what another thread wrote reports after it. What is reported as a write is what takes the cache
+//! line for its core: stores, read-modify-writes, failed compare-exchanges too, the words of locks on the way in and
+//! out, reference counts up and down.
+//!
+//! Must not know any protocol, nor what is done with the reports. Invariants: a type has the size and alignment of
+//! the machine's, so the layout of structures is that of a normal build; an operation does what the machine's does.
+//! Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the feature as without.
+
+mod arc;
+mod atomic;
+mod cell;
+mod lock;
+
+pub use arc::{Arc, Weak};
+pub(super) use atomic::raw;
+pub use atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub use cell::{OnceLock, UnsafeCell};
+pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use std::hint::spin_loop;
+pub use std::thread;
+pub use std::thread_local;
+
+use crate::count::{self, Site, What};
+
+/// Says that memory that is handed round, of which `place` is the first byte, is being written.
+#[track_caller]
+pub fn memory_written<T: ?Sized>(place: *const T) {
+    count::wrote(place, What::Memory, Site::here());
+}
+
+/// Says that memory that is handed round, of which `place` is the first byte, is being read.
+#[track_caller]
+pub fn memory_read<T: ?Sized>(place: *const T) {
+    count::read(place, What::Memory, Site::here());
+}

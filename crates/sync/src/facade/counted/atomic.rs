@@ -1,0 +1,162 @@
+//! Atomic words whose accesses are reported.
+//!
+//! Must not know what the words mean. Invariant: one report and one operation of the machine per call. Tests:
+//! `tests/count.rs`.
+
+use core::sync::atomic;
+pub use core::sync::atomic::{Ordering, fence};
+
+use crate::count::{self, Site, What};
+
+/// What every word can do, over the type `$value` that it holds.
+macro_rules! word_operations {
+    ($value:ty) => {
+        /// The value, by the only one who can see the word.
+        pub fn get_mut(&mut self) -> &mut $value {
+            self.0.get_mut()
+        }
+
+        /// The value itself.
+        pub fn into_inner(self) -> $value {
+            self.0.into_inner()
+        }
+
+        /// As the machine's.
+        #[inline]
+        #[track_caller]
+        pub fn load(&self, order: Ordering) -> $value {
+            self.read();
+            self.0.load(order)
+        }
+
+        /// As the machine's.
+        #[inline]
+        #[track_caller]
+        pub fn store(&self, value: $value, order: Ordering) {
+            self.wrote();
+            self.0.store(value, order);
+        }
+
+        /// As the machine's.
+        #[inline]
+        #[track_caller]
+        pub fn swap(&self, value: $value, order: Ordering) -> $value {
+            self.wrote();
+            self.0.swap(value, order)
+        }
+
+        /// As the machine's. Counts as a write even if it fails, since it takes the line all the same.
+        #[inline]
+        #[track_caller]
+        pub fn compare_exchange(
+            &self,
+            from: $value,
+            to: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            self.wrote();
+            self.0.compare_exchange(from, to, success, failure)
+        }
+
+        /// As the machine's. Counts as a write even if it fails.
+        #[inline]
+        #[track_caller]
+        pub fn compare_exchange_weak(
+            &self,
+            from: $value,
+            to: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            self.wrote();
+            self.0.compare_exchange_weak(from, to, success, failure)
+        }
+
+        /// As the machine's. Counts as one write.
+        #[inline]
+        #[track_caller]
+        pub fn fetch_update(
+            &self,
+            set: Ordering,
+            fetch: Ordering,
+            to: impl FnMut($value) -> Option<$value>,
+        ) -> Result<$value, $value> {
+            self.wrote();
+            self.0.fetch_update(set, fetch, to)
+        }
+
+        #[inline]
+        #[track_caller]
+        fn wrote(&self) {
+            count::wrote(self, What::Word, Site::here());
+        }
+
+        #[inline]
+        #[track_caller]
+        fn read(&self) {
+            count::read(self, What::Word, Site::here());
+        }
+    };
+}
+
+/// Read-modify-writes with an operand.
+macro_rules! fetch_operations {
+    ($value:ty: $($name:ident)*) => {
+        $(
+            /// As the machine's.
+            #[inline]
+            #[track_caller]
+            pub fn $name(&self, value: $value, order: Ordering) -> $value {
+                self.wrote();
+                self.0.$name(value, order)
+            }
+        )*
+    };
+}
+
+/// A word of one of the machine's types, with the operations it has.
+macro_rules! word {
+    ($name:ident, $value:ty: $($fetch:ident)*) => {
+        /// As the machine's; see the head of `counted.rs`.
+        #[derive(Debug, Default)]
+        #[repr(transparent)]
+        pub struct $name(atomic::$name);
+
+        impl $name {
+            /// A word with this value.
+            pub const fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value))
+            }
+
+            word_operations!($value);
+            fetch_operations!($value: $($fetch)*);
+        }
+    };
+}
+
+word!(AtomicBool, bool: fetch_and fetch_or fetch_xor fetch_nand);
+word!(AtomicU8, u8: fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min);
+word!(AtomicU16, u16: fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min);
+word!(AtomicU32, u32: fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min);
+word!(AtomicU64, u64: fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min);
+word!(AtomicUsize, usize: fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min);
+
+/// As the machine's; see the head of `counted.rs`.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct AtomicPtr<T>(atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    /// A word with this value.
+    pub const fn new(value: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(value))
+    }
+
+    word_operations!(*mut T);
+}
+
+/// The word under `word`, for the kernel.
+pub(in crate::facade) fn raw(word: &AtomicU32) -> &atomic::AtomicU32 {
+    &word.0
+}
