@@ -31,17 +31,23 @@ const STACK: &str = "sockeye";
 const DRIVERS: &str = "sockeye-drivers";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
+const SYNC_COUNTED: &str = "sockeye-sync-counted";
+const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
+const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 9] = [
+pub const LAYERS: [Layer; 12] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
     layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF], false, false),
+    layer(SYNC_COUNTED, "crates/counted/sync", &[], true, false),
+    layer(MBUF_COUNTED, "crates/counted/mbuf", &[SYNC_COUNTED], true, false),
+    layer(STACK_COUNTED, "crates/counted/stack", &[PROTO, SYNC_COUNTED, MBUF_COUNTED], false, false),
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, STACK], true, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
-    layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, SIM, POSIX], false, false),
+    layer("sockeye-cli", "apps/cli", &[STACK, STACK_COUNTED, DRIVERS, SIM, POSIX], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];
 

@@ -3,6 +3,7 @@
 //! | module | what it refuses |
 //! |---|---|
 //! | [`layers`] | a crate that depends on, or names, one it must not know |
+//! | [`doors`] | a shared word that passes by the facade which counts hand-offs |
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
 //! | [`words`] | unfinished work, paths of one machine, package registry hosts |
@@ -19,6 +20,7 @@
 #![warn(missing_docs)]
 
 pub mod dependencies;
+pub mod doors;
 pub mod finding;
 pub mod layers;
 pub mod licences;

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use sockeye_tidy::metadata::{self, Package};
-use sockeye_tidy::{Tree, dependencies, layers, licences, report, shape, unsafety, words};
+use sockeye_tidy::{Tree, dependencies, doors, layers, licences, report, shape, unsafety, words};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect("the tree is readable"));
 static PACKAGES: LazyLock<Vec<Package>> =
@@ -26,6 +26,13 @@ fn there_is_a_house_to_check() {
 fn crates_know_only_the_layers_below_them() {
     let mut found = layers::check_manifests(&PACKAGES);
     found.extend(TREE.rust().flat_map(layers::check_source));
+    report(found);
+}
+
+#[test]
+fn shared_words_are_had_through_the_door_that_counts_them() {
+    let mut found = doors::check_manifests(&PACKAGES);
+    found.extend(TREE.rust().flat_map(doors::check));
     report(found);
 }
 

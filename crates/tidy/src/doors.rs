@@ -1,0 +1,246 @@
+//! That shared words are had through one door only.
+//!
+//! Hand-offs between cores are counted by the facade of `sockeye-sync` (`docs/adr/0015`). A word, lock or reference count
+//! that passes the facade by would be missing in every count, silently. So the crates whose traffic is counted
+//! may not name the machine's own. And the instrumented packages, which are the same sources once more, must have
+//! the same dependencies as the plain ones.
+//!
+//! Must not know which types there are: every path into `std::sync` is one too many, those that share nothing as well.
+//! Tests of a crate may use what they like. Tests: at the end, and `tests/house.rs`.
+
+use std::collections::BTreeSet;
+
+use crate::finding::Finding;
+use crate::metadata::{Kind, Package};
+use crate::tokens::{Token, tokens};
+use crate::tree::Source;
+
+/// Folders in which everything shared must be counted.
+const COUNTED: [&str; 3] = ["crates/sync/src/", "crates/mbuf/src/", "crates/stack/src/"];
+/// The door itself, and the instrument behind it: beginnings of paths.
+const DOOR: [&str; 3] = ["crates/sync/src/facade", "crates/sync/src/count", "crates/mbuf/src/facade.rs"];
+/// A file that begins like the instrument and is none.
+const NOT_DOOR: &str = "crates/sync/src/counters.rs";
+/// Crates with a module `sync` full of shared words.
+const ROOTS: [&str; 4] = ["std", "core", "alloc", "tokio"];
+/// Crates that are nothing but shared words, and a type that is one.
+const WORDS: [&str; 8] = [
+    "parking_lot",
+    "once_cell",
+    "arc_swap",
+    "crossbeam",
+    "crossbeam_channel",
+    "crossbeam_epoch",
+    "crossbeam_queue",
+    "AtomicCell",
+];
+/// A plain package and the instrumented one with the same sources.
+const TWINS: [(&str, &str); 3] = [
+    ("sockeye-sync", "sockeye-sync-counted"),
+    ("sockeye-mbuf", "sockeye-mbuf-counted"),
+    ("sockeye", "sockeye-counted"),
+];
+
+/// Checks one file.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let is_door = DOOR.iter().any(|door| source.path.starts_with(door)) && source.path != NOT_DOOR;
+    let is_test = source.path.contains("/tests/") || source.path.ends_with("/tests.rs");
+    let is_counted = COUNTED.iter().any(|folder| source.path.starts_with(folder));
+    if !source.is_rust() || !is_counted || is_door || is_test {
+        return Vec::new();
+    }
+    let Some(tokens) = tokens(&source.text) else {
+        return Vec::new();
+    };
+    let product = without_tests(&tokens);
+    let found = |line| {
+        let message = "a shared word that no count of hand-offs would see: take it from \
+            sockeye_sync::facade, and add it there if it has no such type yet";
+        Finding::new(&source.path, line, "one-door", message)
+    };
+    (0..product.len()).filter(|&at| passes_by(&product, at)).map(|at| found(product[at].line)).collect()
+}
+
+/// Checks that each instrumented package depends on what its twin does.
+pub fn check_manifests(packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (plain, counted) in TWINS {
+        let named = |name: &str| packages.iter().find(|package| package.name == name);
+        let (Some(plain), Some(counted)) = (named(plain), named(counted)) else {
+            let message =
+                format!("{plain} and {counted} must both be there: one is timed, the other counted");
+            findings.push(Finding::new("Cargo.toml", 0, "twins", message));
+            continue;
+        };
+        let (of_plain, of_counted) = (dependencies(plain), dependencies(counted));
+        for name in of_plain.symmetric_difference(&of_counted) {
+            let message = format!("{name} is a dependency of {} or of its twin, not of both", counted.name);
+            findings.push(Finding::new(&counted.manifest, 0, "twins", message));
+        }
+    }
+    findings
+}
+
+/// What a package is built from, an instrumented one of ours by the name of its twin.
+fn dependencies(package: &Package) -> BTreeSet<&str> {
+    let product = package.dependencies.iter().filter(|dependency| dependency.kind == Kind::Normal);
+    let plain = |name| TWINS.iter().find(|(_, counted)| *counted == name).map_or(name, |&(plain, _)| plain);
+    product.map(|dependency| plain(dependency.name.as_str())).collect()
+}
+
+/// Whether what begins at `at` names a shared word past the door.
+fn passes_by(tokens: &[Token], at: usize) -> bool {
+    let text = tokens[at].text.as_str();
+    if WORDS.contains(&text) {
+        return true;
+    }
+    let follows = |offset: usize, text: &str| tokens.get(at + offset).is_some_and(|token| token.text == text);
+    if !ROOTS.contains(&text) || !follows(1, ":") || !follows(2, ":") {
+        return false;
+    }
+    follows(3, "sync") || (follows(3, "{") && group_names_sync(&tokens[at + 4..]))
+}
+
+/// Whether one of the paths of a group, up to its closing brace, begins with `sync`.
+fn group_names_sync(tokens: &[Token]) -> bool {
+    let mut depth = 0;
+    let mut is_start = true;
+    for token in tokens {
+        match token.text.as_str() {
+            "{" => depth += 1,
+            "}" if depth == 0 => return false,
+            "}" => depth -= 1,
+            "sync" if depth == 0 && is_start => return true,
+            _ => {}
+        }
+        is_start = depth == 0 && token.text == ",";
+    }
+    false
+}
+
+/// The tokens without modules that are only compiled for tests.
+fn without_tests(tokens: &[Token]) -> Vec<Token> {
+    let mut product = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        match test_module(&tokens[at..]) {
+            Some(length) => at += length,
+            None => {
+                product.push(tokens[at].clone());
+                at += 1;
+            }
+        }
+    }
+    product
+}
+
+/// The length of a module for tests that begins here with its `#[cfg(…test…)]`, if one does.
+fn test_module(tokens: &[Token]) -> Option<usize> {
+    let texts: Vec<&str> =
+        tokens.iter().take(ATTRIBUTE_TOKENS_MAX).map(|token| token.text.as_str()).collect();
+    if texts.get(..4) != Some(&["#", "[", "cfg", "("]) {
+        return None;
+    }
+    let end = texts.iter().position(|&text| text == "]")?;
+    let is_for_tests =
+        texts[..end].contains(&"test") && !texts[..end].windows(3).any(|w| w == ["not", "(", "test"]);
+    if !is_for_tests || texts.get(end + 1) != Some(&"mod") || texts.get(end + 3) != Some(&"{") {
+        return None;
+    }
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate().skip(end + 3) {
+        match token.text.as_str() {
+            "{" => depth += 1,
+            "}" if depth == 1 => return Some(index + 1),
+            "}" => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Longest `cfg` attribute that is understood, with the head of the module, in tokens.
+const ATTRIBUTE_TOKENS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn found(path: &str, text: &str) -> usize {
+        check(&Source::new(path, text)).len()
+    }
+
+    #[test]
+    fn each_way_past_the_door_is_found() {
+        for text in [
+            "use std::sync::atomic::AtomicU32;",
+            "use core::sync::atomic::{AtomicU8, Ordering};",
+            "use std::sync::Arc;",
+            "use std::sync;",
+            "use std::{cell::Cell, sync::{Arc, Mutex}};",
+            "use std::{sync::OnceLock, cell::Cell};",
+            "fn f(a: &std::sync::Mutex<u8>) {}",
+            "use parking_lot::Mutex;",
+            "use crossbeam_utils::atomic::AtomicCell;",
+            "use tokio::sync::Notify;",
+            "fn f() {}\n#[cfg(not(test))]\nmod real { use std::sync::Arc; }",
+        ] {
+            for folder in COUNTED {
+                assert_eq!(found(&format!("{folder}a.rs"), text), 1, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_door_itself_tests_prose_and_other_crates_are_left_alone() {
+        let text = "use std::sync::Arc;";
+        for path in [
+            "crates/sync/src/facade/host.rs",
+            "crates/sync/src/facade.rs",
+            "crates/sync/src/count/lines.rs",
+            "crates/mbuf/src/facade.rs",
+            "crates/sync/tests/stress.rs",
+            "crates/sync/src/wait/tests.rs",
+            "crates/proto/src/a.rs",
+            "apps/cli/src/main.rs",
+        ] {
+            assert_eq!(found(path, text), 0, "{path}");
+        }
+        assert_eq!(found("crates/sync/src/counters.rs", text), 1);
+        let path = "crates/stack/src/a.rs";
+        assert_eq!(found(path, "// std::sync::Arc\nfn f() { \"parking_lot\"; }"), 0);
+        assert_eq!(
+            found(path, "use sockeye_sync::facade::Arc;\nuse std::{cell::Cell, io::{self, sync}};"),
+            0
+        );
+        let tests = "#[cfg(all(test, not(loom)))]\nmod tests { mod a {} use std::sync::Arc; }";
+        assert_eq!(found(path, tests), 0);
+        assert_eq!(found(path, &format!("{tests}\nuse std::sync::Arc;")), 1);
+    }
+
+    #[test]
+    fn twins_with_different_dependencies_are_found() {
+        let package = |name: &str, on: &[&str]| Package {
+            name: name.to_owned(),
+            manifest: format!("{name}/Cargo.toml"),
+            dependencies: on
+                .iter()
+                .map(|name| Dependency { name: (*name).to_owned(), kind: Kind::Normal, line: 1 })
+                .collect(),
+        };
+        let mut packages = vec![
+            package("sockeye-sync", &["libc"]),
+            package("sockeye-sync-counted", &["libc"]),
+            package("sockeye-mbuf", &["sockeye-sync"]),
+            package("sockeye-mbuf-counted", &["sockeye-sync-counted"]),
+            package("sockeye", &["sockeye-mbuf", "smallvec"]),
+            package("sockeye-counted", &["sockeye-mbuf-counted"]),
+        ];
+        let findings = check_manifests(&packages);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].file, "sockeye-counted/Cargo.toml");
+        packages.pop();
+        assert_eq!(check_manifests(&packages).len(), 1);
+    }
+}
