@@ -6,7 +6,7 @@
 //! | house | when | what |
 //! |---|---|---|
 //! | `host` | normally | the machine: `std` and `parking_lot` |
-//! | `counted` | feature `count` | the machine, and each write is reported to [`count`](crate::count) |
+//! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
 //! Linux futexes (`futex.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the

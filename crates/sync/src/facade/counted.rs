@@ -1,5 +1,5 @@
 //! The machine behind the same names as `host.rs`, with each access to shared memory reported to
-//! [`count`](crate::count) before it is made.
+//! `count.rs` before it is made.
 //!
 //! Before, so that the order of reports is the order of accesses wherever the accesses themselves order two threads:
 //! whoever has seen what another thread wrote reports after it. What is reported as a write is what takes the cache
