@@ -20,10 +20,12 @@
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 
-use sockeye_sync::facade::unmodelled::{Arc, AtomicU32, Ordering};
+use sockeye_sync::facade::unmodelled::Arc;
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
+use crate::cpu;
+use crate::freed::FreeList;
 use crate::magazine::Magazine;
 use crate::quota::{CLOSED, FLAGS};
 use crate::stats::{Event, Shard};
@@ -33,8 +35,6 @@ use crate::store::Store;
 struct ThreadCache {
     store: Arc<Store>,
     shard: Arc<Shard>,
-    /// This thread's number.
-    home: u32,
     /// The control word when it was last acted on.
     seen: Cell<usize>,
     /// What the last refusal said to wait with.
@@ -68,8 +68,6 @@ thread_local! {
     static CURRENT: Cell<*const ThreadCache> = const { Cell::new(ptr::null()) };
     /// All caches of this thread.
     static CACHES: Caches = const { Caches(RefCell::new(Vec::new())) };
-    /// This thread's number; 0 if it has none yet.
-    static HOME: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Boxed, because `CURRENT` points to one of them while the list grows.
@@ -83,19 +81,6 @@ impl Drop for Caches {
     }
 }
 
-/// The calling thread's number, as clusters record it ([`crate::Mbuf::home`]). Never zero; not reused
-/// while the count of threads stays below 2^32.
-pub fn thread_home() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    HOME.with(|home| {
-        if home.get() == 0 {
-            // Relaxed: only the value matters. Zero comes around after 2^32 threads.
-            home.set(NEXT.fetch_add(1, Ordering::Relaxed).max(1));
-        }
-        home.get()
-    })
-}
-
 /// A free cluster of at least the class's capacity, or `None` at the cap.
 #[inline]
 pub(crate) fn alloc(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
@@ -103,7 +88,7 @@ pub(crate) fn alloc(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>
         Some(cache) => {
             let cluster = cache.alloc(class)?;
             // SAFETY: the cluster is free and ours, so the header is valid.
-            unsafe { cluster.as_ref() }.publish(cache.home);
+            unsafe { cluster.as_ref() }.publish(cpu::current());
             Some(cluster)
         }
         None => alloc_without_cache(store, class),
@@ -118,13 +103,35 @@ pub(crate) fn alloc(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>
 pub(crate) unsafe fn free(cluster: NonNull<Cluster>) {
     // SAFETY: the caller owns the cluster, so the header is valid.
     let header = unsafe { cluster.as_ref() };
-    let class = header.class();
-    let home = header.home();
+    let (class, event) = (header.class(), header.freed_here());
     with_cache(header.store(), |cache| match cache {
         // SAFETY: as the caller says.
-        Some(cache) => unsafe { cache.free(class, home, cluster) },
+        Some(cache) => unsafe { cache.free(class, event, cluster) },
         // SAFETY: as the caller says.
         None => unsafe { free_without_cache(class, cluster) },
+    });
+}
+
+/// Counts an event of one cluster of `store`.
+pub(crate) fn count(store: &Arc<Store>, class: Class, event: Event) {
+    with_cache(Arc::as_ptr(store), |cache| match cache {
+        Some(cache) => cache.shard.count(class, event),
+        None => store.count(class, event),
+    });
+}
+
+/// Counts an event for each cluster of a list.
+pub(crate) fn count_list(list: &FreeList, event: Event) {
+    let Some(first) = NonNull::new(list.head) else { return };
+    // SAFETY: the list owns the cluster, so the header is valid.
+    let store = unsafe { first.as_ref() }.store();
+    with_cache(store, |cache| match cache {
+        Some(cache) => list.classes().for_each(|class| cache.shard.count(class, event)),
+        None => {
+            // SAFETY: the cluster holds a count of the store.
+            let store = unsafe { count_store(store) };
+            list.classes().for_each(|class| store.count(class, event));
+        }
     });
 }
 
@@ -225,7 +232,7 @@ fn alloc_without_cache(store: &Arc<Store>, class: Class) -> Option<NonNull<Clust
     };
     store.count(class, event);
     // SAFETY: the cluster is free and ours, so the header is valid.
-    unsafe { cluster.as_ref() }.publish(thread_home());
+    unsafe { cluster.as_ref() }.publish(cpu::current());
     Some(cluster)
 }
 
@@ -238,8 +245,7 @@ unsafe fn free_without_cache(class: Class, cluster: NonNull<Cluster>) {
     // SAFETY: the cluster holds a count of the store. Ours keeps the store until the end of this
     // function, which the cluster's does not.
     let store = unsafe { count_store(header.store()) };
-    let is_local = header.home() == thread_home();
-    store.count(class, if is_local { Event::FreeLocal } else { Event::FreeRemote });
+    store.count(class, header.freed_here());
     // SAFETY: as the caller says.
     unsafe { store.put_one(class, cluster) };
 }
@@ -250,7 +256,6 @@ impl ThreadCache {
         let granted = store.quota.grant_cache(CACHE_BYTES);
         ThreadCache {
             shard,
-            home: thread_home(),
             seen: Cell::new(store.quota.control() & !FLAGS),
             refused: Cell::new(None),
             granted,
@@ -281,6 +286,7 @@ impl ThreadCache {
     #[cold]
     fn alloc_slow(&self, class: Class) -> Option<NonNull<Cluster>> {
         self.catch_up();
+        self.unpark();
         let bin = &self.bins[class.index()];
         if let Some(cluster) = bin.pop() {
             self.shard.count(class, Event::Hit);
@@ -294,6 +300,19 @@ impl ThreadCache {
         let event = if cluster.is_some() { Event::Fresh } else { Event::Refusal };
         self.shard.count(class, event);
         cluster
+    }
+
+    /// Takes in what was parked for this core.
+    fn unpark(&self) {
+        let mut list = self.store.parked.of(cpu::current()).take_if_any();
+        list.classes().for_each(|class| self.shard.count(class, Event::Unparked));
+        while let Some(cluster) = list.pop() {
+            // SAFETY: the list owned the cluster, so the header is valid.
+            let header = unsafe { cluster.as_ref() };
+            let (class, event) = (header.class(), header.freed_here());
+            // SAFETY: the list handed the cluster over, and lists of this store hold this store's.
+            unsafe { self.free(class, event, cluster) };
+        }
     }
 
     /// One cluster from the depot; the rest of its magazine goes into the cache.
@@ -314,6 +333,7 @@ impl ThreadCache {
         let seen = self.store.quota.refuse();
         self.give_back_all();
         self.store.drain_depot();
+        self.store.drain_parked();
         let cluster = Store::obtain(&self.store, class);
         if cluster.is_none() {
             self.refused.set(Some(seen));
@@ -324,8 +344,7 @@ impl ThreadCache {
     /// # Safety
     /// `cluster` is free, of this store and class, and the caller owns it and hands it over.
     #[inline]
-    unsafe fn free(&self, class: Class, home: u32, cluster: NonNull<Cluster>) {
-        let event = if home == self.home { Event::FreeLocal } else { Event::FreeRemote };
+    unsafe fn free(&self, class: Class, event: Event, cluster: NonNull<Cluster>) {
         self.shard.count(class, event);
         // SAFETY: as the caller says.
         if self.granted && self.is_current() && unsafe { self.bins[class.index()].push(class, cluster) } {

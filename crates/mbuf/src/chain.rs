@@ -9,6 +9,7 @@ use std::io::IoSlice;
 use std::iter::{self, FusedIterator};
 use std::slice;
 
+use crate::freed::Freed;
 use crate::links::Links;
 use crate::mbuf::Mbuf;
 use crate::pool::{Exhausted, Pool};
@@ -89,6 +90,11 @@ impl Chain {
 
     /// Drops the first `n` bytes; all, if there are fewer.
     pub fn trim_front(&mut self, n: usize) {
+        self.consume(n, drop);
+    }
+
+    /// [`Chain::trim_front`], with what to do with the mbufs that are used up.
+    fn consume(&mut self, n: usize, mut used: impl FnMut(Mbuf)) {
         let mut left = n;
         while left > 0 {
             let front_len = self.links.front_len();
@@ -96,8 +102,9 @@ impl Chain {
                 self.links.edit_front(|front| front.trim_front(left));
                 return;
             }
-            if self.links.pop_front().is_none() {
-                return;
+            match self.links.pop_front() {
+                Some(mbuf) => used(mbuf),
+                None => return,
             }
             left -= front_len;
         }
@@ -243,6 +250,14 @@ impl Chain {
     pub fn take_into(&mut self, into: &mut [u8]) -> usize {
         let done = self.copy_to(0, into);
         self.trim_front(done);
+        done
+    }
+
+    /// [`Chain::take_into`]; clusters whose last byte is taken so, and that nobody else views, go to `freed` and not
+    /// to this thread's cache, which is for after the caller's locks.
+    pub fn take_into_releasing(&mut self, into: &mut [u8], freed: &mut Freed) -> usize {
+        let done = self.copy_to(0, into);
+        self.consume(done, |mbuf| freed.release(mbuf));
         done
     }
 

@@ -1,8 +1,8 @@
 //! A cluster: one piece of packet memory and the header in front of it.
 //!
 //! It must not know how clusters are cached. States, and who may move them:
-//! * *free*: `refs` means nothing. One owner (a cache, the depot, a thread between them) holds the
-//!   only pointer and may write any field. `next` links it into a magazine.
+//! * *free*: `refs` means nothing. One owner (a cache, the depot, a place where it is parked, a thread between them) holds the
+//!   only pointer and may write any field. `next` links it into a magazine or a list.
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that
 //!   drops the last view ([`Cluster::release`] says so) becomes the owner of a free cluster.
 //!
@@ -21,7 +21,9 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::class::Class;
+use crate::cpu;
 use crate::facade::{AtomicU32, Ordering, fence};
+use crate::stats::Event;
 use crate::store::Store;
 
 /// The header. The data follows directly; the header fills its cache lines, so that the data starts
@@ -32,14 +34,14 @@ pub(crate) struct Cluster {
     refs: AtomicU32,
     /// (a) Bytes of data handed out for writing so far.
     fill: AtomicU32,
-    /// (a) Number of the thread that allocated it last. Written by `publish`, read by views: what
+    /// (a) The core on which it was allocated last. Written by `publish`, read by views and whoever frees: what
     /// orders the two is what brought the view to its reader.
-    home: AtomicU32,
+    alloc_core: AtomicU32,
     /// (c)
     class: Class,
     /// (c) The pool, as `Arc::into_raw` gave it: each cluster owns one count of it.
     store: *const Store,
-    /// (owner) The cluster below this one in its magazine, while free.
+    /// (owner) The cluster below this one in its magazine or list, while free.
     next: Cell<*mut Cluster>,
 }
 
@@ -74,7 +76,7 @@ impl Cluster {
         let header = Cluster {
             refs: AtomicU32::new(0),
             fill: AtomicU32::new(0),
-            home: AtomicU32::new(0),
+            alloc_core: AtomicU32::new(0),
             class,
             store,
             next: Cell::new(ptr::null_mut()),
@@ -101,11 +103,11 @@ impl Cluster {
 
     /// Makes a free cluster live: one view, no data.
     #[inline]
-    pub(crate) fn publish(&self, home: u32) {
+    pub(crate) fn publish(&self, core: u32) {
         // Relaxed: the owner is alone; whoever sees the view later was handed it with synchronisation.
         self.refs.store(1, Ordering::Relaxed);
         self.fill.store(0, Ordering::Relaxed);
-        self.home.store(home, Ordering::Relaxed);
+        self.alloc_core.store(core, Ordering::Relaxed);
     }
 
     /// Counts one more view. The caller holds a view, so the count cannot be zero.
@@ -166,10 +168,16 @@ impl Cluster {
         if won.is_ok() { take } else { 0 }
     }
 
-    /// The number of the thread that allocated this cluster last.
+    /// The core on which this cluster was allocated last.
     #[inline]
-    pub(crate) fn home(&self) -> u32 {
-        self.home.load(Ordering::Relaxed)
+    pub(crate) fn alloc_core(&self) -> u32 {
+        self.alloc_core.load(Ordering::Relaxed)
+    }
+
+    /// How a free by the calling thread counts.
+    #[inline]
+    pub(crate) fn freed_here(&self) -> Event {
+        if self.alloc_core() == cpu::current() { Event::FreeLocal } else { Event::FreeRemote }
     }
 
     #[inline]

@@ -9,11 +9,11 @@ pub(crate) fn count() -> usize {
 
 /// The number of the core that this thread runs on; 0 if the system does not say.
 #[inline]
-pub(crate) fn current() -> usize {
+pub(crate) fn current() -> u32 {
     if cfg!(any(loom, miri)) {
         return 0;
     }
     // SAFETY: the call takes nothing and only reads the thread's own registration with the kernel.
     let cpu = unsafe { libc::sched_getcpu() };
-    usize::try_from(cpu).unwrap_or(0)
+    u32::try_from(cpu).unwrap_or(0)
 }

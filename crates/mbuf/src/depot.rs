@@ -75,7 +75,7 @@ impl Depot {
 
     /// The first find: in this core's rack, else in the next ones.
     fn search<T>(&self, find: impl Fn(&Rack) -> Option<T>) -> Option<T> {
-        let own = self.own_index();
+        let own = self.index(cpu::current());
         if let found @ Some(_) = find(&self.racks[own]) {
             return found;
         }
@@ -85,18 +85,19 @@ impl Depot {
         (1..self.racks.len()).find_map(|step| find(&self.racks[(own + step) & (self.racks.len() - 1)]))
     }
 
-    fn own_index(&self) -> usize {
-        cpu::current() & (self.racks.len() - 1)
+    fn index(&self, core: u32) -> usize {
+        core as usize & (self.racks.len() - 1)
     }
 
-    fn own(&self, class: Class) -> &Mutex<Vec<Magazine>> {
-        &self.racks[self.own_index()][class.index()]
+    fn rack(&self, core: u32, class: Class) -> &Mutex<Vec<Magazine>> {
+        &self.racks[self.index(core)][class.index()]
     }
 
-    /// Stores a magazine. Gives it back if there is no room, or if `keep`, asked under the lock, says
+    /// Stores a magazine in the rack of `core`. Gives it back if there is no room, or if `keep`, asked under the lock, says
     /// that nothing is to be kept.
     pub(crate) fn store(
         &self,
+        core: u32,
         class: Class,
         magazine: Magazine,
         keep: impl FnOnce() -> bool,
@@ -104,7 +105,7 @@ impl Depot {
         if magazine.count() == 0 {
             return Ok(());
         }
-        let mut magazines = self.own(class).lock();
+        let mut magazines = self.rack(core, class).lock();
         if !keep() || !self.has_room(class, magazine.count()) {
             return Err(magazine);
         }
@@ -123,7 +124,7 @@ impl Depot {
         cluster: NonNull<Cluster>,
         keep: impl FnOnce() -> bool,
     ) -> Result<(), NonNull<Cluster>> {
-        let mut magazines = self.own(class).lock();
+        let mut magazines = self.rack(cpu::current(), class).lock();
         if !keep() || !self.has_room(class, 1) {
             return Err(cluster);
         }
@@ -222,8 +223,8 @@ mod tests {
     #[test]
     fn the_magazine_stored_last_is_loaded_first() {
         let depot = Depot::new(ROOM);
-        assert!(depot.store(CLASS, full(1), || true).is_ok());
-        assert!(depot.store(CLASS, full(2), || true).is_ok());
+        assert!(depot.store(0, CLASS, full(1), || true).is_ok());
+        assert!(depot.store(0, CLASS, full(2), || true).is_ok());
         assert_eq!(depot.held(), 3 * Cluster::footprint(CLASS));
         assert_eq!(scrap(depot.load(CLASS)), 2);
         assert_eq!(scrap(depot.load(CLASS)), 1);
@@ -234,10 +235,10 @@ mod tests {
     #[test]
     fn what_exceeds_the_room_or_is_not_to_be_kept_comes_back() {
         let depot = Depot::new(ROOM);
-        assert!(depot.store(CLASS, full(3), || true).is_ok());
-        let refused = depot.store(CLASS, full(2), || true);
+        assert!(depot.store(0, CLASS, full(3), || true).is_ok());
+        let refused = depot.store(0, CLASS, full(2), || true);
         assert_eq!(scrap(refused.err()), 2);
-        let unwanted = depot.store(CLASS, full(1), || false);
+        let unwanted = depot.store(0, CLASS, full(1), || false);
         assert_eq!(scrap(unwanted.err()), 1);
         assert_eq!(depot.held(), 3 * Cluster::footprint(CLASS));
         assert_eq!(scrap(depot.drain(CLASS)), 3);
@@ -275,7 +276,7 @@ mod models {
             let depot = Arc::new(Depot::new(usize::MAX));
             let other = Arc::clone(&depot);
             let reader = thread::spawn(move || {
-                assert!(other.store(CLASS, full(2), || true).is_ok());
+                assert!(other.store(0, CLASS, full(2), || true).is_ok());
                 scrap(other.load(CLASS))
             });
             let mut count = 0;
@@ -298,7 +299,7 @@ mod models {
             let (other, flag) = (Arc::clone(&depot), Arc::clone(&forbidden));
             let storing = thread::spawn(move || {
                 // Relaxed: the lock under which it is read decides.
-                let refused = other.store(CLASS, full(1), || flag.load(Ordering::Relaxed) == 0);
+                let refused = other.store(0, CLASS, full(1), || flag.load(Ordering::Relaxed) == 0);
                 scrap(refused.err())
             });
             forbidden.store(1, Ordering::Relaxed);

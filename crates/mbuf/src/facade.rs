@@ -1,9 +1,8 @@
 //! The one door to atomics and locks: those of `sockeye-sync`'s facade, or loom's models of them under
 //! `cfg(loom)`.
 //!
-//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot` and `quota`, whose
-//! races are modelled, take their primitives from here only. Statistics and thread numbers, which
-//! order nothing, are never modelled, so that models stay small.
+//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot`, `park` and `quota`, whose
+//! races are modelled, take their primitives from here only. Statistics, which order nothing, are never modelled, so that models stay small.
 //! Tests: the models at the ends of those files.
 
 #[cfg(not(loom))]
@@ -16,7 +15,9 @@ pub(crate) use modelled::*;
 mod real {
     use std::time::Instant;
 
-    pub(crate) use sockeye_sync::facade::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+    pub(crate) use sockeye_sync::facade::{
+        AtomicPtr, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence,
+    };
     pub(crate) use sockeye_sync::facade::{memory_read, memory_written};
 
     /// A condition variable whose waits give the guard back.
@@ -50,7 +51,7 @@ mod modelled {
     use std::time::Instant;
 
     pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
     /// Models do not count.
     pub(crate) fn memory_written<T>(_place: *const T) {}

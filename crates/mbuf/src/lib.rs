@@ -5,6 +5,8 @@
 //!   system. Threads allocate from and free into caches of their own; the caches exchange whole
 //!   magazines with a depot (Bonwick and Adams, "Magazines and Vmem", USENIX 2001).
 //! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
+//! * [`Freed`]: clusters whose last view is gone, which the pool may park for another core instead of taking them
+//!   into the dropping thread's cache ([`ParkSlot`], [`ParkList`], [`Pool::park_by_core`]).
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
 //! What this crate must not know: sockets, protocols, perimeters, drivers. Of ours it uses the facade of
@@ -13,8 +15,9 @@
 //! Invariants that hold across its files:
 //! * A view covers only bytes that were written, and no byte is written while a view covers it
 //!   (`cluster.rs` has the argument).
-//! * A cluster is in exactly one place: behind its views, in one thread's cache, or in the depot. In
-//!   each of them it counts towards the cap; the count changes only when the system gives or takes.
+//! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or parked for
+//!   whoever allocates (`park.rs`). In each of them it counts towards the cap; the count changes only when the
+//!   system gives or takes.
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.
 //!
@@ -31,17 +34,22 @@ mod cluster;
 mod cpu;
 mod depot;
 mod facade;
+mod freed;
 mod links;
 mod magazine;
 mod mbuf;
+mod park;
+mod parking;
 mod pool;
 mod quota;
 mod stats;
 mod store;
 
-pub use cache::thread_home;
 pub use chain::{Chain, IntoMbufs, Mbufs, Slices};
 pub use class::{CLASS_COUNT, CLUSTER_MAX, Class};
+pub use freed::Freed;
 pub use mbuf::Mbuf;
+pub use park::{CORE_BYTES_MAX, ParkList, ParkSlot};
+pub use parking::Seen;
 pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};
 pub use stats::{ClassStats, PoolStats};

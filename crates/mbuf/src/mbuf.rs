@@ -82,10 +82,20 @@ impl Mbuf {
         Cluster::footprint(self.header().class())
     }
 
-    /// The number of the thread that allocated the cluster; see [`crate::thread_home`].
+    /// The core on which the cluster was allocated, as the system numbers cores.
     #[inline]
-    pub fn home(&self) -> u32 {
-        self.header().home()
+    pub fn alloc_core(&self) -> u32 {
+        self.header().alloc_core()
+    }
+
+    /// Drops the view without freeing the cluster: if it was the last, the cluster is the caller's.
+    #[inline]
+    pub(crate) fn into_free(self) -> Option<NonNull<Cluster>> {
+        let cluster = self.cluster;
+        // The view's count is given up here and not in `drop`.
+        let is_last = self.header().release();
+        std::mem::forget(self);
+        is_last.then_some(cluster)
     }
 
     /// The bytes in view.

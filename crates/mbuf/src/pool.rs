@@ -145,6 +145,12 @@ impl Pool {
         self.handle.store.quota.ask_trim();
         cache::flush(&self.handle.store);
         self.handle.store.drain_depot();
+        self.handle.store.drain_parked();
+    }
+
+    #[inline]
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.handle.store
     }
 
     /// Whether both are handles of one pool.

@@ -186,6 +186,8 @@ impl Quota {
     /// No more handles: nothing is worth keeping.
     pub(crate) fn close(&self) {
         self.control.fetch_or(CLOSED, Ordering::Relaxed);
+        // Pairs with the fence after a push into a place where clusters are parked (`park.rs`).
+        fence(Ordering::SeqCst);
     }
 
     /// Promises `bytes` to a thread's cache, if the share of all caches allows.

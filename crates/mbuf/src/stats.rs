@@ -22,10 +22,16 @@ pub(crate) enum Event {
     Fresh,
     /// A magazine (or one cluster) given to the depot.
     DepotStore,
-    /// Freed by the thread that allocated it.
+    /// Freed on the core on which it was allocated.
     FreeLocal,
-    /// Freed by another thread.
+    /// Freed on another core.
     FreeRemote,
+    /// Parked for whoever allocates.
+    Parked,
+    /// Taken from where it was parked.
+    Unparked,
+    /// To be parked, and no room.
+    ParkFull,
     /// Refused for the cap, or because the system had no memory.
     Refusal,
 }
@@ -73,6 +79,9 @@ impl Shard {
             sum.depot_stores += self.read(class, Event::DepotStore);
             sum.local_frees += self.read(class, Event::FreeLocal);
             sum.remote_frees += self.read(class, Event::FreeRemote);
+            sum.parked += self.read(class, Event::Parked);
+            sum.unparked += self.read(class, Event::Unparked);
+            sum.park_overflows += self.read(class, Event::ParkFull);
             sum.refusals += self.read(class, Event::Refusal);
         }
     }
@@ -89,10 +98,17 @@ pub struct ClassStats {
     pub fresh: u64,
     /// Magazines given to the depot by frees.
     pub depot_stores: u64,
-    /// Clusters freed by the thread that had allocated them.
+    /// Clusters that came into a cache, the depot or the system's hands by a thread on the core on which they had
+    /// been allocated; those that were parked in between included.
     pub local_frees: u64,
-    /// Clusters freed by another thread than the one that had allocated them.
+    /// Clusters that did so by a thread on another core.
     pub remote_frees: u64,
+    /// Clusters parked for whoever allocates.
+    pub parked: u64,
+    /// Clusters taken from where they were parked.
+    pub unparked: u64,
+    /// Clusters freed on another core because the place where they were to be parked was full.
+    pub park_overflows: u64,
     /// Allocations refused: the cap was reached, or the system had no memory.
     pub refusals: u64,
 }
@@ -108,9 +124,14 @@ impl ClassStats {
         self.local_frees + self.remote_frees
     }
 
+    /// Clusters parked now. Taken while threads work, the parts may disagree: never less than zero.
+    pub fn parked_now(&self) -> u64 {
+        self.parked.saturating_sub(self.unparked)
+    }
+
     /// Clusters in use. Taken while threads work, the parts may disagree: never less than zero.
     pub fn live(&self) -> u64 {
-        self.allocs().saturating_sub(self.frees())
+        self.allocs().saturating_sub(self.frees()).saturating_sub(self.parked_now())
     }
 }
 
@@ -130,9 +151,18 @@ pub struct PoolStats {
 impl PoolStats {
     /// Bytes of clusters in use, headers included.
     pub fn in_use(&self) -> usize {
+        self.bytes_of(ClassStats::live)
+    }
+
+    /// Bytes of clusters parked now, headers included.
+    pub fn parked(&self) -> usize {
+        self.bytes_of(ClassStats::parked_now)
+    }
+
+    fn bytes_of(&self, count: fn(&ClassStats) -> u64) -> usize {
         let bytes = |class: Class| {
-            let live = self.classes[class.index()].live();
-            usize::try_from(live).unwrap_or(usize::MAX).saturating_mul(Cluster::footprint(class))
+            let count = count(&self.classes[class.index()]);
+            usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(Cluster::footprint(class))
         };
         Class::ALL.into_iter().map(bytes).fold(0, usize::saturating_add)
     }

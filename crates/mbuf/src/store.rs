@@ -12,15 +12,19 @@ use sockeye_sync::facade::unmodelled::Arc;
 
 use crate::class::Class;
 use crate::cluster::Cluster;
+use crate::cpu;
 use crate::depot::Depot;
 use crate::facade::Mutex;
 use crate::magazine::Magazine;
+use crate::park::CoreLists;
 use crate::quota::Quota;
 use crate::stats::{Event, PoolStats, Shard};
 
 pub(crate) struct Store {
     pub(crate) quota: Quota,
     pub(crate) depot: Depot,
+    /// What waits for the core that allocates, if the pool is used so ([`crate::Pool::park_by_core`]).
+    pub(crate) parked: CoreLists,
     shards: Mutex<Shards>,
 }
 
@@ -34,7 +38,12 @@ struct Shards {
 impl Store {
     pub(crate) fn new(memory_max: usize, depot_max: usize) -> Store {
         let shards = Shards { of_threads: Vec::new(), of_others: Arc::new(Shard::default()) };
-        Store { quota: Quota::new(memory_max), depot: Depot::new(depot_max), shards: Mutex::new(shards) }
+        Store {
+            quota: Quota::new(memory_max),
+            depot: Depot::new(depot_max),
+            parked: CoreLists::new(memory_max),
+            shards: Mutex::new(shards),
+        }
     }
 
     /// A free cluster from the system, counted against the cap. `None` at the cap, or if the system
@@ -85,10 +94,30 @@ impl Store {
         }
     }
 
+    /// Returns all that is parked for a core to the system.
+    pub(crate) fn drain_parked(&self) {
+        for list in self.parked.iter() {
+            let mut parked = list.take_if_any();
+            parked.classes().for_each(|class| self.count(class, Event::Unparked));
+            while let Some(cluster) = parked.pop() {
+                // SAFETY: the list owned the cluster, so the header is valid.
+                let header = unsafe { cluster.as_ref() };
+                self.count(header.class(), header.freed_here());
+                // SAFETY: the list owned it and handed it over. Our caller holds the store.
+                unsafe { Store::give_back(cluster) };
+            }
+        }
+    }
+
     /// Gives a magazine to the depot, or to the system if the depot does not want it. True if it
     /// was kept.
     pub(crate) fn put(&self, class: Class, magazine: Magazine) -> bool {
-        match self.depot.store(class, magazine, || self.quota.keeps()) {
+        self.put_for(cpu::current(), class, magazine)
+    }
+
+    /// As [`Store::put`], into the rack of `core`.
+    pub(crate) fn put_for(&self, core: u32, class: Class, magazine: Magazine) -> bool {
+        match self.depot.store(core, class, magazine, || self.quota.keeps()) {
             Ok(()) => true,
             Err(magazine) => {
                 Store::give_back_all(magazine);
@@ -118,6 +147,7 @@ impl Store {
     pub(crate) fn close(&self) {
         self.quota.close();
         self.drain_depot();
+        self.drain_parked();
     }
 
     /// A shard for a thread that begins to use the pool.

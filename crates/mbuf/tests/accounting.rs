@@ -5,7 +5,10 @@ use std::cell::RefCell;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 
-use sockeye_mbuf::{CLUSTER_MAX, Class, Mbuf, Pool, PoolConfig, thread_home};
+use sockeye_mbuf::{CLUSTER_MAX, Class, Mbuf, Pool, PoolConfig};
+
+mod common;
+use common::{cores, run_on};
 
 fn pool() -> Pool {
     Pool::new(PoolConfig::default())
@@ -60,24 +63,31 @@ fn a_freed_cluster_is_the_next_one_allocated() {
 }
 
 #[test]
-fn frees_by_another_thread_are_counted_as_such_and_stay_there() {
+fn frees_on_another_core_are_counted_as_such_and_stay_there() {
     let pool = pool();
-    let here = alloc(&pool, 2048);
-    assert_eq!(here.home(), thread_home());
-    let (bytes, remote_home) = thread::scope(|scope| {
+    let (first, second) = cores();
+    let here = thread::scope(|scope| {
         join(scope.spawn(|| {
-            let bytes = here.footprint();
-            drop(here);
-            // It came to this thread's cache, and is this thread's when allocated again.
-            let again = alloc(&pool, 2048);
-            assert_eq!(again.home(), thread_home());
-            assert_eq!(pool.allocated(), bytes);
-            (bytes, again.home())
+            run_on(first);
+            alloc(&pool, 2048)
         }))
     });
-    assert_ne!(remote_home, thread_home());
+    assert_eq!(here.alloc_core() as usize, first);
+    let bytes = here.footprint();
+    thread::scope(|scope| {
+        join(scope.spawn(|| {
+            run_on(second);
+            drop(here);
+            // It came to this thread's cache, and is this core's when allocated again.
+            let again = alloc(&pool, 2048);
+            assert_eq!(again.alloc_core() as usize, second);
+            assert_eq!(pool.allocated(), bytes);
+        }))
+    });
     let stats = *pool.stats().class(Class::K2);
-    assert_eq!((stats.remote_frees, stats.local_frees, stats.fresh), (1, 1, 1));
+    // With one core there is no other.
+    let remote = u64::from(first != second);
+    assert_eq!((stats.remote_frees, stats.local_frees, stats.fresh), (remote, 2 - remote, 1));
     // The thread is gone and left its cache to the depot, from where this thread is served.
     assert_eq!(pool.stats().depot, bytes);
     let _mbuf = alloc(&pool, 2048);

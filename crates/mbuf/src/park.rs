@@ -1,0 +1,461 @@
+//! Where free clusters wait for the core that allocates: lock-free places that any thread may put them into, and
+//! any thread may empty.
+//!
+//! * [`ParkSlot`] holds one cluster. Putting is a compare-exchange from empty, taking is a swap.
+//! * [`ParkList`] holds as many as its bound in bytes allows. Putting reserves the bytes, then pushes; taking swaps
+//!   the whole list out, then gives the bytes back.
+//! * [`CoreLists`] is a [`ParkList`] for each core that allocates.
+//!
+//! It must not know who allocates, who reads, or when a place is emptied.
+//!
+//! # What holds
+//! * *Nothing is lost or given twice.* A place is only ever emptied as a whole, so a pusher whose exchange succeeds
+//!   has linked to what is there now (no ABA: it does not look into what it links to).
+//! * *The bound holds at every moment, to the byte.* `bytes` counts a cluster from before it is pushed until after
+//!   it is taken. Of the clusters that are in the list, look at the one that was counted last: the bytes of all
+//!   others were in the count that it found, and with its own they were within the bound. (A count that is set to
+//!   zero before the list is taken, as kernels do it, lets a few more in.)
+//! * *A kick for each fill.* Whoever brings the count from below half of the bound to half or more is told so, after
+//!   it has pushed. The count falls only when clusters were taken. What another thread has counted and not pushed
+//!   yet may be missed by the flush that the kick causes; it then waits for the next one, or for the stack's look at
+//!   lists that nobody empties.
+//! * *Nothing stays parked that is wanted.* Before and after a push the pool's flags are read (`Pool::park_*`): a
+//!   pool that is closed, near its cap or has refused somebody keeps nothing. Whoever sets such a flag empties the
+//!   lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
+//!   consistent fences: either the pusher sees the flag and takes back what it put, or the emptying sees it.
+//!
+//! Tests: loom models at the end; `tests/parking.rs`.
+
+use std::ptr;
+
+use crossbeam_utils::CachePadded;
+
+use crate::cluster::Cluster;
+use crate::cpu;
+use crate::facade::{AtomicPtr, AtomicUsize, Ordering};
+use crate::freed::{FreeList, Freed};
+
+/// A place for one free cluster. 8 bytes. Dropping it gives the cluster to the dropping thread's cache.
+pub struct ParkSlot {
+    /// (a) The cluster. Put with release, taken with acquire: its header's link and class come along.
+    cluster: AtomicPtr<Cluster>,
+}
+
+impl ParkSlot {
+    /// An empty slot.
+    pub fn new() -> ParkSlot {
+        ParkSlot { cluster: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Whether it was empty just now.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.cluster.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Puts a list of one cluster into the slot, or gives it back if the slot is taken.
+    pub(crate) fn put(&self, one: FreeList) -> Result<(), FreeList> {
+        debug_assert!(ptr::eq(one.head, one.tail), "a slot takes one");
+        let empty = ptr::null_mut();
+        match self.cluster.compare_exchange(empty, one.head, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(one),
+        }
+    }
+
+    /// Empties the slot.
+    pub(crate) fn take_list(&self) -> FreeList {
+        let head = self.cluster.swap(ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: what was put here was a list of free clusters, and the swap made it ours.
+        unsafe { FreeList::from_head(head) }
+    }
+}
+
+impl Drop for ParkSlot {
+    fn drop(&mut self) {
+        drop(Freed::unparked(self.take_list()));
+    }
+}
+
+impl Default for ParkSlot {
+    fn default() -> ParkSlot {
+        ParkSlot::new()
+    }
+}
+
+/// A list of free clusters, bounded in bytes. 16 bytes. Dropping it gives them to the dropping thread's cache.
+pub struct ParkList {
+    /// (a) The first cluster. Pushed with release, taken with acquire.
+    head: AtomicPtr<Cluster>,
+    /// (a) Bytes reserved; see the module's head. Orders nothing.
+    bytes: AtomicUsize,
+}
+
+/// What became of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reserved {
+    /// There is no room.
+    Refused,
+    /// There is.
+    Granted(Fill),
+}
+
+/// What the list is with a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fill {
+    /// Less than half full, or it was half full before.
+    Same,
+    /// Half full now: its owner should be told once the clusters are pushed.
+    Half,
+}
+
+impl ParkList {
+    /// An empty list.
+    pub fn new() -> ParkList {
+        ParkList { head: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Whether it was empty just now.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Bytes in the list; those included that are just being pushed or taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What is on top now, for comparing only: the same twice means that probably nothing came or went.
+    #[inline]
+    pub(crate) fn top(&self) -> usize {
+        self.head.load(Ordering::Relaxed).addr()
+    }
+
+    /// Counts `bytes` if that keeps the count at `bytes_max` or below. Who is granted pushes.
+    pub(crate) fn reserve(&self, bytes: usize, bytes_max: usize) -> Reserved {
+        let half = bytes_max.div_ceil(2);
+        // An exchange and not an addition: one that is refused must not be seen by another, whose step over the
+        // half it would hide.
+        let mut before = self.bytes.load(Ordering::Relaxed);
+        loop {
+            let after = before.saturating_add(bytes);
+            if after > bytes_max {
+                return Reserved::Refused;
+            }
+            match self.bytes.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) if before < half && after >= half => return Reserved::Granted(Fill::Half),
+                Ok(_) => return Reserved::Granted(Fill::Same),
+                Err(now) => before = now,
+            }
+        }
+    }
+
+    /// Adds clusters whose bytes were reserved.
+    pub(crate) fn push(&self, list: FreeList) {
+        let Some(tail) = ptr::NonNull::new(list.tail) else { return };
+        // SAFETY: `list` owns the cluster until the exchange below succeeds.
+        let link = unsafe { tail.as_ref() }.next();
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            link.set(head);
+            match self.head.compare_exchange_weak(head, list.head, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Empties the list, unless it looks empty: it is looked at far more often than it is found full, and must not
+    /// be written then.
+    #[inline]
+    pub(crate) fn take_if_any(&self) -> FreeList {
+        if self.is_empty() { FreeList::new() } else { self.take_list() }
+    }
+
+    /// Empties the list.
+    pub(crate) fn take_list(&self) -> FreeList {
+        let head = self.head.swap(ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: what was pushed here were lists of free clusters, and the swap made them ours.
+        let list = unsafe { FreeList::from_head(head) };
+        self.bytes.fetch_sub(list.footprint(), Ordering::Relaxed);
+        list
+    }
+}
+
+impl Drop for ParkList {
+    fn drop(&mut self) {
+        drop(Freed::unparked(self.take_list()));
+    }
+}
+
+impl Default for ParkList {
+    fn default() -> ParkList {
+        ParkList::new()
+    }
+}
+
+/// A [`ParkList`] for each core.
+pub(crate) struct CoreLists {
+    /// (c) One for each core, a power of two, so that a core's number can be cut to size.
+    lists: Box<[CachePadded<ParkList>]>,
+    /// (c) The bound of each, bytes.
+    pub(crate) bytes_max: usize,
+}
+
+/// Bytes that wait for one core, at most: some 64 clusters of bulk data, or 13,000 small ones, which is a request of
+/// each of ten thousand connections.
+pub const CORE_BYTES_MAX: usize = 4 << 20;
+/// One part in so many of the cap is what waits for all cores together, at most.
+const PARKED_SHARE: usize = 8;
+/// Most lists; cores beyond that share.
+const LISTS_MAX: usize = 64;
+
+impl CoreLists {
+    /// Empty lists for a pool of `memory_max` bytes.
+    pub(crate) fn new(memory_max: usize) -> CoreLists {
+        let count = cpu::count().next_power_of_two().min(LISTS_MAX);
+        let bytes_max = CORE_BYTES_MAX.min(memory_max / PARKED_SHARE / count);
+        CoreLists { lists: (0..count).map(|_| CachePadded::new(ParkList::new())).collect(), bytes_max }
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, core: u32) -> &ParkList {
+        &self.lists[core as usize & (self.lists.len() - 1)]
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lists.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ParkList> {
+        self.lists.iter().map(|list| &**list)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::class::Class;
+    use crate::facade::fence;
+    use crate::quota::Quota;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+    use std::ptr::NonNull;
+
+    const CLASS: Class = Class::B256;
+    const ONE: usize = Cluster::footprint(CLASS);
+
+    // The models empty lists with `take_list` and not with `take_if_any`: of the accesses to a word that a later one
+    // races with, the checker comes back to the last only, and that must not be a load.
+
+    /// Places with clusters of their own. Each cluster has a cell that stands for its memory: whoever owns the
+    /// cluster writes it, and loom reports two who do so at a time. How many clusters there are is the models' `N`.
+    struct Place<const N: usize> {
+        list: ParkList,
+        slot: ParkSlot,
+        clusters: [NonNull<Cluster>; N],
+        memory: [UnsafeCell<u32>; N],
+    }
+
+    // SAFETY: clusters are handed over through the places only, which is what the models check.
+    unsafe impl<const N: usize> Send for Place<N> {}
+    // SAFETY: as above; the cells are watched by loom.
+    unsafe impl<const N: usize> Sync for Place<N> {}
+
+    impl<const N: usize> Place<N> {
+        fn new() -> Arc<Self> {
+            let clusters =
+                std::array::from_fn(|_| Cluster::obtain(CLASS, ptr::null()).expect("memory for a test"));
+            Arc::new(Place {
+                list: ParkList::new(),
+                slot: ParkSlot::new(),
+                clusters,
+                memory: std::array::from_fn(|_| UnsafeCell::new(0)),
+            })
+        }
+
+        /// What an owner does with a cluster.
+        fn own(&self, index: usize) {
+            // SAFETY: loom reports it if somebody else owns it too.
+            self.memory[index].with_mut(|memory| unsafe { *memory += 1 });
+        }
+
+        /// A list of one cluster, freed by this thread.
+        fn freed(&self, index: usize) -> FreeList {
+            self.own(index);
+            let mut list = FreeList::new();
+            // SAFETY: each model's thread frees clusters of its own.
+            unsafe { list.push(self.clusters[index]) };
+            list
+        }
+
+        /// Owns what was taken; how many there were.
+        fn keep(&self, mut list: FreeList) -> usize {
+            let mut count = 0;
+            while let Some(cluster) = list.pop() {
+                let index = self.clusters.iter().position(|one| *one == cluster).expect("one of ours");
+                self.own(index);
+                count += 1;
+            }
+            count
+        }
+
+        /// Parks a cluster in the list, or owns it on. Whether it was parked, and whether that was a kick.
+        fn park(&self, index: usize, max: usize) -> (bool, bool) {
+            let one = self.freed(index);
+            match self.list.reserve(ONE, max * ONE) {
+                Reserved::Refused => {
+                    self.keep(one);
+                    (false, false)
+                }
+                Reserved::Granted(fill) => {
+                    self.list.push(one);
+                    (true, fill == Fill::Half)
+                }
+            }
+        }
+    }
+
+    impl<const N: usize> Drop for Place<N> {
+        fn drop(&mut self) {
+            assert!(self.list.is_empty() && self.slot.is_empty(), "a model takes out what it put in");
+            for cluster in self.clusters {
+                // SAFETY: the model is over, and the places are empty.
+                unsafe { Cluster::give_back(cluster) };
+            }
+        }
+    }
+
+    #[test]
+    fn a_flush_between_two_adds_loses_nothing_and_gives_nothing_twice() {
+        loom::model(|| {
+            let place = Place::<2>::new();
+            let adders = [0, 1].map(|index| {
+                let place = Arc::clone(&place);
+                thread::spawn(move || place.park(index, 2).0)
+            });
+            let mut taken = place.keep(place.list.take_list());
+            let parked =
+                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|parked| *parked).count();
+            assert_eq!(parked, 2, "there was room for both");
+            taken += place.keep(place.list.take_list());
+            assert_eq!(taken, 2);
+            // Relaxed: everybody is done.
+            assert_eq!(place.list.bytes.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
+    fn a_list_never_holds_more_than_its_bound() {
+        let mut model = loom::model::Builder::new();
+        // Three threads: two preemptions let a flush fall between the reservation and the push of both others.
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let place = Place::<3>::new();
+            // Room for one of the three.
+            assert!(place.park(2, 1).0);
+            let adders = [0, 1].map(|index| {
+                let place = Arc::clone(&place);
+                thread::spawn(move || place.park(index, 1).0)
+            });
+            let first = place.keep(place.list.take_list());
+            let second = place.keep(place.list.take_list());
+            assert!(first <= 1 && second <= 1, "{first} and {second} at a time");
+            let parked =
+                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|parked| *parked).count();
+            let left = place.keep(place.list.take_list());
+            assert!(left <= 1);
+            assert_eq!(first + second + left, 1 + parked);
+            // Relaxed: everybody is done.
+            assert_eq!(place.list.bytes.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
+    fn a_list_that_is_left_half_full_had_its_kick() {
+        loom::model(|| {
+            let place = Place::<2>::new();
+            let adders = [0, 1].map(|index| {
+                let place = Arc::clone(&place);
+                // Room for four: two are half of it.
+                thread::spawn(move || place.park(index, 4).1)
+            });
+            let flushed = place.keep(place.list.take_list());
+            let kicks = adders.map(|adder| adder.join().unwrap()).into_iter().filter(|kick| *kick).count();
+            let left = place.keep(place.list.take_list());
+            assert_eq!(flushed + left, 2);
+            assert!(kicks <= 1, "one for each fill");
+            if left == 2 {
+                assert_eq!(kicks, 1);
+            }
+        });
+    }
+
+    #[test]
+    fn a_flush_that_a_kick_causes_finds_what_was_pushed_before_it() {
+        loom::model(|| {
+            let place = Place::<2>::new();
+            let kicked = Arc::new(AtomicUsize::new(0));
+            assert!(!place.park(0, 4).1);
+            let (other, told) = (Arc::clone(&place), Arc::clone(&kicked));
+            let adder = thread::spawn(move || {
+                assert!(other.park(1, 4).1);
+                // Release: how a worker is woken.
+                told.store(1, Ordering::Release);
+            });
+            if kicked.load(Ordering::Acquire) == 1 {
+                assert_eq!(place.keep(place.list.take_list()), 2);
+            }
+            adder.join().unwrap();
+            place.keep(place.list.take_list());
+        });
+    }
+
+    #[test]
+    fn a_slot_takes_one_and_gives_it_once() {
+        loom::model(|| {
+            let place = Place::<2>::new();
+            let adders = [0, 1].map(|index| {
+                let place = Arc::clone(&place);
+                thread::spawn(move || match place.slot.put(place.freed(index)) {
+                    Ok(()) => true,
+                    Err(one) => {
+                        place.keep(one);
+                        false
+                    }
+                })
+            });
+            let mut taken = place.keep(place.slot.take_list());
+            assert!(taken <= 1);
+            let put = adders.map(|adder| adder.join().unwrap()).into_iter().filter(|put| *put).count();
+            assert!(put >= 1, "the first finds the slot empty");
+            let rest = place.keep(place.slot.take_list());
+            assert!(rest <= 1);
+            taken += rest;
+            assert_eq!(taken, put);
+        });
+    }
+
+    #[test]
+    fn nothing_stays_parked_while_somebody_is_refused() {
+        loom::model(|| {
+            let place = Place::<1>::new();
+            let quota = Arc::new(Quota::new(8 * ONE));
+            let (other, flags) = (Arc::clone(&place), Arc::clone(&quota));
+            let parker = thread::spawn(move || {
+                if !flags.keeps() || !other.park(0, 4).0 {
+                    return 0;
+                }
+                // As `Pool::park_in_list`.
+                fence(Ordering::SeqCst);
+                if flags.keeps() { 0 } else { other.keep(other.list.take_list()) }
+            });
+            quota.refuse();
+            let reclaimed = place.keep(place.list.take_if_any());
+            let taken_back = parker.join().unwrap();
+            assert!(place.list.is_empty(), "{reclaimed} reclaimed, {taken_back} taken back");
+        });
+    }
+}

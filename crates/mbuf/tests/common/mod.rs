@@ -1,0 +1,20 @@
+//! What the tests of packet memory share: threads on cores of the test's choice.
+#![allow(dead_code)] // Each test binary uses its own part of this.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Two cores that the calling thread may use: the same twice if there is one. (A thread that was put on a core
+/// starts others there.)
+pub fn cores() -> (usize, usize) {
+    let allowed = sched_getaffinity(None).expect("a thread may ask where it may run");
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    let first = usable.next().expect("a thread runs somewhere");
+    (first, usable.next().unwrap_or(first))
+}
+
+/// Keeps the calling thread on `core` from now on.
+pub fn run_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).expect("a core from `cores`");
+}

@@ -1,0 +1,226 @@
+//! Clusters that another core allocated wait for it where they are put, within the bounds, and nowhere else; memory
+//! that is wanted does not wait. On a machine with one core nothing is foreign, and nothing is parked.
+#![cfg(not(loom))]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use sockeye_mbuf::{
+    CLUSTER_MAX, CORE_BYTES_MAX, Class, Freed, MEMORY_MIN, Mbuf, ParkList, ParkSlot, Pool, PoolConfig, Seen,
+};
+
+mod common;
+use common::{cores, run_on};
+
+fn on<T: Send>(core: usize, f: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            run_on(core);
+            f()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Clusters of a core of their own, and a core to free them on. `None` with one core.
+fn foreign(pool: &Pool, want: usize, count: usize) -> Option<(Vec<Mbuf>, usize)> {
+    let (first, second) = cores();
+    let mbufs = on(first, || (0..count).map(|_| pool.alloc(want).expect("far from the cap")).collect());
+    (first != second).then_some((mbufs, second))
+}
+
+fn freed(mbufs: impl IntoIterator<Item = Mbuf>) -> Freed {
+    let mut freed = Freed::new();
+    mbufs.into_iter().for_each(|mbuf| freed.release(mbuf));
+    freed
+}
+
+fn parked(pool: &Pool) -> usize {
+    pool.stats().parked()
+}
+
+#[test]
+fn only_the_last_view_frees_and_what_is_freed_counts_as_used_until_it_is_given_back() {
+    let pool = Pool::new(PoolConfig::default());
+    let mbuf = pool.alloc(100).unwrap();
+    let (view, footprint) = (mbuf.clone(), mbuf.footprint());
+    let mut freed = Freed::new();
+    freed.release(mbuf);
+    assert!(freed.is_empty());
+    freed.release(view);
+    assert_eq!((freed.count(), freed.footprint()), (1, footprint));
+    assert_eq!(pool.in_use(), footprint);
+    drop(freed);
+    assert_eq!((pool.in_use(), pool.stats().class(Class::B256).frees()), (0, 1));
+}
+
+#[test]
+fn a_slot_keeps_one_of_another_core_and_leaves_the_rest() {
+    let pool = Pool::new(PoolConfig::default());
+    let Some((mbufs, second)) = foreign(&pool, 2048, 3) else { return };
+    let (slot, footprint) = (ParkSlot::new(), mbufs[0].footprint());
+    on(second, || {
+        let own = pool.alloc(2048).unwrap();
+        let mut freed = freed(mbufs.into_iter().chain([own]));
+        let mut announced = 0;
+        pool.park_in_slot(&mut freed, &slot, || {
+            announced += 1;
+            true
+        });
+        assert_eq!((freed.count(), announced, parked(&pool)), (3, 1, footprint));
+        pool.park_in_slot(&mut freed, &slot, || unreachable!("the slot is taken"));
+        assert_eq!(freed.count(), 3);
+    });
+    assert_eq!(pool.in_use(), 0, "what is parked is not in use");
+    on(cores().0, || drop(slot.take()));
+    let stats = *pool.stats().class(Class::K2);
+    assert_eq!((stats.parked, stats.unparked, stats.parked_now()), (1, 1, 0));
+    // Home again: one parked. On the other core: its own, and two that found no room, one of them twice.
+    assert_eq!((stats.local_frees, stats.remote_frees, stats.park_overflows), (2, 2, 4));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_list_holds_no_more_than_its_bound_and_one_that_is_unwelcome_goes_back() {
+    let pool = Pool::new(PoolConfig::default());
+    let Some((mut mbufs, second)) = foreign(&pool, 2048, 6) else { return };
+    let (list, footprint) = (ParkList::new(), mbufs[0].footprint());
+    on(second, || {
+        let mut refused = freed(mbufs.pop());
+        pool.park_in_list(&mut refused, &list, 4 * footprint, || false);
+        assert_eq!((refused.count(), parked(&pool)), (1, 0));
+        refused.append(freed(mbufs));
+        pool.park_in_list(&mut refused, &list, 4 * footprint, || true);
+        assert_eq!((refused.count(), parked(&pool)), (2, 4 * footprint));
+    });
+    assert_eq!(list.take().count(), 4);
+    assert_eq!((parked(&pool), pool.in_use()), (0, 0));
+}
+
+#[test]
+fn the_core_that_allocates_finds_what_others_freed() {
+    let pool = Pool::new(PoolConfig::default());
+    let Some((mbufs, second)) = foreign(&pool, 2048, 10) else { return };
+    let mut kicks = 0;
+    on(second, || assert!(pool.park_by_core(freed(mbufs), |_| kicks += 1)));
+    assert!(pool.has_parked_by_core());
+    on(cores().0, || {
+        let held: Vec<_> = (0..10).map(|_| pool.alloc(2048).unwrap()).collect();
+        assert_eq!((parked(&pool), kicks), (0, 0));
+        drop(held);
+    });
+    let stats = *pool.stats().class(Class::K2);
+    // A thread's end takes its cache to the depot, where the next one of that core may find it.
+    assert_eq!((stats.fresh, stats.remote_frees), (10, 0));
+}
+
+#[test]
+fn a_core_list_kicks_at_half_and_stops_at_its_bound() {
+    let pool = Pool::new(PoolConfig::default());
+    let fits = CORE_BYTES_MAX / (CLUSTER_MAX + 64);
+    let (first, _) = cores();
+    let Some((mbufs, second)) = foreign(&pool, CLUSTER_MAX, fits + 3) else { return };
+    on(second, || {
+        let mut kicks = Vec::new();
+        for mbuf in mbufs {
+            pool.park_by_core(freed([mbuf]), |core| kicks.push(core as usize));
+            assert!(parked(&pool) <= CORE_BYTES_MAX);
+        }
+        assert_eq!(kicks, [first]);
+        let stats = *pool.stats().class(Class::K64);
+        assert_eq!((stats.parked_now(), stats.remote_frees, stats.park_overflows), (fits as u64, 3, 3));
+        assert_eq!(pool.flush_core(first as u32), fits * (CLUSTER_MAX + 64));
+        assert_eq!((parked(&pool), pool.flush_core(first as u32)), (0, 0));
+    });
+}
+
+#[test]
+fn lists_that_nobody_touches_are_flushed_at_the_second_look() {
+    let pool = Pool::new(PoolConfig::default());
+    let Some((mut mbufs, second)) = foreign(&pool, 2048, 2) else { return };
+    on(second, || {
+        let mut seen = Seen::default();
+        assert!(!pool.flush_stale(&mut seen));
+        pool.park_by_core(freed(mbufs.pop()), |_| ());
+        assert!(pool.flush_stale(&mut seen));
+        pool.park_by_core(freed(mbufs.pop()), |_| ());
+        assert!(pool.flush_stale(&mut seen), "somebody has touched it");
+        assert!(!pool.flush_stale(&mut seen));
+        assert_eq!(parked(&pool), 0);
+    });
+}
+
+#[test]
+fn who_is_refused_gets_what_is_parked_for_cores_first() {
+    let pool = Pool::new(PoolConfig::with_memory_max(MEMORY_MIN));
+    let Some((mut mbufs, second)) = foreign(&pool, 256, 20) else { return };
+    on(second, || pool.park_by_core(freed(mbufs.split_off(10)), |_| ()));
+    assert!(parked(&pool) > 0);
+    let mut held = Vec::new();
+    while let Ok(mbuf) = pool.alloc(CLUSTER_MAX) {
+        held.push(mbuf);
+    }
+    assert_eq!(parked(&pool), 0);
+    assert!(!pool.keeps());
+    on(second, || assert!(!pool.park_by_core(freed(mbufs), |_| ()), "nothing is parked meanwhile"));
+    assert_eq!(parked(&pool), 0);
+}
+
+#[test]
+fn trimming_and_closing_leave_nothing_parked() {
+    let pool = Pool::new(PoolConfig::default());
+    let Some((mut mbufs, second)) = foreign(&pool, 2048, 3) else { return };
+    let park = |mbufs: Vec<Mbuf>| on(second, || pool.park_by_core(freed(mbufs), |_| ()));
+    assert!(park(vec![mbufs.pop().unwrap()]));
+    pool.trim();
+    assert_eq!(parked(&pool), 0);
+    let slot = ParkSlot::new();
+    let last = mbufs.pop();
+    on(second, || pool.park_in_slot(&mut freed(last), &slot, || true));
+    assert!(park(mbufs));
+    // The slot outlives the pool; what is in it goes to the system with it.
+    drop(pool);
+    drop(slot);
+}
+
+#[test]
+fn threads_that_park_and_allocate_at_once_lose_nothing_and_stay_within_the_bound() {
+    let (first, second) = cores();
+    let pool = Pool::new(PoolConfig::with_memory_max(MEMORY_MIN));
+    let (to, from) = std::sync::mpsc::sync_channel::<Mbuf>(64);
+    let rounds = if cfg!(miri) { 100 } else { 20_000 };
+    let over = Arc::new(AtomicBool::new(false));
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let sum: usize = (0..pool.core_list_count()).map(|core| pool.parked_for(core as u32)).sum();
+                assert!(sum <= MEMORY_MIN / 8, "{sum}");
+                thread::yield_now();
+            }
+        });
+        let pool = &pool;
+        let reader = scope.spawn(move || {
+            run_on(second);
+            for mbuf in from {
+                pool.park_by_core(freed([mbuf]), |core| {
+                    pool.flush_core(core);
+                });
+            }
+        });
+        run_on(first);
+        for round in 0..rounds {
+            match pool.alloc(if round % 3 == 0 { 2048 } else { 200 }) {
+                Ok(mbuf) => to.send(mbuf).unwrap(),
+                Err(sockeye_mbuf::Exhausted) => thread::yield_now(),
+            }
+        }
+        drop(to);
+        reader.join().unwrap();
+        over.store(true, Ordering::Relaxed);
+        watch.join().unwrap();
+    });
+    assert_eq!(pool.in_use(), 0);
+    pool.trim();
+    assert_eq!(parked(&pool), 0);
+}
