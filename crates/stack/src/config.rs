@@ -30,7 +30,7 @@ pub struct Config {
     pub rcvd: Rcvd,
     /// What excludes whom in input from a wire. Default `batched`.
     pub input: Input,
-    /// Where a reader gives receive buffers back. Default `inline`.
+    /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
     pub rx_free: RxFree,
     /// What a thread does that leaves work behind. Default `elide`.
     pub wake: Wake,

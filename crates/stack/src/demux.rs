@@ -132,6 +132,8 @@ impl Demux {
             Some(params) => shard.rest(core, &conn, TimeWait::new(&params, now), now),
             None => false,
         };
+        drop(shard);
+        core.recycler.forget(&conn);
         if !stays {
             core.ports.conn_left(conn.tuple.local.port);
         }

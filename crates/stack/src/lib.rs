@@ -39,6 +39,7 @@ mod memory;
 mod netif;
 pub mod poll;
 mod ports;
+mod recycle;
 mod route;
 mod stack;
 mod switches;

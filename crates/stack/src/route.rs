@@ -192,6 +192,7 @@ fn establish(
             snd: sockbuf::SendBuf::new(listener.sndbuf(), true),
             rcv,
             options,
+            rx_free: core.config.rx_free,
         },
     );
     shard.half_open.remove(&tuple);

@@ -30,6 +30,7 @@ use crate::demux::Demux;
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::ports::Ports;
+use crate::recycle::Recycler;
 use crate::workers::Workers;
 
 /// What all sockets of a stack share.
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     secret: Secret,
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
+    /// What becomes of buffers that one core used up and another allocated.
+    pub recycler: Recycler,
     pub demux: Demux,
     /// Where connections lie in memory.
     pub conns: Scatter<Conn>,
@@ -129,6 +132,11 @@ impl Stack {
         self.core().pool.in_use()
     }
 
+    /// Bytes of packet memory that hold no data and wait for the core that allocates (`Config::rx_free`).
+    pub fn memory_parked(&self) -> usize {
+        self.core().pool.stats().parked()
+    }
+
     /// Gives packet memory that is kept for reuse back to the system.
     pub fn trim(&self) {
         self.core().pool.trim();
@@ -180,6 +188,7 @@ impl Core {
             secret: Secret::new(entropy.bytes()),
             pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
             memory_waiters: MemoryWaiters::default(),
+            recycler: Recycler::new(config.rx_free),
             conns: Scatter::new(),
             demux: Demux::new(
                 config.connections_max,
@@ -275,13 +284,18 @@ fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
 }
 
 /// The counters of packet memory, all sizes together.
-fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 4] {
+fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
     let sum = |f: fn(&sockeye_mbuf::ClassStats) -> u64| stats.classes.iter().map(f).sum();
     [
         ("mbuf_allocated", sum(|c| c.allocs())),
         ("mbuf_fresh", sum(|c| c.fresh)),
+        ("mbuf_depot_loads", sum(|c| c.depot_loads)),
+        ("mbuf_depot_stores", sum(|c| c.depot_stores)),
         ("mbuf_local_frees", sum(|c| c.local_frees)),
         ("mbuf_remote_frees", sum(|c| c.remote_frees)),
+        ("mbuf_parked", sum(|c| c.parked)),
+        ("mbuf_unparked", sum(|c| c.unparked)),
+        ("mbuf_park_overflows", sum(|c| c.park_overflows)),
     ]
 }
 
@@ -337,7 +351,9 @@ pub(crate) mod counter {
     pub const TIME_WAIT_OVERFLOW: usize = 13;
     pub const SEGMENTS_LOST: usize = 14;
     pub const MEMORY_WAITS: usize = 15;
-    pub const COUNT: usize = 16;
+    pub const RX_FREE_KICKS: usize = 16;
+    pub const RX_FREE_FLUSHES: usize = 17;
+    pub const COUNT: usize = 18;
 
     pub const NAMES: [&str; COUNT] = [
         "segments_in",
@@ -356,5 +372,7 @@ pub(crate) mod counter {
         "time_wait_overflows",
         "segments_lost",
         "memory_waits",
+        "rx_free_kicks",
+        "rx_free_flushes",
     ];
 }

@@ -20,6 +20,8 @@ pub(crate) enum TimerKey {
     Shard { index: usize },
     /// The tasks that wait for packet memory.
     Memory,
+    /// Packet memory that is parked for whoever allocates.
+    Parked,
 }
 
 /// A call that is due at `at` microseconds.

@@ -31,6 +31,8 @@ pub(crate) struct Workers {
 struct Lane {
     clockwork: Mutex<Clockwork>,
     queue: RunQueue<Arc<Conn>>,
+    /// (a) Packet memory that is parked for the lane's cores should be given back.
+    flush: AtomicBool,
     sleeper: Sleeper,
 }
 
@@ -45,6 +47,7 @@ impl Workers {
         let lane = |_| Lane {
             clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
             queue: RunQueue::new(),
+            flush: AtomicBool::new(false),
             sleeper: Sleeper::new(),
         };
         Self { lanes: (0..threads.max(1)).map(lane).collect(), stop: AtomicBool::new(false) }
@@ -63,7 +66,7 @@ impl Workers {
         let pick = match key {
             TimerKey::Conn { hash, .. } => hash,
             TimerKey::Shard { index } => index as u64,
-            TimerKey::Memory => 0,
+            TimerKey::Memory | TimerKey::Parked => 0,
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();
@@ -82,6 +85,13 @@ impl Workers {
         lane.sleeper.wake_if_sleeping();
     }
 
+    /// The list of buffers parked for a core is half full: whoever looks after the core empties it.
+    pub fn kick(&self, of: usize) {
+        let lane = self.lane(of as u64);
+        lane.flush.store(true, Ordering::Release);
+        lane.sleeper.wake_if_sleeping();
+    }
+
     /// Ends the threads.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
@@ -96,6 +106,7 @@ impl Workers {
         let mut due = Vec::new();
         loop {
             self.turn(core, index, &mut due);
+            core.recycler.flush_lane(core, index);
             let ticket = lane.sleeper.prepare_sleep();
             let deadline = {
                 let mut clockwork = lane.clockwork.lock();
@@ -107,7 +118,7 @@ impl Workers {
                 ticket.cancel();
                 return;
             }
-            if lane.queue.is_empty() {
+            if lane.queue.is_empty() && !lane.flush.load(Ordering::Acquire) {
                 core.count(counter::WORKER_SLEEPS);
                 let until = deadline.and_then(|at| core.clock.to_std(Instant::from_micros(at)));
                 ticket.sleep(until, Spin::OFF);
@@ -123,6 +134,9 @@ impl Workers {
         let lane = &self.lanes[index];
         let handed: Vec<Arc<Conn>> = lane.queue.take_all().collect();
         lane.clockwork.lock().wheel.advance(core.clock.now().as_micros(), due);
+        if lane.flush.load(Ordering::Relaxed) && lane.flush.swap(false, Ordering::Acquire) {
+            core.recycler.flush_lane(core, index);
+        }
         for conn in handed {
             Context::run(core, |cx| engine::resume(cx, &conn));
         }
@@ -152,6 +166,7 @@ fn fire(core: &Core, entry: Entry) {
         }
         TimerKey::Shard { index } => Context::run(core, |cx| crate::demux::on_timer(cx, index)),
         TimerKey::Memory => core.memory_waiters.on_timer(),
+        TimerKey::Parked => core.recycler.sweep(core),
     }
 }
 

@@ -14,6 +14,7 @@
 //! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
 //! mutex as the items themselves.
 
+use sockeye_mbuf::Freed;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
@@ -167,6 +168,10 @@ fn input(
     payload: Data,
 ) {
     cx.core.count(counter::SEGMENTS_IN);
+    if cx.core.recycler.shelves() && !conn.shelves.rx.is_empty() {
+        // What the reader used up is for whoever brings packets.
+        cx.outbox.spares.append(conn.shelves.rx.take());
+    }
     if pcb.state() == State::Closed {
         // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
@@ -193,8 +198,16 @@ fn input(
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
 fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
-    let freed = so.snd.chain.split_front(bytes as usize);
-    cx.outbox.freed.push(freed);
+    let chain = so.snd.chain.split_front(bytes as usize);
+    let recycler = &cx.core.recycler;
+    if recycler.shelves() && !so.rcv.closed {
+        let mut freed = Freed::new();
+        freed.release_chain(chain);
+        cx.outbox.arm_sweep |= recycler.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
+        cx.outbox.spares.append(freed);
+    } else {
+        cx.outbox.freed.push(chain);
+    }
     so.snd.cpu = cx.cpu;
     if so.snd.is_writable() {
         wake_writers(cx, conn, so);

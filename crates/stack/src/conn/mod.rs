@@ -11,6 +11,7 @@
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod outbox;
+pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 pub(crate) mod user;
 #[cfg(feature = "tokio")]
@@ -24,7 +25,9 @@ use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::poll::Watchers;
+use crate::switches::RxFree;
 use error::SockError;
+use shelf::Shelves;
 use sockbuf::{Buffers, RecvBuf, SendBuf};
 
 /// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
@@ -66,6 +69,8 @@ pub(crate) struct Conn {
     pub hash: u64,
     /// (c) Distinguishes this connection from later ones of the same name.
     pub serial: u64,
+    /// (a) Used-up buffers that wait for whoever allocates; looked at only with the settings that use them.
+    pub shelves: Shelves,
 }
 
 /// Options that an application may change at any time.
@@ -168,6 +173,7 @@ pub(crate) struct Birth {
     pub snd: SendBuf,
     pub rcv: RecvBuf,
     pub options: SocketOptions,
+    pub rx_free: RxFree,
 }
 
 impl Conn {
@@ -190,6 +196,7 @@ impl Conn {
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
+            shelves: Shelves::new(birth.rx_free),
             options: birth.options,
         })
     }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use sockeye_mbuf::Chain;
+use sockeye_mbuf::{Chain, Freed};
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::Arc;
@@ -91,6 +91,10 @@ pub(crate) struct Outbox {
     pub wakes: Vec<Wake>,
     /// Buffers to give back, outside the locks under which they were unlinked.
     pub freed: Vec<Chain>,
+    /// Clusters without views, likewise.
+    pub spares: Freed,
+    /// Something was parked, and nobody sweeps yet.
+    pub arm_sweep: bool,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
 }
@@ -138,7 +142,11 @@ impl<'s> Context<'s> {
                 break;
             }
         }
-        self.outbox.freed.clear();
+        if self.core.recycler.is_inline() {
+            self.outbox.freed.clear();
+        } else {
+            self.give_back();
+        }
         for (at, key) in self.outbox.timers.drain(..) {
             self.core.workers.arm(at, key);
         }
@@ -150,6 +158,24 @@ impl<'s> Context<'s> {
                 Wake::Task(waker) => waker.wake(),
                 Wake::Poller(queue) => queue.wake(),
             }
+        }
+    }
+
+    /// Gives back the buffers.
+    fn give_back(&mut self) {
+        let recycler = &self.core.recycler;
+        let mut spares = std::mem::take(&mut self.outbox.spares);
+        if recycler.by_core() {
+            for chain in self.outbox.freed.drain(..) {
+                spares.release_chain(chain);
+            }
+            recycler.give_back(self.core, spares);
+        } else {
+            self.outbox.freed.clear();
+            drop(spares);
+        }
+        if std::mem::take(&mut self.outbox.arm_sweep) {
+            recycler.arm(self.core);
         }
     }
 }

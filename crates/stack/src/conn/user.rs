@@ -8,7 +8,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant as StdInstant};
 
-use sockeye_mbuf::{Chain, Exhausted};
+use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
@@ -64,6 +64,8 @@ fn send_or(
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait(core, &conn.snd_wait, ticket, &mut timeout),
+            // What is parked goes back before anybody waits for memory or is told that there is none.
+            Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
             Refusal::NoMemory => no_memory(&mut timeout),
         };
         match waited {
@@ -138,6 +140,10 @@ impl From<Exhausted> for Refusal {
 
 /// Appends as much as fits now, at most a chunk, and runs output if it is due.
 fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
+    if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
+        // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
+        drop(conn.shelves.tx.take());
+    }
     let mut so = conn.so.lock();
     check(conn, &so, rest)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
@@ -241,9 +247,9 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             wait(core, &conn.rcv_wait, ticket, &mut timeout)?;
             continue;
         }
-        let mut taken = Chain::new();
+        let (mut taken, mut freed) = (Chain::new(), Freed::new());
         if take <= COPY_LOCKED_MAX {
-            scatter(&mut so.rcv.chain, bufs, take);
+            scatter(&mut so.rcv.chain, bufs, take, &mut freed);
         } else {
             taken = so.rcv.chain.split_front(take);
         }
@@ -251,7 +257,10 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
         let due = so.rcv.update_due();
         drop(so);
         if take > COPY_LOCKED_MAX {
-            scatter(&mut taken, bufs, take);
+            scatter(&mut taken, bufs, take, &mut freed);
+        }
+        if !freed.is_empty() && !core.recycler.is_inline() {
+            core.recycler.read(core, conn, freed);
         }
         if due {
             Context::run(core, |cx| engine::notify(cx, conn, reason::RCVD));
@@ -260,10 +269,11 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
     }
 }
 
-fn scatter(chain: &mut Chain, bufs: &mut [IoSliceMut<'_>], mut bytes: usize) {
+/// Moves bytes from the chain into `bufs`. Clusters that are used up go to `freed`: we may hold the mutex.
+fn scatter(chain: &mut Chain, bufs: &mut [IoSliceMut<'_>], mut bytes: usize, freed: &mut Freed) {
     for buf in bufs {
         let part = bytes.min(buf.len());
-        chain.take_into(&mut buf[..part]);
+        chain.take_into_releasing(&mut buf[..part], freed);
         bytes -= part;
     }
 }
@@ -315,6 +325,7 @@ fn wait(
         return Err(io::ErrorKind::WouldBlock.into());
     };
     core.count(counter::SLEEPS);
+    core.recycler.before_wait(core);
     let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
     match queue.wait(ticket, timeout.until(), spin) {
         Woken::Spinning | Woken::Parked => Ok(()),
@@ -414,6 +425,9 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
     let abort = !unread.is_empty() || linger_ms == 0;
     // Outside the mutex: a waker or a registration may run anything when it is dropped.
     drop((unread, watch, wakers));
+    if core.recycler.shelves() {
+        drop(conn.shelves.take_all());
+    }
     let why = if abort { reason::ABORT } else { reason::CLOSE };
     Context::run(core, |cx| engine::notify(cx, conn, why));
     if !abort && linger_ms != LINGER_OFF && !conn.options.nonblocking.load(Ordering::Relaxed) {

@@ -108,7 +108,9 @@ impl Loopback {
         let pseudo = addresses.pseudo_header(ip_header.protocol, u32::try_from(segment.len()).ok()?);
         let (ports, header, range) = wire::parse(segment, wire::ChecksumIn::Verify(pseudo)).ok()?;
         // Without memory for it the segment is lost, as in an interface without buffers.
-        let payload = core.pool.copy_in(segment.get(range)?).ok()?;
+        let bytes = segment.get(range)?;
+        let copy = || core.pool.copy_in(bytes).ok();
+        let payload = copy().or_else(|| if core.recycler.reclaim(core) { copy() } else { None })?;
         Some((Path { addresses, ports }, header, Data(payload)))
     }
 }

@@ -298,6 +298,7 @@ impl TcpSocket {
                 snd: SendBuf::new(settings.sndbuf, false),
                 rcv: RecvBuf::new(settings.rcvbuf),
                 options,
+                rx_free: core.config.rx_free,
             },
         )
     }

@@ -1,0 +1,112 @@
+//! A connection's shelves: where buffers wait that were freed on another core than the one that allocates for this
+//! connection, with `rx_free = slot` and `socket_list`.
+//!
+//! There are two, by who allocates. On `rx` lie buffers that the connection's *reader* has used up; they were
+//! allocated by whoever brings its packets (an input thread, or over loopback the peer's writer), and whoever brings
+//! the next packet takes them. On `tx` lie buffers that the peer has *acknowledged*; they were allocated by the
+//! connection's writer, and the next write takes them.
+//!
+//! It must not know pools, cores or when shelves are swept: `recycle.rs`. Nothing here is guarded by a perimeter or
+//! a lock. What lies on a shelf references nothing but memory.
+//!
+//! `listed` says whether the sweep knows of the connection. States, and who moves them:
+//!
+//! | from → to | by |
+//! |---|---|
+//! | unlisted → active | whoever has parked something; enters the connection into the sweep's list |
+//! | idle → active | whoever has parked something |
+//! | active → idle | the sweep, which keeps the entry |
+//! | idle → unlisted | the sweep, which drops the entry and then empties the shelves |
+//!
+//! Nothing is left on a shelf that nobody sweeps: who parks does so, then (a sequentially consistent fence between)
+//! reads `listed`; the sweep writes *unlisted*, then (a fence between) empties the shelves. Either the sweep finds
+//! what was parked, or the parking thread finds *unlisted* and enters the connection anew.
+//!
+//! Tests: `tests/rx_free.rs`.
+
+use sockeye_mbuf::{Freed, ParkList, ParkSlot};
+use sockeye_sync::facade::{AtomicU8, Ordering, fence};
+
+use crate::switches::RxFree;
+
+/// See the module's head.
+pub(crate) struct Shelves {
+    pub rx: Shelf,
+    pub tx: Shelf,
+    /// (a)
+    listed: AtomicU8,
+}
+
+/// One shelf.
+pub(crate) enum Shelf {
+    /// Nothing is kept here.
+    None,
+    Slot(ParkSlot),
+    List(ParkList),
+}
+
+const UNLISTED: u8 = 0;
+const IDLE: u8 = 1;
+const ACTIVE: u8 = 2;
+
+impl Shelf {
+    fn new(setting: RxFree) -> Self {
+        match setting {
+            RxFree::Inline | RxFree::CoreList => Self::None,
+            RxFree::Slot => Self::Slot(ParkSlot::new()),
+            RxFree::SocketList => Self::List(ParkList::new()),
+        }
+    }
+
+    /// Whether it was empty just now.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Slot(slot) => slot.is_empty(),
+            Self::List(list) => list.is_empty(),
+        }
+    }
+
+    /// Empties it. Dropped, what was here goes to the caller's cache: not under a lock.
+    pub fn take(&self) -> Freed {
+        match self {
+            Self::None => Freed::new(),
+            Self::Slot(slot) => slot.take(),
+            Self::List(list) => list.take(),
+        }
+    }
+}
+
+impl Shelves {
+    pub fn new(setting: RxFree) -> Self {
+        Self { rx: Shelf::new(setting), tx: Shelf::new(setting), listed: AtomicU8::new(UNLISTED) }
+    }
+
+    /// Empties both.
+    pub fn take_all(&self) -> Freed {
+        let mut all = self.rx.take();
+        all.append(self.tx.take());
+        all
+    }
+
+    /// Notes that something was parked, after a fence. True if the connection has to be entered into the list.
+    #[inline]
+    pub fn mark_active(&self) -> bool {
+        // Read first: most of the time it is active, and the line stays with whoever reads it.
+        self.listed.load(Ordering::Relaxed) != ACTIVE
+            && self.listed.swap(ACTIVE, Ordering::Relaxed) == UNLISTED
+    }
+
+    /// The sweep's visit. True if the entry stays; if not, the shelves are to be emptied.
+    pub fn visit(&self) -> bool {
+        if self.listed.compare_exchange(ACTIVE, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+        let is_dropped =
+            self.listed.compare_exchange(IDLE, UNLISTED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        // See the module's head.
+        fence(Ordering::SeqCst);
+        !is_dropped
+    }
+}

@@ -1,0 +1,294 @@
+//! Receive-buffer recycling: with every setting the same bytes arrive, parked memory stays within its bounds, is
+//! given back before anybody is refused, and an idle stack holds none. The two ends are kept on different cores, as
+//! far as there are two; on one core nothing is parked, and the rest holds all the same.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use common::{
+    Random, assert_empty, connect, counter, eventually, hash_of, join, join_all, listener, pair,
+    receive_chunked, scaled, send_chunked, stack_with, watchdog,
+};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sockeye::{Config, Grain, RxFree, Stack, TcpStream};
+
+/// The largest cluster with its header, bytes.
+const CLUSTER: usize = (64 << 10) + 64;
+
+/// Two cores that the calling thread may use: the same twice if there is one.
+fn cores() -> (usize, usize) {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    let first = usable.next().unwrap();
+    (first, usable.next().unwrap_or(first))
+}
+
+fn run_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).unwrap();
+}
+
+fn stack(setting: RxFree) -> Stack {
+    stack_with(|c| c.rx_free = setting)
+}
+
+fn assert_nothing_parked(stack: &Stack) {
+    eventually("nothing is parked", || stack.memory_parked() == 0);
+}
+
+/// Bytes that `connections` ends may have parked.
+fn bound(config: &Config, connections: usize) -> usize {
+    let shelves = 2 * connections;
+    match config.rx_free {
+        RxFree::Inline => 0,
+        RxFree::Slot => shelves * CLUSTER,
+        RxFree::SocketList => shelves * 4 * CLUSTER,
+        RxFree::CoreList => config.memory_max / 8,
+    }
+}
+
+/// Sends `data` from one core to the other and checks what arrives.
+fn transfer(from: TcpStream, to: TcpStream, data: &[u8], random: &mut Random, slow: bool) {
+    let (first, second) = cores();
+    let (mut writer, mut reader) = (random.fork(), random.fork());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            run_on(first);
+            send_chunked(&from, data, 200_000, &mut writer);
+        });
+        scope.spawn(move || {
+            run_on(second);
+            let got = receive_chunked(&to, 150_000, slow, &mut reader);
+            assert_eq!(got, (data.len(), hash_of(data)));
+        });
+    });
+}
+
+#[test]
+fn the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked() {
+    let _guard = watchdog("the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked");
+    let mut random = Random::new("the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked");
+    let data = random.bytes(scaled(8 << 20));
+    for setting in RxFree::ALL {
+        for grain in [Grain::PerSocket, Grain::PerCore] {
+            let stack = stack_with(|c| (c.rx_free, c.grain) = (*setting, grain));
+            for slow in [false, true] {
+                let (client, server) = pair(&stack);
+                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                transfer(client, server, &data, &mut random, slow);
+                transfer(back.0, back.1, &data[..data.len() / 8], &mut random, slow);
+                assert!(stack.memory_parked() <= bound(stack.config(), 2), "{setting}");
+            }
+            assert_empty(&stack);
+            assert_nothing_parked(&stack);
+            assert_eq!(counter(&stack, "mbuf_parked"), counter(&stack, "mbuf_unparked"), "{setting}");
+            assert!(*setting != RxFree::Inline || counter(&stack, "mbuf_parked") == 0);
+        }
+    }
+}
+
+/// One byte there and back, `count` times, from one core to the other.
+fn ping_pong(client: TcpStream, server: TcpStream, count: usize) {
+    let (first, second) = cores();
+    let echo = std::thread::spawn(move || {
+        run_on(second);
+        let (mut server, mut byte) = (server, [0]);
+        for _ in 0..count {
+            server.read_exact(&mut byte).unwrap();
+            server.write_all(&byte).unwrap();
+        }
+        server
+    });
+    let ask = std::thread::spawn(move || {
+        run_on(first);
+        let mut client = client;
+        for round in 0..count {
+            client.write_all(&[round as u8]).unwrap();
+            let mut back = [0];
+            client.read_exact(&mut back).unwrap();
+            assert_eq!(back, [round as u8]);
+        }
+        client
+    });
+    drop((join(ask), join(echo)));
+}
+
+#[test]
+fn buffers_come_home_unless_they_are_freed_inline() {
+    let _guard = watchdog("buffers_come_home_unless_they_are_freed_inline");
+    let (first, second) = cores();
+    let count = scaled(5000);
+    for setting in RxFree::ALL {
+        let stack = stack(*setting);
+        let (client, server) = pair(&stack);
+        ping_pong(client, server, count);
+        assert_empty(&stack);
+        assert_nothing_parked(&stack);
+        let [local, remote, parked] =
+            ["mbuf_local_frees", "mbuf_remote_frees", "mbuf_parked"].map(|name| counter(&stack, name));
+        match setting {
+            _ if first == second => assert_eq!(parked, 0),
+            RxFree::Inline => assert!(remote > local, "{remote} remote, {local} local"),
+            RxFree::Slot | RxFree::SocketList | RxFree::CoreList => {
+                assert!(remote < local, "{setting}: {remote} remote, {local} local, {parked} parked");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_stack_holds_nothing_though_its_connections_live() {
+    let _guard = watchdog("an_idle_stack_holds_nothing_though_its_connections_live");
+    let (first, second) = cores();
+    for setting in RxFree::ALL {
+        let stack = stack(*setting);
+        let pairs: Vec<_> = (0..20).map(|_| pair(&stack)).collect();
+        std::thread::scope(|scope| {
+            for (core, up) in [(first, true), (second, false)] {
+                let pairs = &pairs;
+                scope.spawn(move || {
+                    run_on(core);
+                    for (client, server) in pairs {
+                        match up {
+                            true => { client }.write_all(&[7; 100_000]).unwrap(),
+                            false => { server }.read_exact(&mut [0; 100_000]).unwrap(),
+                        }
+                    }
+                });
+            }
+        });
+        assert!(stack.memory_parked() <= bound(stack.config(), 40));
+        assert_nothing_parked(&stack);
+        eventually("all is acknowledged", || stack.memory_in_use() == 0);
+        assert_eq!(stack.connection_count(), 40);
+        // And it parks again when it is used again.
+        let parked = counter(&stack, "mbuf_parked");
+        let (client, server) = &pairs[0];
+        let ends = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        ping_pong(ends.0, ends.1, 200);
+        let again = counter(&stack, "mbuf_parked") > parked;
+        assert_eq!(again, *setting != RxFree::Inline && first != second, "{setting}");
+        assert_nothing_parked(&stack);
+    }
+}
+
+#[test]
+fn without_threads_the_driver_gives_back_what_nobody_wants() {
+    let _guard = watchdog("without_threads_the_driver_gives_back_what_nobody_wants");
+    let (first, second) = cores();
+    for setting in RxFree::ALL {
+        let stack = stack_with(|c| (c.rx_free, c.workers) = (*setting, 0));
+        let (client, server) = pair(&stack);
+        let (mut from, mut to) = (&client, &server);
+        std::thread::scope(|scope| {
+            let written = scope.spawn(move || {
+                run_on(first);
+                from.write_all(&[1; 100_000]).unwrap();
+            });
+            written.join().unwrap();
+            scope.spawn(move || {
+                run_on(second);
+                to.read_exact(&mut [0; 100_000]).unwrap();
+            });
+        });
+        let mut now = Duration::ZERO;
+        let mut calls = 0;
+        while let Some(at) = stack.poll(now) {
+            now = at;
+            calls += 1;
+            assert!(calls < 1000, "{setting}: always another call");
+        }
+        assert_eq!((stack.memory_parked(), stack.memory_in_use()), (0, 0), "{setting}");
+    }
+}
+
+#[test]
+fn parked_memory_goes_back_before_anybody_is_refused() {
+    let _guard = watchdog("parked_memory_goes_back_before_anybody_is_refused");
+    let (first, second) = cores();
+    for setting in RxFree::ALL {
+        let stack = stack_with(|c| (c.rx_free, c.memory_max) = (*setting, 4 << 20));
+        let pairs: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
+        // These are filled, and not the ones above: traffic takes what is parked on its way.
+        let fillers: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
+        let last = pair(&stack);
+        std::thread::scope(|scope| {
+            let (pairs, fillers, writing) = (&pairs, &fillers, &last.0);
+            let traffic = scope.spawn(move || {
+                run_on(first);
+                for (client, _) in pairs {
+                    { client }.write_all(&[1; 64 << 10]).unwrap();
+                }
+            });
+            traffic.join().unwrap();
+            let reading = scope.spawn(move || {
+                run_on(second);
+                for (_, server) in pairs {
+                    { server }.read_exact(&mut [0; 64 << 10]).unwrap();
+                }
+            });
+            reading.join().unwrap();
+            let parks = *setting != RxFree::Inline && first != second;
+            assert_eq!(counter(&stack, "mbuf_parked") > 0, parks, "{setting}");
+            // Nobody reads any more: memory runs out.
+            for (client, _) in fillers {
+                client.set_nonblocking(true).unwrap();
+                while { client }.write(&[2; 64 << 10]).is_ok() {}
+            }
+            writing.set_nonblocking(true).unwrap();
+            let error =
+                std::iter::repeat_with(|| { writing }.write(&[3; 64 << 10])).find_map(Result::err).unwrap();
+            assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::WouldBlock), "{error}");
+        });
+        assert!(counter(&stack, "memory_waits") > 0, "{setting}: the cap was not reached");
+        assert_eq!(stack.memory_parked(), 0, "{setting}");
+        drop((pairs, fillers, last));
+        assert_empty(&stack);
+        assert_nothing_parked(&stack);
+    }
+}
+
+#[test]
+fn connections_that_close_under_traffic_leave_nothing_parked() {
+    let _guard = watchdog("connections_that_close_under_traffic_leave_nothing_parked");
+    let mut random = Random::new("connections_that_close_under_traffic_leave_nothing_parked");
+    let (first, second) = cores();
+    for setting in RxFree::ALL {
+        let stack = stack(*setting);
+        let listener = listener(&stack);
+        let mut threads = Vec::new();
+        for _ in 0..scaled(60) {
+            let client = connect(&stack, &listener);
+            let (server, _) = listener.accept().unwrap();
+            let (reads, how) = (random.below(40), random.below(3));
+            let size = random.size(100_000);
+            threads.push(std::thread::spawn(move || {
+                run_on(first);
+                let data = vec![5; size];
+                // Until the other end has gone.
+                while { &client }.write_all(&data).is_ok() {}
+            }));
+            threads.push(std::thread::spawn(move || {
+                run_on(second);
+                let mut buf = vec![0; 50_000];
+                for _ in 0..reads {
+                    if !matches!({ &server }.read(&mut buf), Ok(1..)) {
+                        break;
+                    }
+                }
+                match how {
+                    0 => {}
+                    1 => server.set_linger(Some(Duration::ZERO)).unwrap(),
+                    _ => drop(server.shutdown(Shutdown::Both)),
+                }
+            }));
+        }
+        join_all(threads);
+        assert_empty(&stack);
+        assert_nothing_parked(&stack);
+    }
+}
