@@ -60,7 +60,10 @@ pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use perimeter::{
-    Claim, Entry, Filled, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId, Poisoned,
+pub use perimeter::{
+    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId,
+    Poisoned, Served,
+};
 };
 pub use run_queue::RunQueue;
 pub use scatter::Scatter;

@@ -64,6 +64,7 @@
 //! `tests/loom`, `tests/stress.rs`.
 
 mod claim;
+mod exit;
 mod grant;
 mod inside;
 mod run;
@@ -78,6 +79,7 @@ use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
 pub use claim::Claim;
+pub use exit::{DEPTH_MAX, ELIDE_MAX, Found, Served};
 pub(crate) use grant::Grant;
 pub use grant::Poisoned;
 pub use inside::{HandedOff, Inside};

@@ -77,6 +77,24 @@ impl<'p, T> Inside<'p, T> {
         unsafe { Node::item(node) }
     }
 
+    /// [`Inside::pop`], if `is_wanted` says so of the item.
+    pub fn pop_if(&mut self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        if self.peek().is_some_and(is_wanted) { self.pop() } else { None }
+    }
+
+    /// How many items are queued so far, counted up to `max`.
+    pub fn depth(&mut self, max: usize) -> usize {
+        self.collect();
+        let mut depth = 0;
+        let mut node = self.taken();
+        while depth < max && !node.is_null() {
+            depth += 1;
+            // SAFETY: in the taken list, which is ours.
+            node = unsafe { Node::next(node) };
+        }
+        depth
+    }
+
     /// Everything queued so far, oldest first. What is not run goes back with
     /// [`Inside::put_back`]; a batch that is dropped drops its items. Who means to run only a
     /// bounded number does better with [`Inside::pop`], which walks no list.

@@ -1,0 +1,179 @@
+//! Leaving without draining: the way out of a thread that came for one connection only.
+//!
+//! Such a thread runs its own item and goes. What is queued by then belongs to a worker, and waking a worker
+//! costs more than most items do. So before it hands the perimeter over it looks at the head of the queue:
+//!
+//! | the head is | then |
+//! |---|---|
+//! | for the *other end* of the connection served, to which it has just delivered | it is run, once after each own item: it is part of what the thread came for |
+//! | for the *connection served*, and no more than [`ELIDE_MAX`] items are queued | with `elide` it is run here, and the wake is saved |
+//! | for another connection | it is a worker's |
+//!
+//! Identity is asked of the item itself each time, never of what was seen before, because a connection may
+//! have moved to another perimeter since its item was queued: [`Served`] says so, and an item that has moved is not the
+//! thread's own. A thread that sleeps until it is given the perimeter is no item (`inside.rs` keeps such nodes apart), so it
+//! is never popped here, and is granted the perimeter by the same [`Inside::leave`] or [`Inside::hand_off`]
+//! as anywhere else. Those two remain the only ways out; this file adds none, so the argument of `perimeter.rs` that no item
+//! is stranded covers it.
+//!
+//! Bounded: at most `ELIDE_MAX` own items and `1 + ELIDE_MAX` runs of the other end.
+//!
+//! Must not know what an item or a connection is. Tests: below, `tests/loom/exit.rs`.
+
+use super::Inside;
+use super::run::Outcome;
+
+/// Most items of its own connection that a thread runs on its way out instead of waking a worker.
+pub const ELIDE_MAX: usize = 2;
+
+/// How far the queue's depth is counted: [`Found`] says this for anything deeper.
+pub const DEPTH_MAX: usize = 4;
+
+/// The connection that a thread has just served, as its exit sees it.
+pub trait Served<T> {
+    /// Whether `item` is for the connection served, and this perimeter is still its home.
+    fn is_own(&self, item: &T) -> bool;
+
+    /// Whether `item` is for the other end of the connection served, and this perimeter is its home.
+    fn is_other_end(&self, item: &T) -> bool;
+
+    /// Pops the head of the queue and runs it, and of what follows it for the same connection so much that it is
+    /// `max` items in all. Returns how many it ran, at least 1.
+    fn run(&mut self, inside: &mut Inside<'_, T>, max: usize) -> usize;
+}
+
+/// What the thread found queued when it had done what it came for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// So many items, at most [`DEPTH_MAX`]; the first is its own connection's.
+    Own(usize),
+    /// So many items, at most [`DEPTH_MAX`]; the first is another's.
+    Other(usize),
+}
+
+impl<T> Inside<'_, T> {
+    /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Gives
+    /// [`Outcome::Left`] or [`Outcome::HandOffNeeded`], and what was found. Never blocks, unless `served` does.
+    pub fn leave_without_draining<S>(self, served: &mut S, elide: bool, run_max: usize) -> (Outcome, Found)
+    where
+        S: Served<T>,
+    {
+        let mut inside = self;
+        let mut found = Found::Nothing;
+        let mut elided = 0;
+        let mut is_other_ends_turn = true;
+        loop {
+            inside = match inside.leave() {
+                Ok(()) => return (Outcome::Left, found),
+                Err(inside) => inside,
+            };
+            // Nobody but threads that wait for the perimeter: the next attempt to leave grants it.
+            let Some(head) = inside.peek() else { continue };
+            if is_other_ends_turn && served.is_other_end(head) {
+                is_other_ends_turn = false;
+                served.run(&mut inside, run_max);
+                continue;
+            }
+            let is_own = served.is_own(head);
+            if found == Found::Nothing {
+                let depth = inside.depth(DEPTH_MAX);
+                found = if is_own { Found::Own(depth) } else { Found::Other(depth) };
+                if depth > ELIDE_MAX {
+                    elided = ELIDE_MAX;
+                }
+            }
+            if !elide || !is_own || elided >= ELIDE_MAX {
+                let _tell_worker = inside.hand_off();
+                return (Outcome::HandOffNeeded, found);
+            }
+            elided += served.run(&mut inside, ELIDE_MAX - elided);
+            is_other_ends_turn = true;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Filled, Perimeter};
+
+    /// Items are the names of connections; number 1 is served, 2 is its other end.
+    struct One {
+        ran: Vec<u32>,
+        /// What the first run of the other end answers, for number 1.
+        answers: usize,
+    }
+
+    impl Served<u32> for One {
+        fn is_own(&self, item: &u32) -> bool {
+            *item == 1
+        }
+
+        fn is_other_end(&self, item: &u32) -> bool {
+            *item == 2
+        }
+
+        fn run(&mut self, inside: &mut Inside<'_, u32>, max: usize) -> usize {
+            let head = inside.pop().expect("there is a head");
+            let mut ran = 1;
+            self.ran.push(head);
+            while ran < max
+                && let Some(next) = inside.pop_if(|next| *next == head)
+            {
+                self.ran.push(next);
+                ran += 1;
+            }
+            while head == 2 && self.answers > 0 {
+                self.answers -= 1;
+                assert_eq!(inside.perimeter().fill(1), Filled::Queued);
+            }
+            ran
+        }
+    }
+
+    /// What a thread that found `queued` ran, and how it left.
+    fn leave(queued: &[u32], answers: usize, elide: bool) -> (Vec<u32>, Outcome, Found) {
+        let perimeter = Perimeter::new();
+        let inside = perimeter.try_enter().expect("nobody is there");
+        for item in queued {
+            assert_eq!(perimeter.fill(*item), Filled::Queued);
+        }
+        let mut one = One { ran: Vec::new(), answers };
+        let (outcome, found) = inside.leave_without_draining(&mut one, elide, 16);
+        let is_left = outcome == Outcome::Left;
+        assert_eq!(perimeter.is_occupied(), !is_left);
+        assert_eq!(perimeter.resume().map(|inside| inside.drain(99, |_, _| ())).is_some(), !is_left);
+        (one.ran, outcome, found)
+    }
+
+    #[test]
+    fn an_empty_queue_needs_nobody() {
+        assert_eq!(leave(&[], 0, true), (vec![], Outcome::Left, Found::Nothing));
+    }
+
+    #[test]
+    fn ones_own_head_is_run_only_if_told_to_elide() {
+        assert_eq!(leave(&[1], 0, true), (vec![1], Outcome::Left, Found::Own(1)));
+        assert_eq!(leave(&[1], 0, false), (vec![], Outcome::HandOffNeeded, Found::Own(1)));
+        assert_eq!(leave(&[1, 1], 0, true), (vec![1, 1], Outcome::Left, Found::Own(2)));
+    }
+
+    #[test]
+    fn what_is_deep_or_anothers_is_the_workers() {
+        assert_eq!(leave(&[1, 1, 1], 0, true), (vec![], Outcome::HandOffNeeded, Found::Own(3)));
+        assert_eq!(leave(&[3], 0, true), (vec![], Outcome::HandOffNeeded, Found::Other(1)));
+        assert_eq!(leave(&[3, 1], 0, true), (vec![], Outcome::HandOffNeeded, Found::Other(2)));
+        assert_eq!(leave(&[1, 3], 0, true), (vec![1], Outcome::HandOffNeeded, Found::Own(2)));
+        assert_eq!(leave(&[3; 9], 0, true), (vec![], Outcome::HandOffNeeded, Found::Other(DEPTH_MAX)));
+    }
+
+    #[test]
+    fn the_other_end_is_served_too_and_its_answer_is_elided() {
+        assert_eq!(leave(&[2, 2], 0, false), (vec![2, 2], Outcome::Left, Found::Nothing));
+        assert_eq!(leave(&[2], 1, true), (vec![2, 1], Outcome::Left, Found::Own(1)));
+        assert_eq!(leave(&[2], 1, false), (vec![2], Outcome::HandOffNeeded, Found::Own(1)));
+        assert_eq!(leave(&[2, 3, 2], 0, true), (vec![2], Outcome::HandOffNeeded, Found::Other(2)));
+    }
+}
