@@ -7,7 +7,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::switches::{Input, Rcvd, RxFree, UnixLocking, Wake};
+use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
 /// How many connections share one perimeter, the right to run protocol code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +34,8 @@ pub struct Config {
     pub rx_free: RxFree,
     /// What a thread does that leaves work behind. Default `elide`.
     pub wake: Wake,
+    /// How an application's threads enter a perimeter. Default `process`.
+    pub entry: Entry,
     /// The locks of UNIX-domain sockets. Default `direct`.
     pub unix_locking: UnixLocking,
     /// Worker threads, which turn timers and take over protocol work that nobody else finished.
@@ -90,6 +92,7 @@ impl Default for Config {
             input: Input::default(),
             rx_free: RxFree::default(),
             wake: Wake::default(),
+            entry: Entry::default(),
             unix_locking: UnixLocking::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,

@@ -52,5 +52,5 @@ pub use sockeye_sync::count;
 
 pub use config::{Config, Grain};
 pub use stack::Stack;
-pub use switches::{Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
+pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpListener, TcpSocket, TcpStream};

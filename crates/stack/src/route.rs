@@ -15,7 +15,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed};
-use crate::conn::{Birth, Conn, SocketOptions, Work, engine, sockbuf};
+use crate::conn::{Birth, Conn, Home, SocketOptions, Work, engine, sockbuf};
 use crate::demux::{Demux, Shard};
 use crate::listen::Listener;
 use crate::stack::counter;
@@ -129,7 +129,9 @@ fn third_segment(
     };
     match outcome {
         AckOutcome::Accept { listener, accepted } => {
-            let child = establish(cx, &mut shard, hash, tuple, &listener, &accepted);
+            let home = segment.from.as_ref().and_then(|from| from.shared_home());
+            let home = home.unwrap_or_else(|| cx.core.home(hash));
+            let child = establish(cx, &mut shard, hash, tuple, &listener, &accepted, home);
             drop(shard);
             let Some(child) = child else { return };
             acquaint(segment.from.as_ref(), &child);
@@ -163,6 +165,7 @@ fn establish(
     tuple: FourTuple,
     listener: &Arc<Listener>,
     accepted: &Accepted,
+    home: Home,
 ) -> Option<Arc<Conn>> {
     let core = cx.core;
     if !listener.reserve() {
@@ -184,7 +187,7 @@ fn establish(
     let conn = Conn::new(
         &core.conns,
         Birth {
-            home: core.home(hash),
+            home,
             pcb,
             tuple,
             hash,

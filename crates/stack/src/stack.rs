@@ -31,11 +31,14 @@ use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::ports::Ports;
 use crate::recycle::Recycler;
+use crate::switches::Entry;
 use crate::workers::Workers;
 
 /// What all sockets of a stack share.
 pub(crate) struct Core {
     pub config: Config,
+    /// How an application's threads enter perimeters: `Config::entry`, or `Process` where there is no worker.
+    pub entry: Entry,
     pub clock: Clock,
     pub key: HashKey,
     secret: Secret,
@@ -202,6 +205,7 @@ impl Core {
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             serial: AtomicU64::new(1),
+            entry: if config.workers == 0 { Entry::Process } else { config.entry },
             clock,
             config,
         })
@@ -353,7 +357,18 @@ pub(crate) mod counter {
     pub const MEMORY_WAITS: usize = 15;
     pub const RX_FREE_KICKS: usize = 16;
     pub const RX_FREE_FLUSHES: usize = 17;
-    pub const COUNT: usize = 18;
+    /// A receive that took bytes counts once under one of these three.
+    pub const RCVD_SENT: usize = 18;
+    pub const RCVD_COALESCED: usize = 19;
+    pub const RCVD_SKIPPED: usize = 20;
+    pub const RCVD_SLEEPS: usize = 21;
+    pub const WINDOW_UPDATES: usize = 22;
+    pub const WORKER_WAKES: usize = 23;
+    /// The first of seven: nothing queued, own at depth 1 to 3, another's at depth 1 to 3.
+    pub const LEFT: usize = 24;
+    /// As [`LEFT`].
+    pub const LEFT_CONNECT: usize = 31;
+    pub const COUNT: usize = 38;
 
     pub const NAMES: [&str; COUNT] = [
         "segments_in",
@@ -374,5 +389,25 @@ pub(crate) mod counter {
         "memory_waits",
         "rx_free_kicks",
         "rx_free_flushes",
+        "rcvd_sent",
+        "rcvd_coalesced",
+        "rcvd_skipped",
+        "rcvd_sleeps",
+        "window_updates",
+        "worker_wakes",
+        "left_empty",
+        "left_own_1",
+        "left_own_2",
+        "left_own_3",
+        "left_other_1",
+        "left_other_2",
+        "left_other_3",
+        "connect_left_empty",
+        "connect_left_own_1",
+        "connect_left_own_2",
+        "connect_left_own_3",
+        "connect_left_other_1",
+        "connect_left_other_2",
+        "connect_left_other_3",
     ];
 }

@@ -116,13 +116,28 @@ switch! {
 switch! {
     /// What a thread does when it leaves a perimeter whose queue is not empty (technique 4).
     Wake = "wake" {
-        /// The worker is called by a timer, up to 10 ms later.
+        /// The worker is not woken; it looks every 10 ms.
         Delayed = "delayed",
         /// The worker is woken at once.
         Immediate = "immediate",
         /// The thread runs the queue's head itself if it is its own connection's; otherwise as `immediate`.
         #[default]
         Elide = "elide",
+    }
+}
+
+switch! {
+    /// How the threads of an application enter a perimeter (techniques 1 and 4). Workers always run everything. A stack
+    /// without workers has nobody to leave work to: its calls enter as with `process`, whatever is set.
+    Entry = "entry" {
+        /// They leave their item to a worker and never run protocol code themselves.
+        Fill = "fill",
+        /// They run their own item, leave, and leave what is queued to a worker. A blocking connect sleeps until
+        /// it is its turn inside (the synchronous entry).
+        NoDrain = "no_drain",
+        /// They run their own item and then what is queued, up to a bound.
+        #[default]
+        Process = "process",
     }
 }
 

@@ -9,9 +9,11 @@
 //! looks whether the worker has announced. Either the worker sees the work, or the bringer sees the
 //! announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer that
 //! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
-//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline.
+//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline, except with
+//! `Wake::Delayed`: then perimeters are left to workers without waking them, and they look every [`LOOK_INTERVAL`].
 
-use std::time::Instant as StdInstant;
+use std::cell::Cell;
+use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
@@ -20,6 +22,7 @@ use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
 use crate::stack::{Core, counter};
+use crate::switches::Wake;
 use crate::timers::{Entry, TimerKey, Wheel};
 
 /// All lanes of a stack.
@@ -78,11 +81,23 @@ impl Workers {
         }
     }
 
-    /// Takes over a perimeter that was handed off.
-    pub fn adopt(&self, conn: &Arc<Conn>) {
+    /// Brings a perimeter that was filled to its worker, as a message that does not wait.
+    pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
         let lane = self.lane(conn.hash);
         lane.queue.push(Arc::clone(conn));
-        lane.sleeper.wake_if_sleeping();
+        if lane.sleeper.wake_if_sleeping() {
+            core.count(counter::WORKER_WAKES);
+        }
+    }
+
+    /// Takes over a perimeter that was left with items in its queue; when, `Config::wake` says.
+    pub fn leave_to(&self, core: &Core, conn: &Arc<Conn>) {
+        match core.config.wake {
+            Wake::Delayed => {
+                self.lane(conn.hash).queue.push(Arc::clone(conn));
+            }
+            Wake::Immediate | Wake::Elide => self.call(core, conn),
+        }
     }
 
     /// The list of buffers parked for a core is half full: whoever looks after the core empties it.
@@ -104,6 +119,7 @@ impl Workers {
     pub fn run(&self, core: &Core, index: usize) {
         let lane = &self.lanes[index];
         let mut due = Vec::new();
+        IS_WORKER.set(true);
         loop {
             self.turn(core, index, &mut due);
             core.recycler.flush_lane(core, index);
@@ -121,7 +137,7 @@ impl Workers {
             if lane.queue.is_empty() && !lane.flush.load(Ordering::Acquire) {
                 core.count(counter::WORKER_SLEEPS);
                 let until = deadline.and_then(|at| core.clock.to_std(Instant::from_micros(at)));
-                ticket.sleep(until, Spin::OFF);
+                ticket.sleep(sooner(core, until), Spin::OFF);
             } else {
                 ticket.cancel();
             }
@@ -138,7 +154,7 @@ impl Workers {
             core.recycler.flush_lane(core, index);
         }
         for conn in handed {
-            Context::run(core, |cx| engine::resume(cx, &conn));
+            Context::run_as_worker(core, |cx| engine::resume(cx, &conn));
         }
         for entry in due.drain(..) {
             fire(core, entry);
@@ -151,6 +167,27 @@ impl Workers {
     }
 }
 
+/// When a worker wakes by itself: at its wheel's deadline, or to look for what was left without waking it.
+fn sooner(core: &Core, deadline: Option<StdInstant>) -> Option<StdInstant> {
+    match core.config.wake {
+        Wake::Delayed => deadline.into_iter().chain(StdInstant::now().checked_add(LOOK_INTERVAL)).min(),
+        Wake::Immediate | Wake::Elide => deadline,
+    }
+}
+
+/// Whether the calling thread is a worker, of whatever stack: one that must not wait for a worker.
+pub(crate) fn is_current() -> bool {
+    IS_WORKER.get()
+}
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How often a worker looks for perimeters that were left to it without waking it (`Wake::Delayed`): the
+/// longest delay of what is in them. 10 ms as illumos had it.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// One call of the wheel.
 fn fire(core: &Core, entry: Entry) {
     match entry.key {
@@ -161,16 +198,18 @@ fn fire(core: &Core, entry: Entry) {
             // An entry that was overtaken by an earlier one is nobody's any more.
             if conn.timer_at.load(Ordering::Relaxed) == entry.at {
                 core.count(counter::TIMERS_FIRED);
-                Context::run(core, |cx| engine::notify(cx, &conn, reason::TIMER));
+                Context::run_as_worker(core, |cx| engine::notify(cx, &conn, reason::TIMER));
             }
         }
-        TimerKey::Shard { index } => Context::run(core, |cx| crate::demux::on_timer(cx, index)),
+        TimerKey::Shard { index } => {
+            Context::run_as_worker(core, |cx| crate::demux::on_timer(cx, index));
+        }
         TimerKey::Memory => core.memory_waiters.on_timer(),
         TimerKey::Parked => core.recycler.sweep(core),
     }
 }
 
 /// How long a caller may sleep for a deadline of the system's clock.
-pub(crate) fn deadline_after(timeout: Option<std::time::Duration>) -> Option<StdInstant> {
+pub(crate) fn deadline_after(timeout: Option<Duration>) -> Option<StdInstant> {
     timeout.and_then(|t| StdInstant::now().checked_add(t))
 }

@@ -60,10 +60,8 @@ pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use perimeter::{
-pub use perimeter::{
-    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId,
-    Poisoned, Served,
-};
+    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
+    PerimeterId, Poisoned, Served,
 };
 pub use run_queue::RunQueue;
 pub use scatter::Scatter;

@@ -105,4 +105,6 @@ pub struct Transmit {
     pub offset: u32,
     /// Its payload, bytes; more than the MSS only if `tso_max` allows.
     pub len: u32,
+    /// It tells the peer of a larger window and of nothing else: a pure window update.
+    pub is_window_update: bool,
 }

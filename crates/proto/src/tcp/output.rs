@@ -208,7 +208,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        Transmit { header: self.header(seq, flags, now), offset, len }
+        Transmit { header: self.header(seq, flags, now), offset, len, is_window_update: false }
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -260,26 +260,29 @@ impl<P: Payload> Pcb<P> {
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        Some(Transmit { header, offset: 0, len: 0 })
+        Some(Transmit { header, offset: 0, len: 0, is_window_update: false })
     }
 
     /// A segment without data, if one is owed.
     fn transmit_ack(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let mut is_window_update = false;
         if self.dup_acks_owed > 0 {
             // The edge stays, for a duplicate must not change the window (RFC 5681 section 2).
             self.dup_acks_owed -= 1;
         } else if self.ack_now || self.window_update_due(rcv_space) {
+            let before = self.rcv_adv;
             self.advance_rcv_adv(rcv_space);
+            is_window_update = self.rcv_adv != before && self.last_ack_sent == self.rcv_nxt;
         } else if self.keep_probe {
             self.keep_probe = false;
-            let seq = self.snd_una - 1;
-            return Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 });
+            let header = self.header(self.snd_una - 1, Flags::ACK, now);
+            return Some(Transmit { header, offset: 0, len: 0, is_window_update });
         } else {
             return None;
         }
         // Where the peer's window ends before SND.NXT, a segment behind that end would not be acceptable to it.
         let seq = self.snd_max.min(self.snd_una + self.snd_wnd);
-        Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0 })
+        Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0, is_window_update })
     }
 
     fn window_update_due(&self, rcv_space: u32) -> bool {

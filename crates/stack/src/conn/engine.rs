@@ -2,8 +2,13 @@
 //!
 //! [`enter`] brings work to a connection. If its perimeter is free, the calling thread runs the work
 //! and whatever else has gathered in the meantime; if not, the work is queued and whoever is inside
-//! runs it. Nobody waits. A thread leaves only through `Inside::leave`, which refuses while items are
-//! queued; after [`BATCH_MAX`] items it hands the perimeter to a worker instead.
+//! runs it. Nobody waits, but for a connect that enters by sleeping ([`connect`]). A thread leaves only through
+//! `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a worker
+//! ([`exit`]).
+//!
+//! That is `Entry::Process`, the default. With `Entry::NoDrain` it runs only its own item and goes through
+//! [`exit`] at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free
+//! perimeter is a worker's. Workers themselves always drain.
 //!
 //! Segments for a connection in this process are put into the *receiver's queue while the sender's
 //! perimeter is still held*: two threads that send for one connection, one after the other, thereby
@@ -22,15 +27,17 @@ use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{Entry, Filled, HandedOff, Inside, MutexGuard};
+use sockeye_sync::{Entry as Entered, Filled, Inside, MutexGuard};
 
 use super::error::SockError;
+use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Routed, Wake};
 use super::sockbuf::Buffers;
-use super::{Conn, Item, Work, reason};
+use super::{Conn, Item, Work, rcvd, reason, rollup};
 use crate::base::payload::Data;
 use crate::poll::Ready;
 use crate::stack::counter;
+use crate::switches::Entry;
 use crate::timers::TimerKey;
 
 /// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
@@ -38,19 +45,22 @@ use crate::timers::TimerKey;
 const BATCH_MAX: usize = 256;
 /// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
 /// meanwhile.
-const RUN_MAX: usize = 16;
+pub(super) const RUN_MAX: usize = 16;
 
 type In<'p> = Inside<'p, Item>;
 
 /// Brings `work` to `conn`: runs it now, or leaves it to whoever is inside.
 pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    if cx.entry == Entry::Fill {
+        return fill(cx, conn, work);
+    }
     let (inside, work) = match conn.perimeter().try_enter() {
         Some(inside) => (inside, work),
         None => match conn.perimeter().enter(Conn::item(conn, work)) {
-            Entry::Queued => return cx.core.count(counter::QUEUED),
+            Entered::Queued => return cx.core.count(counter::QUEUED),
             // Protocol code panicked in there: this connection's work is lost, the others go on.
-            Entry::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
-            Entry::Inside(inside, item) => (inside, item.work),
+            Entered::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
+            Entered::Inside(inside, item) => (inside, item.work),
         },
     };
     let mut inside = inside;
@@ -61,6 +71,29 @@ pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
     finish(cx, pcb, conn, &mut so);
     drop(so);
     drive(cx, inside, conn, 1);
+}
+
+/// Leaves `work` to a worker, or to whoever is inside.
+#[cold]
+fn fill(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    match conn.perimeter().fill(Conn::item(conn, work)) {
+        Filled::WakeWorker => cx.core.workers.call(cx.core, conn),
+        Filled::Queued => cx.core.count(counter::QUEUED),
+        Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
+    }
+}
+
+/// The synchronous section of a connect: sleeps until the caller is inside, sends the SYN, and leaves. For a caller
+/// for whom others run the perimeter, so not for a worker or a driver.
+pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
+    let Ok(mut inside) = conn.perimeter().enter_blocking() else {
+        return cx.core.count(counter::SEGMENTS_LOST);
+    };
+    // It may have been a while.
+    cx.now = cx.core.clock.now();
+    cx.core.count(counter::ENTERED);
+    finish(cx, conn.pcb.get(&mut inside), conn, &mut conn.so.lock());
+    exit::leave(cx, inside, conn, At::Connect);
 }
 
 /// Posts `reasons` and brings them to the connection, unless it is already on its way.
@@ -76,7 +109,8 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
 /// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
 /// enter never waits, so the order of locks is kept.
 pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: MutexGuard<'_, Buffers>) {
-    let Some(mut inside) = conn.perimeter().try_enter() else {
+    let inside = if cx.entry == Entry::Fill { None } else { conn.perimeter().try_enter() };
+    let Some(mut inside) = inside else {
         drop(so);
         return notify(cx, conn, reason::OUTPUT);
     };
@@ -88,8 +122,12 @@ pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: MutexGu
 
 /// Runs a perimeter that was filled or handed over while nobody was inside.
 pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    if let Some(inside) = conn.perimeter().resume() {
+    if let Some(mut inside) = conn.perimeter().resume() {
         cx.core.count(counter::ENTERED);
+        if cx.entry == Entry::NoDrain {
+            // The own item is the one that it was filled with.
+            rollup::head(cx, &mut inside, conn, RUN_MAX);
+        }
         drive(cx, inside, conn, 0);
     }
 }
@@ -98,23 +136,26 @@ pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
 pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
     claimed.redeem(|conn, mut inside, work| {
         cx.core.count(counter::ENTERED);
-        let ran = batch(cx, &mut inside, conn, Some(Conn::item(conn, work)));
+        let ran = match cx.entry {
+            Entry::NoDrain => rollup::item(cx, &mut inside, conn, work, RUN_MAX),
+            Entry::Process | Entry::Fill => batch(cx, &mut inside, conn, Some(work)),
+        };
         drive(cx, inside, conn, ran);
     });
 }
 
 /// Runs the queue and leaves.
 fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
+    if cx.entry == Entry::NoDrain {
+        return exit::leave(cx, inside, conn, At::Item);
+    }
     loop {
         inside = match inside.leave() {
             Ok(()) => return,
             Err(inside) => inside,
         };
         if ran >= BATCH_MAX {
-            cx.core.count(counter::HANDED_OFF);
-            let HandedOff = inside.hand_off();
-            cx.core.workers.adopt(conn);
-            return;
+            return exit::leave(cx, inside, conn, At::Item);
         }
         ran += batch(cx, &mut inside, conn, None);
     }
@@ -122,24 +163,47 @@ fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: us
 
 /// Runs `first` and what is queued now. A run of items for one connection takes its buffers' mutex once and is
 /// followed by one output.
-fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, first: Option<Item>) -> usize {
+fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, first: Option<Work>) -> usize {
+    if own.is_home_shared() {
+        return rollup::batch(cx, inside, own, first);
+    }
     let mut ran = 0;
-    let mut items = first.into_iter().chain(inside.take()).peekable();
-    while let Some(Item { conn: of, work }) = items.next() {
-        let conn = of.as_ref().unwrap_or(own);
-        let pcb = conn.pcb.get(inside);
-        let mut so = conn.so.lock();
-        step(cx, pcb, conn, &mut so, work);
+    let mut works = first.into_iter().chain(inside.take().map(|item| item.work));
+    while let Some(work) = works.next() {
+        let pcb = own.pcb.get(inside);
+        let mut so = own.so.lock();
+        step(cx, pcb, own, &mut so, work);
         let mut run = 1;
-        let same = |next: &Item| next.conn.as_ref().map(Arc::as_ptr) == of.as_ref().map(Arc::as_ptr);
         while run < RUN_MAX
-            && let Some(next) = items.next_if(same)
+            && let Some(next) = works.next()
         {
-            step(cx, pcb, conn, &mut so, next.work);
+            step(cx, pcb, own, &mut so, next);
             run += 1;
         }
-        finish(cx, pcb, conn, &mut so);
+        finish(cx, pcb, own, &mut so);
         ran += run;
+    }
+    ran
+}
+
+/// Runs `work` and what is queued behind it for the same connection, at most `max` items in all, under one hold of its
+/// buffers' mutex and without output. Returns how many.
+pub(super) fn run(
+    cx: &mut Context<'_>,
+    inside: &mut In<'_>,
+    conn: &Arc<Conn>,
+    work: Work,
+    max: usize,
+) -> usize {
+    let mut so = conn.so.lock();
+    step(cx, conn.pcb.get(inside), conn, &mut so, work);
+    let mut ran = 1;
+    let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
+    while ran < max
+        && let Some(next) = inside.pop_if(same)
+    {
+        step(cx, conn.pcb.get(inside), conn, &mut so, next.work);
+        ran += 1;
     }
     ran
 }
@@ -327,6 +391,9 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & (reason::CLOSE | reason::ABORT) != 0 {
         close(cx, pcb, conn, so, reasons & reason::ABORT != 0);
     }
+    if reasons & reason::REPLY != 0 {
+        rcvd::reply(cx, conn);
+    }
 }
 
 /// The last handle is gone, or the application wants a reset.
@@ -346,9 +413,12 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
 
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
-fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
     while let Some(segment) = pcb.poll_transmit(so.snd.len(), so.rcv.space(), cx.now) {
         let payload = if segment.len == 0 {
+            if segment.is_window_update {
+                cx.core.count(counter::WINDOW_UPDATES);
+            }
             Data::default()
         } else {
             Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))

@@ -10,7 +10,10 @@
 
 pub(crate) mod engine;
 pub(crate) mod error;
+pub(crate) mod exit;
 pub(crate) mod outbox;
+pub(crate) mod rcvd;
+mod rollup;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 pub(crate) mod user;
@@ -63,6 +66,8 @@ pub(crate) struct Conn {
     pub options: SocketOptions,
     /// (a) Handles of the application; at 0 the connection is closed.
     pub users: AtomicU32,
+    /// What readers ask the owner for, with `Rcvd::Sync`.
+    pub replies: rcvd::Replies,
     /// (c) The connection's name.
     pub tuple: FourTuple,
     /// (c) The keyed hash of `tuple`.
@@ -161,6 +166,8 @@ pub(crate) mod reason {
     pub const TIMER: u32 = 1 << 5;
     /// A socket option has changed.
     pub const OPTION: u32 = 1 << 6;
+    /// A reader waits to hear that its `RCVD` was dealt with.
+    pub const REPLY: u32 = 1 << 7;
 }
 
 /// What a new connection is made of.
@@ -184,6 +191,7 @@ impl Conn {
             home: birth.home,
             notify: Notify::new(),
             users: AtomicU32::new(1),
+            replies: rcvd::Replies::default(),
             pcb,
             so: Mutex::new(Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::new() }),
             snd_wait: WaitQueue::new(),
@@ -212,6 +220,20 @@ impl Conn {
             Home::Shared(_) => Some(Arc::clone(this)),
         };
         Item { conn, work }
+    }
+
+    /// A perimeter for a connection to this one: in a stack with perimeters shared by some, loopback's two ends belong to the
+    /// same, so that one stay serves both. `None` if each connection has its own.
+    pub fn shared_home(&self) -> Option<Home> {
+        match &self.home {
+            Home::Own(_) => None,
+            Home::Shared(perimeter) => Some(Home::Shared(Arc::clone(perimeter))),
+        }
+    }
+
+    /// Whether the perimeter serves others too.
+    pub fn is_home_shared(&self) -> bool {
+        matches!(self.home, Home::Shared(_))
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

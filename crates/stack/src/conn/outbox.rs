@@ -20,6 +20,7 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::poll::Queue;
 use crate::stack::Core;
+use crate::switches::Entry;
 use crate::timers::TimerKey;
 
 /// A segment whose receiver must be looked up.
@@ -66,6 +67,8 @@ impl Drop for Claimed {
 pub(crate) enum Wake {
     Reader(Arc<Conn>),
     Writer(Arc<Conn>),
+    /// Readers that wait for the owner's reply.
+    Replied(Arc<Conn>),
     Acceptor(Arc<WaitQueue>),
     Task(Waker),
     Poller(Arc<Queue>),
@@ -80,7 +83,8 @@ pub(crate) enum Gone {
 /// The lists, see the module's head.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us.
+    /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us. (With
+    /// `Entry::Fill` only workers run protocol code, so only they have any.)
     pub claims: VecDeque<Claimed>,
     /// Connections whose perimeter we filled when it was free: ours to run.
     pub filled: VecDeque<Arc<Conn>>,
@@ -95,6 +99,9 @@ pub(crate) struct Outbox {
     pub spares: Freed,
     /// Something was parked, and nobody sweeps yet.
     pub arm_sweep: bool,
+    /// Connections of a shared perimeter that are owed their output: see [`rollup`](super::rollup). Empty outside
+    /// of it.
+    pub marked: Vec<Arc<Conn>>,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
 }
@@ -104,6 +111,8 @@ pub(crate) struct Context<'s> {
     pub core: &'s Core,
     pub now: Instant,
     pub cpu: u32,
+    /// How this thread enters perimeters: the stack's setting for an application's, `Process` for a worker.
+    pub entry: Entry,
     pub outbox: Box<Outbox>,
 }
 
@@ -114,10 +123,20 @@ thread_local! {
 }
 
 impl<'s> Context<'s> {
-    /// Runs `f` and then everything that it left in the outbox.
+    /// Runs `f` for an application's thread, and then everything that it left in the outbox.
+    #[inline]
     pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
+        Self::run_entering(core, core.entry, f)
+    }
+
+    /// [`run`](Self::run) for a worker or a driver, who run whatever there is.
+    pub fn run_as_worker<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
+        Self::run_entering(core, Entry::Process, f)
+    }
+
+    fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
         let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        let mut cx = Self { core, now: core.clock.now(), cpu: sockeye_sync::cpu::current(), outbox };
+        let mut cx = Self { core, now: core.clock.now(), cpu: sockeye_sync::cpu::current(), entry, outbox };
         let result = f(&mut cx);
         cx.flush();
         // The thread may be ending; then the box is simply freed.
@@ -154,6 +173,7 @@ impl<'s> Context<'s> {
             match wake {
                 Wake::Reader(conn) => conn.rcv_wait.wake(),
                 Wake::Writer(conn) => conn.snd_wait.wake(),
+                Wake::Replied(conn) => conn.replies.wait.wake(),
                 Wake::Acceptor(thread) => thread.wake(),
                 Wake::Task(waker) => waker.wake(),
                 Wake::Poller(queue) => queue.wake(),

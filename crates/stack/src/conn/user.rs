@@ -1,7 +1,7 @@
 //! The calls of applications on a connection: send, receive, shut down, close.
 //!
 //! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
-//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex. Blocking calls wait on the
+//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex (and in older settings, [`rcvd`]). Blocking calls wait on the
 //! wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
 //! in between ends the wait.
 
@@ -15,9 +15,10 @@ use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
-use super::{Conn, LINGER_OFF, engine, reason};
+use super::{Conn, LINGER_OFF, engine, rcvd, reason};
 use crate::stack::{Core, counter};
-use crate::workers::deadline_after;
+use crate::switches::Entry;
+use crate::workers::{self, deadline_after};
 
 /// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
 const COPY_LOCKED_MAX: usize = 4096;
@@ -254,7 +255,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             taken = so.rcv.chain.split_front(take);
         }
         // In the same section as the unlinking: see `sockbuf`.
-        let due = so.rcv.update_due();
+        let owed = rcvd::owed(core, &so);
         drop(so);
         if take > COPY_LOCKED_MAX {
             scatter(&mut taken, bufs, take, &mut freed);
@@ -262,9 +263,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
         if !freed.is_empty() && !core.recycler.is_inline() {
             core.recycler.read(core, conn, freed);
         }
-        if due {
-            Context::run(core, |cx| engine::notify(cx, conn, reason::RCVD));
-        }
+        rcvd::pay(core, conn, owed);
         return Ok(take);
     }
 }
@@ -356,7 +355,12 @@ impl Timeout {
 /// Sends the SYN.
 pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
-    Context::run(core, |cx| engine::notify(cx, conn, reason::OUTPUT));
+    // A thread that has to run perimeters itself must not sleep until somebody gives it one.
+    let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !workers::is_current();
+    Context::run(core, |cx| match cx.entry {
+        Entry::NoDrain if may_sleep => engine::connect(cx, conn),
+        Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),
+    });
 }
 
 /// Waits until the handshake is over, well or not.

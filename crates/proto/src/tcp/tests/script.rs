@@ -195,7 +195,8 @@ impl Script {
             self.now = at;
             let outcome = self.pcb.on_timer(at);
             self.events.insert(outcome.events);
-            let reply = outcome.reply.map(|header| Transmit { header, offset: 0, len: 0 });
+            let reply =
+                outcome.reply.map(|header| Transmit { header, offset: 0, len: 0, is_window_update: false });
             sent.extend(reply.into_iter().chain(self.output()).map(|t| (at.since(start), t)));
         }
         self.now = end;

@@ -322,7 +322,7 @@ impl World {
             let end = &mut self.ends[i];
             let (snd_len, space) = (end.snd.len() as u32, end.space());
             let Some(pcb) = end.pcb.as_mut() else { return };
-            let Some(Transmit { header, offset, len }) = pcb.poll_transmit(snd_len, space, now) else {
+            let Some(Transmit { header, offset, len, .. }) = pcb.poll_transmit(snd_len, space, now) else {
                 break;
             };
             let payload = end.snd[offset as usize..(offset + len) as usize].to_vec();

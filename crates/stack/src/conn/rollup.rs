@@ -1,0 +1,88 @@
+//! Rollup: one output for each connection of a batch, however its items are mixed with those of others.
+//!
+//! In a perimeter that several connections share, the items of one come between those of others. Output after each item
+//! would send an acknowledgment for each; so the connections of a batch are *marked* as their items are run, and output
+//! runs once for each at the end (DragonFly's `tcp_willblock`). A batch is at most [`ROLLUP_MAX`] items long, so that
+//! what the first of them is owed does not wait for ever.
+//!
+//! Between its last item and its output a connection's buffers are unlocked, and the agreements in them
+//! ([`sockbuf`](super::sockbuf)) are of the output before. That is safe: the output that is still to come looks at whatever the
+//! buffers hold by then, and nobody leaves the perimeter before it. A writer or reader who acts on the older value
+//! at worst posts a message too many.
+//!
+//! A connection's own perimeter has no use for this: all its items are one run. Tests: `tests/rcvd.rs`.
+
+use sockeye_sync::Inside;
+use sockeye_sync::facade::Arc;
+
+use super::engine::{self, RUN_MAX};
+use super::outbox::Context;
+use super::{Conn, Item, Work};
+
+/// Most items of a batch, and therefore most connections marked at a time.
+pub(super) const ROLLUP_MAX: usize = 32;
+
+/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared perimeter. `own` is whom
+/// items without a name are for. Returns how many items it ran.
+pub(super) fn batch(
+    cx: &mut Context<'_>,
+    inside: &mut Inside<'_, Item>,
+    own: &Arc<Conn>,
+    first: Option<Work>,
+) -> usize {
+    let mut ran = 0;
+    let mut next = first.map(|work| Item { conn: None, work });
+    while ran < ROLLUP_MAX
+        && let Some(Item { conn: of, work }) = next.take().or_else(|| inside.pop())
+    {
+        let conn = of.unwrap_or_else(|| Arc::clone(own));
+        let run_max = RUN_MAX.min(ROLLUP_MAX - ran);
+        ran += engine::run(cx, inside, &conn, work, run_max);
+        mark(cx, conn);
+    }
+    settle(cx, inside);
+    ran
+}
+
+/// Runs the head of the queue and what follows it for the same connection, at most `max` items, and its output.
+pub(super) fn head(
+    cx: &mut Context<'_>,
+    inside: &mut Inside<'_, Item>,
+    own: &Arc<Conn>,
+    max: usize,
+) -> usize {
+    let Some(Item { conn: of, work }) = inside.pop() else {
+        return 0;
+    };
+    item(cx, inside, of.as_ref().unwrap_or(own), work, max)
+}
+
+/// Runs `work` for `conn` and what is queued next for the same connection, at most `max` items in all, and the output.
+pub(super) fn item(
+    cx: &mut Context<'_>,
+    inside: &mut Inside<'_, Item>,
+    conn: &Arc<Conn>,
+    work: Work,
+    max: usize,
+) -> usize {
+    let ran = engine::run(cx, inside, conn, work, max);
+    let pcb = conn.pcb.get(inside);
+    engine::finish(cx, pcb, conn, &mut conn.so.lock());
+    ran
+}
+
+fn mark(cx: &mut Context<'_>, conn: Arc<Conn>) {
+    // From the end: the same connection comes again soon or not at all.
+    if !cx.outbox.marked.iter().rev().any(|known| Arc::ptr_eq(known, &conn)) {
+        cx.outbox.marked.push(conn);
+    }
+}
+
+/// The output of every marked connection.
+fn settle(cx: &mut Context<'_>, inside: &mut Inside<'_, Item>) {
+    while let Some(conn) = cx.outbox.marked.pop() {
+        let pcb = conn.pcb.get(inside);
+        let mut so = conn.so.lock();
+        engine::finish(cx, pcb, &conn, &mut so);
+    }
+}
