@@ -4,6 +4,8 @@
 //! thread that sleeps for ever, and a test that hangs tells nothing. Every random test takes its numbers
 //! from [`Random`], which prints the seed; `SOCKEYE_SEED` replays it. `SOCKEYE_TEST_SCALE` (percent) makes
 //! the loops shorter for sanitizers and emulators. The whole set is meant to take less than a minute.
+//! `SOCKEYE_TEST_SWITCHES` names the settings of the switches that all stacks are made with, as one row of the matrix
+//! does (`suite/matrix.rs`): `grain=PerCore rcvd=sync wake=elide`.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
 use std::io::{Read, Write};
@@ -13,7 +15,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
-use sockeye::{Config, Grain, Stack, TcpListener, TcpStream};
+use sockeye::{
+    Config, Entry, Grain, Input, Rcvd, RxFree, Stack, TcpListener, TcpStream, UnknownSetting, Wake,
+};
 
 /// How long a test may take before it counts as hanging, at full scale.
 const HANG: Duration = Duration::from_secs(60);
@@ -132,9 +136,58 @@ pub fn hash_of(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// A stack with `change` applied to the defaults.
-pub fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
+/// The configuration that `change` is applied to: the defaults, but for the switches that the environment sets.
+pub fn base() -> Config {
     let mut config = Config::default();
+    for (key, value) in given_switches() {
+        match key.as_str() {
+            "grain" => config.grain = grain_named(&value),
+            Rcvd::KEY => config.rcvd = setting(&value),
+            Input::KEY => config.input = setting(&value),
+            RxFree::KEY => config.rx_free = setting(&value),
+            Wake::KEY => config.wake = setting(&value),
+            Entry::KEY => config.entry = setting(&value),
+            other => panic!("{SWITCHES}: no switch is called {other}"),
+        }
+    }
+    config
+}
+
+/// Where the settings are given.
+pub const SWITCHES: &str = "SOCKEYE_TEST_SWITCHES";
+
+fn given_switches() -> Vec<(String, String)> {
+    let given = std::env::var(SWITCHES).unwrap_or_default();
+    let pair = |word: &str| {
+        let (key, value) = word.split_once('=').expect("a switch is given as key=setting");
+        (key.to_owned(), value.to_owned())
+    };
+    given.split_whitespace().map(pair).collect()
+}
+
+fn setting<S: std::str::FromStr<Err = UnknownSetting>>(value: &str) -> S {
+    value.parse().unwrap_or_else(|unknown| panic!("{SWITCHES}: {unknown}"))
+}
+
+fn grain_named(value: &str) -> Grain {
+    let found = GRAINS.into_iter().find(|grain| format!("{grain:?}") == value);
+    found.unwrap_or_else(|| panic!("{SWITCHES}: no grain is called {value}"))
+}
+
+/// The grains to try: all, or the one that the environment sets.
+pub fn grains() -> Vec<Grain> {
+    if given_switches().iter().any(|(key, _)| key == "grain") { vec![base().grain] } else { GRAINS.to_vec() }
+}
+
+/// How long to wait for what nobody can ask for: until the other threads have done what a call has left them. With
+/// settings that leave more to workers, which may look every 10 ms only, it is longer.
+pub fn settling_time() -> Duration {
+    Duration::from_millis(if given_switches().is_empty() { 5 } else { 25 })
+}
+
+/// A stack with `change` applied to [`base`].
+pub fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
+    let mut config = base();
     change(&mut config);
     Stack::new(config).expect("a stack with a valid configuration")
 }

@@ -1,13 +1,11 @@
 //! Both ends may vanish in every state, and nothing is left: no connection, no memory, no thread.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{GRAINS, Random, assert_empty, join_all, scaled, stack_with, watchdog};
+use crate::common::{self, Random, assert_empty, grains, join_all, scaled, stack_with, watchdog};
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
 /// What one end does with its life; then it is dropped.
@@ -74,7 +72,7 @@ fn live(mut stream: TcpStream, act: Act) {
 fn every_pair_of_ends_leaves_nothing_behind() {
     let _guard = watchdog("every_pair_of_ends_leaves_nothing_behind");
     for encode in [false, true] {
-        for grain in GRAINS {
+        for grain in grains() {
             let stack = stack_with(|c| (c.grain, c.loopback_encode) = (grain, encode));
             for one in ACTS {
                 for other in ACTS {
@@ -187,7 +185,7 @@ fn churn(stack: &Stack, listener: &TcpListener, count: usize, mut random: Random
 fn thousands_of_connects_and_closes_at_once_are_all_served() {
     let _guard = watchdog("thousands_of_connects_and_closes_at_once_are_all_served");
     let mut random = Random::new("churn");
-    for grain in GRAINS {
+    for grain in grains() {
         let stack = stack_with(|c| c.grain = grain);
         let listener = common::listener(&stack);
         let (clients, each) = (8, scaled(400));

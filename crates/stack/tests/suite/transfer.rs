@@ -3,12 +3,12 @@
 //! Both directions are busy at once in every transfer; the receiver compares the SHA-256 of what came with
 //! that of what was sent. Without threads: `driven.rs`. Single shapes of reading and writing: `shapes.rs`.
 
-mod common;
-
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use common::{GRAINS, Random, assert_empty, hash_of, join, join_all, receive_chunked, scaled, send_chunked};
+use crate::common::{
+    self, Random, assert_empty, grains, hash_of, join, join_all, receive_chunked, scaled, send_chunked,
+};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 /// What one transfer does.
@@ -78,7 +78,7 @@ fn transfers(stack: &Stack, count: usize, random: &mut Random) {
 fn random_transfers_arrive_whole_at_every_grain() {
     let _guard = common::watchdog("random_transfers_arrive_whole_at_every_grain");
     let mut random = Random::new("grains");
-    for grain in GRAINS {
+    for grain in grains() {
         transfers(&common::stack_with(|c| c.grain = grain), scaled(12), &mut random);
     }
 }
@@ -230,7 +230,7 @@ fn a_v6_only_listener_leaves_ipv4_alone() {
 fn many_transfers_at_once_do_not_mix() {
     let _guard = common::watchdog("many_transfers_at_once_do_not_mix");
     let mut random = Random::new("parallel");
-    for grain in GRAINS {
+    for grain in grains() {
         let stack = common::stack_with(|c| c.grain = grain);
         let threads = (0..scaled(12)).map(|_| {
             let (stack, mut random) = (stack.clone(), random.fork());
@@ -272,6 +272,6 @@ fn more_threads_than_cores_finish() {
 fn spinning_off_changes_nothing_but_speed() {
     let _guard = common::watchdog("spinning_off_changes_nothing_but_speed");
     let mut random = Random::new("no spin");
-    let stack = Stack::new(Config { spin_max: Duration::ZERO, workers: 1, ..Config::default() }).unwrap();
+    let stack = Stack::new(Config { spin_max: Duration::ZERO, workers: 1, ..common::base() }).unwrap();
     transfers(&stack, scaled(8), &mut random);
 }

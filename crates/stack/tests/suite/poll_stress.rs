@@ -1,8 +1,6 @@
 //! A search for lost readiness: many connections, few threads, random sizes; if one event is lost, the
 //! stress does not end and the watchdog says so.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -10,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{GRAINS, Random, hash_of, join_all, scaled, stack_with, watchdog};
+use crate::common::{self, Random, grains, hash_of, join_all, scaled, stack_with, watchdog};
 use sha2::{Digest, Sha256};
 use sockeye::TcpStream;
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
@@ -122,7 +120,7 @@ fn serve(
 fn no_readiness_is_lost_between_event_loops() {
     let _guard = watchdog("no_readiness_is_lost_between_event_loops");
     let mut random = Random::new("loops");
-    for grain in GRAINS {
+    for grain in grains() {
         for trigger in [Trigger::Level, Trigger::Edge] {
             let (sndbuf, rcvbuf) = (4096 + random.size(100_000) as u32, 4096 + random.size(100_000) as u32);
             let stack = stack_with(|c| (c.grain, c.sndbuf, c.rcvbuf) = (grain, sndbuf, rcvbuf));

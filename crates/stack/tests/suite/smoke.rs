@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 
-use sockeye::{Config, Stack, TcpListener, TcpStream};
+use crate::common;
+use sockeye::{TcpListener, TcpStream};
 
 #[test]
 fn two_threads_talk_and_close() {
-    let stack = Stack::new(Config::default()).unwrap();
+    let stack = common::stack();
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {

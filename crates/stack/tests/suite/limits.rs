@@ -1,12 +1,12 @@
 //! What happens at every bound: a clear error or back-pressure, and life goes on afterwards.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::{Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog};
+use crate::common::{
+    self, Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog,
+};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 fn listen_with_backlog(stack: &Stack, backlog: usize) -> TcpListener {
@@ -87,7 +87,8 @@ fn without_a_free_port_a_connect_says_so_and_works_again_later() {
     drop(server);
     common::eventually("the end is seen", || client.state_name() == "CLOSE-WAIT");
     drop(client);
-    common::connect(&stack, &listener);
+    // The last acknowledgment may be a worker's.
+    common::eventually("a port is free again", || TcpStream::connect_on(&stack, addr).is_ok());
 }
 
 #[test]
@@ -146,7 +147,8 @@ fn more_time_wait_than_allowed_closes_without_it() {
         drop(client);
         drop(server);
     }
-    common::eventually("all are closed", || counter(&stack, "time_wait_overflows") == 20);
+    // One end of each, or both if they closed at once.
+    common::eventually("all are closed", || counter(&stack, "time_wait_overflows") >= 20);
     assert_empty(&stack);
 }
 
@@ -280,7 +282,7 @@ fn a_writer_that_waits_for_memory_hears_of_a_reset() {
 fn the_memory_cap_holds_for_transfers_through_the_codec() {
     let _guard = watchdog("the_memory_cap_holds_for_transfers_through_the_codec");
     let mut random = Random::new("codec cap");
-    let config = Config { memory_max: 1 << 20, loopback_encode: true, ..Config::default() };
+    let config = Config { memory_max: 1 << 20, loopback_encode: true, ..common::base() };
     let stack = Stack::new(config).unwrap();
     let (client, server) = common::pair(&stack);
     let data = random.bytes(1 << 20);

@@ -1,12 +1,10 @@
 //! What blocks, for how long, and what ends it.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
-use common::{pair, stack, watchdog};
+use crate::common::{self, pair, stack, watchdog};
 use sockeye::{TcpListener, TcpSocket, TcpStream};
 
 /// A timeout that is short for a test and long for a scheduler.

@@ -1,12 +1,10 @@
 //! Single shapes of reading, writing and closing: half-close, peek, vectored, empty, options, queries.
 
-mod common;
-
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::{Random, pair, stack, watchdog};
+use crate::common::{self, Random, pair, stack, watchdog};
 use sockeye::{TcpListener, TcpSocket, TcpStream};
 
 #[test]

@@ -2,13 +2,11 @@
 //!
 //! The stress that looks for lost readiness is in `poll_stress.rs`.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use common::{pair, stack, watchdog};
+use crate::common::{self, pair, stack, watchdog};
 use rustix::event::epoll;
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use sockeye::{Stack, TcpSocket, TcpStream};
@@ -279,20 +277,20 @@ where
         Step::FillUp => {
             for _ in 0..3 {
                 while { here }.write(&buf).is_ok() {}
-                std::thread::sleep(Duration::from_millis(3));
+                std::thread::sleep(common::settling_time());
             }
         }
         Step::PeerReadsAll => {
             for _ in 0..3 {
                 while { other }.read(&mut buf).is_ok_and(|n| n > 0) {}
-                std::thread::sleep(Duration::from_millis(3));
+                std::thread::sleep(common::settling_time());
             }
         }
         Step::PeerShuts => shut(other),
         Step::Shut => shut(here),
         Step::PeerResets => peer.take().into_iter().for_each(reset),
     }
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::sleep(common::settling_time());
 }
 
 /// Runs the steps on both sides; both must say the same after each.

@@ -1,15 +1,15 @@
 //! Many threads on one connection: reader, writer, closer, option setters and pollers at once, clones
 //! dropped in any order, stacks dropped before their sockets. Nothing hangs, nothing is lost or mixed up.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{GRAINS, Random, assert_empty, hash_of, join, join_all, pair, scaled, stack_with, watchdog};
+use crate::common::{
+    self, Random, assert_empty, grains, hash_of, join, join_all, pair, scaled, stack_with, watchdog,
+};
 use sha2::{Digest, Sha256};
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use sockeye::{Stack, TcpStream};
@@ -127,7 +127,7 @@ fn round(stack: &Stack, random: &mut Random) {
 fn readers_writers_closers_and_tinkerers_meet_on_one_connection() {
     let _guard = watchdog("readers_writers_closers_and_tinkerers_meet_on_one_connection");
     let mut random = Random::new("meeting");
-    for grain in GRAINS {
+    for grain in grains() {
         let stack = stack_with(|c| c.grain = grain);
         for _ in 0..scaled(60) {
             round(&stack, &mut random);

@@ -1,0 +1,126 @@
+//! Every pair of settings of the switches works together: this whole binary, run again for a set of rows that covers
+//! all pairs, each time with shorter loops.
+//!
+//! A row runs in a process of its own (settings come by the environment, see `common`), so that a hang or an abort names
+//! its row. Alone: `SOCKEYE_TEST_SWITCHES="grain=PerCore rcvd=sync …" cargo test -p sockeye --test suite`.
+
+use std::process::{Command, Output};
+
+use sockeye::{Entry, Input, Rcvd, RxFree, Wake};
+
+use crate::common::{self, GRAINS, SWITCHES};
+
+/// Percent of the usual loops: rows times this is about one more ordinary run.
+const SCALE_PERCENT: usize = 6;
+/// Tests of a row that run at a time: many of them mostly wait.
+const THREADS: &str = "6";
+/// Rows that run at a time.
+const ROWS_AT_ONCE: usize = 2;
+
+/// A switch: its key and its settings.
+type Switch = (&'static str, Vec<String>);
+/// The index of a setting for each switch.
+type Row = Vec<usize>;
+
+fn switches() -> Vec<Switch> {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    vec![
+        ("grain", GRAINS.iter().map(|grain| format!("{grain:?}")).collect()),
+        (Rcvd::KEY, names(Rcvd::NAMES)),
+        (Input::KEY, names(Input::NAMES)),
+        (RxFree::KEY, names(RxFree::NAMES)),
+        (Wake::KEY, names(Wake::NAMES)),
+        (Entry::KEY, names(Entry::NAMES)),
+    ]
+}
+
+/// One setting each of two different switches, the lower one first.
+type Pair = ((usize, usize), (usize, usize));
+
+fn pairs_of(row: &[usize]) -> impl Iterator<Item = Pair> + '_ {
+    (0..row.len()).flat_map(move |a| (a + 1..row.len()).map(move |b| ((a, row[a]), (b, row[b]))))
+}
+
+/// Every row there is.
+fn product(switches: &[Switch]) -> Vec<Row> {
+    switches.iter().fold(vec![Vec::new()], |rows, (_, settings)| {
+        let extend = |row: &Row| {
+            let row = row.clone();
+            (0..settings.len()).map(move |setting| [row.clone(), vec![setting]].concat()).collect::<Vec<_>>()
+        };
+        rows.iter().flat_map(extend).collect()
+    })
+}
+
+/// Rows that contain every pair, chosen greedily: always the row with the most pairs that are still missing.
+fn cover(switches: &[Switch]) -> Vec<Row> {
+    let all = product(switches);
+    let mut missing: std::collections::HashSet<Pair> = all.iter().flat_map(|row| pairs_of(row)).collect();
+    let mut rows = Vec::new();
+    while !missing.is_empty() {
+        let gain = |row: &&Row| pairs_of(row).filter(|pair| missing.contains(pair)).count();
+        let best = all.iter().max_by_key(gain).expect("a product of settings is not empty");
+        for pair in pairs_of(best) {
+            missing.remove(&pair);
+        }
+        rows.push(best.clone());
+    }
+    rows
+}
+
+fn as_text(switches: &[Switch], row: &[usize]) -> String {
+    let word = |((key, settings), setting): (&Switch, &usize)| format!("{key}={}", settings[*setting]);
+    switches.iter().zip(row).map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_cover_has_every_pair_of_settings_and_few_rows() {
+    let switches = switches();
+    let rows = cover(&switches);
+    for (a, (one, ones)) in switches.iter().enumerate() {
+        for (b, (other, others)) in switches.iter().enumerate().skip(a + 1) {
+            for (x, y) in (0..ones.len()).flat_map(|x| (0..others.len()).map(move |y| (x, y))) {
+                let is_covered = rows.iter().any(|row| row[a] == x && row[b] == y);
+                assert!(is_covered, "{one}={} with {other}={}", ones[x], others[y]);
+            }
+        }
+    }
+    // The two largest switches have 4 settings each, so 16 rows are the least.
+    assert!(rows.len() <= 24, "{} rows", rows.len());
+}
+
+/// Runs this binary's other tests with the settings of a row.
+fn run(settings: &str) -> Output {
+    Command::new(std::env::current_exe().expect("a test knows its own file"))
+        .args(["--skip", "matrix::", "--test-threads", THREADS])
+        .env(SWITCHES, settings)
+        .env("SOCKEYE_TEST_SCALE", common::scaled(SCALE_PERCENT).to_string())
+        .output()
+        .expect("this binary can be run again")
+}
+
+#[test]
+fn every_pair_of_settings_passes_the_suite() {
+    let switches = switches();
+    let rows: Vec<String> = cover(&switches).iter().map(|row| as_text(&switches, row)).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let failures = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..ROWS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(row) = rows.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    let start = std::time::Instant::now();
+                    let output = run(row);
+                    eprintln!("{:6.1?} {row}", start.elapsed());
+                    if !output.status.success() {
+                        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                        let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+                        failures.lock().unwrap().push(format!("{row}\n{said}\n{complained}"));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} rows failed:\n{}", failures.len(), failures.join("\n\n"));
+}
