@@ -11,10 +11,12 @@
 //! (`PREEMPTIONS`): races of this kind need one or two.
 #![cfg(loom)]
 
+mod exit;
 mod notify;
 mod perimeter;
 mod perimeter_entry;
 mod precheck;
+mod reply;
 mod sleeper;
 mod wait;
 

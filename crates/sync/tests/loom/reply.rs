@@ -1,0 +1,202 @@
+//! A message with a reply (`rcvd = sync`): the reader always gets it, whoever runs the owner's side, and a close in
+//! between takes nothing away.
+//!
+//! The reader counts its request under the buffers' mutex and posts; the owner takes the bits while holding the mutex and
+//! answers all that are counted. Loom reports a reader that sleeps for ever as a deadlock.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use sockeye_sync::{
+    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, PerimeterCell, Post, RunQueue, Sleeper, Spin,
+    WaitQueue,
+};
+
+use crate::check_bounded;
+
+const REPLY: u32 = 1;
+const CLOSE: u32 = 2;
+
+/// What stands in the queue of the connection's own perimeter.
+enum Work {
+    Notify,
+    Segment,
+}
+
+#[derive(Default)]
+struct Replies {
+    asked: usize,
+    given: usize,
+}
+
+/// What protocol code has done.
+#[derive(Default)]
+struct Pcb {
+    is_closed: bool,
+    /// Items that found the connection open, and closed.
+    segments: [usize; 2],
+    bits: u32,
+}
+
+struct Connection {
+    perimeter: Perimeter<Work>,
+    pcb: PerimeterCell<Pcb>,
+    notify: Notify,
+    so: Mutex<Replies>,
+    reply_wait: WaitQueue,
+}
+
+struct World {
+    /// Held by who works on it, as a queued item would hold it.
+    connection: Connection,
+    queue: RunQueue<()>,
+    sleeper: Sleeper,
+    /// What the worker is to run before it may end.
+    is_over: AtomicUsize,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        let perimeter = Perimeter::new();
+        let pcb = PerimeterCell::new(perimeter.id(), Pcb::default());
+        let connection = Connection {
+            perimeter,
+            pcb,
+            notify: Notify::new(),
+            so: Mutex::new(Replies::default()),
+            reply_wait: WaitQueue::new(),
+        };
+        let is_over = AtomicUsize::new(0);
+        Arc::new(Self { connection, queue: RunQueue::new(), sleeper: Sleeper::new(), is_over })
+    }
+
+    fn step(&self, inside: &mut Inside<'_, Work>, work: Work, owed: &mut bool) {
+        let conn = &self.connection;
+        let mut so = conn.so.lock();
+        let pcb = conn.pcb.get(inside);
+        match work {
+            Work::Segment => pcb.segments[usize::from(pcb.is_closed)] += 1,
+            Work::Notify => {
+                let bits = conn.notify.take();
+                pcb.bits |= bits;
+                pcb.is_closed |= bits & CLOSE != 0;
+                if bits & REPLY != 0 {
+                    so.given = so.asked;
+                    *owed |= conn.reply_wait.notify().is_wake_owed();
+                }
+            }
+        }
+    }
+
+    fn drain(&self, inside: Inside<'_, Work>, mut owed: bool) {
+        let outcome = inside.drain(usize::MAX, |inside, work| self.step(inside, work, &mut owed));
+        assert_eq!(outcome, Outcome::Left);
+        if owed {
+            self.connection.reply_wait.wake();
+        }
+    }
+
+    /// A caller that may run protocol code.
+    fn enter(&self, work: Work) {
+        match self.connection.perimeter.enter(work) {
+            Entry::Queued => {}
+            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Inside(mut inside, work) => {
+                let mut owed = false;
+                self.step(&mut inside, work, &mut owed);
+                self.drain(inside, owed);
+            }
+        }
+    }
+
+    /// Sends the owner a message and sleeps for the reply.
+    fn ask(&self) {
+        let conn = &self.connection;
+        let mut so = conn.so.lock();
+        so.asked += 1;
+        let request = so.asked;
+        drop(so);
+        if conn.notify.post(REPLY) == Post::Fire && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
+            self.queue.push(());
+            self.sleeper.wake_if_sleeping();
+        }
+        loop {
+            let so = conn.so.lock();
+            if so.given >= request {
+                return;
+            }
+            let ticket = conn.reply_wait.prepare();
+            drop(so);
+            conn.reply_wait.wait(ticket, None, Spin::OFF);
+        }
+    }
+
+    /// A worker's life, until it is told that it is over.
+    fn work(&self) {
+        loop {
+            for () in self.queue.take_all() {
+                if let Some(inside) = self.connection.perimeter.resume() {
+                    self.drain(inside, false);
+                }
+            }
+            let drowsy = self.sleeper.prepare_sleep();
+            if self.is_over.load(Ordering::Relaxed) == 1 {
+                return drowsy.cancel();
+            }
+            if self.queue.is_empty() {
+                drowsy.sleep(None, Spin::OFF);
+            } else {
+                drowsy.cancel();
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.store(1, Ordering::Relaxed);
+        self.sleeper.wake_if_sleeping();
+    }
+}
+
+#[test]
+fn a_reader_gets_its_reply_from_the_worker() {
+    check_bounded(|| {
+        let world = World::new();
+        let other = world.clone();
+        let worker = thread::spawn(move || other.work());
+        world.ask();
+        world.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
+    check_bounded(|| {
+        let world = World::new();
+        let (peer, closer) = (world.clone(), world.clone());
+        let peer = thread::spawn(move || peer.enter(Work::Segment));
+        let closer = thread::spawn(move || {
+            if closer.connection.notify.post(CLOSE) == Post::Fire {
+                closer.enter(Work::Notify);
+            }
+        });
+        // The reader is a worker at the same time as far as the queue goes: it would wait for itself, so it does not
+        // wait, and looks for the reply when everybody is done.
+        let conn = &world.connection;
+        conn.so.lock().asked += 1;
+        let has_fired = conn.notify.post(REPLY) == Post::Fire;
+        if has_fired && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
+            let inside = conn.perimeter.resume().expect("nobody else was told");
+            world.drain(inside, false);
+        }
+        peer.join().unwrap();
+        closer.join().unwrap();
+        let mut inside = conn.perimeter.try_enter().expect("everybody has left");
+        assert!(inside.take().is_empty());
+        let pcb = conn.pcb.get(&mut inside);
+        assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());
+        assert_eq!(pcb.segments.iter().sum::<usize>(), 1);
+        assert_eq!(conn.so.lock().given, 1);
+        assert!(inside.leave().is_ok());
+    });
+}
