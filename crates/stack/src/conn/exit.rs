@@ -17,7 +17,7 @@
 //! a connection that lives here. The question is asked all the same, because an answer of "mine" runs protocol
 //! code on the strength of this perimeter.
 //!
-//! Tests: `tests/exit.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
+//! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Found, Inside, Outcome, Served};

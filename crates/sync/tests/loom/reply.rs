@@ -1,7 +1,7 @@
 //! A message with a reply (`rcvd = sync`): the reader always gets it, whoever runs the owner's side, and a close in
 //! between takes nothing away.
 //!
-//! The reader counts its request under the buffers' mutex and posts; the owner takes the bits while holding the mutex and
+//! The reader counts its request under the replies' mutex and posts; the owner takes the bits, then that mutex, and
 //! answers all that are counted. Loom reports a reader that sleeps for ever as a deadlock.
 
 use loom::sync::Arc;
@@ -42,7 +42,7 @@ struct Connection {
     perimeter: Perimeter<Work>,
     pcb: PerimeterCell<Pcb>,
     notify: Notify,
-    so: Mutex<Replies>,
+    replies: Mutex<Replies>,
     reply_wait: WaitQueue,
 }
 
@@ -63,7 +63,7 @@ impl World {
             perimeter,
             pcb,
             notify: Notify::new(),
-            so: Mutex::new(Replies::default()),
+            replies: Mutex::new(Replies::default()),
             reply_wait: WaitQueue::new(),
         };
         let is_over = AtomicUsize::new(0);
@@ -72,7 +72,6 @@ impl World {
 
     fn step(&self, inside: &mut Inside<'_, Work>, work: Work, owed: &mut bool) {
         let conn = &self.connection;
-        let mut so = conn.so.lock();
         let pcb = conn.pcb.get(inside);
         match work {
             Work::Segment => pcb.segments[usize::from(pcb.is_closed)] += 1,
@@ -81,7 +80,8 @@ impl World {
                 pcb.bits |= bits;
                 pcb.is_closed |= bits & CLOSE != 0;
                 if bits & REPLY != 0 {
-                    so.given = so.asked;
+                    let mut replies = conn.replies.lock();
+                    replies.given = replies.asked;
                     *owed |= conn.reply_wait.notify().is_wake_owed();
                 }
             }
@@ -112,21 +112,21 @@ impl World {
     /// Sends the owner a message and sleeps for the reply.
     fn ask(&self) {
         let conn = &self.connection;
-        let mut so = conn.so.lock();
-        so.asked += 1;
-        let request = so.asked;
-        drop(so);
+        let mut replies = conn.replies.lock();
+        replies.asked += 1;
+        let request = replies.asked;
+        drop(replies);
         if conn.notify.post(REPLY) == Post::Fire && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
             self.queue.push(());
             self.sleeper.wake_if_sleeping();
         }
         loop {
-            let so = conn.so.lock();
-            if so.given >= request {
+            let replies = conn.replies.lock();
+            if replies.given >= request {
                 return;
             }
             let ticket = conn.reply_wait.prepare();
-            drop(so);
+            drop(replies);
             conn.reply_wait.wait(ticket, None, Spin::OFF);
         }
     }
@@ -183,7 +183,7 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
         // The reader is a worker at the same time as far as the queue goes: it would wait for itself, so it does not
         // wait, and looks for the reply when everybody is done.
         let conn = &world.connection;
-        conn.so.lock().asked += 1;
+        conn.replies.lock().asked += 1;
         let has_fired = conn.notify.post(REPLY) == Post::Fire;
         if has_fired && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
             let inside = conn.perimeter.resume().expect("nobody else was told");
@@ -196,7 +196,7 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
         let pcb = conn.pcb.get(&mut inside);
         assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());
         assert_eq!(pcb.segments.iter().sum::<usize>(), 1);
-        assert_eq!(conn.so.lock().given, 1);
+        assert_eq!(conn.replies.lock().given, 1);
         assert!(inside.leave().is_ok());
     });
 }

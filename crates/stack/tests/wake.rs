@@ -1,0 +1,137 @@
+//! Who runs what a thread leaves behind (`Config::wake`, `Config::entry`).
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Waker};
+
+use common::{GRAINS, Random, assert_empty, counter, join_all, pair, scaled, stack_with, watchdog};
+use sockeye::{Config, Entry, Grain, Stack, TcpListener, Wake};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Connects, asks, answers and closes from both sides, all on the calling thread.
+fn cycle(stack: &Stack, listener: &TcpListener) {
+    let mut client = common::connect(stack, listener);
+    let (mut server, _) = listener.accept().unwrap();
+    client.write_all(&[1; 100]).unwrap();
+    server.read_exact(&mut [0; 100]).unwrap();
+    server.write_all(&[2; 512]).unwrap();
+    drop(server);
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, [2; 512]);
+}
+
+/// How often workers were woken for cycles on a stack whose connections share perimeters.
+fn wakes_of_cycles(wake: Wake, count: usize) -> u64 {
+    let stack = stack_with(|c| (c.grain, c.entry, c.wake) = (Grain::PerCore, Entry::NoDrain, wake));
+    let listener = common::listener(&stack);
+    for _ in 0..count {
+        cycle(&stack, &listener);
+    }
+    assert_empty(&stack);
+    counter(&stack, "worker_wakes")
+}
+
+#[test]
+fn elision_saves_nearly_all_wakes_of_a_connect_and_close_cycle() {
+    let _guard = watchdog("elision_saves_nearly_all_wakes_of_a_connect_and_close_cycle");
+    let count = scaled(1000);
+    let immediate = wakes_of_cycles(Wake::Immediate, count);
+    let elide = wakes_of_cycles(Wake::Elide, count);
+    assert!(immediate >= count as u64, "each close wakes: {immediate} wakes for {count} cycles");
+    assert!(elide * 20 <= immediate, "{elide} wakes with elision, {immediate} without");
+    assert_eq!(wakes_of_cycles(Wake::Delayed, scaled(50)), 0, "with a delay nobody is woken");
+}
+
+#[test]
+fn exits_are_counted_by_what_was_found() {
+    let _guard = watchdog("exits_are_counted_by_what_was_found");
+    let sum = |stack: &Stack, prefix: &str| -> u64 {
+        stack.counters().iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, n)| n).sum()
+    };
+    for grain in GRAINS {
+        let stack = stack_with(|c| (c.grain, c.entry) = (grain, Entry::NoDrain));
+        let listener = common::listener(&stack);
+        let threads = (0..4).map(|_| {
+            let (stack, listener) = (stack.clone(), listener.try_clone().unwrap());
+            std::thread::spawn(move || {
+                (0..scaled(100)).for_each(|_| drop(common::connect(&stack, &listener)))
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        (0..4 * scaled(100)).for_each(|_| drop(listener.accept().unwrap()));
+        join_all(threads);
+        assert_empty(&stack);
+        assert_eq!(sum(&stack, "connect_left_"), counter(&stack, "active_opens"), "{grain:?}");
+        assert!(sum(&stack, "left_") > 0);
+    }
+}
+
+/// A waker that holds up the thread that wakes until it is let go.
+struct HoldUp {
+    is_held: Barrier,
+    may_go: Barrier,
+}
+
+impl std::task::Wake for HoldUp {
+    fn wake(self: Arc<Self>) {
+        self.is_held.wait();
+        self.may_go.wait();
+    }
+}
+
+#[test]
+fn with_fill_only_workers_run_protocol_code() {
+    let _guard = watchdog("with_fill_only_workers_run_protocol_code");
+    for grain in GRAINS {
+        let stack = stack_with(|c| (c.grain, c.entry, c.workers) = (grain, Entry::Fill, 1));
+        let (mut client, server) = pair(&stack);
+        let (mut other, mut other_server) = pair(&stack);
+        let hold_up = Arc::new(HoldUp { is_held: Barrier::new(2), may_go: Barrier::new(2) });
+        let waker = Waker::from(hold_up.clone());
+        let mut polled = std::pin::pin!(sockeye::tokio::TcpStream::from_std(server).unwrap());
+        let mut room = [0; 8];
+        let pending =
+            polled.as_mut().poll_read(&mut Context::from_waker(&waker), &mut ReadBuf::new(&mut room));
+        assert!(pending.is_pending());
+        client.write_all(b"held up by").unwrap();
+        hold_up.is_held.wait();
+        // The only worker is busy. Callers leave their work and go on.
+        let before = counter(&stack, "segments_out");
+        other.write_all(b"later").unwrap();
+        assert_eq!(counter(&stack, "segments_out"), before, "{grain:?}: a caller has run protocol code");
+        hold_up.may_go.wait();
+        other_server.read_exact(&mut [0; 5]).unwrap();
+        assert!(counter(&stack, "segments_out") > before);
+    }
+}
+
+#[test]
+fn what_is_left_with_a_delay_is_done_in_the_end() {
+    let _guard = watchdog("what_is_left_with_a_delay_is_done_in_the_end");
+    let mut random = Random::new("delayed");
+    let all = |c: &mut Config| (c.wake, c.entry) = (Wake::Delayed, Entry::NoDrain);
+    for grain in GRAINS {
+        let stack = stack_with(|c| {
+            all(c);
+            c.grain = grain;
+        });
+        let threads = (0..4).map(|_| {
+            let (stack, mut random) = (stack.clone(), random.fork());
+            std::thread::spawn(move || {
+                let (client, server) = pair(&stack);
+                let data = random.bytes(scaled(300_000));
+                let sent = common::hash_of(&data);
+                let mut numbers = random.fork();
+                let writer =
+                    std::thread::spawn(move || common::send_chunked(&client, &data, 30_000, &mut numbers));
+                assert_eq!(common::receive_chunked(&server, 30_000, false, &mut random).1, sent);
+                common::join(writer);
+            })
+        });
+        join_all(threads.collect());
+        assert_empty(&stack);
+    }
+}
