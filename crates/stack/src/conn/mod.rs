@@ -222,8 +222,8 @@ impl Conn {
         Item { conn, work }
     }
 
-    /// A perimeter for a connection to this one: in a stack with perimeters shared by some, loopback's two ends belong to the
-    /// same, so that one stay serves both. `None` if each connection has its own.
+    /// A perimeter for the other end of this connection: where perimeters are shared, the two ends on loopback
+    /// belong to the same, so that one stay serves both. `None` if each connection has its own.
     pub fn shared_home(&self) -> Option<Home> {
         match &self.home {
             Home::Own(_) => None,

@@ -2,7 +2,7 @@
 //!
 //! | setting | after a receive that took bytes | waits |
 //! |---|---|---|
-//! | `sync` | the connection is put into its owner's queue, and a worker is woken for it | for the owner's reply, every time |
+//! | `sync` | the connection is put into its owner's queue, and a worker is woken | for the owner's reply |
 //! | `async` | the connection's one message is posted, if it is not on its way already | never |
 //! | `precheck` | as `async`, but only if a window update is due | never |
 //!
@@ -15,8 +15,8 @@
 //!
 //! With `async` and `sync` by the order of re-arming and looking (head of `sockeye_sync`'s `notify.rs`). With
 //! `precheck` besides by the section: bytes are unlinked and "due" is decided in one hold of the buffers' mutex, the
-//! window is computed and its edge stored in one hold of the same (`sockbuf.rs`). So a reader may go to sleep for more than
-//! the buffer can hold: the message for what he took was sent, or was not due, before he waits.
+//! window is computed and its edge stored in one hold of the same (`sockbuf.rs`). So a reader may go to sleep for
+//! more than the buffer can hold: the message for what he took was sent, or was not due, before he waits.
 //!
 //! # Why no reply is lost, and nobody waits for himself
 //!

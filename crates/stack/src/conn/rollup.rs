@@ -6,11 +6,11 @@
 //! what the first of them is owed does not wait for ever.
 //!
 //! Between its last item and its output a connection's buffers are unlocked, and the agreements in them
-//! ([`sockbuf`](super::sockbuf)) are of the output before. That is safe: the output that is still to come looks at whatever the
-//! buffers hold by then, and nobody leaves the perimeter before it. A writer or reader who acts on the older value
-//! at worst posts a message too many.
+//! ([`sockbuf`](super::sockbuf)) are of the output before. That is safe: the output that is still to come looks at
+//! whatever the buffers hold by then, and nobody leaves the perimeter before it. A writer or reader who acts on the
+//! older value at worst posts a message too many.
 //!
-//! A connection's own perimeter has no use for this: all its items are one run. Tests: `tests/rcvd.rs`.
+//! A connection's own perimeter has no use for this: all its items are one run. Tests: at the end.
 
 use sockeye_sync::Inside;
 use sockeye_sync::facade::Arc;
@@ -84,5 +84,64 @@ fn settle(cx: &mut Context<'_>, inside: &mut Inside<'_, Item>) {
         let pcb = conn.pcb.get(inside);
         let mut so = conn.so.lock();
         engine::finish(cx, pcb, &conn, &mut so);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sockeye_mbuf::Chain;
+    use sockeye_proto::tcp::segment::{Flags, Header, Options};
+    use sockeye_sync::Outcome;
+
+    use super::*;
+    use crate::base::payload::Data;
+    use crate::stack::counter;
+    use crate::{Config, Grain, Stack, TcpListener, TcpStream};
+
+    /// A segment of ten bytes, the `number`th that the connection has not seen yet.
+    fn segment(stack: &Stack, conn: &Arc<Conn>, inside: &mut Inside<'_, Item>, number: u32) -> Work {
+        let ack = conn.pcb.get(inside).snd_una();
+        let seq = conn.so.lock().rcv.nxt + number * 10;
+        let flags = Flags::ACK.with(Flags::PSH);
+        let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
+        let mut payload = Chain::new();
+        payload.extend_from_slice(&stack.core().pool, &[0; 10]).unwrap();
+        Work::Segment(header, Data(payload))
+    }
+
+    #[test]
+    fn each_connection_of_a_mixed_batch_has_one_output() {
+        let config = Config { workers: 0, grain: Grain::Global, timestamps: false, ..Config::default() };
+        let stack = Stack::new(config).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let pairs: Vec<_> = (0..2)
+            .map(|_| {
+                let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+                (client, listener.accept().unwrap().0)
+            })
+            .collect();
+        let first = Arc::clone(&pairs[0].1.conn);
+        let perimeter = first.perimeter();
+        let mut inside = perimeter.try_enter().unwrap();
+        // Four segments for each, in turn. Every second one asks for an acknowledgment at once.
+        for number in 0..4 {
+            for (_, server) in &pairs {
+                let work = segment(&stack, &server.conn, &mut inside, number);
+                let _owned_by_us = perimeter.fill(server.conn.item(work));
+            }
+        }
+        let sent = |stack: &Stack| {
+            let counters = stack.counters();
+            counters[counter::SEGMENTS_OUT].1
+        };
+        let before = sent(&stack);
+        Context::run(stack.core(), |cx| {
+            assert_eq!(batch(cx, &mut inside, &first, None), 8);
+            assert_eq!(sent(&stack) - before, 2, "one acknowledgment for each connection");
+            assert!(cx.outbox.marked.is_empty());
+            // The acknowledgments are in the same perimeter's queue, and mean nothing to those who sent nothing.
+            assert_eq!(inside.drain(usize::MAX, |_, _| ()), Outcome::Left);
+        });
+        assert!(pairs.iter().all(|(_, server)| server.available().unwrap() == 40));
     }
 }

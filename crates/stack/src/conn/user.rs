@@ -1,8 +1,8 @@
 //! The calls of applications on a connection: send, receive, shut down, close.
 //!
 //! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
-//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex (and in older settings, [`rcvd`]). Blocking calls wait on the
-//! wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
+//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
+//! of both. Blocking calls wait on the wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
 //! in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};

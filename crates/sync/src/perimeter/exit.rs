@@ -3,18 +3,18 @@
 //! Such a thread runs its own item and goes. What is queued by then belongs to a worker, and waking a worker
 //! costs more than most items do. So before it hands the perimeter over it looks at the head of the queue:
 //!
-//! | the head is | then |
-//! |---|---|
-//! | for the *other end* of the connection served, to which it has just delivered | it is run, once after each own item: it is part of what the thread came for |
-//! | for the *connection served*, and no more than [`ELIDE_MAX`] items are queued | with `elide` it is run here, and the wake is saved |
-//! | for another connection | it is a worker's |
+//! * The head is for the *other end* of the connection served, to which it has just delivered: it is run, once after
+//!   each own item. It is part of what the thread came for.
+//! * It is for the *connection served*, and no more than [`ELIDE_MAX`] items are queued: with `elide` it is run here, and
+//!   the wake is saved.
+//! * It is for another connection: it is a worker's.
 //!
-//! Identity is asked of the item itself each time, never of what was seen before, because a connection may
-//! have moved to another perimeter since its item was queued: [`Served`] says so, and an item that has moved is not the
-//! thread's own. A thread that sleeps until it is given the perimeter is no item (`inside.rs` keeps such nodes apart), so it
-//! is never popped here, and is granted the perimeter by the same [`Inside::leave`] or [`Inside::hand_off`]
-//! as anywhere else. Those two remain the only ways out; this file adds none, so the argument of `perimeter.rs` that no item
-//! is stranded covers it.
+//! Identity is asked of the item itself each time, never of what was seen before, because a connection may have moved
+//! to another perimeter since its item was queued: [`Served`] says so, and an item that has moved is not the thread's
+//! own. A thread that sleeps until it is given the perimeter is no item (`inside.rs` keeps such nodes apart), so it is
+//! never popped here, and is granted the perimeter by the same [`Inside::leave`] or [`Inside::hand_off`] as anywhere
+//! else. Those two remain the only ways out; this file adds none, so the argument of `perimeter.rs` that no item is
+//! stranded covers it.
 //!
 //! Bounded: at most `ELIDE_MAX` own items and `1 + ELIDE_MAX` runs of the other end.
 //!

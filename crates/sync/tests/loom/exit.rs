@@ -1,8 +1,9 @@
 //! Leaving without draining: nothing is stranded, nothing runs twice, nobody who sleeps is popped, and nothing runs
 //! in a perimeter that its connection has left.
 //!
-//! The stack never moves a connection to another perimeter. The last two models show what the question about an item's home is
-//! for, should it ever do so: with it all is well, without it (the counter-example) an item runs in the wrong place.
+//! The stack never moves a connection to another perimeter. The last two models show what the question about an
+//! item's home is for, should it ever do so: with it all is well, without it (the counter-example) an item runs in
+//! the wrong place.
 
 use std::sync::atomic::{AtomicBool as PlainBool, Ordering as PlainOrdering};
 
