@@ -127,7 +127,7 @@ mod tests {
         for number in 0..4 {
             for (_, server) in &pairs {
                 let work = segment(&stack, &server.conn, &mut inside, number);
-                let _owned_by_us = perimeter.fill(server.conn.item(work));
+                let _owned_by_us = perimeter.fill(Conn::item(&server.conn, work));
             }
         }
         let sent = |stack: &Stack| {

@@ -158,6 +158,11 @@ impl<T: ?Sized> Deref for Arc<T> {
 }
 
 impl<T> Weak<T> {
+    /// Where the value is or was.
+    pub fn as_ptr(&self) -> *const T {
+        self.0.as_ptr()
+    }
+
     /// The value, kept from now on, if it is still there.
     #[track_caller]
     pub fn upgrade(&self) -> Option<Arc<T>> {
