@@ -185,6 +185,11 @@ pub fn settling_time() -> Duration {
     Duration::from_millis(if given_switches().is_empty() { 5 } else { 25 })
 }
 
+/// The longest delay of an acknowledgment that [`settling_time`] has room for.
+pub fn delack_max() -> Duration {
+    if given_switches().is_empty() { Duration::MAX } else { settling_time() / 5 }
+}
+
 /// A stack with `change` applied to [`base`].
 pub fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
     let mut config = base();

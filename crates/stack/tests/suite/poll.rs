@@ -377,7 +377,8 @@ fn readiness_is_what_epoll_says() {
         &[FillUp, PeerResets],
         &[PeerWrites, Shut, ReadAll],
     ];
-    let stack = stack();
+    // What a delayed acknowledgment makes ready must come within the settling time, where workers do it all.
+    let stack = common::stack_with(|c| c.delack = c.delack.min(common::delack_max()));
     for steps in stories {
         for trigger in [Trigger::Level, Trigger::Edge] {
             beside_epoll(&stack, steps, trigger);
