@@ -185,6 +185,11 @@ pub fn settling_time() -> Duration {
     Duration::from_millis(if given_switches().is_empty() { 5 } else { 25 })
 }
 
+/// How often to wait for the [`settling_time`] once more before something counts as not coming.
+pub fn settling_tries() -> usize {
+    if given_switches().is_empty() { 0 } else { 100 }
+}
+
 /// The longest delay of an acknowledgment that [`settling_time`] has room for.
 pub fn delack_max() -> Duration {
     if given_switches().is_empty() { Duration::MAX } else { settling_time() / 5 }
