@@ -112,7 +112,7 @@ impl Demux {
     /// A connection that the wheel calls for, if it still exists.
     pub fn by_serial(&self, hash: u64, serial: u64) -> Option<Arc<Conn>> {
         let shard = self.shard(hash);
-        shard.conns.find(hash, |c| c.serial == serial).map(Arc::clone)
+        shard.conns.find(hash, |c| c.serial == serial).cloned()
     }
 
     /// Takes a connection out of the table, and leaves its TIME-WAIT record behind if it has one.

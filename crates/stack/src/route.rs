@@ -32,7 +32,7 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let is_syn = closed::listen(&header) == ListenAction::Syn;
     let listener = if is_syn { core.ports.listener(&tuple.local, hash) } else { None };
     let mut shard = core.demux.shard(hash);
-    if let Some(conn) = shard.conn(hash, &tuple).map(Arc::clone) {
+    if let Some(conn) = shard.conn(hash, &tuple).cloned() {
         drop(shard);
         acquaint(segment.from.as_ref(), &conn);
         engine::enter(cx, &conn, Work::Segment(header, segment.payload));
