@@ -253,6 +253,12 @@ fn input(
         acked(cx, conn, so, effect.acked);
     }
     if !effect.deliver.is_empty() {
+        if so.rcv.closed {
+            // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
+            // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
+            cx.outbox.freed.push(effect.deliver.0);
+            return close(cx, pcb, conn, so, true);
+        }
         deliver(cx, conn, so, effect.deliver);
     }
     if !effect.events.is_empty() {
@@ -292,10 +298,6 @@ fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Da
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
     so.rcv.cpu = cx.cpu;
-    if so.rcv.closed {
-        cx.outbox.freed.push(payload.0);
-        return;
-    }
     so.rcv.chain.append(payload.0);
     wake_readers(cx, conn, so);
 }
