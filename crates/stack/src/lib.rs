@@ -17,6 +17,7 @@
 //! A program can make stacks of its own with a [`Config`]; sockets of different stacks do not meet.
 //!
 //! * [`TcpStream`], [`TcpListener`], [`TcpSocket`]: sockets in the shape of `std::net`.
+//! * [`unix`]: UNIX-domain sockets in the shape of `std::os::unix::net`.
 //! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
 //! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
 //! * [`Stack::poll`]: a stack without any thread, driven by its embedder.
@@ -45,6 +46,7 @@ mod stack;
 mod switches;
 mod tcp;
 mod timers;
+pub mod unix;
 mod workers;
 
 #[cfg(feature = "count")]

@@ -29,6 +29,7 @@ use sockeye_sync::{Mutex, Spin, WaitQueue, Woken};
 use crate::conn::Conn;
 use crate::conn::outbox::Wake;
 use crate::listen::Listener;
+use crate::unix::ready::End;
 use crate::workers::deadline_after;
 
 /// The number by which an application knows one of its registrations.
@@ -95,6 +96,10 @@ impl Event {
     /// The peer will take no more.
     pub fn is_write_closed(&self) -> bool {
         self.ready.any(Ready::WRITE_CLOSED)
+    }
+    /// Neither direction goes any more (EPOLLHUP). Told for UNIX-domain sockets.
+    pub fn is_hung_up(&self) -> bool {
+        self.ready.any(Ready::HUNG_UP)
     }
     /// An error is pending; `take_error` has it.
     pub fn is_error(&self) -> bool {
@@ -194,7 +199,7 @@ impl Poll {
             cancelled: AtomicBool::new(false),
             target: target.clone(),
         });
-        target.with_watchers(|watchers| watchers.add(&registration))?;
+        target.add(&registration)?;
         let mut wakes = Vec::new();
         Registration::mark(&registration, target.ready(), &mut wakes);
         self.queue.wake_all(wakes);
@@ -222,7 +227,7 @@ impl Poll {
     /// `NotFound` if the socket is not in this set.
     pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
         // The registration is dropped outside the socket's mutex.
-        if source.target().with_watchers(|watchers| watchers.remove(&self.queue)).is_some() {
+        if source.target().remove(&self.queue).is_some() {
             return Ok(());
         }
         Err(io::Error::new(io::ErrorKind::NotFound, "the socket is not registered with this Poll"))
@@ -410,6 +415,11 @@ impl Registration {
         Found { ready, stays }
     }
 
+    /// The set that it belongs to.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
@@ -449,7 +459,7 @@ impl Watchers {
         }
     }
 
-    fn add(&mut self, registration: &Arc<Registration>) -> io::Result<()> {
+    pub fn add(&mut self, registration: &Arc<Registration>) -> io::Result<()> {
         let list = &mut self.list;
         if list.iter().any(|r| Arc::ptr_eq(&r.queue, &registration.queue)) {
             let message = "the socket is registered with this Poll already: use reregister";
@@ -463,7 +473,7 @@ impl Watchers {
         Ok(())
     }
 
-    fn remove(&mut self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+    pub fn remove(&mut self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
         let place = self.list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
         let gone = self.list.swap_remove(place);
         gone.cancelled.store(true, Ordering::Release);
@@ -496,8 +506,9 @@ impl Ready {
     pub const READ_CLOSED: Self = Self(4);
     pub const WRITE_CLOSED: Self = Self(8);
     pub const ERROR: Self = Self(16);
+    pub const HUNG_UP: Self = Self(32);
     /// What one is told of without having asked, as of EPOLLERR and EPOLLHUP.
-    const ALWAYS: Self = Self(4 | 8 | 16);
+    const ALWAYS: Self = Self(4 | 8 | 16 | 32);
 
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -522,13 +533,23 @@ impl Ready {
 pub(crate) enum Target {
     Conn(Arc<Conn>),
     Listener(Arc<Listener>),
+    Unix(End),
 }
 
 impl Target {
-    fn with_watchers<R>(&self, f: impl FnOnce(&mut Watchers) -> R) -> R {
+    fn add(&self, registration: &Arc<Registration>) -> io::Result<()> {
         match self {
-            Self::Conn(conn) => f(&mut conn.so.lock().watch),
-            Self::Listener(listener) => listener.with_watchers(f),
+            Self::Conn(conn) => conn.so.lock().watch.add(registration),
+            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.add(registration)),
+            Self::Unix(end) => end.add(registration),
+        }
+    }
+
+    fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+        match self {
+            Self::Conn(conn) => conn.so.lock().watch.remove(queue),
+            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.remove(queue)),
+            Self::Unix(end) => end.remove(queue),
         }
     }
 
@@ -546,6 +567,7 @@ impl Target {
                 read.with(write).with(Ready::ERROR.when(conn.has_error()))
             }
             Self::Listener(listener) => Ready::READABLE.when(listener.is_readable()),
+            Self::Unix(end) => end.ready(),
         }
     }
 }

@@ -52,6 +52,7 @@ pub(crate) struct Core {
     pub ports: Ports,
     pub workers: Workers,
     pub loopback: Loopback,
+    pub unix: crate::unix::Shared,
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
@@ -140,6 +141,20 @@ impl Stack {
         self.core().pool.stats().parked()
     }
 
+    /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
+    /// goes on.
+    ///
+    /// # Errors
+    /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
+    pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
+        self.core().unix.unlink(&crate::unix::SocketAddr::from_pathname(path)?)
+    }
+
+    /// Rights (sockets and file descriptors) that were sent and not received yet.
+    pub fn unix_rights_in_flight(&self) -> usize {
+        self.core().unix.in_flight()
+    }
+
     /// Gives packet memory that is kept for reuse back to the system.
     pub fn trim(&self) {
         self.core().pool.trim();
@@ -206,6 +221,7 @@ impl Core {
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             serial: AtomicU64::new(1),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
+            unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
             clock,
             config,
         })
@@ -215,6 +231,12 @@ impl Core {
     #[inline]
     pub fn count(&self, index: usize) {
         self.counters.add(index, 1);
+    }
+
+    /// Counts `amount`.
+    #[inline]
+    pub fn count_many(&self, index: usize, amount: u32) {
+        self.counters.add(index, u64::from(amount));
     }
 
     /// The perimeter of a new connection.
@@ -368,7 +390,11 @@ pub(crate) mod counter {
     pub const LEFT: usize = 24;
     /// As [`LEFT`].
     pub const LEFT_CONNECT: usize = 31;
-    pub const COUNT: usize = 38;
+    pub const UNIX_GLOBAL_LOCKS: usize = 38;
+    pub const UNIX_PCB_LOCKS: usize = 39;
+    pub const UNIX_PAIR_SLOW_PATHS: usize = 40;
+    pub const UNIX_BUSY_WAITS: usize = 41;
+    pub const COUNT: usize = 42;
 
     pub const NAMES: [&str; COUNT] = [
         "segments_in",
@@ -409,5 +435,9 @@ pub(crate) mod counter {
         "connect_left_other_1",
         "connect_left_other_2",
         "connect_left_other_3",
+        "unix_global_locks",
+        "unix_pcb_locks",
+        "unix_pair_slow_paths",
+        "unix_busy_waits",
     ];
 }

@@ -8,6 +8,7 @@
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
+//! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
 //! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
 //! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
@@ -46,6 +47,7 @@ pub mod cpu;
 pub mod facade;
 mod node;
 mod notify;
+pub mod pair;
 mod perimeter;
 mod run_queue;
 mod scatter;

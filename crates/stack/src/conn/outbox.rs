@@ -74,6 +74,20 @@ pub(crate) enum Wake {
     Poller(Arc<Queue>),
 }
 
+impl Wake {
+    /// Wakes it. Outside all locks.
+    pub fn fire(self) {
+        match self {
+            Self::Reader(conn) => conn.rcv_wait.wake(),
+            Self::Writer(conn) => conn.snd_wait.wake(),
+            Self::Replied(conn) => conn.replies.wait.wake(),
+            Self::Acceptor(thread) => thread.wake(),
+            Self::Task(waker) => waker.wake(),
+            Self::Poller(queue) => queue.wake(),
+        }
+    }
+}
+
 /// A connection that leaves the demux table.
 pub(crate) enum Gone {
     Closed(Arc<Conn>),
@@ -170,14 +184,7 @@ impl<'s> Context<'s> {
             self.core.workers.arm(at, key);
         }
         while let Some(wake) = self.outbox.wakes.pop() {
-            match wake {
-                Wake::Reader(conn) => conn.rcv_wait.wake(),
-                Wake::Writer(conn) => conn.snd_wait.wake(),
-                Wake::Replied(conn) => conn.replies.wait.wake(),
-                Wake::Acceptor(thread) => thread.wake(),
-                Wake::Task(waker) => waker.wake(),
-                Wake::Poller(queue) => queue.wake(),
-            }
+            wake.fire();
         }
     }
 

@@ -1,0 +1,311 @@
+//! What every public type has: options, addresses, queries. A macro, so that the methods stand on the
+//! types themselves, as in `std`.
+//!
+//! Must not know how data moves. Tests: `tests/unix_api.rs`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::addr::SocketAddr;
+use super::ancillary::UCred;
+use super::locking;
+use super::pcb::{Kind, Pcb};
+use super::sock::Sock;
+use super::wakes::Wakes;
+use crate::config::{BUFFER_MAX, BUFFER_MIN};
+
+impl Sock {
+    pub fn local_addr(&self) -> SocketAddr {
+        SocketAddr(self.pcb.name.get().cloned())
+    }
+
+    /// The peer, wherever it is noted.
+    pub fn current_peer(&self) -> Option<Arc<Pcb>> {
+        if self.pcb.kind.is_connected() {
+            return self.peer.clone();
+        }
+        locking::with_datagram_peer(self.core(), &self.pcb, self.peer.as_ref(), Arc::clone)
+    }
+
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let peer = self.current_peer().ok_or(rustix::io::Errno::NOTCONN)?;
+        Ok(SocketAddr(peer.name.get().cloned()))
+    }
+
+    pub fn peer_cred(&self) -> UCred {
+        // The peer is a socket of this process; one that was never paired or connected has none.
+        if self.peer.is_some() { UCred::of_process_effective() } else { UCred::NOBODY }
+    }
+
+    pub fn set_passcred(&self, passcred: bool) {
+        self.pcb.options.passcred.store(passcred, Ordering::Relaxed);
+        let Some(peer) = self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()) else { return };
+        let wants_creds = passcred || peer.options.passcred.load(Ordering::Relaxed);
+        self.pcb.so.lock().wants_creds = wants_creds;
+        peer.so.lock().wants_creds = wants_creds;
+    }
+
+    pub fn set_sndbuf(&self, bytes: usize) {
+        let bytes = clamped(bytes);
+        self.pcb.options.sndbuf.store(bytes, Ordering::Relaxed);
+        if let Some(peer) = self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()) {
+            let mut wakes = Wakes::new();
+            let mut so = peer.so.lock();
+            so.hiwat = bytes as usize;
+            wakes.writers(peer, &mut so);
+            drop(so);
+            wakes.fire();
+        }
+    }
+
+    pub fn set_rcvbuf(&self, bytes: usize) {
+        self.pcb.options.rcvbuf.store(clamped(bytes), Ordering::Relaxed);
+    }
+
+    /// SIOCINQ: of a datagram socket the length of the next one.
+    pub fn bytes_readable(&self) -> usize {
+        let so = self.pcb.so.lock();
+        match self.pcb.kind {
+            Kind::Stream | Kind::Seqpacket => so.data.len(),
+            Kind::Datagram => so.records.front().map_or(0, |record| record.len as usize),
+        }
+    }
+
+    /// SIOCOUTQ: bytes that the peer has not received yet.
+    pub fn bytes_unsent(&self) -> usize {
+        let Some(peer) = self.current_peer() else { return 0 };
+        let so = peer.so.lock();
+        match self.pcb.kind {
+            Kind::Stream | Kind::Seqpacket => so.data.len(),
+            Kind::Datagram => so.flows.bytes_of(&self.pcb),
+        }
+    }
+}
+
+fn clamped(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
+}
+
+pub(super) fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
+    if timeout == Some(Duration::ZERO) {
+        let message = "a timeout of zero is not a timeout: use None, or set_nonblocking";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
+    slot.store(micros, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(super) fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
+    let micros = slot.load(Ordering::Relaxed);
+    (micros > 0).then(|| Duration::from_micros(micros))
+}
+
+/// The methods of every type.
+macro_rules! socket_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Another handle of the same socket.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                Ok(Self { sock: self.sock.clone() })
+            }
+
+            /// The socket's own address.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn local_addr(&self) -> std::io::Result<$crate::unix::SocketAddr> {
+                Ok(self.sock.local_addr())
+            }
+
+            /// Makes calls fail with `WouldBlock` (EAGAIN) where they would block.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
+                let option = &self.sock.pcb.options.nonblocking;
+                option.store(nonblocking, std::sync::atomic::Ordering::Relaxed);
+                Ok(())
+            }
+
+            /// SO_ERROR: takes the pending error, if there is one.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                Ok(self.sock.take_error().map(std::io::Error::from))
+            }
+
+            /// SO_PASSCRED: receive the credentials of who sends.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn set_passcred(&self, passcred: bool) -> std::io::Result<()> {
+                self.sock.set_passcred(passcred);
+                Ok(())
+            }
+
+            /// Whether SO_PASSCRED is set.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn passcred(&self) -> std::io::Result<bool> {
+                Ok(self.sock.pcb.options.passcred.load(std::sync::atomic::Ordering::Relaxed))
+            }
+
+            /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB
+            /// (and not doubled, as Linux does for its overhead).
+            ///
+            /// # Errors
+            /// None today.
+            pub fn set_send_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
+                self.sock.set_sndbuf(bytes);
+                Ok(())
+            }
+
+            /// The SO_SNDBUF setting, bytes.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn send_buffer_size(&self) -> std::io::Result<usize> {
+                Ok(self.sock.pcb.options.sndbuf.load(std::sync::atomic::Ordering::Relaxed) as usize)
+            }
+
+            /// SO_RCVBUF: kept, and of no effect, as on Linux: what may wait is the sender's SO_SNDBUF.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn set_recv_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
+                self.sock.set_rcvbuf(bytes);
+                Ok(())
+            }
+
+            /// The SO_RCVBUF setting, bytes.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn recv_buffer_size(&self) -> std::io::Result<usize> {
+                Ok(self.sock.pcb.options.rcvbuf.load(std::sync::atomic::Ordering::Relaxed) as usize)
+            }
+
+            /// SO_RCVTIMEO: how long a receive or accept may block; then it fails with `WouldBlock`.
+            /// `None`: for ever.
+            ///
+            /// # Errors
+            /// `InvalidInput` for zero.
+            pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                $crate::unix::common::store_timeout(&self.sock.pcb.options.read_timeout, timeout)
+            }
+
+            /// The SO_RCVTIMEO setting.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                Ok($crate::unix::common::load_timeout(&self.sock.pcb.options.read_timeout))
+            }
+
+            /// SO_SNDTIMEO: how long a send or connect may block; then it fails with `WouldBlock`. `None`: for
+            /// ever.
+            ///
+            /// # Errors
+            /// `InvalidInput` for zero.
+            pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                $crate::unix::common::store_timeout(&self.sock.pcb.options.write_timeout, timeout)
+            }
+
+            /// The SO_SNDTIMEO setting.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                Ok($crate::unix::common::load_timeout(&self.sock.pcb.options.write_timeout))
+            }
+
+            /// The socket's stack.
+            pub fn stack(&self) -> &$crate::Stack {
+                &self.sock.stack
+            }
+        }
+
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut debug = f.debug_struct(stringify!($type));
+                debug.field("local", &self.sock.local_addr());
+                if let Ok(peer) = self.sock.peer_addr() {
+                    debug.field("peer", &peer);
+                }
+                debug.finish()
+            }
+        }
+
+        impl $crate::poll::sealed::Source for $type {
+            #[allow(private_interfaces)]
+            fn target(&self) -> $crate::poll::Target {
+                $crate::poll::Target::Unix($crate::unix::ready::End::of(&self.sock))
+            }
+        }
+
+        impl $crate::poll::Pollable for $type {}
+    };
+}
+pub(super) use socket_methods;
+
+/// The methods of types that send and receive.
+macro_rules! data_methods {
+    ($type:ident) => {
+        impl $type {
+            /// The address of the peer.
+            ///
+            /// # Errors
+            /// `NotConnected` (ENOTCONN).
+            pub fn peer_addr(&self) -> std::io::Result<$crate::unix::SocketAddr> {
+                self.sock.peer_addr()
+            }
+
+            /// SO_PEERCRED: of whom the peer is. It is a socket of this process, so these are its own.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn peer_cred(&self) -> std::io::Result<$crate::unix::UCred> {
+                Ok(self.sock.peer_cred())
+            }
+
+            /// Closes one direction or both.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
+                let (read, write) = match how {
+                    std::net::Shutdown::Read => (true, false),
+                    std::net::Shutdown::Write => (false, true),
+                    std::net::Shutdown::Both => (true, true),
+                };
+                self.sock.shutdown(read, write);
+                Ok(())
+            }
+
+            /// SIOCINQ: bytes that can be received; of a datagram socket those of the next datagram.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn bytes_readable(&self) -> std::io::Result<usize> {
+                Ok(self.sock.bytes_readable())
+            }
+
+            /// SIOCOUTQ: bytes sent that the peer has not received yet.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn bytes_unsent(&self) -> std::io::Result<usize> {
+                Ok(self.sock.bytes_unsent())
+            }
+        }
+    };
+}
+pub(super) use data_methods;

@@ -1,0 +1,237 @@
+//! [`UnixDatagram`]: datagrams, from anybody or from one peer.
+//!
+//! Must not know how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix_api.rs`.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::path::Path;
+
+use super::addr::SocketAddr;
+use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
+use super::bytes::Sink;
+use super::common::{data_methods, socket_methods};
+use super::pcb::Kind;
+use super::recv::Received;
+use super::sock::Sock;
+use super::{datagram_link, datagram_send, recv};
+use crate::stack::Stack;
+
+/// A datagram socket, in the shape of `std::os::unix::net::UnixDatagram`.
+///
+/// Datagrams are neither lost nor reordered: a sender whose share of the receiver's buffer is full blocks.
+pub struct UnixDatagram {
+    pub(crate) sock: Sock,
+}
+
+socket_methods!(UnixDatagram);
+data_methods!(UnixDatagram);
+
+impl UnixDatagram {
+    /// A socket bound to this pathname, of the process's default stack.
+    ///
+    /// # Errors
+    /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::bind_on(Stack::global(), path)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
+        Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// A socket bound to an address; an unnamed one takes an abstract name that is free.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::bind_addr_on(Stack::global(), addr)
+    }
+
+    /// [`bind_addr`](Self::bind_addr) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+        let socket = Self::unbound_on(stack)?;
+        stack.core().unix.names.bind(&socket.sock.pcb, addr)?;
+        Ok(socket)
+    }
+
+    /// A socket without a name, of the process's default stack.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn unbound() -> io::Result<Self> {
+        Self::unbound_on(Stack::global())
+    }
+
+    /// [`unbound`](Self::unbound) on a stack of your own.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn unbound_on(stack: &Stack) -> io::Result<Self> {
+        Ok(Self { sock: Sock::new(stack, Kind::Datagram) })
+    }
+
+    /// Two sockets that are connected to each other, of the process's default stack.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        Self::pair_on(Stack::global())
+    }
+
+    /// [`pair`](Self::pair) of a stack of your own.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
+        let (a, b) = Sock::pair(stack, Kind::Datagram);
+        Ok((Self { sock: a }, Self { sock: b }))
+    }
+
+    /// Sends to the socket of this pathname, and receives from it only, from now on.
+    ///
+    /// # Errors
+    /// `NotFound`, `ConnectionRefused`; EPROTOTYPE, EPERM (it is connected to another).
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.connect_addr(&SocketAddr::from_pathname(path)?)
+    }
+
+    /// The same for an address.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_addr(&self, addr: &SocketAddr) -> io::Result<()> {
+        let (core, pcb) = (self.sock.core(), &self.sock.pcb);
+        if addr.is_unnamed() {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        if self.passcred()? {
+            core.unix.names.autobind(pcb)?;
+        }
+        let to = core.unix.names.find(addr, Kind::Datagram)?;
+        Ok(datagram_link::connect(core, pcb, &to)?)
+    }
+
+    /// connect(2) with AF_UNSPEC: no peer any more. Datagrams that were not received are dropped, as on Linux.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn disconnect(&self) -> io::Result<()> {
+        datagram_link::disconnect(self.sock.core(), &self.sock.pcb);
+        Ok(())
+    }
+
+    /// Sends to the peer.
+    ///
+    /// # Errors
+    /// `NotConnected`, `ConnectionRefused` (the peer has closed), `WouldBlock`, `BrokenPipe` (one of the two has
+    /// shut), `ConnectionReset`; EPERM (the peer receives from another socket only), EMSGSIZE (longer than
+    /// SO_SNDBUF less 32), ENOMEM (packet memory at its cap).
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        Ok(datagram_send::send(&self.sock, &[IoSlice::new(buf)], None, None, MsgFlags::NONE)?)
+    }
+
+    /// Sends to the socket of this pathname.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send) and [`connect`](Self::connect).
+    pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        self.send_to_addr(buf, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// The same for an address.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send) and [`connect`](Self::connect).
+    pub fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        Ok(datagram_send::send(&self.sock, &[IoSlice::new(buf)], Some(addr), None, MsgFlags::NONE)?)
+    }
+
+    /// [`send`](Self::send) of one datagram from several buffers.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(datagram_send::send(&self.sock, bufs, None, None, MsgFlags::NONE)?)
+    }
+
+    /// Receives a datagram; what does not fit into `buf` is cut off.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `ConnectionReset`.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::NONE)?.bytes)
+    }
+
+    /// [`recv`](Self::recv) of one datagram into several buffers.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(self.receive(bufs, MsgFlags::NONE)?.bytes)
+    }
+
+    /// Receives a datagram, and says whose.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let received = self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::NONE)?;
+        Ok((received.bytes, SocketAddr(received.sender)))
+    }
+
+    /// Copies the next datagram without taking it.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::PEEK)?.bytes)
+    }
+
+    /// The same, and says whose it is.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let received = self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::PEEK)?;
+        Ok((received.bytes, SocketAddr(received.sender)))
+    }
+
+    /// sendmsg(2): a datagram, with rights or credentials, to `to` or the peer. `ancillary` is empty
+    /// afterwards, and untouched after an error.
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).
+    pub fn send_msg(
+        &self,
+        bufs: &[IoSlice<'_>],
+        to: Option<&SocketAddr>,
+        ancillary: &mut SendAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<usize> {
+        Ok(datagram_send::send(&self.sock, bufs, to, Some(ancillary), flags)?)
+    }
+
+    /// recvmsg(2): a datagram, and what came along with it.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_msg(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        ancillary: &mut RecvAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<RecvMsg> {
+        let received = recv::recv_record(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
+    }
+
+    fn receive(&self, bufs: &mut [IoSliceMut<'_>], flags: MsgFlags) -> io::Result<Received> {
+        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, flags)?)
+    }
+}

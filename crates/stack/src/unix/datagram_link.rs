@@ -1,0 +1,121 @@
+//! Connecting datagram sockets: to whom one sends, and from whom alone one receives.
+//!
+//! The pointer to the peer is in the pcb's link (`sockeye_sync::pair`); what the other side's senders must
+//! know of it, in the buffers: `flows.only` of a connected socket names the only one that may send to it, and a
+//! sender that is connected keeps its flow at the receiver. All three change together, under both pcb
+//! mutexes. What follows Linux: when a socket gets another peer, or finds its peer gone, datagrams that it
+//! has not read are dropped, and the old peer, if it was connected to it, gets ECONNRESET.
+//!
+//! Tests: `tests/unix/`, `tests/unix_stress.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use sockeye_sync::pair;
+
+use super::locking;
+use super::pcb::Pcb;
+use super::rights::dispose;
+use super::wakes::Wakes;
+use crate::stack::Core;
+
+/// Links two new sockets with each other.
+pub(crate) fn link_pair(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+    locking::relinking(core, || {
+        let cost = pair::link_both(a, b);
+        for (own, peer) in [(a, b), (b, a)] {
+            let mut so = own.so.lock();
+            so.flows.only = peer.id();
+            so.flows.link(peer);
+            so.is_connected = true;
+        }
+        ((), cost)
+    });
+}
+
+/// connect(2): `pcb` sends to `to` from now on, and receives from nobody else.
+///
+/// # Errors
+/// EPERM if `to` receives from another socket only; ECONNREFUSED if it has closed.
+pub(crate) fn connect(core: &Core, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), Errno> {
+    // Release, before the link changes: see `locking::with_datagram_peer`.
+    pcb.is_relinked.store(true, Ordering::Release);
+    let old = locking::relinking(core, || {
+        pair::relink(&**pcb, to, |_| {
+            let mut theirs = to.so.lock();
+            if theirs.closed {
+                return Err(Errno::CONNREFUSED);
+            }
+            if theirs.flows.only != 0 && theirs.flows.only != pcb.id() {
+                return Err(Errno::PERM);
+            }
+            theirs.flows.link(pcb);
+            drop(theirs);
+            let mut own = pcb.so.lock();
+            own.flows.only = to.id();
+            own.is_connected = true;
+            Ok(())
+        })
+    })?;
+    if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, to)) {
+        leave(core, pcb, &old);
+    }
+    Ok(())
+}
+
+/// connect(2) with AF_UNSPEC: `pcb` has no peer any more.
+pub(crate) fn disconnect(core: &Core, pcb: &Arc<Pcb>) {
+    pcb.is_relinked.store(true, Ordering::Release);
+    let old = locking::relinking(core, || {
+        let (old, cost) = pair::unlink(&**pcb);
+        pcb.so.lock().flows.only = 0;
+        (old, cost)
+    });
+    if let Some(old) = old {
+        leave(core, pcb, &old);
+    }
+}
+
+/// A send found that its peer `dead` has closed.
+pub(crate) fn lose(core: &Core, pcb: &Arc<Pcb>, dead: usize) {
+    let is_it = pcb.link.peer().is_some_and(|peer| peer.id() == dead);
+    if is_it {
+        disconnect(core, pcb);
+    }
+}
+
+/// The socket closes. Its peer still points at it, and finds out when it sends.
+pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes) {
+    let old = locking::relinking(core, || pair::unlink(pcb));
+    if let Some(old) = old {
+        let unblocked = old.so.lock().flows.unlink(pcb);
+        wakes.senders(unblocked);
+    }
+}
+
+/// `pcb` has left `old` for another peer or none.
+fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
+    let mut wakes = Wakes::new();
+    let (contents, was_unread, unblocked) = {
+        let mut so = pcb.so.lock();
+        let was_unread = !so.records.is_empty();
+        let contents = so.empty();
+        let closed = so.closed;
+        (contents, was_unread, so.flows.clear(closed))
+    };
+    wakes.senders(unblocked);
+    let unblocked = {
+        let mut theirs = old.so.lock();
+        if was_unread && !theirs.closed && theirs.flows.only == pcb.id() {
+            theirs.error = Some(Errno::CONNRESET);
+            old.alert.store(true, Ordering::Release);
+            wakes.readers(old, &mut theirs);
+            theirs.watch.mark(crate::poll::Ready::ERROR, wakes.list());
+        }
+        theirs.flows.unlink(pcb)
+    };
+    wakes.senders(unblocked);
+    wakes.fire();
+    dispose(core, contents);
+}

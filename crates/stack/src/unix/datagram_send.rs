@@ -1,0 +1,162 @@
+//! Sending datagrams: to the peer, or to a name.
+//!
+//! What the receiver says to the sender, in the order in which Linux says it: EPERM (it receives from another
+//! socket only), ECONNREFUSED (it has closed), EPIPE (it has shut its reading), EAGAIN (the sender's flow is
+//! full). Flows are in `flows.rs`.
+//!
+//! Must not know public types. Tests: `tests/unix*`.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use sockeye_sync::{Ticket, WaitQueue};
+
+use super::addr::SocketAddr;
+use super::ancillary::{MsgFlags, SendAncillary, UCred};
+use super::pcb::{Kind, Pcb};
+use super::send::{Cargo, Message, Refusal, after_sending, take_alert};
+use super::sock::Sock;
+use super::wait::{Timeout, wait, wait_for_memory};
+use super::wakes::Wakes;
+use super::{datagram_link, locking};
+
+/// Why a datagram was not appended.
+enum Unsent {
+    /// The flow is full. If the call blocks: where to wait.
+    Full(Option<(Arc<WaitQueue>, Ticket)>, u32),
+    NoMemory,
+    /// The receiver, of this id, has closed.
+    Dead(usize),
+    Failed(Errno),
+}
+
+impl From<Refusal> for Unsent {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full { ticket: _, cpu } => Self::Full(None, cpu),
+            Refusal::NoMemory => Self::NoMemory,
+            Refusal::Failed(errno) => Self::Failed(errno),
+        }
+    }
+}
+
+/// sendmsg(2) on a datagram socket.
+pub(crate) fn send(
+    sock: &Sock,
+    bufs: &[IoSlice<'_>],
+    to: Option<&SocketAddr>,
+    mut ancillary: Option<&mut SendAncillary>,
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    if to.is_some_and(SocketAddr::is_unnamed) {
+        return Err(Errno::INVAL);
+    }
+    if to.is_none() && locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |_| ()).is_none() {
+        return Err(Errno::NOTCONN);
+    }
+    if pcb.options.passcred.load(Ordering::Relaxed) {
+        core.unix.names.autobind(pcb)?;
+    }
+    let mut message = Message::new(pcb, bufs)?;
+    take_alert(pcb)?;
+    message.cargo = Cargo::load(core, ancillary.as_deref_mut())?;
+    let sockets = message.cargo.sockets();
+    let blocks = sock.blocks() && !flags.contains(MsgFlags::DONTWAIT);
+    let result = until_sent(sock, &mut message, to, blocks);
+    message.cargo.unload(core, ancillary, result.is_ok());
+    after_sending(core, &sockets);
+    result.map(|()| message.len)
+}
+
+fn until_sent(
+    sock: &Sock,
+    message: &mut Message<'_>,
+    to: Option<&SocketAddr>,
+    blocks: bool,
+) -> Result<(), Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    let mut timeout = Timeout::of(&pcb.options.write_timeout);
+    loop {
+        if !message.copy(&core.pool) {
+            wait_for_memory(core, blocks, &mut timeout)?;
+            continue;
+        }
+        let mut wakes = Wakes::new();
+        let done = match to {
+            None => locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
+                append(sock, peer, message, blocks, &mut wakes)
+            })
+            .unwrap_or(Err(Unsent::Failed(Errno::NOTCONN))),
+            Some(addr) => {
+                let found = core.unix.names.find(addr, Kind::Datagram)?;
+                locking::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
+            }
+        };
+        wakes.fire();
+        match done {
+            Ok(()) => return Ok(()),
+            Err(Unsent::Failed(errno)) => return Err(errno),
+            Err(Unsent::NoMemory) => wait_for_memory(core, blocks, &mut timeout)?,
+            Err(Unsent::Full(None, _)) => return Err(Errno::AGAIN),
+            Err(Unsent::Full(Some((queue, ticket)), cpu)) => {
+                wait(core, &queue, Some(ticket), cpu, &mut timeout)?;
+            }
+            Err(Unsent::Dead(id)) if to.is_none() => {
+                datagram_link::lose(core, pcb, id);
+                return Err(Errno::CONNREFUSED);
+            }
+            // The name has gone, or has a new socket, since it was looked up.
+            Err(Unsent::Dead(_)) => {}
+        }
+    }
+}
+
+/// One attempt under the receiver's mutex.
+fn append(
+    sock: &Sock,
+    to: &Arc<Pcb>,
+    message: &mut Message<'_>,
+    blocks: bool,
+    wakes: &mut Wakes,
+) -> Result<(), Unsent> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    // Relaxed: an option, and a hint.
+    let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
+    let hint = pcb.flow_hint.load(Ordering::Relaxed);
+    let mut so = to.so.lock();
+    if so.flows.only != 0 && so.flows.only != pcb.id() {
+        return Err(Unsent::Failed(Errno::PERM));
+    }
+    if so.closed {
+        return Err(Unsent::Dead(to.id()));
+    }
+    if so.shut {
+        return Err(Unsent::Failed(Errno::PIPE));
+    }
+    let flow = so.flows.find_or_make(pcb, hint);
+    if flow != hint {
+        pcb.flow_hint.store(flow, Ordering::Relaxed);
+    }
+    if !so.flows.has_room(flow, sndbuf) {
+        let cpu = so.room_cpu;
+        if !blocks {
+            so.flows.block(flow);
+            return Err(Unsent::Full(None, cpu));
+        }
+        let queue = so.flows.block_thread(flow);
+        // Under the same mutex as the notify.
+        return Err(Unsent::Full(queue.map(|queue| (Arc::clone(&queue), queue.prepare())), cpu));
+    }
+    let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
+    let creds = (wants(pcb) || wants(to)).then(UCred::of_process);
+    if let Err(refusal) = message.append(core, &mut so, flow, creds) {
+        so.flows.drop_if_idle(flow);
+        return Err(refusal.into());
+    }
+    so.flows.charge(flow, message.len);
+    wakes.readers(to, &mut so);
+    Ok(())
+}

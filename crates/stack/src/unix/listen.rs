@@ -1,0 +1,230 @@
+//! Listeners: binding, listening, connecting to one, accepting.
+//!
+//! A connection is whole when it is put into the backlog: its client may write at once. There is room for one
+//! more than the backlog says, as on Linux. A place is taken first, under the listener's `so`, then the
+//! connection is made, then it is put there; a listener that closes in between refuses.
+//!
+//! Must not know public types. Bound: [`BACKLOG_MAX`]. Lock order: `locking.rs`. Tests: `tests/unix*`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use sockeye_sync::Ticket;
+
+use super::addr::SocketAddr;
+use super::locking;
+use super::pcb::{Backlog, Kind, Pcb};
+use super::sock::{Sock, connect_pcbs};
+use super::wait::{Timeout, wait};
+use super::wakes::Wakes;
+use crate::listen::BACKLOG_MAX;
+
+/// What a socket is, as far as it may still change.
+pub(crate) mod phase {
+    /// Neither connected nor listening.
+    pub const FRESH: u8 = 0;
+    /// Connected, or becoming so.
+    pub const CONNECTED: u8 = 1;
+    pub const LISTENING: u8 = 2;
+}
+
+/// listen(2). A listener may be given another backlog.
+///
+/// # Errors
+/// EOPNOTSUPP (datagrams), EINVAL (unbound, or connected).
+pub(crate) fn listen(sock: &Sock, backlog: usize) -> Result<(), Errno> {
+    let pcb = &sock.pcb;
+    if !pcb.kind.is_connected() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if pcb.name.get().is_none() {
+        return Err(Errno::INVAL);
+    }
+    let claim =
+        pcb.phase.compare_exchange(phase::FRESH, phase::LISTENING, Ordering::AcqRel, Ordering::Acquire);
+    if claim == Err(phase::CONNECTED) {
+        return Err(Errno::INVAL);
+    }
+    let max = backlog.min(BACKLOG_MAX);
+    let mut wakes = Wakes::new();
+    let mut so = pcb.so.lock();
+    match &mut so.backlog {
+        Some(backlog) => backlog.max = max,
+        None => so.backlog = Some(Box::new(Backlog { ready: VecDeque::new(), taken: 0, max })),
+    }
+    wakes.writers(pcb, &mut so);
+    drop(so);
+    wakes.fire();
+    Ok(())
+}
+
+/// Why a place was not taken.
+enum NoPlace {
+    Full(Option<Ticket>, u32),
+    /// The socket of that name has closed since it was looked up.
+    Gone,
+    Failed(Errno),
+}
+
+/// connect(2) to a listener. The handle is the connected one.
+///
+/// # Errors
+/// As for names; ECONNREFUSED (nobody listens), EAGAIN (backlog full), EISCONN, EINVAL (a listener).
+pub(crate) fn connect(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    if addr.is_unnamed() {
+        return Err(Errno::INVAL);
+    }
+    if pcb.options.passcred.load(Ordering::Relaxed) {
+        core.unix.names.autobind(pcb)?;
+    }
+    let mut timeout = Timeout::of(&pcb.options.write_timeout);
+    loop {
+        let listener = core.unix.names.find(addr, pcb.kind)?;
+        match take_place(&listener, sock.blocks()) {
+            Ok(()) => {}
+            Err(NoPlace::Gone) => continue,
+            Err(NoPlace::Failed(errno)) => return Err(errno),
+            Err(NoPlace::Full(ticket, cpu)) => {
+                wait(core, &listener.snd_wait, ticket, cpu, &mut timeout)?;
+                continue;
+            }
+        }
+        let claim =
+            pcb.phase.compare_exchange(phase::FRESH, phase::CONNECTED, Ordering::AcqRel, Ordering::Acquire);
+        if let Err(is) = claim {
+            give_place(&listener);
+            return Err(if is == phase::CONNECTED { Errno::ISCONN } else { Errno::INVAL });
+        }
+        return finish(sock, &listener);
+    }
+}
+
+fn take_place(listener: &Arc<Pcb>, blocks: bool) -> Result<(), NoPlace> {
+    let mut so = listener.so.lock();
+    if so.closed {
+        return Err(NoPlace::Gone);
+    }
+    let (is_shut, cpu) = (so.shut, so.room_cpu);
+    let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else {
+        return Err(NoPlace::Failed(Errno::CONNREFUSED));
+    };
+    if backlog.is_full() {
+        let ticket = blocks.then(|| listener.snd_wait.prepare());
+        return Err(NoPlace::Full(ticket, cpu));
+    }
+    backlog.taken += 1;
+    Ok(())
+}
+
+fn give_place(listener: &Arc<Pcb>) {
+    let mut wakes = Wakes::new();
+    let mut so = listener.so.lock();
+    if let Some(backlog) = &mut so.backlog {
+        backlog.taken -= 1;
+    }
+    wakes.writers(listener, &mut so);
+    drop(so);
+    wakes.fire();
+}
+
+/// Makes the connection, and puts its other end into the place that was taken.
+fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
+    let core = sock.core();
+    let mut server = Sock::new(&sock.stack, sock.pcb.kind);
+    server.pcb.phase.store(phase::CONNECTED, Ordering::Release);
+    if let Some(name) = listener.name.get() {
+        let _first = server.pcb.name.set(Arc::clone(name));
+    }
+    let passcred = listener.options.passcred.load(Ordering::Relaxed);
+    server.pcb.options.passcred.store(passcred, Ordering::Relaxed);
+    connect_pcbs(core, &sock.pcb, &server.pcb);
+    server.peer = Some(Arc::clone(&sock.pcb));
+    let peer = Arc::clone(&server.pcb);
+    // SeqCst, before it is there: see `collect`.
+    server.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
+    let mut wakes = Wakes::new();
+    let refused = locking::exclusive(core, listener, None, || {
+        let mut so = listener.so.lock();
+        let is_shut = so.shut;
+        let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else { return Some(server) };
+        backlog.taken -= 1;
+        backlog.ready.push_back(server);
+        so.sockets_held += 1;
+        wakes.readers(listener, &mut so);
+        None
+    });
+    wakes.fire();
+    let Some(refused) = refused else {
+        let mut connected = sock.clone_parts();
+        // For a handle without a peer that closes last.
+        let _first = sock.pcb.peer.set(Arc::downgrade(&peer));
+        connected.peer = Some(peer);
+        return Ok(connected);
+    };
+    refused.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
+    locking::unlink(core, &sock.pcb, &refused.pcb);
+    drop(refused);
+    // The client is as it was.
+    let mut so = sock.pcb.so.lock();
+    (so.is_connected, so.shut, so.error) = (false, false, None);
+    drop(so);
+    sock.pcb.alert.store(false, Ordering::Release);
+    sock.pcb.phase.store(phase::FRESH, Ordering::Release);
+    Err(Errno::CONNREFUSED)
+}
+
+/// accept(2).
+///
+/// # Errors
+/// EAGAIN (the call does not block), EINVAL (shut down).
+pub(crate) fn accept(sock: &Sock) -> Result<Sock, Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    let mut timeout = Timeout::of(&pcb.options.read_timeout);
+    loop {
+        match take_connection(sock)? {
+            Ok(accepted) => return Ok(accepted),
+            Err((ticket, cpu)) => wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout)?,
+        }
+    }
+}
+
+/// The next connection, or a ticket if the call blocks.
+fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, Errno> {
+    let pcb = &sock.pcb;
+    let mut wakes = Wakes::new();
+    let found = locking::receiving(sock.core(), pcb, || {
+        let mut so = pcb.so.lock();
+        let (is_shut, cpu) = (so.shut, so.data_cpu);
+        let Some(backlog) = so.backlog.as_mut() else { return Err(Errno::INVAL) };
+        let was_full = backlog.is_full();
+        let Some(next) = backlog.ready.pop_front() else {
+            if is_shut {
+                return Err(Errno::INVAL);
+            }
+            let ticket = sock.blocks().then(|| pcb.rcv_wait.prepare());
+            return Ok(Err((ticket, cpu)));
+        };
+        so.sockets_held -= 1;
+        next.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if was_full {
+            wakes.writers(pcb, &mut so);
+        }
+        Ok(Ok(next))
+    });
+    wakes.fire();
+    found
+}
+
+impl Backlog {
+    fn is_full(&self) -> bool {
+        self.ready.len() + self.taken > self.max
+    }
+}
+
+/// Whether a kind can be listened on; for the public types.
+pub(crate) fn require(sock: &Sock, kind: Kind) -> Result<(), Errno> {
+    if sock.pcb.kind == kind { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}

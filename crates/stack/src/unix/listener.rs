@@ -1,0 +1,120 @@
+//! [`UnixListener`] and [`UnixSeqListener`]: wait for connections.
+//!
+//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix_api.rs`.
+
+use std::io;
+use std::path::Path;
+
+use super::addr::SocketAddr;
+use super::common::socket_methods;
+use super::pcb::Kind;
+use super::sock::Sock;
+use super::{UnixSeqpacket, UnixStream, listen};
+use crate::listen::BACKLOG_MAX;
+use crate::stack::Stack;
+
+macro_rules! listener {
+    ($(#[$doc:meta])* $name:ident, $incoming:ident, $accepted:ident, $kind:expr) => {
+        $(#[$doc])*
+        pub struct $name {
+            pub(crate) sock: Sock,
+        }
+
+        socket_methods!($name);
+
+        impl $name {
+            /// Listens at this pathname, on the process's default stack, with the largest backlog, as `std`.
+            ///
+            /// # Errors
+            /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
+            pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+                Self::bind_on(Stack::global(), path)
+            }
+
+            /// [`bind`](Self::bind) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
+                Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
+            }
+
+            /// Listens at an address; an unnamed one takes an abstract name that is free.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+                Self::bind_addr_on(Stack::global(), addr)
+            }
+
+            /// [`bind_addr`](Self::bind_addr) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+                let sock = Sock::new(stack, $kind);
+                stack.core().unix.names.bind(&sock.pcb, addr)?;
+                listen::listen(&sock, BACKLOG_MAX)?;
+                Ok(Self { sock })
+            }
+
+            /// The next connection, and the address of who connects. Blocks unless
+            /// [`set_nonblocking`](Self::set_nonblocking).
+            ///
+            /// # Errors
+            /// `WouldBlock`.
+            pub fn accept(&self) -> io::Result<($accepted, SocketAddr)> {
+                let sock = listen::accept(&self.sock)?;
+                let addr = sock.peer_addr()?;
+                Ok(($accepted { sock }, addr))
+            }
+
+            /// listen(2) again: another backlog, 0 to 4096. One more connection than that may wait.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
+                Ok(listen::listen(&self.sock, backlog)?)
+            }
+
+            /// Connections as they come, for ever.
+            pub fn incoming(&self) -> $incoming<'_> {
+                $incoming { listener: self }
+            }
+        }
+
+        /// Connections as they come.
+        #[derive(Debug)]
+        pub struct $incoming<'a> {
+            listener: &'a $name,
+        }
+
+        impl Iterator for $incoming<'_> {
+            type Item = io::Result<$accepted>;
+            fn next(&mut self) -> Option<Self::Item> {
+                Some(self.listener.accept().map(|(accepted, _)| accepted))
+            }
+        }
+
+        impl<'a> IntoIterator for &'a $name {
+            type Item = io::Result<$accepted>;
+            type IntoIter = $incoming<'a>;
+            fn into_iter(self) -> Self::IntoIter {
+                self.incoming()
+            }
+        }
+    };
+}
+
+listener! {
+    /// Accepts streams, in the shape of `std::os::unix::net::UnixListener`.
+    ///
+    /// Dropping the last handle resets the connections that nobody accepted. The pathname stays, and refuses
+    /// connections, until [`Stack::unix_unlink`].
+    UnixListener, Incoming, UnixStream, Kind::Stream
+}
+
+listener! {
+    /// Accepts sequenced-packet connections; otherwise as [`UnixListener`].
+    UnixSeqListener, SeqIncoming, UnixSeqpacket, Kind::Seqpacket
+}

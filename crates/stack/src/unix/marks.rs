@@ -1,0 +1,126 @@
+//! What stands between the bytes of a stream: rights, and changes of the sender's credentials.
+//!
+//! A read that gets the first byte that came with rights gets the rights, and ends at the end of what was sent
+//! with them. Bytes before them are joined to them, as on Linux. A read of a socket that wants
+//! credentials ends where they change.
+//!
+//! Positions are those of the stream (`So::head` is that of the first byte that is there), so nothing is
+//! rewritten when bytes are read. Bound: one mark per message with rights, which are bounded, and one per
+//! change of credentials. Must not know buffers. Tests: below.
+
+use super::ancillary::UCred;
+use super::pcb::{Marks, RightsMark};
+use super::rights::InFlight;
+
+/// How far a read may go.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    /// Bytes that it may take.
+    pub bytes: usize,
+    /// It gets the rights of the first mark.
+    pub has_rights: bool,
+    /// It ends here even if it wants more.
+    pub is_end: bool,
+}
+
+impl Marks {
+    /// How far a read of `want` bytes (there are as many) from `head` on may go.
+    pub fn stop(&self, head: u64, want: usize, by_creds: bool) -> Stop {
+        let mut stop = Stop { bytes: want, has_rights: false, is_end: false };
+        if by_creds && let Some((at, _)) = self.creds.iter().find(|(at, _)| *at > head) {
+            stop.limit(head, *at);
+        }
+        let Some(mark) = self.rights.front() else { return stop };
+        if mark.start < head + stop.bytes as u64 {
+            stop.has_rights = true;
+            stop.limit(head, mark.end);
+        }
+        stop
+    }
+
+    /// The credentials of the byte at `head`.
+    pub fn creds_at(&self, head: u64) -> Option<UCred> {
+        let change = self.creds.iter().take_while(|(at, _)| *at <= head).last();
+        change.map_or(self.head_creds, |(_, creds)| *creds)
+    }
+
+    /// Bytes from `at` on, the end of the stream so far, come with `creds`.
+    pub fn note_creds(&mut self, at: u64, creds: Option<UCred>) {
+        let last = self.creds.back().map_or(self.head_creds, |(_, creds)| *creds);
+        if last != creds {
+            self.creds.push_back((at, creds));
+        }
+    }
+
+    /// `rights` come with the bytes from `start` to `end`.
+    pub fn note_rights(&mut self, start: u64, end: u64, rights: InFlight) {
+        self.rights.push_back(RightsMark { start, end, rights });
+    }
+
+    /// The first byte is now that at `head`.
+    pub fn advance(&mut self, head: u64) {
+        while let Some((at, creds)) = self.creds.front()
+            && *at <= head
+        {
+            self.head_creds = *creds;
+            self.creds.pop_front();
+        }
+    }
+
+    /// Whether there is nothing to remember.
+    pub fn is_idle(&self) -> bool {
+        self.rights.is_empty() && self.creds.is_empty() && self.head_creds.is_none()
+    }
+}
+
+impl Stop {
+    fn limit(&mut self, head: u64, end: u64) {
+        // It is behind the head, and only what is less than `bytes` counts.
+        let limit = usize::try_from(end - head).unwrap_or(usize::MAX);
+        if limit <= self.bytes {
+            self.bytes = limit;
+            self.is_end = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Stack;
+
+    fn rights() -> InFlight {
+        InFlight::launch(Stack::global().core(), Vec::new()).ok().unwrap()
+    }
+
+    #[test]
+    fn a_read_joins_what_comes_before_rights_and_ends_behind_them() {
+        let mut marks = Marks::default();
+        marks.note_rights(104, 105, rights());
+        let stop = |marks: &Marks, head, want| marks.stop(head, want, false);
+        assert_eq!(stop(&marks, 100, 20), Stop { bytes: 5, has_rights: true, is_end: true });
+        assert_eq!(stop(&marks, 100, 4), Stop { bytes: 4, has_rights: false, is_end: false });
+        marks.rights[0].end = 110;
+        assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: true, is_end: false });
+        marks.rights.clear();
+        assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: false, is_end: false });
+    }
+
+    #[test]
+    fn credentials_divide_only_for_who_wants_them() {
+        let (a, mut marks) = (UCred { pid: 1, uid: 2, gid: 3 }, Marks::default());
+        marks.note_creds(10, None);
+        marks.note_creds(10, Some(a));
+        marks.note_creds(12, Some(a));
+        marks.note_creds(15, None);
+        assert_eq!(marks.creds.len(), 2);
+        assert_eq!(marks.stop(8, 20, true).bytes, 2);
+        assert_eq!(marks.stop(10, 20, true).bytes, 5);
+        assert_eq!(marks.stop(8, 20, false).bytes, 20);
+        assert_eq!((marks.creds_at(9), marks.creds_at(14), marks.creds_at(15)), (None, Some(a), None));
+        marks.advance(11);
+        assert_eq!((marks.head_creds, marks.creds_at(11)), (Some(a), Some(a)));
+        marks.advance(15);
+        assert!(marks.is_idle());
+    }
+}

@@ -1,0 +1,92 @@
+//! UNIX-domain sockets: streams, datagrams and sequenced packets, in the shapes of `std::os::unix::net`.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use sockeye::unix::UnixStream;
+//!
+//! let (mut a, mut b) = UnixStream::pair()?;
+//! a.write_all(b"hello")?;
+//! let mut hello = [0; 5];
+//! b.read_exact(&mut hello)?;
+//! assert_eq!(&hello, b"hello");
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! Names are a stack's own: pathnames do not touch the file system, and sockets of different stacks do not
+//! meet. Semantics are Linux's (unix(7)), bounds and differences are in `docs/unix.md`. Errors have
+//! the numbers that Linux gives (`io::Error::raw_os_error`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `locking.rs` | **the lock protocol**: read this first |
+//! | `pcb.rs`, `bytes.rs`, `marks.rs`, `flows.rs` | a socket and its receive buffer |
+//! | `sock.rs`, `listen.rs`, `datagram_link.rs`, `names.rs`, `addr.rs` | handles, connecting, names |
+//! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
+//! | `ancillary.rs`, `rights.rs`, `collect.rs` | what comes along, and the collector of lost sockets |
+//! | `ready.rs` | readiness, for polls and tasks |
+//! | `common.rs`, `stream.rs`, `seqpacket.rs`, `datagram.rs`, `listener.rs`, `socket.rs` | public types |
+//!
+//! Outside of the perimeters: nothing here enters one. Tests: at the ends of files, `tests/unix*`.
+
+mod addr;
+mod ancillary;
+mod bytes;
+mod collect;
+mod common;
+mod datagram;
+mod datagram_link;
+mod datagram_send;
+mod flows;
+mod listen;
+mod listener;
+mod locking;
+mod marks;
+mod names;
+mod pcb;
+pub(crate) mod ready;
+mod recv;
+mod rights;
+mod send;
+mod seqpacket;
+mod sock;
+mod socket;
+mod stream;
+mod wait;
+mod wakes;
+
+use sockeye_sync::RwLock;
+
+pub use addr::SocketAddr;
+pub use ancillary::{MsgFlags, RIGHTS_MAX, RecvAncillary, RecvMsg, SendAncillary, UCred};
+pub use datagram::UnixDatagram;
+pub use listener::{Incoming, SeqIncoming, UnixListener, UnixSeqListener};
+pub use rights::{IN_FLIGHT_MAX, Right};
+pub use seqpacket::UnixSeqpacket;
+pub use socket::UnixSocket;
+pub use stream::UnixStream;
+
+use crate::base::addr::HashKey;
+
+/// What the UNIX-domain sockets of a stack share.
+pub(crate) struct Shared {
+    pub names: names::Names,
+    pub budget: rights::Budget,
+    /// The old scheme's lock around everything; see `locking.rs`.
+    pub linkage: RwLock<()>,
+}
+
+impl Shared {
+    pub fn new(key: HashKey) -> Self {
+        Self { names: names::Names::new(key), budget: rights::Budget::new(), linkage: RwLock::new(()) }
+    }
+
+    /// Rights in flight.
+    pub fn in_flight(&self) -> usize {
+        self.budget.in_flight()
+    }
+
+    /// unlink(2) of a pathname.
+    pub fn unlink(&self, addr: &SocketAddr) -> std::io::Result<()> {
+        Ok(self.names.unlink(addr)?)
+    }
+}

@@ -1,0 +1,352 @@
+//! The protocol control block of a UNIX-domain socket: its receive buffer, and what both ends must know.
+//!
+//! | field | guarded by |
+//! |---|---|
+//! | `so` | (b) its own mutex, the *receive buffer's* |
+//! | `link` | (u) the pcb's mutex, inside |
+//! | `options`, `users`, `in_flight`, `alert`, `is_relinked` | (a) atomics |
+//! | `kind`, `name` (once set) | (c) constant |
+//!
+//! What a sender has to know of its receiver stands in the *receiver's* `so`, so that a send needs that
+//! one mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from whom (`flows`). A
+//! direction of a connection has one flag, `shut` of the receiving end: "I write no more" and "I read no
+//! more" are the same to both, as they are on Linux.
+//!
+//! Must not know how data is moved (`send.rs`, `recv.rs`) or which further locks a setting takes
+//! (`locking.rs`). Never are two `so` held at once, but by the collector of rights, in address order.
+//! Tests: `tests/unix_stress.rs`.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+
+use rustix::io::Errno;
+use sockeye_mbuf::Chain;
+use sockeye_sync::pair::{Link, Linked};
+use sockeye_sync::{Mutex, WaitQueue};
+
+use super::addr::Name;
+use super::ancillary::UCred;
+use super::bytes::Bytes;
+use super::flows::Flows;
+use super::rights::InFlight;
+use super::sock::Sock;
+use crate::config::Config;
+use crate::poll::{Ready, Watchers};
+
+/// The types of socket(7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Stream,
+    Seqpacket,
+    Datagram,
+}
+
+impl Kind {
+    /// Whether a socket has one peer for life.
+    pub fn is_connected(self) -> bool {
+        match self {
+            Self::Stream | Self::Seqpacket => true,
+            Self::Datagram => false,
+        }
+    }
+}
+
+/// See the module's head. On cache lines of its own: two pcbs of two cores must not share one.
+#[repr(align(128))]
+pub(crate) struct Pcb {
+    pub so: Mutex<So>,
+    /// Our readers, or who waits in `accept`; with `so`.
+    pub rcv_wait: WaitQueue,
+    /// Who waits for room in our buffer or in our backlog; with `so`.
+    pub snd_wait: WaitQueue,
+    pub kind: Kind,
+    /// (a) An error is pending or our writing side of a datagram socket is shut: senders look into `so`.
+    pub alert: AtomicBool,
+    /// (a) What the socket is: see `listen::phase`.
+    pub phase: AtomicU8,
+    /// (a) A datagram socket's peer is not (or no more) the one that it was made with.
+    pub is_relinked: AtomicBool,
+    /// (a) Where our flow was at the receiver that we sent to last; a hint.
+    pub flow_hint: AtomicU32,
+    /// (a) Handles, those in flight included.
+    pub users: AtomicU32,
+    /// (a) Handles that lie in a receive buffer or backlog. At most `users`.
+    pub in_flight: AtomicU32,
+    pub options: Options,
+    pub link: Link<Pcb>,
+    pub name: OnceLock<Arc<Name>>,
+    /// The peer of a socket that was connected after it was made: other handles have it themselves.
+    pub peer: OnceLock<Weak<Pcb>>,
+}
+
+/// Options that are read without a lock.
+pub(crate) struct Options {
+    pub nonblocking: AtomicBool,
+    pub passcred: AtomicBool,
+    /// SO_RCVTIMEO and SO_SNDTIMEO, microseconds; 0: none.
+    pub read_timeout: AtomicU64,
+    pub write_timeout: AtomicU64,
+    /// SO_SNDBUF and SO_RCVBUF, bytes. The second limits nothing, as on Linux.
+    pub sndbuf: AtomicU32,
+    pub rcvbuf: AtomicU32,
+}
+
+/// A socket's receive buffer, and whom its changes concern.
+pub(crate) struct So {
+    pub data: Bytes,
+    /// Bytes that a writer is copying right now, already counted against `hiwat`.
+    pub reserved: usize,
+    /// What may wait here of a connected peer, bytes: the peer's SO_SNDBUF.
+    pub hiwat: usize,
+    /// A connection was made; it never ends again.
+    pub is_connected: bool,
+    /// Nothing more comes in: we, or the peer, have shut the direction.
+    pub shut: bool,
+    /// Our own writes are shut (datagram sockets only; for others it is the peer's `shut`).
+    pub send_shut: bool,
+    /// The last handle is gone.
+    pub closed: bool,
+    /// We or our peer want credentials with what arrives.
+    pub wants_creds: bool,
+    pub error: Option<Errno>,
+    /// Boundaries of what is in `data`; none in a stream.
+    pub records: VecDeque<Record>,
+    /// What stands between a stream's bytes; usually nothing.
+    pub marks: Option<Box<Marks>>,
+    /// The position of the first byte in `data` in the stream.
+    pub head: u64,
+    /// References to UNIX-domain sockets in this buffer or backlog.
+    pub sockets_held: u32,
+    /// Tasks that wait to read, and (of the peer) to write here.
+    pub read_wakers: Vec<Waker>,
+    pub write_wakers: Vec<Waker>,
+    /// Polls of this socket, and those of the peer that want to write.
+    pub watch: Watchers,
+    pub out_watch: Watchers,
+    /// The CPUs on which somebody was last told of data and of room.
+    pub data_cpu: u32,
+    pub room_cpu: u32,
+    /// Of a datagram socket: its senders.
+    pub flows: Flows,
+    /// Of a listener.
+    pub backlog: Option<Box<Backlog>>,
+}
+
+/// One datagram or packet.
+pub(crate) struct Record {
+    pub len: u32,
+    /// The place of its sender in the flows; of no meaning for packets.
+    pub flow: u32,
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What comes with a record beside its bytes.
+#[derive(Default)]
+pub(crate) struct Extra {
+    pub rights: Option<InFlight>,
+    pub creds: Option<UCred>,
+}
+
+/// What stands between the bytes of a stream, by position.
+#[derive(Default)]
+pub(crate) struct Marks {
+    pub rights: VecDeque<RightsMark>,
+    /// From this position on the bytes have these credentials; ascending. Before the first: `None`.
+    pub creds: VecDeque<(u64, Option<UCred>)>,
+    /// The credentials of the byte at the head.
+    pub head_creds: Option<UCred>,
+}
+
+/// Rights that arrive with the bytes from `start` on. A read that gets them ends at `end`.
+pub(crate) struct RightsMark {
+    pub start: u64,
+    pub end: u64,
+    pub rights: InFlight,
+}
+
+/// A listener's connections that nobody has accepted yet.
+pub(crate) struct Backlog {
+    pub ready: VecDeque<Sock>,
+    /// Places that are taken for connections in the making.
+    pub taken: usize,
+    pub max: usize,
+}
+
+/// What a record is charged beside its bytes: its bookkeeping, and a bound for empty records.
+pub(crate) const RECORD_COST: usize = 256;
+/// A socket counts as writable while this part of its peer's buffer is free for it (Linux: three quarters).
+const WRITABLE_PART: usize = 4;
+/// Most tasks that wait for one direction of a socket; beyond that the oldest is woken early.
+#[cfg(feature = "tokio")]
+pub(crate) const WAKERS_MAX: usize = 1024;
+
+impl Pcb {
+    pub fn new(kind: Kind, config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            so: Mutex::new(So::new(config.sndbuf as usize)),
+            rcv_wait: WaitQueue::new(),
+            snd_wait: WaitQueue::new(),
+            kind,
+            alert: AtomicBool::new(false),
+            phase: AtomicU8::new(0),
+            is_relinked: AtomicBool::new(false),
+            flow_hint: AtomicU32::new(0),
+            users: AtomicU32::new(1),
+            in_flight: AtomicU32::new(0),
+            options: Options {
+                nonblocking: AtomicBool::new(false),
+                passcred: AtomicBool::new(false),
+                read_timeout: AtomicU64::new(0),
+                write_timeout: AtomicU64::new(0),
+                sndbuf: AtomicU32::new(config.sndbuf),
+                rcvbuf: AtomicU32::new(config.rcvbuf),
+            },
+            link: Link::new(),
+            name: OnceLock::new(),
+            peer: OnceLock::new(),
+        })
+    }
+
+    /// A name for it among living pcbs: where it lies.
+    pub fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Linked for Pcb {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl So {
+    fn new(hiwat: usize) -> Self {
+        Self {
+            data: Bytes::new(),
+            reserved: 0,
+            hiwat,
+            is_connected: false,
+            shut: false,
+            send_shut: false,
+            closed: false,
+            wants_creds: false,
+            error: None,
+            records: VecDeque::new(),
+            marks: None,
+            head: 0,
+            sockets_held: 0,
+            read_wakers: Vec::new(),
+            write_wakers: Vec::new(),
+            watch: Watchers::new(),
+            out_watch: Watchers::new(),
+            data_cpu: u32::MAX,
+            room_cpu: u32::MAX,
+            flows: Flows::default(),
+            backlog: None,
+        }
+    }
+
+    /// What is charged against `hiwat`.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.data.len() + self.reserved + self.records.len() * RECORD_COST
+    }
+
+    /// Bytes that a stream's writer may add now.
+    #[inline]
+    pub fn space(&self) -> usize {
+        self.hiwat.saturating_sub(self.used())
+    }
+
+    /// Whether the peer counts as writable.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.used() <= self.hiwat / WRITABLE_PART
+    }
+
+    /// Whether a sender to here would only be told EPIPE.
+    #[inline]
+    pub fn takes_nothing(&self) -> bool {
+        self.shut || self.closed
+    }
+
+    /// Whether a read or accept would not block.
+    pub fn is_readable(&self) -> bool {
+        let waiting = match &self.backlog {
+            Some(backlog) => !backlog.ready.is_empty(),
+            None => !self.data.is_empty() || !self.records.is_empty(),
+        };
+        waiting || self.shut
+    }
+
+    /// What this end's buffer says of this end's readiness.
+    pub fn readiness(&self) -> Ready {
+        Ready::READABLE
+            .when(self.is_readable())
+            .with(Ready::READ_CLOSED.when(self.shut))
+            .with(Ready::ERROR.when(self.error.is_some()))
+    }
+
+    /// Takes all contents out, for disposal after unlocking.
+    pub fn empty(&mut self) -> Contents {
+        self.head += self.data.len() as u64;
+        self.sockets_held = 0;
+        let was_unread = !self.data.is_empty() || !self.records.is_empty();
+        Contents {
+            was_unread,
+            chain: self.data.clear(),
+            records: std::mem::take(&mut self.records),
+            marks: self.marks.take(),
+            embryos: self.backlog.as_mut().map(|b| std::mem::take(&mut b.ready)).unwrap_or_default(),
+        }
+    }
+
+    /// The boxes of rights in this buffer.
+    pub fn rights(&self) -> impl Iterator<Item = &InFlight> {
+        let of_records = self.records.iter().filter_map(|r| r.extra.as_ref()?.rights.as_ref());
+        let marks = self.marks.iter().flat_map(|marks| marks.rights.iter());
+        of_records.chain(marks.map(|mark| &mark.rights))
+    }
+
+    /// Connections in the backlog.
+    pub fn embryos(&self) -> impl Iterator<Item = &Sock> {
+        self.backlog.iter().flat_map(|backlog| backlog.ready.iter())
+    }
+}
+
+/// What was in a receive buffer.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// Something that was sent has not been read.
+    pub was_unread: bool,
+    pub chain: Chain,
+    pub records: VecDeque<Record>,
+    pub marks: Option<Box<Marks>>,
+    pub embryos: VecDeque<Sock>,
+}
+
+impl Contents {
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty() && self.records.is_empty() && self.embryos.is_empty()
+    }
+
+    /// All that were in flight here.
+    pub fn into_rights(self) -> impl Iterator<Item = InFlight> {
+        let of_records = self.records.into_iter().filter_map(|r| r.extra?.rights);
+        let marks = self.marks.into_iter().flat_map(|marks| marks.rights);
+        of_records.chain(marks.map(|mark| mark.rights))
+    }
+}
+
+/// Remembers a task to be woken. If there are too many, the oldest comes back to be woken now.
+#[cfg(feature = "tokio")]
+pub(crate) fn remember(list: &mut Vec<Waker>, waker: &Waker) -> Option<Waker> {
+    if list.iter().any(|known| known.will_wake(waker)) {
+        return None;
+    }
+    let early = (list.len() >= WAKERS_MAX).then(|| list.remove(0));
+    list.push(waker.clone());
+    early
+}

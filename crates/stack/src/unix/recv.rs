@@ -1,0 +1,344 @@
+//! Receiving: streams, packets, datagrams, and what comes along.
+//!
+//! A receive takes its own buffer's mutex and, in `direct`, no other. Up to a few kilobytes are copied
+//! under it; more is unlinked as mbufs and copied after. Rights land, and buffers are given back, outside.
+//!
+//! Must not know public types. Invariants: a byte, record or right is received once (a peek duplicates);
+//! room that was made is told in the section that makes it. Tests: `tests/unix*`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use sockeye_mbuf::Chain;
+use sockeye_sync::Ticket;
+
+use super::addr::Name;
+use super::ancillary::{MsgFlags, RecvAncillary, UCred};
+use super::bytes::{COPY_LOCKED_MAX, Sink};
+use super::flows::Unblocked;
+use super::locking;
+use super::pcb::{Kind, Pcb, So};
+use super::rights::{InFlight, Right, close_rights};
+use super::sock::{Sock, settle_alert};
+use super::wait::{Timeout, wait};
+use super::wakes::Wakes;
+
+/// What was received.
+#[derive(Default)]
+pub(crate) struct Received {
+    pub bytes: usize,
+    pub flags: MsgFlags,
+    pub sender: Option<Arc<Name>>,
+}
+
+/// What to receive, and how.
+struct Request<'r> {
+    /// Bytes that there is room for.
+    wanted: usize,
+    is_peek: bool,
+    blocks: bool,
+    wants_creds: bool,
+    /// Rights that there is room for.
+    rights_max: usize,
+    flags: MsgFlags,
+    ancillary: Option<&'r mut RecvAncillary>,
+}
+
+/// What one look at the buffer found.
+enum Found {
+    /// Nothing: wait, if there is a ticket.
+    Nothing {
+        ticket: Option<Ticket>,
+        cpu: u32,
+    },
+    /// No more will come.
+    End,
+    Some(Part),
+}
+
+/// Some bytes, or one record.
+#[derive(Default)]
+struct Part {
+    bytes: usize,
+    /// The record's whole length.
+    len: usize,
+    /// Bytes still to be copied.
+    chain: Option<Chain>,
+    rights: Option<InFlight>,
+    duplicates: Vec<Right>,
+    /// More rights than there is room for were seen by a peek.
+    is_cut: bool,
+    creds: Option<UCred>,
+    sender: Option<Arc<Name>>,
+    unblocked: Option<Unblocked>,
+    /// The receive ends here.
+    is_end: bool,
+}
+
+impl<'r> Request<'r> {
+    fn new(
+        sock: &Sock,
+        wanted: usize,
+        mut ancillary: Option<&'r mut RecvAncillary>,
+        flags: MsgFlags,
+    ) -> Self {
+        if let Some(ancillary) = &mut ancillary {
+            close_rights(ancillary.take_rights());
+            ancillary.creds = None;
+        }
+        Self {
+            wanted,
+            is_peek: flags.contains(MsgFlags::PEEK),
+            blocks: sock.blocks() && !flags.contains(MsgFlags::DONTWAIT),
+            wants_creds: sock.pcb.options.passcred.load(Ordering::Relaxed),
+            rights_max: ancillary.as_ref().map_or(0, |a| a.capacity()),
+            flags,
+            ancillary,
+        }
+    }
+
+    /// Hands over what came along; says what was cut off.
+    fn deliver(&mut self, sock: &Sock, part: &mut Part) -> MsgFlags {
+        let mut flags = MsgFlags::CTRUNC.when(part.is_cut);
+        let mut rights = std::mem::take(&mut part.duplicates);
+        if let Some(landed) = part.rights.take() {
+            rights = landed.land(sock.core());
+            if rights.len() > self.rights_max {
+                flags |= MsgFlags::CTRUNC;
+                close_rights(rights.split_off(self.rights_max));
+            }
+        }
+        match &mut self.ancillary {
+            Some(ancillary) => {
+                ancillary.rights.append(&mut rights);
+                if self.wants_creds {
+                    ancillary.creds = Some(part.creds.unwrap_or(UCred::UNKNOWN));
+                }
+            }
+            None => flags |= MsgFlags::CTRUNC.when(self.wants_creds),
+        }
+        flags
+    }
+}
+
+/// read(2) on a stream.
+#[inline]
+pub(crate) fn read(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
+    if buf.is_empty() {
+        return Ok(0);
+    }
+    let pcb = &sock.pcb;
+    let mut wakes = Wakes::new();
+    let taken = locking::receiving(sock.core(), pcb, || {
+        let mut so = pcb.so.lock();
+        let take = so.data.len().min(buf.len());
+        if take == 0 || take > COPY_LOCKED_MAX || so.marks.is_some() {
+            return 0;
+        }
+        so.data.take_front(&mut buf[..take]);
+        so.head += take as u64;
+        if so.has_room() {
+            wakes.writers(pcb, &mut so);
+        }
+        take
+    });
+    wakes.fire();
+    if taken > 0 {
+        return Ok(taken);
+    }
+    let bufs = &mut [std::io::IoSliceMut::new(buf)];
+    recv(sock, Sink::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
+}
+
+/// recvmsg(2) on a stream.
+pub(crate) fn recv(
+    sock: &Sock,
+    mut sink: Sink<'_, '_>,
+    ancillary: Option<&mut RecvAncillary>,
+    flags: MsgFlags,
+) -> Result<Received, Errno> {
+    let peer = sock.peer.as_ref().ok_or(Errno::INVAL)?;
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    let mut request = Request::new(sock, sink.capacity(), ancillary, flags);
+    let mut timeout = Timeout::of(&pcb.options.read_timeout);
+    let mut received = Received { sender: peer.name.get().cloned(), ..Received::default() };
+    loop {
+        let mut wakes = Wakes::new();
+        let found = locking::receiving(core, pcb, || {
+            let mut so = pcb.so.lock();
+            let found = take_stream(pcb, &mut so, &mut sink, &request, received.bytes)?;
+            if matches!(&found, Found::Some(part) if part.bytes > 0) && so.has_room() {
+                wakes.writers(pcb, &mut so);
+            }
+            Ok(found)
+        });
+        wakes.fire();
+        let mut part = match found {
+            Err(_) if received.bytes > 0 => return Ok(received),
+            Err(errno) => return Err(errno),
+            Ok(Found::End) => return Ok(received),
+            Ok(Found::Some(part)) => part,
+            Ok(Found::Nothing { ticket, cpu }) => {
+                match wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout) {
+                    Err(_) if received.bytes > 0 => return Ok(received),
+                    waited => waited?,
+                }
+                continue;
+            }
+        };
+        if let Some(chain) = part.chain.take() {
+            sink.put_chain(&chain);
+        }
+        received.bytes += part.bytes;
+        received.flags |= request.deliver(sock, &mut part);
+        let is_enough = received.bytes == request.wanted || !flags.contains(MsgFlags::WAITALL);
+        if part.is_end || is_enough {
+            return Ok(received);
+        }
+    }
+}
+
+/// Takes (or peeks at) what is there of a stream; `done` bytes were received before.
+fn take_stream(
+    pcb: &Pcb,
+    so: &mut So,
+    sink: &mut Sink<'_, '_>,
+    request: &Request<'_>,
+    done: usize,
+) -> Result<Found, Errno> {
+    let offset = if request.is_peek { done } else { 0 };
+    let there = so.data.len().saturating_sub(offset);
+    if there == 0 {
+        return nothing(pcb, so, request, done);
+    }
+    let at = so.head + offset as u64;
+    let mut part = Part { bytes: there.min(request.wanted - done), ..Part::default() };
+    let mut has_rights = false;
+    if let Some(marks) = &so.marks {
+        let stop = marks.stop(at, part.bytes, request.wants_creds);
+        (part.bytes, part.is_end, has_rights) = (stop.bytes, stop.is_end, stop.has_rights);
+        part.creds = marks.creds_at(at);
+    }
+    if request.is_peek {
+        so.data.peek(offset, part.bytes, sink);
+        let mark = so.marks.as_ref().filter(|_| has_rights).and_then(|marks| marks.rights.front());
+        if let Some(mark) = mark {
+            part.duplicates = mark.rights.duplicates(request.rights_max);
+            part.is_cut = part.duplicates.len() < mark.rights.len();
+        }
+        return Ok(Found::Some(part));
+    }
+    part.chain = so.data.take(part.bytes, sink);
+    so.head += part.bytes as u64;
+    let head = so.head;
+    if let Some(marks) = &mut so.marks {
+        if has_rights {
+            part.rights = marks.rights.pop_front().map(|mark| mark.rights);
+        }
+        marks.advance(head);
+        if marks.is_idle() {
+            so.marks = None;
+        }
+        so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
+    }
+    Ok(Found::Some(part))
+}
+
+/// With nothing to read: the pending error, the end, or a ticket.
+fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result<Found, Errno> {
+    // An error is for a call that can report it.
+    if done == 0
+        && let Some(errno) = so.error.take()
+    {
+        settle_alert(pcb, so);
+        return Err(errno);
+    }
+    // A datagram socket that does not block is told that there is nothing, as on Linux.
+    if so.shut && (pcb.kind.is_connected() || request.blocks) {
+        return Ok(Found::End);
+    }
+    Ok(Found::Nothing { ticket: request.blocks.then(|| pcb.rcv_wait.prepare()), cpu: so.data_cpu })
+}
+
+/// recvmsg(2) on a datagram or packet socket: one record.
+pub(crate) fn recv_record(
+    sock: &Sock,
+    mut sink: Sink<'_, '_>,
+    ancillary: Option<&mut RecvAncillary>,
+    flags: MsgFlags,
+) -> Result<Received, Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    if pcb.kind == Kind::Seqpacket && sock.peer.is_none() {
+        return Err(Errno::NOTCONN);
+    }
+    let mut request = Request::new(sock, sink.capacity(), ancillary, flags);
+    let mut timeout = Timeout::of(&pcb.options.read_timeout);
+    loop {
+        let mut wakes = Wakes::new();
+        let found = locking::receiving(core, pcb, || {
+            let mut so = pcb.so.lock();
+            let found = take_record(pcb, &mut so, &mut sink, &request)?;
+            if matches!(found, Found::Some(_)) && so.has_room() {
+                wakes.writers(pcb, &mut so);
+            }
+            Ok(found)
+        });
+        let mut part = match found? {
+            Found::End => return Ok(Received::default()),
+            Found::Some(part) => part,
+            Found::Nothing { ticket, cpu } => {
+                wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout)?;
+                continue;
+            }
+        };
+        wakes.senders(part.unblocked.take());
+        wakes.fire();
+        if let Some(chain) = part.chain.take() {
+            sink.put_chain(&chain);
+        }
+        let mut reported = request.deliver(sock, &mut part);
+        reported |= MsgFlags::TRUNC.when(part.len > part.bytes);
+        let bytes = if request.flags.contains(MsgFlags::TRUNC) { part.len } else { part.bytes };
+        let sender = part.sender.take().or_else(|| sock.connected_name());
+        return Ok(Received { bytes, flags: reported, sender });
+    }
+}
+
+/// Takes (or peeks at) the first record.
+fn take_record(
+    pcb: &Pcb,
+    so: &mut So,
+    sink: &mut Sink<'_, '_>,
+    request: &Request<'_>,
+) -> Result<Found, Errno> {
+    // An error comes before what is there, other than in a stream.
+    if let Some(errno) = so.error.take() {
+        settle_alert(pcb, so);
+        return Err(errno);
+    }
+    let Some(record) = so.records.front() else { return nothing(pcb, so, request, 0) };
+    let (len, flow) = (record.len as usize, record.flow);
+    let mut part = Part { len, bytes: len.min(request.wanted), ..Part::default() };
+    part.creds = record.extra.as_ref().and_then(|extra| extra.creds);
+    if pcb.kind == Kind::Datagram {
+        part.sender = so.flows.sender(flow).and_then(|sender| sender.name.get().cloned());
+    }
+    if request.is_peek {
+        if let Some(rights) = record.extra.as_ref().and_then(|extra| extra.rights.as_ref()) {
+            part.duplicates = rights.duplicates(request.rights_max);
+            part.is_cut = part.duplicates.len() < rights.len();
+        }
+        so.data.peek(0, part.bytes, sink);
+        return Ok(Found::Some(part));
+    }
+    part.chain = so.data.take(part.bytes, sink);
+    so.data.skip(len - part.bytes);
+    let extra = so.records.pop_front().and_then(|record| record.extra);
+    part.rights = extra.and_then(|extra| extra.rights);
+    so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
+    if pcb.kind == Kind::Datagram {
+        part.unblocked = so.flows.discharge(flow, len);
+    }
+    Ok(Found::Some(part))
+}

@@ -1,0 +1,316 @@
+//! Rights in flight: sockets and file descriptors on their way in a message (SCM_RIGHTS).
+//!
+//! A right is a handle that its sender gave away. From the append to the receive it lies in an
+//! [`InFlight`] in the receiver's buffer; a UNIX-domain socket counts such handles (`in_flight`, of its
+//! `users`), for the collector (`collect.rs`).
+//!
+//! # Bounds
+//! [`RIGHTS_MAX`](super::RIGHTS_MAX) in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
+//! allows the user's RLIMIT_NOFILE). The second is dealt out in credits: a few lie in stripes, one of
+//! which a thread uses, so that threads which pass rights do not write one line; at the bound they are
+//! gathered again.
+//!
+//! # Disposal
+//! Rights that nobody receives are closed outside all locks, and one after the other: closing a socket can
+//! set others free, which go to the end of the line ([`dispose`]) and are not closed inside its own
+//! close. So a chain of a million sockets, each in the buffer of the next, needs no deep stack.
+//!
+//! Tests: below, `tests/unix_rights.rs`, `tests/unix_stress.rs`.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+
+use super::ancillary::RIGHTS_MAX;
+use super::pcb::{Contents, Pcb};
+use super::sock::Sock;
+use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixSocket, UnixStream};
+use crate::stack::Core;
+
+/// Something that a message can carry: a socket of the stack, or a file descriptor of the kernel.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Right {
+    /// A stream socket.
+    Stream(UnixStream),
+    /// A stream listener.
+    Listener(UnixListener),
+    /// A datagram socket.
+    Datagram(UnixDatagram),
+    /// A sequenced-packet socket.
+    Seqpacket(UnixSeqpacket),
+    /// A sequenced-packet listener.
+    SeqListener(UnixSeqListener),
+    /// A socket that may be neither connected nor listening yet.
+    Socket(UnixSocket),
+    /// A TCP connection.
+    TcpStream(crate::TcpStream),
+    /// A TCP listener.
+    TcpListener(crate::TcpListener),
+    /// A file descriptor.
+    Fd(OwnedFd),
+}
+
+macro_rules! right_from {
+    ($($from:ty => $variant:ident),+ $(,)?) => {
+        $(impl From<$from> for Right {
+            fn from(socket: $from) -> Self {
+                Self::$variant(socket)
+            }
+        })+
+    };
+}
+
+right_from! {
+    UnixStream => Stream,
+    UnixListener => Listener,
+    UnixDatagram => Datagram,
+    UnixSeqpacket => Seqpacket,
+    UnixSeqListener => SeqListener,
+    UnixSocket => Socket,
+    crate::TcpStream => TcpStream,
+    crate::TcpListener => TcpListener,
+    OwnedFd => Fd,
+}
+
+impl Right {
+    /// The handle, if it is a UNIX-domain socket: only those can hold rights themselves.
+    fn unix(&self) -> Option<&Sock> {
+        match self {
+            Self::Stream(socket) => Some(&socket.sock),
+            Self::Listener(socket) => Some(&socket.sock),
+            Self::Datagram(socket) => Some(&socket.sock),
+            Self::Seqpacket(socket) => Some(&socket.sock),
+            Self::SeqListener(socket) => Some(&socket.sock),
+            Self::Socket(socket) => Some(&socket.sock),
+            Self::TcpStream(_) | Self::TcpListener(_) | Self::Fd(_) => None,
+        }
+    }
+
+    /// Another handle of the same (dup(2)).
+    ///
+    /// # Errors
+    /// EMFILE, for a file descriptor.
+    pub fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(match self {
+            Self::Stream(socket) => Self::Stream(socket.try_clone()?),
+            Self::Listener(socket) => Self::Listener(socket.try_clone()?),
+            Self::Datagram(socket) => Self::Datagram(socket.try_clone()?),
+            Self::Seqpacket(socket) => Self::Seqpacket(socket.try_clone()?),
+            Self::SeqListener(socket) => Self::SeqListener(socket.try_clone()?),
+            Self::Socket(socket) => Self::Socket(socket.try_clone()?),
+            Self::TcpStream(socket) => Self::TcpStream(socket.try_clone()?),
+            Self::TcpListener(socket) => Self::TcpListener(socket.try_clone()?),
+            Self::Fd(fd) => Self::Fd(fd.try_clone()?),
+        })
+    }
+}
+
+/// The rights of one message, counted. Not to be dropped but to be [landed](InFlight::land).
+pub(crate) struct InFlight(Vec<Right>);
+
+impl InFlight {
+    /// Counts `rights`, which are given back if there are too many.
+    pub fn launch(core: &Core, rights: Vec<Right>) -> Result<Self, (Errno, Vec<Right>)> {
+        if rights.len() > RIGHTS_MAX {
+            return Err((Errno::INVAL, rights));
+        }
+        if !core.unix.budget.take(rights.len()) {
+            return Err((Errno::TOOMANYREFS, rights));
+        }
+        for sock in rights.iter().filter_map(Right::unix) {
+            // SeqCst, with the load in `collect`: see there.
+            sock.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(Self(rights))
+    }
+
+    /// They have arrived, or come back.
+    pub fn land(self, core: &Core) -> Vec<Right> {
+        for pcb in self.sockets() {
+            pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+        core.unix.budget.give(self.0.len());
+        self.0
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The UNIX-domain sockets among them.
+    pub fn sockets(&self) -> impl Iterator<Item = &Arc<Pcb>> {
+        self.0.iter().filter_map(Right::unix).map(|sock| &sock.pcb)
+    }
+
+    /// Duplicates of the first `max`, for a peek.
+    pub fn duplicates(&self, max: usize) -> Vec<Right> {
+        self.0.iter().take(max).map_while(|right| right.try_clone().ok()).collect()
+    }
+}
+
+/// Rights that may be in flight in a stack at once.
+pub const IN_FLIGHT_MAX: usize = 16_384;
+/// Stripes of credits.
+const STRIPES: usize = 16;
+/// Credits that go to a stripe, or come back from it, at once.
+const BATCH: usize = 64;
+
+/// The bound on rights in flight; see the module's head.
+pub(crate) struct Budget {
+    left: Line,
+    stripes: [Line; STRIPES],
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicUsize);
+
+impl Budget {
+    pub fn new() -> Self {
+        Self {
+            left: Line(AtomicUsize::new(IN_FLIGHT_MAX)),
+            stripes: std::array::from_fn(|_| Line::default()),
+        }
+    }
+
+    fn stripe(&self) -> &AtomicUsize {
+        &self.stripes[sockeye_sync::slot::current().unwrap_or(0) % STRIPES].0
+    }
+
+    /// Takes `count` credits; false if there are not so many.
+    pub fn take(&self, count: usize) -> bool {
+        if count == 0 || subtract(self.stripe(), count) {
+            return true;
+        }
+        if subtract(&self.left.0, count + BATCH) {
+            self.stripe().fetch_add(BATCH, Ordering::Relaxed);
+            return true;
+        }
+        if subtract(&self.left.0, count) {
+            return true;
+        }
+        // What lies in stripes is gathered. Two that do so at once may both find too few: it is a bound, and
+        // refusing near it is allowed.
+        let gathered: usize = self.stripes.iter().map(|stripe| stripe.0.swap(0, Ordering::Relaxed)).sum();
+        self.left.0.fetch_add(gathered, Ordering::Relaxed);
+        subtract(&self.left.0, count)
+    }
+
+    /// Gives `count` credits back.
+    pub fn give(&self, count: usize) {
+        let stripe = self.stripe();
+        let now = stripe.fetch_add(count, Ordering::Relaxed) + count;
+        if now > 2 * BATCH && subtract(stripe, now - BATCH) {
+            self.left.0.fetch_add(now - BATCH, Ordering::Relaxed);
+        }
+    }
+
+    /// Rights in flight; exact while nothing moves.
+    pub fn in_flight(&self) -> usize {
+        let left: usize = self.stripes.iter().chain([&self.left]).map(|l| l.0.load(Ordering::Relaxed)).sum();
+        IN_FLIGHT_MAX.saturating_sub(left)
+    }
+}
+
+/// Relaxed: a count that orders nothing.
+fn subtract(from: &AtomicUsize, count: usize) -> bool {
+    from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_sub(count)).is_ok()
+}
+
+/// What is waiting to be closed.
+enum Doomed {
+    Right(Right),
+    Embryo(Sock),
+}
+
+thread_local! {
+    /// The line of this thread; there is one while somebody below us on the stack is closing.
+    static LINE: RefCell<Option<VecDeque<Doomed>>> = const { RefCell::new(None) };
+}
+
+/// Closes what nobody will receive. Outside all locks.
+pub(crate) fn dispose(core: &Core, contents: Contents) {
+    if contents.is_empty() {
+        return;
+    }
+    let mut contents = contents;
+    let mut doomed: Vec<Doomed> = contents.embryos.drain(..).map(Doomed::Embryo).collect();
+    for embryo in &doomed {
+        if let Doomed::Embryo(sock) = embryo {
+            sock.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    doomed.extend(contents.into_rights().flat_map(|rights| rights.land(core)).map(Doomed::Right));
+    close_in_line(doomed);
+}
+
+/// The same for rights that have landed.
+pub(crate) fn close_rights(rights: Vec<Right>) {
+    if !rights.is_empty() {
+        close_in_line(rights.into_iter().map(Doomed::Right).collect());
+    }
+}
+
+fn close_in_line(doomed: Vec<Doomed>) {
+    let is_first = LINE.try_with(|line| {
+        let mut line = line.borrow_mut();
+        let is_first = line.is_none();
+        (is_first, line.get_or_insert_default().len())
+    });
+    // A thread whose locals are gone closes in place: it is ending, and has no line.
+    let Ok((is_first, _)) = is_first else {
+        drop(doomed);
+        return;
+    };
+    let mut doomed = Some(doomed);
+    let _ = LINE.try_with(|line| {
+        if let Some(line) = line.borrow_mut().as_mut() {
+            line.extend(doomed.take().into_iter().flatten());
+        }
+    });
+    if !is_first {
+        return;
+    }
+    loop {
+        let next = LINE.try_with(|line| {
+            let mut line = line.borrow_mut();
+            let next = line.as_mut().and_then(VecDeque::pop_front);
+            if next.is_none() {
+                *line = None;
+            }
+            next
+        });
+        match next {
+            Ok(Some(Doomed::Right(right))) => drop(right),
+            Ok(Some(Doomed::Embryo(sock))) => sock.close_unaccepted(),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_are_all_used_before_one_is_refused_and_all_come_back() {
+        let budget = Budget::new();
+        let mut taken = 0;
+        while budget.take(RIGHTS_MAX) {
+            taken += RIGHTS_MAX;
+        }
+        while budget.take(1) {
+            taken += 1;
+        }
+        assert_eq!((taken, budget.in_flight()), (IN_FLIGHT_MAX, IN_FLIGHT_MAX));
+        budget.give(taken);
+        assert_eq!(budget.in_flight(), 0);
+        assert!(budget.take(IN_FLIGHT_MAX));
+        assert!(!budget.take(1));
+    }
+}

@@ -1,0 +1,150 @@
+//! [`UnixSeqpacket`]: packets between two connected sockets, each whole and in order.
+//!
+//! Must not know how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix_api.rs`.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::path::Path;
+
+use super::addr::SocketAddr;
+use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
+use super::bytes::Sink;
+use super::common::{data_methods, socket_methods};
+use super::pcb::Kind;
+use super::sock::Sock;
+use super::{listen, recv, send};
+use crate::stack::Stack;
+
+/// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
+///
+/// A packet is sent whole or not at all, and received by one call; what does not fit is cut off. 0 bytes
+/// are an empty packet, or the end.
+pub struct UnixSeqpacket {
+    pub(crate) sock: Sock,
+}
+
+socket_methods!(UnixSeqpacket);
+data_methods!(UnixSeqpacket);
+
+impl UnixSeqpacket {
+    /// Connects to the listener of this pathname, on the process's default stack. Blocks while its backlog is
+    /// full.
+    ///
+    /// # Errors
+    /// `NotFound` (ENOENT), `ConnectionRefused` (nobody listens), EPROTOTYPE (another type of socket).
+    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::connect_on(Stack::global(), path)
+    }
+
+    /// [`connect`](Self::connect) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
+        Self::connect_addr_on(stack, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::connect_addr_on(Stack::global(), addr)
+    }
+
+    /// [`connect_addr`](Self::connect_addr) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+        Ok(Self { sock: listen::connect(&Sock::new(stack, Kind::Seqpacket), addr)? })
+    }
+
+    /// Two sockets that are connected to each other, of the process's default stack.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        Self::pair_on(Stack::global())
+    }
+
+    /// [`pair`](Self::pair) of a stack of your own.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
+        let (a, b) = Sock::pair(stack, Kind::Seqpacket);
+        Ok((Self { sock: a }, Self { sock: b }))
+    }
+
+    /// Sends a packet. Blocks while there is no room.
+    ///
+    /// # Errors
+    /// `BrokenPipe`, `WouldBlock`, `ConnectionReset`; EMSGSIZE (longer than SO_SNDBUF less 32), ENOMEM (packet
+    /// memory at its cap).
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.send_vectored(&[IoSlice::new(buf)])
+    }
+
+    /// [`send`](Self::send) of one packet from several buffers.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(send::send_packet(&self.sock, bufs, None, MsgFlags::NONE)?)
+    }
+
+    /// Receives a packet; what does not fit into `buf` is cut off. 0 at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `ConnectionReset`.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.recv_vectored(&mut [IoSliceMut::new(buf)])
+    }
+
+    /// [`recv`](Self::recv) of one packet into several buffers.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, MsgFlags::NONE)?.bytes)
+    }
+
+    /// Copies the next packet without taking it.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let bufs = &mut [IoSliceMut::new(buf)];
+        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+    }
+
+    /// sendmsg(2): a packet, with rights or credentials. `to` is not looked at, as on Linux. `ancillary` is
+    /// empty afterwards, and untouched after an error.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).
+    pub fn send_msg(
+        &self,
+        bufs: &[IoSlice<'_>],
+        to: Option<&SocketAddr>,
+        ancillary: &mut SendAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<usize> {
+        let _not_looked_at = to;
+        Ok(send::send_packet(&self.sock, bufs, Some(ancillary), flags)?)
+    }
+
+    /// recvmsg(2): a packet, and what came along with it.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_msg(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        ancillary: &mut RecvAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<RecvMsg> {
+        let received = recv::recv_record(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
+    }
+}

@@ -1,0 +1,262 @@
+//! [`Sock`]: a counted handle of a socket; what every type has in common: connecting two, shutting down,
+//! closing.
+//!
+//! A handle of a connected socket holds both pcbs. So a send follows a pointer that cannot change, without
+//! a lock and without counting a reference, and pcbs need not point at each other. (With the settings
+//! `global` and `pair` they do, through `Pcb::link`.)
+//!
+//! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
+//! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::addr::Name;
+use super::listen::phase;
+use super::names;
+use super::pcb::{Contents, Kind, Pcb, So};
+use super::rights::dispose;
+use super::wakes::Wakes;
+use super::{collect, datagram_link, locking};
+use crate::poll::Ready;
+use crate::stack::{Core, Stack};
+
+/// See the module's head.
+pub(crate) struct Sock {
+    pub pcb: Arc<Pcb>,
+    /// Of a connected socket its peer; of a datagram socket the one that it was made with.
+    pub peer: Option<Arc<Pcb>>,
+    pub stack: Stack,
+}
+
+impl Clone for Sock {
+    fn clone(&self) -> Self {
+        // SeqCst: see `collect`.
+        self.pcb.users.fetch_add(1, Ordering::SeqCst);
+        Self { pcb: Arc::clone(&self.pcb), peer: self.peer.clone(), stack: self.stack.clone() }
+    }
+}
+
+impl Drop for Sock {
+    fn drop(&mut self) {
+        // SeqCst: whoever takes the count to 0 has seen what the other handles did; and see `collect`.
+        if self.pcb.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let found = || self.pcb.peer.get()?.upgrade();
+            let peer = self.peer.take().or_else(found);
+            close(self.core(), &self.pcb, peer.as_ref());
+        } else if collect::is_suspect(&self.pcb) {
+            collect::collect(self.core(), &self.pcb);
+        }
+    }
+}
+
+impl Sock {
+    /// The first handle of a new socket.
+    pub fn new(stack: &Stack, kind: Kind) -> Self {
+        Self { pcb: Pcb::new(kind, stack.config()), peer: None, stack: stack.clone() }
+    }
+
+    /// Two sockets that are connected to each other.
+    pub fn pair(stack: &Stack, kind: Kind) -> (Self, Self) {
+        let (mut a, mut b) = (Self::new(stack, kind), Self::new(stack, kind));
+        if kind.is_connected() {
+            connect_pcbs(stack.core(), &a.pcb, &b.pcb);
+            for end in [&a, &b] {
+                end.pcb.phase.store(phase::CONNECTED, Ordering::Release);
+            }
+        } else {
+            datagram_link::link_pair(stack.core(), &a.pcb, &b.pcb);
+        }
+        a.peer = Some(Arc::clone(&b.pcb));
+        b.peer = Some(Arc::clone(&a.pcb));
+        (a, b)
+    }
+
+    /// Another handle of the same socket, without its peer.
+    pub fn clone_parts(&self) -> Self {
+        self.pcb.users.fetch_add(1, Ordering::SeqCst);
+        Self { pcb: Arc::clone(&self.pcb), peer: None, stack: self.stack.clone() }
+    }
+
+    pub fn core(&self) -> &Core {
+        self.stack.core()
+    }
+
+    /// The peer of a connected socket.
+    #[inline]
+    pub fn connected(&self) -> Result<&Arc<Pcb>, Errno> {
+        self.peer.as_ref().ok_or(Errno::NOTCONN)
+    }
+
+    /// Whether calls block.
+    #[inline]
+    pub fn blocks(&self) -> bool {
+        // Relaxed: an option, which orders nothing.
+        !self.pcb.options.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// Closes a connection that nobody has accepted: its peer is reset even if nothing is lost.
+    pub fn close_unaccepted(self) {
+        // The handle's own drop does the rest.
+        let mut wakes = Wakes::new();
+        if let Some(peer) = &self.peer {
+            peer.so.lock().error = Some(Errno::CONNRESET);
+            peer.alert.store(true, Ordering::Release);
+            announce(peer, Some(&self.pcb), &mut wakes);
+        }
+        wakes.fire();
+    }
+
+    /// The name of a connected socket's peer.
+    pub fn connected_name(&self) -> Option<Arc<Name>> {
+        self.peer.as_ref().filter(|_| self.pcb.kind.is_connected())?.name.get().cloned()
+    }
+
+    /// SO_ERROR.
+    pub fn take_error(&self) -> Option<Errno> {
+        let mut so = self.pcb.so.lock();
+        let error = so.error.take();
+        settle_alert(&self.pcb, &so);
+        error
+    }
+
+    /// shutdown(2): reading, writing.
+    pub fn shutdown(&self, read: bool, write: bool) {
+        let (pcb, peer) = (&self.pcb, self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()));
+        let mut wakes = Wakes::new();
+        locking::exclusive(self.core(), pcb, peer.map(|peer| &**peer), || {
+            if read {
+                shut(pcb, &mut wakes);
+            }
+            if write {
+                match peer {
+                    Some(peer) => shut(peer, &mut wakes),
+                    None => {
+                        pcb.so.lock().send_shut = true;
+                        pcb.alert.store(true, Ordering::Release);
+                    }
+                }
+            }
+        });
+        announce(pcb, peer, &mut wakes);
+        if let Some(peer) = peer {
+            announce(peer, Some(pcb), &mut wakes);
+        }
+        wakes.fire();
+    }
+}
+
+/// Connects two pcbs of which nobody else knows yet, or whose connecting side nobody else uses.
+pub(crate) fn connect_pcbs(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+    locking::link(core, a, b);
+    let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
+    let wants_creds = wants(a) || wants(b);
+    for (own, peer) in [(a, b), (b, a)] {
+        let mut so = own.so.lock();
+        so.is_connected = true;
+        so.hiwat = peer.options.sndbuf.load(Ordering::Relaxed) as usize;
+        so.wants_creds = wants_creds;
+    }
+}
+
+/// `alert` says whether senders have to look into `so`.
+pub(crate) fn settle_alert(pcb: &Pcb, so: &So) {
+    pcb.alert.store(so.error.is_some() || so.send_shut, Ordering::Release);
+}
+
+/// Nothing more comes into `pcb`.
+fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
+    let mut so = pcb.so.lock();
+    so.shut = true;
+    wakes.readers(pcb, &mut so);
+    wakes.writers(pcb, &mut so);
+    let unblocked = so.flows.unblock_all();
+    drop(so);
+    wakes.senders(unblocked);
+}
+
+/// The last handle is gone.
+fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
+    names::forget(core, pcb);
+    let mut wakes = Wakes::new();
+    let connected = peer.filter(|_| pcb.kind.is_connected());
+    let contents = locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {
+        let (contents, is_lossy) = close_own(pcb, &mut wakes);
+        if let Some(peer) = connected {
+            close_peer(peer, is_lossy, &mut wakes);
+        }
+        contents
+    });
+    match connected {
+        Some(peer) => {
+            locking::unlink(core, pcb, peer);
+            announce(peer, Some(pcb), &mut wakes);
+        }
+        None if pcb.kind == Kind::Datagram => datagram_link::unlink(core, pcb, &mut wakes),
+        None => {}
+    }
+    wakes.fire();
+    dispose(core, contents);
+}
+
+/// What closing does to the socket itself: its contents, and whether bytes are lost.
+fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes) -> (Contents, bool) {
+    let mut so = pcb.so.lock();
+    (so.closed, so.shut, so.send_shut) = (true, true, true);
+    let contents = so.empty();
+    let is_lossy = so.is_connected && contents.was_unread;
+    so.backlog = None;
+    so.flows.only = 0;
+    let unblocked = so.flows.clear(true);
+    wakes.writers(pcb, &mut so);
+    // Registrations of the closed socket itself end; its peer's stay where they are until that closes.
+    let gone = so.watch.clear();
+    let wakers = std::mem::take(&mut so.read_wakers);
+    drop(so);
+    drop((gone, wakers));
+    wakes.senders(unblocked);
+    (contents, is_lossy)
+}
+
+/// What closing does to the peer.
+fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes) {
+    let mut so = peer.so.lock();
+    so.shut = true;
+    if is_reset && !so.closed {
+        so.error = Some(Errno::CONNRESET);
+        peer.alert.store(true, Ordering::Release);
+    }
+    wakes.readers(peer, &mut so);
+    // The closed socket wanted to write here: its registrations and tasks end.
+    let gone = (so.out_watch.clear(), std::mem::take(&mut so.write_wakers));
+    drop(so);
+    drop(gone);
+}
+
+/// Readiness of a connected socket, or of one that has no peer.
+pub(crate) fn readiness(pcb: &Pcb, peer: Option<&Arc<Pcb>>) -> Ready {
+    let (own, is_shut, is_send_shut, is_listening) = {
+        let so = pcb.so.lock();
+        (so.readiness(), so.shut, so.send_shut, so.backlog.is_some())
+    };
+    let (has_room, is_peer_shut) = match peer {
+        Some(peer) => {
+            let so = peer.so.lock();
+            (so.has_room(), so.takes_nothing())
+        }
+        None => (!is_listening, is_send_shut),
+    };
+    let hung_up = (is_shut && is_peer_shut) || (pcb.kind.is_connected() && peer.is_none() && !is_listening);
+    own.with(Ready::WRITABLE.when(has_room))
+        .with(Ready::WRITE_CLOSED.when(is_peer_shut))
+        .with(Ready::HUNG_UP.when(hung_up))
+}
+
+/// Tells the polls of a socket what it is ready for now.
+pub(crate) fn announce(pcb: &Pcb, peer: Option<&Arc<Pcb>>, wakes: &mut Wakes) {
+    let ready = readiness(pcb, peer);
+    let so = pcb.so.lock();
+    so.watch.mark(ready, wakes.list());
+}

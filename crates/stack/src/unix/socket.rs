@@ -1,0 +1,96 @@
+//! [`UnixSocket`]: a socket before it is connected or listens.
+//!
+//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix_api.rs`.
+
+use std::io;
+
+use super::addr::SocketAddr;
+use super::common::socket_methods;
+use super::pcb::Kind;
+use super::sock::Sock;
+use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, listen};
+use crate::stack::Stack;
+
+/// A socket of a type, to be bound, and then connected or listened on.
+///
+/// It stays a handle of what it becomes: [`connect`](Self::connect) can be tried again after an error, fails
+/// with EISCONN after a success, and the connection ends when all handles are dropped, this one among them.
+pub struct UnixSocket {
+    pub(crate) sock: Sock,
+}
+
+socket_methods!(UnixSocket);
+
+impl UnixSocket {
+    /// A stream socket.
+    pub fn new_stream(stack: &Stack) -> Self {
+        Self { sock: Sock::new(stack, Kind::Stream) }
+    }
+
+    /// A datagram socket.
+    pub fn new_datagram(stack: &Stack) -> Self {
+        Self { sock: Sock::new(stack, Kind::Datagram) }
+    }
+
+    /// A sequenced-packet socket.
+    pub fn new_seqpacket(stack: &Stack) -> Self {
+        Self { sock: Sock::new(stack, Kind::Seqpacket) }
+    }
+
+    /// Binds it; to the unnamed address: to an abstract name of five hexadecimal digits that is free.
+    ///
+    /// # Errors
+    /// `AddrInUse`; EINVAL (bound already), ENOTDIR.
+    pub fn bind(&self, addr: &SocketAddr) -> io::Result<()> {
+        Ok(self.sock.core().unix.names.bind(&self.sock.pcb, addr)?)
+    }
+
+    /// Connects a stream socket. Blocks while the backlog is full.
+    ///
+    /// # Errors
+    /// As for [`UnixStream::connect`]; EISCONN, EINVAL (it listens), EOPNOTSUPP (not a stream socket),
+    /// `WouldBlock` (backlog full).
+    pub fn connect(&self, addr: &SocketAddr) -> io::Result<UnixStream> {
+        listen::require(&self.sock, Kind::Stream)?;
+        Ok(UnixStream { sock: listen::connect(&self.sock, addr)? })
+    }
+
+    /// Connects a sequenced-packet socket. Blocks while the backlog is full.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_seqpacket(&self, addr: &SocketAddr) -> io::Result<UnixSeqpacket> {
+        listen::require(&self.sock, Kind::Seqpacket)?;
+        Ok(UnixSeqpacket { sock: listen::connect(&self.sock, addr)? })
+    }
+
+    /// Listens on a bound stream socket, with room for one connection more than `backlog` (at most 4096).
+    /// Once more: another backlog.
+    ///
+    /// # Errors
+    /// EINVAL (unbound, connected), EOPNOTSUPP (not a stream socket).
+    pub fn listen(&self, backlog: usize) -> io::Result<UnixListener> {
+        listen::require(&self.sock, Kind::Stream)?;
+        listen::listen(&self.sock, backlog)?;
+        Ok(UnixListener { sock: self.sock.clone() })
+    }
+
+    /// The same for a sequenced-packet socket.
+    ///
+    /// # Errors
+    /// As for [`listen`](Self::listen).
+    pub fn listen_seqpacket(&self, backlog: usize) -> io::Result<UnixSeqListener> {
+        listen::require(&self.sock, Kind::Seqpacket)?;
+        listen::listen(&self.sock, backlog)?;
+        Ok(UnixSeqListener { sock: self.sock.clone() })
+    }
+
+    /// The datagram socket that it is.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP (not a datagram socket).
+    pub fn datagram(&self) -> io::Result<UnixDatagram> {
+        listen::require(&self.sock, Kind::Datagram)?;
+        Ok(UnixDatagram { sock: self.sock.clone() })
+    }
+}

@@ -1,0 +1,173 @@
+//! [`UnixStream`]: a byte stream between two sockets.
+//!
+//! Must not know how bytes move (`send.rs`, `recv.rs`). Tests: `tests/unix_api.rs`.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::addr::SocketAddr;
+use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
+use super::bytes::Sink;
+use super::common::{data_methods, socket_methods};
+use super::pcb::Kind;
+use super::sock::Sock;
+use super::{listen, recv, send};
+use crate::stack::Stack;
+
+/// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
+///
+/// Dropping the last handle closes it; the peer reads what was written, and gets ECONNRESET afterwards if the
+/// closed end had not read everything. All methods take `&self`: several threads may use one stream.
+pub struct UnixStream {
+    pub(crate) sock: Sock,
+}
+
+socket_methods!(UnixStream);
+data_methods!(UnixStream);
+
+impl UnixStream {
+    /// Connects to the listener of this pathname, on the process's default stack. Blocks while its backlog is
+    /// full.
+    ///
+    /// # Errors
+    /// `NotFound` (ENOENT), `ConnectionRefused` (nobody listens), EPROTOTYPE (another type of socket).
+    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::connect_on(Stack::global(), path)
+    }
+
+    /// [`connect`](Self::connect) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
+        Self::connect_addr_on(stack, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::connect_addr_on(Stack::global(), addr)
+    }
+
+    /// [`connect_addr`](Self::connect_addr) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+        Ok(Self { sock: listen::connect(&Sock::new(stack, Kind::Stream), addr)? })
+    }
+
+    /// Two streams that are connected to each other, of the process's default stack.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        Self::pair_on(Stack::global())
+    }
+
+    /// [`pair`](Self::pair) of a stack of your own.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
+        let (a, b) = Sock::pair(stack, Kind::Stream);
+        Ok((Self { sock: a }, Self { sock: b }))
+    }
+
+    /// Copies bytes that can be read without taking them. Blocks like a read.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let bufs = &mut [IoSliceMut::new(buf)];
+        Ok(recv::recv(&self.sock, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+    }
+
+    /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how
+    /// many bytes were taken; `ancillary` is then empty, and untouched after an error. Without bytes nothing
+    /// is sent, and rights are closed.
+    ///
+    /// # Errors
+    /// `BrokenPipe`, `WouldBlock`; EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials), EISCONN
+    /// (an address), ENOMEM (packet memory at its cap).
+    pub fn send_msg(
+        &self,
+        bufs: &[IoSlice<'_>],
+        to: Option<&SocketAddr>,
+        ancillary: &mut SendAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<usize> {
+        if to.is_some() {
+            return Err(Errno::ISCONN.into());
+        }
+        Ok(send::send(&self.sock, bufs, Some(ancillary), flags)?)
+    }
+
+    /// recvmsg(2): bytes, and what came along with them. It ends behind bytes that came with rights.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `ConnectionReset`.
+    pub fn recv_msg(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        ancillary: &mut RecvAncillary,
+        flags: MsgFlags,
+    ) -> io::Result<RecvMsg> {
+        let received = recv::recv(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
+    }
+}
+
+impl Read for &UnixStream {
+    #[inline]
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(recv::read(&self.sock, buf)?)
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let sink = Sink::new(bufs);
+        if sink.capacity() == 0 {
+            return Ok(0);
+        }
+        Ok(recv::recv(&self.sock, sink, None, MsgFlags::NONE)?.bytes)
+    }
+}
+
+impl Write for &UnixStream {
+    #[inline]
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        Ok(send::write(&self.sock, buf)?)
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(send::send(&self.sock, bufs, None, MsgFlags::NONE)?)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for UnixStream {
+    #[inline]
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
+impl Write for UnixStream {
+    #[inline]
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
