@@ -9,6 +9,7 @@
 mod listener;
 mod split;
 mod stream;
+pub mod unix;
 
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};

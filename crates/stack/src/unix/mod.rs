@@ -48,7 +48,7 @@ mod recv;
 mod rights;
 mod send;
 mod seqpacket;
-mod sock;
+pub(crate) mod sock;
 mod socket;
 mod stream;
 mod wait;

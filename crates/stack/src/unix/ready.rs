@@ -111,6 +111,14 @@ mod tasks {
     use super::End;
     use crate::poll::Ready;
 
+    impl Sock {
+        /// Has `waker` woken when a flow of this datagram socket that was full has room.
+        pub fn remember_writer(&self, waker: &Waker) {
+            let early = remember(&mut self.pcb.so.lock().write_wakers, waker);
+            early.into_iter().for_each(Waker::wake);
+        }
+    }
+
     /// Ready once a receive would not block.
     pub(crate) fn poll_readable(sock: &Sock, waker: &Waker) -> Poll<()> {
         let mut so = sock.pcb.so.lock();

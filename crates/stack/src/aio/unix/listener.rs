@@ -1,0 +1,70 @@
+//! [`UnixListener`] and [`UnixSeqListener`] of the asynchronous kind.
+//!
+//! Must not know how connections are made. Tests: `tests/unix_tokio.rs`.
+
+use std::future::poll_fn;
+use std::io;
+use std::path::Path;
+use std::task::{Context, Poll, ready};
+
+use super::{UnixSeqpacket, UnixStream, wrapper_methods};
+use crate::stack::Stack;
+use crate::unix::SocketAddr;
+use crate::unix::ready::poll_accept;
+
+macro_rules! listener {
+    ($(#[$doc:meta])* $type:ident, $accepted:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $type {
+            inner: crate::unix::$type,
+        }
+
+        wrapper_methods!($type);
+
+        impl $type {
+            /// Listens at this pathname, on the process's default stack. Never waits.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+                Self::bind_addr_on(Stack::global(), &SocketAddr::from_pathname(path)?)
+            }
+
+            /// Listens at an address, on a stack of your own.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+                Self::from_std(crate::unix::$type::bind_addr_on(stack, addr)?)
+            }
+
+            /// The next connection, and the address of who connects. Several tasks may accept; each
+            /// connection goes to one of them.
+            ///
+            /// # Errors
+            /// None today.
+            pub async fn accept(&self) -> io::Result<($accepted, SocketAddr)> {
+                poll_fn(|cx| self.poll_accept(cx)).await
+            }
+
+            /// [`accept`](Self::accept) as a poll function.
+            pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<($accepted, SocketAddr)>> {
+                let sock = ready!(poll_accept(&self.inner.sock, cx.waker()))?;
+                let addr = sock.peer_addr()?;
+                let accepted = $accepted::from_std(crate::unix::$accepted { sock })?;
+                Poll::Ready(Ok((accepted, addr)))
+            }
+        }
+    };
+}
+
+listener! {
+    /// A listener in the shape of `tokio::net::UnixListener`.
+    UnixListener, UnixStream
+}
+
+listener! {
+    /// A listener for sequenced-packet connections; otherwise as [`UnixListener`].
+    UnixSeqListener, UnixSeqpacket
+}

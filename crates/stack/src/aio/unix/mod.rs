@@ -1,0 +1,211 @@
+//! UNIX-domain sockets in `tokio`'s shape.
+//!
+//! As for TCP there is no reactor: who appends to a buffer, or makes room in one, takes the tasks' wakers out
+//! of it and wakes them. Several tasks may wait for one socket.
+//!
+//! Must not know how data moves. Tests: `tests/unix_tokio.rs`.
+
+mod datagram;
+mod listener;
+mod seqpacket;
+mod split;
+mod stream;
+
+pub use datagram::UnixDatagram;
+pub use listener::{UnixListener, UnixSeqListener};
+pub use seqpacket::UnixSeqpacket;
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use stream::UnixStream;
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use crate::unix::ready::{poll_readable, poll_writable};
+use crate::unix::sock::Sock;
+
+/// Polls a receive until it would not block.
+fn poll_recv<R>(sock: &Sock, cx: &Context<'_>, mut f: impl FnMut() -> io::Result<R>) -> Poll<io::Result<R>> {
+    loop {
+        match f() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(poll_readable(sock, cx.waker()));
+            }
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+/// Polls a send until it would not block. At the memory cap the task is woken after a while to try again.
+fn poll_send<R>(sock: &Sock, cx: &Context<'_>, mut f: impl FnMut() -> io::Result<R>) -> Poll<io::Result<R>> {
+    loop {
+        match f() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(poll_writable(sock, cx.waker()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                let core = sock.core();
+                core.memory_waiters.register(core, cx.waker());
+                return Poll::Pending;
+            }
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+async fn readable(sock: &Sock) -> io::Result<()> {
+    poll_fn(|cx| poll_readable(sock, cx.waker())).await;
+    Ok(())
+}
+
+async fn writable(sock: &Sock) -> io::Result<()> {
+    poll_fn(|cx| poll_writable(sock, cx.waker())).await;
+    Ok(())
+}
+
+/// Waits until a connect finds room in the backlog. There is no waker for that: a listener knows its acceptors.
+async fn connected<R>(stack: &crate::Stack, mut f: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    poll_fn(|cx| match f() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let core = stack.core();
+            // The same slow tick as for memory: a full backlog is as rare.
+            core.memory_waiters.register(core, cx.waker());
+            Poll::Pending
+        }
+        done => Poll::Ready(done),
+    })
+    .await
+}
+
+/// The methods of every type.
+macro_rules! wrapper_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Wraps a socket of the blocking kind, which from now on does not block.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn from_std(inner: crate::unix::$type) -> std::io::Result<Self> {
+                inner.set_nonblocking(true)?;
+                Ok(Self { inner })
+            }
+
+            /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
+            pub fn into_std(self) -> crate::unix::$type {
+                self.inner
+            }
+
+            /// The socket of the blocking kind, for its queries and options.
+            pub fn get_ref(&self) -> &crate::unix::$type {
+                &self.inner
+            }
+
+            /// The socket's own address.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn local_addr(&self) -> std::io::Result<crate::unix::SocketAddr> {
+                self.inner.local_addr()
+            }
+
+            /// Takes the pending error, if there is one.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.inner.take_error()
+            }
+        }
+    };
+}
+use wrapper_methods;
+
+/// The methods of types that send and receive.
+macro_rules! data_wrapper_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Two sockets that are connected to each other, of the process's default stack.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair() -> std::io::Result<(Self, Self)> {
+                Self::pair_on(crate::Stack::global())
+            }
+
+            /// [`pair`](Self::pair) of a stack of your own.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair_on(stack: &crate::Stack) -> std::io::Result<(Self, Self)> {
+                let (a, b) = crate::unix::$type::pair_on(stack)?;
+                Ok((Self::from_std(a)?, Self::from_std(b)?))
+            }
+
+            /// The address of the peer.
+            ///
+            /// # Errors
+            /// `NotConnected`.
+            pub fn peer_addr(&self) -> std::io::Result<crate::unix::SocketAddr> {
+                self.inner.peer_addr()
+            }
+
+            /// Of whom the peer is.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn peer_cred(&self) -> std::io::Result<crate::unix::UCred> {
+                self.inner.peer_cred()
+            }
+
+            /// Waits until a receive would not block.
+            ///
+            /// # Errors
+            /// None; a pending error makes the socket readable.
+            pub async fn readable(&self) -> std::io::Result<()> {
+                super::readable(&self.inner.sock).await
+            }
+
+            /// Waits until a send would not block.
+            ///
+            /// # Errors
+            /// None; a pending error makes the socket writable.
+            pub async fn writable(&self) -> std::io::Result<()> {
+                super::writable(&self.inner.sock).await
+            }
+
+            /// sendmsg(2), once there is room; see the blocking type's `send_msg`.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub async fn send_msg(
+                &self,
+                bufs: &[std::io::IoSlice<'_>],
+                to: Option<&crate::unix::SocketAddr>,
+                ancillary: &mut crate::unix::SendAncillary,
+                flags: crate::unix::MsgFlags,
+            ) -> std::io::Result<usize> {
+                std::future::poll_fn(|cx| {
+                    super::poll_send(&self.inner.sock, cx, || self.inner.send_msg(bufs, to, ancillary, flags))
+                })
+                .await
+            }
+
+            /// recvmsg(2), once there is something; see the blocking type's `recv_msg`.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub async fn recv_msg(
+                &self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+                ancillary: &mut crate::unix::RecvAncillary,
+                flags: crate::unix::MsgFlags,
+            ) -> std::io::Result<crate::unix::RecvMsg> {
+                std::future::poll_fn(|cx| {
+                    super::poll_recv(&self.inner.sock, cx, || self.inner.recv_msg(bufs, ancillary, flags))
+                })
+                .await
+            }
+        }
+    };
+}
+use data_wrapper_methods;
