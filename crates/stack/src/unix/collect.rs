@@ -4,8 +4,8 @@
 //! receive them with. This is the one way in which handles can form a cycle.
 //!
 //! # When
-//! Garbage comes into being when the last handle outside of messages goes: it is dropped, or sent. Both
-//! places ask [`is_suspect`] afterwards. What became garbage at that moment was reachable through that socket,
+//! Garbage comes into being when the last handle outside of messages goes: it is dropped, or sent to a socket
+//! that has none itself. Both places ask [`is_suspect`] afterwards. What became garbage at that moment was reachable through that socket,
 //! and if the socket is garbage itself something in its own buffer leads back to it; so without sockets
 //! in its buffer nothing is done, and otherwise only what can be reached from it is looked at. There is no
 //! table of all sockets and no lock of the whole stack.

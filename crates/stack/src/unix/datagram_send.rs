@@ -67,7 +67,9 @@ pub(crate) fn send(
     let blocks = sock.blocks() && !flags.contains(MsgFlags::DONTWAIT);
     let result = until_sent(sock, &mut message, to, blocks);
     message.cargo.unload(core, ancillary, result.is_ok());
-    after_sending(core, &sockets);
+    if let Some(receiver) = message.receiver {
+        after_sending(core, &receiver, &sockets);
+    }
     result.map(|()| message.len)
 }
 
@@ -152,11 +154,13 @@ fn append(
     }
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let creds = (wants(pcb) || wants(to)).then(UCred::of_process);
+    let carries_sockets = message.cargo.carries_sockets();
     if let Err(refusal) = message.append(core, &mut so, flow, creds) {
         so.flows.drop_if_idle(flow);
         return Err(refusal.into());
     }
     so.flows.charge(flow, message.len);
     wakes.readers(to, &mut so);
+    message.receiver = carries_sockets.then(|| Arc::clone(to));
     Ok(())
 }

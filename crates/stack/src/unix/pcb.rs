@@ -329,7 +329,7 @@ pub(crate) struct Contents {
 
 impl Contents {
     pub fn is_empty(&self) -> bool {
-        self.chain.is_empty() && self.records.is_empty() && self.embryos.is_empty()
+        self.chain.is_empty() && self.records.is_empty() && self.marks.is_none() && self.embryos.is_empty()
     }
 
     /// All that were in flight here.

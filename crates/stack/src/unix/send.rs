@@ -91,13 +91,22 @@ impl Cargo {
         self.rights.iter().flat_map(|rights| rights.sockets().cloned()).collect()
     }
 
+    /// Whether there are any.
+    pub fn carries_sockets(&self) -> bool {
+        self.rights.as_ref().is_some_and(|rights| rights.sockets().next().is_some())
+    }
+
     fn is_empty(&self) -> bool {
         self.rights.is_none() && self.creds.is_none()
     }
 }
 
-/// Looks for garbage among sockets that were just sent.
-pub(super) fn after_sending(core: &Core, sockets: &[Arc<Pcb>]) {
+/// Looks for garbage among sockets that were just sent to `to`. As long as that has a handle outside of
+/// messages they can be received; whoever drops its last one looks himself.
+pub(super) fn after_sending(core: &Core, to: &Pcb, sockets: &[Arc<Pcb>]) {
+    if !collect::is_suspect(to) {
+        return;
+    }
     for pcb in sockets {
         if collect::is_suspect(pcb) {
             collect::collect(core, pcb);
@@ -208,7 +217,7 @@ pub(crate) fn send(
     };
     let taken = wanted - rest.len;
     cargo.unload(core, ancillary, result.is_ok() || taken > 0);
-    after_sending(core, &sockets);
+    after_sending(core, peer, &sockets);
     match result {
         Err(errno) if taken == 0 => Err(errno),
         Ok(()) | Err(_) => Ok(taken),
@@ -321,6 +330,8 @@ pub(super) struct Message<'a> {
     /// The bytes, if they were copied before.
     pub copied: Option<Chain>,
     pub cargo: Cargo,
+    /// Where a datagram that carries sockets went.
+    pub receiver: Option<Arc<Pcb>>,
 }
 
 impl<'a> Message<'a> {
@@ -332,7 +343,7 @@ impl<'a> Message<'a> {
         if gather.len > sndbuf - MESSAGE_MARGIN {
             return Err(Errno::MSGSIZE);
         }
-        Ok(Self { len: gather.len, gather, copied: None, cargo: Cargo::default() })
+        Ok(Self { len: gather.len, gather, copied: None, cargo: Cargo::default(), receiver: None })
     }
 
     /// Copies a long message, before any lock. False if memory is short.
@@ -407,7 +418,7 @@ pub(crate) fn send_packet(
         }
     };
     message.cargo.unload(core, ancillary, result.is_ok());
-    after_sending(core, &sockets);
+    after_sending(core, peer, &sockets);
     result
 }
 
