@@ -227,6 +227,21 @@ macro_rules! socket_methods {
                 Ok($crate::unix::common::load_timeout(&self.sock.pcb.options.write_timeout))
             }
 
+            /// Closes one direction or both. A listener that reads no more refuses connections, and `accept` ends
+            /// with EINVAL once the backlog is empty.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
+                let (read, write) = match how {
+                    std::net::Shutdown::Read => (true, false),
+                    std::net::Shutdown::Write => (false, true),
+                    std::net::Shutdown::Both => (true, true),
+                };
+                self.sock.shutdown(read, write);
+                Ok(())
+            }
+
             /// The socket's stack.
             pub fn stack(&self) -> &$crate::Stack {
                 &self.sock.stack
@@ -274,20 +289,6 @@ macro_rules! data_methods {
             /// None; the signature is that of `std`.
             pub fn peer_cred(&self) -> std::io::Result<$crate::unix::UCred> {
                 Ok(self.sock.peer_cred())
-            }
-
-            /// Closes one direction or both.
-            ///
-            /// # Errors
-            /// None today.
-            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
-                let (read, write) = match how {
-                    std::net::Shutdown::Read => (true, false),
-                    std::net::Shutdown::Write => (false, true),
-                    std::net::Shutdown::Both => (true, true),
-                };
-                self.sock.shutdown(read, write);
-                Ok(())
             }
 
             /// SIOCINQ: bytes that can be received; of a datagram socket those of the next datagram.

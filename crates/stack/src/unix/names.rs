@@ -26,9 +26,26 @@ const AUTOBIND_NAMES: u32 = 1 << 20;
 
 /// See the module's head.
 pub(crate) struct Names {
-    shards: [Mutex<HashMap<Arc<Name>, Bound>>; SHARDS],
+    shards: [Mutex<HashMap<Key, Bound>>; SHARDS],
     key: HashKey,
     next_auto: AtomicU32,
+}
+
+/// A pathname is there once; an abstract name once for each type of socket, as on Linux.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    name: Arc<Name>,
+    kind: Option<Kind>,
+}
+
+impl Key {
+    fn new(name: &Arc<Name>, kind: Kind) -> Self {
+        let kind = match &**name {
+            Name::Path(_) => None,
+            Name::Abstract(_) => Some(kind),
+        };
+        Self { name: Arc::clone(name), kind }
+    }
 }
 
 /// Who has a name: `None` if the socket has closed and only its pathname is left.
@@ -41,7 +58,7 @@ impl Names {
         Self { shards: std::array::from_fn(|_| Mutex::default()), key, next_auto }
     }
 
-    fn shard(&self, name: &Name) -> &Mutex<HashMap<Arc<Name>, Bound>> {
+    fn shard(&self, name: &Name) -> &Mutex<HashMap<Key, Bound>> {
         let bytes = match name {
             Name::Path(bytes) | Name::Abstract(bytes) => bytes,
         };
@@ -65,15 +82,16 @@ impl Names {
     }
 
     fn insert(&self, pcb: &Arc<Pcb>, name: &Arc<Name>) -> Result<(), Errno> {
+        let key = Key::new(name, pcb.kind);
         let mut shard = self.shard(name).lock();
-        if shard.contains_key(&**name) {
+        if shard.contains_key(&key) {
             return Err(Errno::ADDRINUSE);
         }
         // Two threads may bind one socket: the first name counts.
         if pcb.name.set(Arc::clone(name)).is_err() {
             return Err(Errno::INVAL);
         }
-        shard.insert(Arc::clone(name), Some(Arc::clone(pcb)));
+        shard.insert(key, Some(Arc::clone(pcb)));
         Ok(())
     }
 
@@ -98,10 +116,10 @@ impl Names {
     ///
     /// # Errors
     /// EINVAL (unnamed), ENOENT (no such pathname), ENOTDIR, ECONNREFUSED (closed, or no such abstract name),
-    /// EPROTOTYPE.
+    /// EPROTOTYPE (a pathname of another type).
     pub fn find(&self, addr: &SocketAddr, kind: Kind) -> Result<Arc<Pcb>, Errno> {
         let Some(name) = &addr.0 else { return Err(Errno::INVAL) };
-        let bound = self.shard(name).lock().get(&**name).cloned();
+        let bound = self.shard(name).lock().get(&Key::new(name, kind)).cloned();
         match (bound, &**name) {
             (Some(Some(pcb)), _) if pcb.kind == kind => Ok(pcb),
             (Some(Some(_)), _) => Err(Errno::PROTOTYPE),
@@ -121,7 +139,8 @@ impl Names {
         let Some(name) = addr.0.as_ref().filter(|name| matches!(&***name, Name::Path(_))) else {
             return Err(Errno::INVAL);
         };
-        let gone = self.shard(name).lock().remove(&**name);
+        let key = Key { name: Arc::clone(name), kind: None };
+        let gone = self.shard(name).lock().remove(&key);
         if gone.is_none() {
             self.check_parents(name)?;
             return Err(Errno::NOENT);
@@ -134,8 +153,9 @@ impl Names {
         let Name::Path(path) = name else { return Ok(()) };
         let slashes = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         for (at, _) in slashes {
-            let parent = Name::Path(path[..at].into());
-            if self.shard(&parent).lock().contains_key(&parent) {
+            let parent = Arc::new(Name::Path(path[..at].into()));
+            let key = Key { name: Arc::clone(&parent), kind: None };
+            if self.shard(&parent).lock().contains_key(&key) {
                 return Err(Errno::NOTDIR);
             }
         }
@@ -146,15 +166,16 @@ impl Names {
 /// The socket closes: its abstract name is free, its pathname refuses from now on.
 pub(crate) fn forget(core: &Core, pcb: &Arc<Pcb>) {
     let Some(name) = pcb.name.get() else { return };
+    let key = Key::new(name, pcb.kind);
     let mut shard = core.unix.names.shard(name).lock();
     let is_ours = |bound: &Bound| bound.as_ref().is_some_and(|known| Arc::ptr_eq(known, pcb));
     // An accepted socket shares its listener's name, and one that was unlinked may have a successor.
-    if !shard.get(&**name).is_some_and(is_ours) {
+    if !shard.get(&key).is_some_and(is_ours) {
         return;
     }
     let gone = match &**name {
-        Name::Path(_) => shard.insert(Arc::clone(name), None),
-        Name::Abstract(_) => shard.remove(&**name),
+        Name::Path(_) => shard.insert(key, None),
+        Name::Abstract(_) => shard.remove(&key),
     };
     drop(shard);
     drop(gone);

@@ -36,7 +36,7 @@ use crate::config::Config;
 use crate::poll::{Ready, Watchers};
 
 /// The types of socket(7).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
     Stream,
     Seqpacket,

@@ -162,7 +162,7 @@ pub(crate) fn recv(
     let (core, pcb) = (sock.core(), &sock.pcb);
     let mut request = Request::new(sock, sink.capacity(), ancillary, flags);
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
-    let mut received = Received { sender: peer.name.get().cloned(), ..Received::default() };
+    let mut received = Received::default();
     loop {
         let mut wakes = Wakes::new();
         let found = locking::receiving(core, pcb, || {
@@ -191,6 +191,7 @@ pub(crate) fn recv(
             sink.put_chain(&chain);
         }
         received.bytes += part.bytes;
+        received.sender = peer.name.get().cloned();
         received.flags |= request.deliver(sock, &mut part);
         let is_enough = received.bytes == request.wanted || !flags.contains(MsgFlags::WAITALL);
         if part.is_end || is_enough {
