@@ -133,7 +133,7 @@ impl UnixDatagram {
     /// shut), `ConnectionReset`; EPERM (the peer receives from another socket only), EMSGSIZE (longer than
     /// SO_SNDBUF less 32), ENOMEM (packet memory at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        Ok(datagram_send::send(&self.sock, &[IoSlice::new(buf)], None, None, MsgFlags::NONE)?)
+        Ok(datagram_send::send_bytes(&self.sock, buf)?)
     }
 
     /// Sends to the socket of this pathname.
@@ -165,7 +165,7 @@ impl UnixDatagram {
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::NONE)?.bytes)
+        Ok(recv::recv_bytes(&self.sock, buf)?)
     }
 
     /// [`recv`](Self::recv) of one datagram into several buffers.

@@ -16,7 +16,7 @@ use sockeye_sync::{Ticket, WaitQueue};
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
 use super::pcb::{Kind, Pcb};
-use super::send::{Cargo, Message, Refusal, after_sending, take_alert};
+use super::send::{Cargo, Message, Refusal, SMALL_MESSAGE_MAX, after_sending, take_alert};
 use super::sock::Sock;
 use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
@@ -42,6 +42,37 @@ impl From<Refusal> for Unsent {
     }
 }
 
+/// send(2) on a datagram socket.
+#[inline]
+pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
+    let (core, pcb) = (sock.core(), &sock.pcb);
+    let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
+    if buf.len() <= SMALL_MESSAGE_MAX && !pcb.alert.load(Ordering::Acquire) && !wants(pcb) {
+        let mut wakes = Wakes::new();
+        let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
+        let hint = pcb.flow_hint.load(Ordering::Relaxed);
+        let is_sent = locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
+            let mut so = peer.so.lock();
+            let is_taken = !so.takes_nothing() && (so.flows.only == 0 || so.flows.only == pcb.id());
+            if !is_taken || wants(peer) {
+                return false;
+            }
+            let Some(flow) = so.flows.find(pcb, hint) else { return false };
+            if !so.flows.has_room(flow, sndbuf) || !so.push_record(&core.pool, buf, flow) {
+                return false;
+            }
+            so.flows.charge(flow, buf.len());
+            wakes.readers(peer, &mut so);
+            true
+        });
+        wakes.fire();
+        if is_sent == Some(true) {
+            return Ok(buf.len());
+        }
+    }
+    send(sock, &[IoSlice::new(buf)], None, None, MsgFlags::NONE)
+}
+
 /// sendmsg(2) on a datagram socket.
 pub(crate) fn send(
     sock: &Sock,
@@ -54,12 +85,10 @@ pub(crate) fn send(
     if to.is_some_and(SocketAddr::is_unnamed) {
         return Err(Errno::INVAL);
     }
-    if to.is_none() && locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |_| ()).is_none() {
-        return Err(Errno::NOTCONN);
-    }
     if pcb.options.passcred.load(Ordering::Relaxed) {
         core.unix.names.autobind(pcb)?;
     }
+    // In Linux's order: what is wrong with the message and with the socket, then the peer.
     let mut message = Message::new(pcb, bufs)?;
     take_alert(pcb)?;
     message.cargo = Cargo::load(core, ancillary.as_deref_mut())?;

@@ -262,6 +262,39 @@ fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result
     Ok(Found::Nothing { ticket: request.blocks.then(|| pcb.rcv_wait.prepare()), cpu: so.data_cpu })
 }
 
+/// recv(2) on a datagram or packet socket.
+#[inline]
+pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
+    let pcb = &sock.pcb;
+    let mut wakes = Wakes::new();
+    let taken = locking::receiving(sock.core(), pcb, || {
+        let mut so = pcb.so.lock();
+        let record = so.records.front()?;
+        let (len, flow) = (record.len as usize, record.flow);
+        if so.error.is_some() || record.extra.is_some() || len > COPY_LOCKED_MAX {
+            return None;
+        }
+        so.records.pop_front();
+        let take = len.min(buf.len());
+        so.data.take_front(&mut buf[..take]);
+        so.data.skip(len - take);
+        if pcb.kind == Kind::Datagram {
+            wakes.senders(so.flows.discharge(flow, len));
+        } else if so.has_room() {
+            wakes.writers(pcb, &mut so);
+        }
+        Some(take)
+    });
+    wakes.fire();
+    match taken {
+        Some(taken) => Ok(taken),
+        None => {
+            let bufs = &mut [std::io::IoSliceMut::new(buf)];
+            recv_record(sock, Sink::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
+        }
+    }
+}
+
 /// recvmsg(2) on a datagram or packet socket: one record.
 pub(crate) fn recv_record(
     sock: &Sock,

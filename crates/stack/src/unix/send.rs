@@ -31,6 +31,10 @@ const CHUNK_MAX: usize = 64 << 10;
 /// What of SO_SNDBUF a message cannot use (Linux's EMSGSIZE).
 const MESSAGE_MARGIN: usize = 32;
 
+/// Messages up to this length, bytes, are sent without any ado: no SO_SNDBUF is too small for them, and they are
+/// copied under the mutex.
+pub(super) const SMALL_MESSAGE_MAX: usize = crate::config::BUFFER_MIN as usize - MESSAGE_MARGIN;
+
 /// Why nothing was appended.
 pub(super) enum Refusal {
     /// There is no room; the ticket, if the call blocks, waits for some. Where it will be made ran last on `cpu`.
@@ -200,6 +204,7 @@ pub(crate) fn send(
     let mut timeout = Timeout::of(&sock.pcb.options.write_timeout);
     let mut rest = Gather::new(bufs);
     let wanted = rest.len;
+    let mut has_waited = false;
     let result = loop {
         let refusal = match append(core, sock, peer, &mut rest, &mut cargo, blocks) {
             Ok(()) if rest.len == 0 => break Ok(()),
@@ -207,10 +212,13 @@ pub(crate) fn send(
             Err(refusal) => refusal,
         };
         let waited = match refusal {
+            // Who was waiting is told of a reset; who comes later, that the pipe is broken (Linux).
+            Refusal::Failed(errno) if has_waited => break Err(take_alert(&sock.pcb).err().unwrap_or(errno)),
             Refusal::Failed(errno) => Err(errno),
             Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),
             Refusal::NoMemory => wait_for_memory(core, blocks, &mut timeout),
         };
+        has_waited = true;
         if let Err(errno) = waited {
             break Err(errno);
         }
@@ -334,6 +342,21 @@ pub(super) struct Message<'a> {
     pub receiver: Option<Arc<Pcb>>,
 }
 
+impl So {
+    /// Appends a record that brings nothing but bytes; false, and nothing is changed, if memory is short.
+    #[inline]
+    pub fn push_record(&mut self, pool: &Pool, buf: &[u8], flow: u32) -> bool {
+        let taken = self.data.push(pool, buf).unwrap_or(0);
+        if taken < buf.len() {
+            self.data.undo(taken);
+            return false;
+        }
+        // Short: see `SMALL_MESSAGE_MAX`.
+        self.records.push_back(Record { len: buf.len() as u32, flow, extra: None });
+        true
+    }
+}
+
 impl<'a> Message<'a> {
     /// # Errors
     /// EMSGSIZE if it is too long for the sender's SO_SNDBUF.
@@ -386,6 +409,31 @@ impl<'a> Message<'a> {
         so.records.push_back(Record { len: self.len as u32, flow, extra });
         Ok(())
     }
+}
+
+/// send(2) on a sequenced-packet socket.
+#[inline]
+pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
+    let (core, peer) = (sock.core(), sock.connected()?);
+    if buf.len() <= SMALL_MESSAGE_MAX && !sock.pcb.alert.load(Ordering::Acquire) {
+        let mut wakes = Wakes::new();
+        let is_sent = locking::sending(core, &sock.pcb, peer, || {
+            let mut so = peer.so.lock();
+            let is_sent = !so.takes_nothing()
+                && so.used() < so.hiwat
+                && !so.wants_creds
+                && so.push_record(&core.pool, buf, 0);
+            if is_sent {
+                wakes.readers(peer, &mut so);
+            }
+            is_sent
+        });
+        wakes.fire();
+        if is_sent == Some(true) {
+            return Ok(buf.len());
+        }
+    }
+    send_packet(sock, &[IoSlice::new(buf)], None, MsgFlags::NONE)
 }
 
 /// sendmsg(2) on a sequenced-packet socket.

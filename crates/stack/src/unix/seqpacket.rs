@@ -82,7 +82,7 @@ impl UnixSeqpacket {
     /// `BrokenPipe`, `WouldBlock`, `ConnectionReset`; EMSGSIZE (longer than SO_SNDBUF less 32), ENOMEM (packet
     /// memory at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.send_vectored(&[IoSlice::new(buf)])
+        Ok(send::send_bytes(&self.sock, buf)?)
     }
 
     /// [`send`](Self::send) of one packet from several buffers.
@@ -98,7 +98,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.recv_vectored(&mut [IoSliceMut::new(buf)])
+        Ok(recv::recv_bytes(&self.sock, buf)?)
     }
 
     /// [`recv`](Self::recv) of one packet into several buffers.

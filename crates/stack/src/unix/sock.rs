@@ -187,6 +187,8 @@ fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
         if let Some(peer) = connected {
             close_peer(peer, is_lossy, &mut wakes);
         }
+        // After the peer has its error, which is what its waiting writers report.
+        wakes.writers(pcb, &mut pcb.so.lock());
         contents
     });
     match connected {
@@ -210,7 +212,6 @@ fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes) -> (Contents, bool) {
     so.backlog = None;
     so.flows.only = 0;
     let unblocked = so.flows.clear(true);
-    wakes.writers(pcb, &mut so);
     // Registrations of the closed socket itself end; its peer's stay where they are until that closes.
     let gone = so.watch.clear();
     let wakers = std::mem::take(&mut so.read_wakers);
