@@ -35,7 +35,7 @@
 //! both directions make a cycle, so [`unlink_both`] or two [`unlink`]s must end it. Tests:
 //! `tests/loom/pair.rs`, and below.
 
-use crate::facade::{Arc, Mutex, MutexGuard};
+use crate::facade::{Arc, TryMutex, TryMutexGuard};
 use crate::spin::Spin;
 use crate::wait::WaitQueue;
 
@@ -48,7 +48,7 @@ pub trait Linked: Sized {
 /// A block's mutex and pointer; see the head of the file.
 #[derive(Debug)]
 pub struct Link<T> {
-    state: Mutex<State<T>>,
+    state: TryMutex<State<T>>,
     /// Who waits for `busy == 0`.
     idle: WaitQueue,
 }
@@ -74,7 +74,7 @@ pub struct PairCost {
 impl<T> Link<T> {
     /// A block that is linked to nothing.
     pub fn new() -> Self {
-        Self { state: Mutex::new(State { peer: None, busy: 0 }), idle: WaitQueue::new() }
+        Self { state: TryMutex::new(State { peer: None, busy: 0 }), idle: WaitQueue::new() }
     }
 
     /// A hold on the peer. Takes the mutex for a moment.
@@ -146,8 +146,8 @@ pub fn with_peer<T: Linked, R>(
 fn the_long_way<'a, T: Linked>(
     a: &'a T,
     b: &'a T,
-    mut own: MutexGuard<'a, State<T>>,
-) -> (MutexGuard<'a, State<T>>, MutexGuard<'a, State<T>>, bool) {
+    mut own: TryMutexGuard<'a, State<T>>,
+) -> (TryMutexGuard<'a, State<T>>, TryMutexGuard<'a, State<T>>, bool) {
     own.busy += 1;
     drop(own);
     let theirs = b.link().state.lock();
@@ -233,7 +233,7 @@ fn lock_two<'a, T: Linked>(
     a: &'a T,
     b: &'a T,
     cost: &mut PairCost,
-) -> (MutexGuard<'a, State<T>>, Option<MutexGuard<'a, State<T>>>) {
+) -> (TryMutexGuard<'a, State<T>>, Option<TryMutexGuard<'a, State<T>>>) {
     cost.locks += 1;
     if core::ptr::eq(a, b) {
         return (a.link().state.lock(), None);

@@ -5,6 +5,8 @@
 //! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the door.
 
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+// A type of its own for the model's sake: see there.
+pub use parking_lot::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
 pub use std::hint::spin_loop;
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

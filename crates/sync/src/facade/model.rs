@@ -96,6 +96,64 @@ impl<T> Mutex<T> {
     }
 }
 
+/// A mutex whose `try_lock` never waits. loom's own puts a thread that is about to try to sleep while another
+/// holds the lock, so that a protocol which only tries would be found to have a deadlock. The value is in
+/// the slot while nobody has the lock.
+#[derive(Debug)]
+pub struct TryMutex<T> {
+    slot: loom::sync::Mutex<Option<T>>,
+    freed: loom::sync::Condvar,
+}
+
+/// The lock on a [`TryMutex`].
+#[derive(Debug)]
+pub struct TryMutexGuard<'a, T> {
+    value: Option<T>,
+    of: &'a TryMutex<T>,
+}
+
+impl<T> TryMutex<T> {
+    /// An unlocked mutex.
+    pub fn new(value: T) -> Self {
+        Self { slot: loom::sync::Mutex::new(Some(value)), freed: loom::sync::Condvar::new() }
+    }
+
+    /// Locks it. Blocks.
+    pub fn lock(&self) -> TryMutexGuard<'_, T> {
+        let mut slot = self.slot.lock().expect("a model that panicked is over");
+        while slot.is_none() {
+            slot = self.freed.wait(slot).expect("a model that panicked is over");
+        }
+        TryMutexGuard { value: slot.take(), of: self }
+    }
+
+    /// Locks it if it is free.
+    pub fn try_lock(&self) -> Option<TryMutexGuard<'_, T>> {
+        let value = self.slot.lock().expect("a model that panicked is over").take();
+        value.map(|value| TryMutexGuard { value: Some(value), of: self })
+    }
+}
+
+impl<T> Deref for TryMutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("the value is here until the guard is dropped")
+    }
+}
+
+impl<T> core::ops::DerefMut for TryMutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("the value is here until the guard is dropped")
+    }
+}
+
+impl<T> Drop for TryMutexGuard<'_, T> {
+    fn drop(&mut self) {
+        *self.of.slot.lock().expect("a model that panicked is over") = self.value.take();
+        self.of.freed.notify_one();
+    }
+}
+
 /// loom's read-write lock with the signatures of `parking_lot`.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(loom::sync::RwLock<T>);

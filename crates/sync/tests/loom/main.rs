@@ -13,6 +13,7 @@
 
 mod exit;
 mod notify;
+mod pair;
 mod perimeter;
 mod perimeter_entry;
 mod precheck;

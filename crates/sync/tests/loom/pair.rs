@@ -1,0 +1,185 @@
+//! Two linked blocks: sends against sends, closes and new links. A deadlock, and a lost wake-up of who waits to
+//! link, is reported by loom; the pointer that changes to a third block in somebody's window, by the assertion
+//! in `pair.rs`. What a mutex guards is counted by a relaxed load and a store, so two threads under it at a
+//! time, or one that does not see what the last one did, lose a count.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use sockeye_sync::pair::{self, Link, Linked};
+
+use crate::{check, check_bounded};
+
+struct Pcb {
+    link: Link<Pcb>,
+    /// Datagrams received; guarded by the pcb's mutex.
+    received: AtomicU32,
+}
+
+impl Linked for Pcb {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+fn pcb() -> Arc<Pcb> {
+    Arc::new(Pcb { link: Link::new(), received: AtomicU32::new(0) })
+}
+
+/// Pcbs in the order of their addresses: a model has to be the same each time that it is run.
+fn in_order<const N: usize>() -> [Arc<Pcb>; N] {
+    let mut all = [(); N].map(|()| pcb());
+    all.sort_by_key(|pcb| std::ptr::from_ref(&**pcb).addr());
+    all
+}
+
+/// Two that are linked, the lower one first.
+fn linked() -> (Arc<Pcb>, Arc<Pcb>) {
+    let [a, b] = in_order();
+    let _cost = pair::link_both(&a, &b);
+    (a, b)
+}
+
+/// Sends to the peer; whether there was one.
+fn send(from: &Pcb) -> bool {
+    let (sent, _) = pair::with_peer(from, None, |peer| count(peer));
+    sent.is_some()
+}
+
+fn count(pcb: &Pcb) {
+    let before = pcb.received.load(Ordering::Relaxed);
+    pcb.received.store(before + 1, Ordering::Relaxed);
+}
+
+fn received(pcb: &Pcb) -> u32 {
+    pcb.link.locked(|| pcb.received.load(Ordering::Relaxed))
+}
+
+fn connect(from: &Pcb, to: &Arc<Pcb>) -> Option<Arc<Pcb>> {
+    pair::relink(from, to, |_| Ok::<(), ()>(())).0.expect("nobody refuses")
+}
+
+#[test]
+fn sends_in_both_directions_take_both_mutexes_in_order() {
+    check(|| {
+        let (a, b) = linked();
+        let other = b.clone();
+        let sender = thread::spawn(move || assert!(send(&other)));
+        assert!(send(&a));
+        sender.join().unwrap();
+        assert_eq!((received(&a), received(&b)), (1, 1));
+        let _cost = pair::unlink_both(&*a, &*b);
+    });
+}
+
+#[test]
+fn a_send_reaches_a_peer_that_closes_or_finds_none() {
+    // In both address orders: from the lower to the higher, and back.
+    for is_swapped in [false, true] {
+        check(move || {
+            let (low, high) = linked();
+            let (a, b) = if is_swapped { (high, low) } else { (low, high) };
+            let (sender, peer) = (a.clone(), b.clone());
+            let closer = thread::spawn(move || {
+                let seen = received(&peer);
+                let _cost = pair::unlink_both(&*peer, &*sender);
+                seen
+            });
+            let is_sent = send(&a);
+            let seen = closer.join().unwrap();
+            assert_eq!(received(&b), u32::from(is_sent));
+            assert!(seen <= u32::from(is_sent));
+            assert!(!send(&a) && !send(&b));
+        });
+    }
+}
+
+#[test]
+fn both_ends_close_at_once() {
+    check(|| {
+        let (a, b) = linked();
+        let (sender, peer) = (a.clone(), b.clone());
+        let closer = thread::spawn(move || {
+            let _cost = pair::unlink_both(&*peer, &*sender);
+        });
+        let _cost = pair::unlink_both(&*a, &*b);
+        closer.join().unwrap();
+        assert!(a.link.peer().is_none() && b.link.peer().is_none());
+    });
+}
+
+#[test]
+fn a_new_link_waits_for_whoever_is_in_the_window() {
+    // The sender meets its peer's mutex taken by the peer's own send, and may have to let go.
+    check_bounded(|| {
+        // The peer is the lowest, so the way to it is the long one when it is taken.
+        let [b, a, c] = in_order();
+        let _cost = pair::link_both(&a, &b);
+        let peer = b.clone();
+        let back = thread::spawn(move || send(&peer));
+        let (from, to) = (a.clone(), c.clone());
+        let connector = thread::spawn(move || {
+            let old = connect(&from, &to);
+            drop(old);
+        });
+        assert!(send(&a), "a always has a peer");
+        connector.join().unwrap();
+        assert!(back.join().unwrap());
+        assert_eq!(received(&b) + received(&c), 1);
+        assert_eq!(received(&a), 1);
+        let _old = (pair::unlink(&*a), pair::unlink(&*b));
+    });
+}
+
+#[test]
+fn a_send_that_is_unlinked_and_linked_anew_in_its_window_goes_to_one_of_the_two() {
+    check_bounded(|| {
+        let [b, c, a] = in_order();
+        let _cost = pair::link_both(&a, &b);
+        let peer = b.clone();
+        let holder = thread::spawn(move || peer.link.locked(|| count(&peer)));
+        let (from, to) = (a.clone(), c.clone());
+        let connector = thread::spawn(move || {
+            drop(pair::unlink(&*from));
+            assert!(connect(&from, &to).is_none());
+        });
+        let is_sent = send(&a);
+        connector.join().unwrap();
+        holder.join().unwrap();
+        assert_eq!(received(&b) - 1 + received(&c), u32::from(is_sent));
+        let _old = (pair::unlink(&*a), pair::unlink(&*b));
+    });
+}
+
+#[test]
+fn a_block_linked_to_itself_is_locked_once() {
+    check(|| {
+        let a = pcb();
+        assert!(connect(&a, &a).is_none());
+        let other = a.clone();
+        let closer = thread::spawn(move || pair::unlink(&*other).0.is_some());
+        let is_sent = send(&a);
+        assert!(closer.join().unwrap());
+        assert_eq!(received(&a), u32::from(is_sent));
+    });
+}
+
+#[test]
+fn a_loop_of_three_has_no_deadlock() {
+    check_bounded(|| {
+        let ring = in_order::<3>();
+        for i in 0..3 {
+            assert!(connect(&ring[i], &ring[(i + 1) % 3]).is_none());
+        }
+        let threads =
+            [ring[1].clone(), ring[2].clone()].map(|from| thread::spawn(move || assert!(send(&from))));
+        assert!(send(&ring[0]));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(ring.iter().all(|pcb| received(pcb) == 1));
+        for pcb in &ring {
+            drop(pair::unlink(&**pcb));
+        }
+    });
+}
