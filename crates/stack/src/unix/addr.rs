@@ -7,9 +7,9 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::io::Errno;
+use sockeye_sync::facade::Arc;
 
 /// A bound name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -29,8 +29,8 @@
 //! `tests/unix_stress.rs`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;

@@ -4,9 +4,9 @@
 //! Must not know how data moves. Tests: `tests/unix_api.rs`.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 
 use super::addr::SocketAddr;
 use super::ancillary::UCred;
@@ -129,7 +129,7 @@ macro_rules! socket_methods {
             /// None; the signature is that of `std`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
                 let option = &self.sock.pcb.options.nonblocking;
-                option.store(nonblocking, std::sync::atomic::Ordering::Relaxed);
+                option.store(nonblocking, sockeye_sync::facade::Ordering::Relaxed);
                 Ok(())
             }
 
@@ -155,7 +155,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn passcred(&self) -> std::io::Result<bool> {
-                Ok(self.sock.pcb.options.passcred.load(std::sync::atomic::Ordering::Relaxed))
+                Ok(self.sock.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
             }
 
             /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB
@@ -173,7 +173,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn send_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.pcb.options.sndbuf.load(std::sync::atomic::Ordering::Relaxed) as usize)
+                Ok(self.sock.pcb.options.sndbuf.load(sockeye_sync::facade::Ordering::Relaxed) as usize)
             }
 
             /// SO_RCVBUF: kept, and of no effect, as on Linux: what may wait is the sender's SO_SNDBUF.
@@ -190,7 +190,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn recv_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.pcb.options.rcvbuf.load(std::sync::atomic::Ordering::Relaxed) as usize)
+                Ok(self.sock.pcb.options.rcvbuf.load(sockeye_sync::facade::Ordering::Relaxed) as usize)
             }
 
             /// SO_RCVTIMEO: how long a receive or accept may block; then it fails with `WouldBlock`.

@@ -8,10 +8,8 @@
 //!
 //! Tests: `tests/unix/`, `tests/unix_stress.rs`.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::pair;
 
 use super::locking;

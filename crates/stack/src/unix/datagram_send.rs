@@ -7,10 +7,9 @@
 //! Must not know public types. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Ticket, WaitQueue};
 
 use super::addr::SocketAddr;

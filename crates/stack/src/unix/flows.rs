@@ -11,9 +11,9 @@
 //! Must not know buffers or locks. Tests: below, `tests/unix_stress.rs`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use sockeye_sync::WaitQueue;
+use sockeye_sync::facade::Arc;
 
 use super::pcb::{Pcb, RECORD_COST};
 
@@ -144,7 +144,7 @@ impl Flows {
     pub fn block_thread(&mut self, place: u32) -> Option<Arc<WaitQueue>> {
         let flow = self.list.get_mut(place as usize)?.as_mut()?;
         flow.is_blocked = true;
-        Some(Arc::clone(flow.wait.get_or_insert_default()))
+        Some(Arc::clone(flow.wait.get_or_insert_with(|| Arc::new(WaitQueue::new()))))
     }
 
     /// `sender` is connected to this receiver from now on.

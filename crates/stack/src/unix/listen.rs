@@ -7,11 +7,10 @@
 //! Must not know public types. Bound: [`BACKLOG_MAX`]. Lock order: `locking.rs`. Tests: `tests/unix*`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use sockeye_sync::Ticket;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::SocketAddr;
 use super::locking;

@@ -39,8 +39,7 @@
 //!
 //! Tests: `crates/sync/tests/loom/pair.rs`, `tests/unix_stress.rs` in all settings.
 
-use std::sync::Arc;
-
+use sockeye_sync::facade::Arc;
 use sockeye_sync::pair::{self, PairCost};
 
 use super::pcb::Pcb;
@@ -90,7 +89,7 @@ pub(crate) fn with_datagram_peer<R>(
         UnixLocking::Direct => {
             // Acquire, with the release in `datagram_link`: whoever sees the pcb linked anew looks under
             // its mutex.
-            let is_relinked = pcb.is_relinked.load(std::sync::atomic::Ordering::Acquire);
+            let is_relinked = pcb.is_relinked.load(sockeye_sync::facade::Ordering::Acquire);
             if let Some(peer) = known.filter(|_| !is_relinked) {
                 return Some(f(peer));
             }

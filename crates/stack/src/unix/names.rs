@@ -8,11 +8,10 @@
 //! a leaf. Must not know what a socket does. Tests: below, `tests/unix/`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 use sockeye_sync::Mutex;
+use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 
 use super::addr::{Name, SocketAddr};
 use super::pcb::{Kind, Pcb};

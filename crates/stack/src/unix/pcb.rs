@@ -17,12 +17,11 @@
 //! Tests: `tests/unix_stress.rs`.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
 use sockeye_sync::pair::{Link, Linked};
 use sockeye_sync::{Mutex, WaitQueue};
 

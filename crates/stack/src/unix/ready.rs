@@ -17,8 +17,8 @@
 //! `tests/unix_poll.rs`.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Kind, Pcb};
 use super::sock::{self, Sock};

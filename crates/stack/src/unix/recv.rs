@@ -6,12 +6,10 @@
 //! Must not know public types. Invariants: a byte, record or right is received once (a peek duplicates);
 //! room that was made is told in the section that makes it. Tests: `tests/unix*`.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::Ticket;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::Name;
 use super::ancillary::{MsgFlags, RecvAncillary, UCred};

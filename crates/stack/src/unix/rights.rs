@@ -20,10 +20,9 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, AtomicUsize, Ordering};
 
 use super::ancillary::RIGHTS_MAX;
 use super::pcb::{Contents, Pcb};

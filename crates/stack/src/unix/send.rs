@@ -8,12 +8,11 @@
 //! waits is told in the section that appends. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Pool};
 use sockeye_sync::Ticket;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
 use super::bytes::COPY_LOCKED_MAX;

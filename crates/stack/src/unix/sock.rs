@@ -8,10 +8,8 @@
 //! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::Name;
 use super::listen::phase;

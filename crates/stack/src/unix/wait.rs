@@ -3,10 +3,10 @@
 //! Must not know what is waited for. The tickets are taken under the mutex of the condition, by the caller.
 //! Tests: `tests/unix_api.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use sockeye_sync::facade::{AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use crate::stack::{Core, counter};

@@ -3,9 +3,8 @@
 //! Must not know why. Invariant: a [`Wakes`] that is not fired wakes nobody, so every path fires. With nobody
 //! waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
+use sockeye_sync::facade::Arc;
 use sockeye_sync::{Notified, cpu};
 
 use super::flows::Unblocked;

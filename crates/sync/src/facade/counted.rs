@@ -21,7 +21,9 @@ pub use atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub use cell::{OnceLock, UnsafeCell};
+// A type of its own for the model's sake: see there.
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use lock::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
 pub use std::hint::spin_loop;
 pub use std::thread;
 pub use std::thread_local;

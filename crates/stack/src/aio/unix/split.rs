@@ -5,10 +5,10 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::tokio::io::{AsyncRead, ReadBuf};
+use sockeye_sync::facade::Arc;
 
 use super::UnixStream;
 
