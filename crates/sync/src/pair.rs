@@ -228,7 +228,6 @@ pub fn unlink_both<T: Linked>(a: &T, b: &T) -> PairCost {
 }
 
 /// Both mutexes in their order; the second is none if `a` is `b`.
-#[expect(clippy::type_complexity, reason = "two guards, one of them perhaps")]
 fn lock_two<'a, T: Linked>(
     a: &'a T,
     b: &'a T,

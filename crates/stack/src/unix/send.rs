@@ -261,12 +261,14 @@ fn append(
                     // Another writer may wait for what we had reserved and did not use.
                     wakes.writers(peer, &mut so);
                 }
-                is_open.and_then(|()| if taken == 0 { Err(Refusal::NoMemory) } else { Ok(taken) }).map(
-                    |taken| {
+                match is_open {
+                    Ok(()) if taken == 0 => Err(Refusal::NoMemory),
+                    Ok(()) => {
                         so.data.push_chain(chain);
-                        taken
-                    },
-                )
+                        Ok(taken)
+                    }
+                    Err(refusal) => Err(refusal),
+                }
             }
         };
         result.map(|taken| {

@@ -8,6 +8,8 @@
 //! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
+use std::task::Waker;
+
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 
@@ -18,7 +20,7 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
-use crate::poll::Ready;
+use crate::poll::{Ready, Registration};
 use crate::stack::{Core, Stack};
 
 /// See the module's head.
@@ -175,19 +177,27 @@ fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
     wakes.senders(unblocked);
 }
 
+/// What a close takes out of the buffers, to be dropped after all locks: a waker or a registration may run
+/// anything when it is dropped.
+#[derive(Default)]
+struct Leftovers {
+    contents: Contents,
+    registrations: Vec<Arc<Registration>>,
+    wakers: Vec<Waker>,
+}
+
 /// The last handle is gone.
 fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     names::forget(core, pcb);
-    let mut wakes = Wakes::new();
+    let (mut wakes, mut left) = (Wakes::new(), Leftovers::default());
     let connected = peer.filter(|_| pcb.kind.is_connected());
-    let contents = locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {
-        let (contents, is_lossy) = close_own(pcb, &mut wakes);
+    locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {
+        let is_lossy = close_own(pcb, &mut wakes, &mut left);
         if let Some(peer) = connected {
-            close_peer(peer, is_lossy, &mut wakes);
+            close_peer(peer, is_lossy, &mut wakes, &mut left);
         }
         // After the peer has its error, which is what its waiting writers report.
         wakes.writers(pcb, &mut pcb.so.lock());
-        contents
     });
     match connected {
         Some(peer) => {
@@ -198,29 +208,31 @@ fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
         None => {}
     }
     wakes.fire();
+    let Leftovers { contents, registrations, wakers } = left;
+    drop((registrations, wakers));
     dispose(core, contents);
 }
 
-/// What closing does to the socket itself: its contents, and whether bytes are lost.
-fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes) -> (Contents, bool) {
+/// What closing does to the socket itself. Whether bytes are lost.
+fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes, left: &mut Leftovers) -> bool {
     let mut so = pcb.so.lock();
     (so.closed, so.shut, so.send_shut) = (true, true, true);
-    let contents = so.empty();
-    let is_lossy = so.is_connected && contents.was_unread;
+    left.contents = so.empty();
     so.backlog = None;
     so.flows.only = 0;
-    let unblocked = so.flows.clear(true);
+    wakes.senders(so.flows.clear(true));
     // Registrations of the closed socket itself end; its peer's stay where they are until that closes.
-    let gone = so.watch.clear();
-    let wakers = std::mem::take(&mut so.read_wakers);
-    drop(so);
-    drop((gone, wakers));
-    wakes.senders(unblocked);
-    (contents, is_lossy)
+    left.registrations.extend(so.watch.clear());
+    left.wakers.append(&mut so.read_wakers);
+    if pcb.kind == Kind::Datagram {
+        // Of tasks that wanted to write through it.
+        left.wakers.append(&mut so.write_wakers);
+    }
+    so.is_connected && left.contents.was_unread
 }
 
 /// What closing does to the peer.
-fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes) {
+fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes, left: &mut Leftovers) {
     let mut so = peer.so.lock();
     so.shut = true;
     if is_reset && !so.closed {
@@ -229,9 +241,8 @@ fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes) {
     }
     wakes.readers(peer, &mut so);
     // The closed socket wanted to write here: its registrations and tasks end.
-    let gone = (so.out_watch.clear(), std::mem::take(&mut so.write_wakers));
-    drop(so);
-    drop(gone);
+    left.registrations.extend(so.out_watch.clear());
+    left.wakers.append(&mut so.write_wakers);
 }
 
 /// Readiness of a connected socket, or of one that has no peer.
