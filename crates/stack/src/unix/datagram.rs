@@ -1,6 +1,6 @@
 //! [`UnixDatagram`]: datagrams, from anybody or from one peer.
 //!
-//! Must not know how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix_api.rs`.
+//! Must not know how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;

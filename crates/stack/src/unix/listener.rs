@@ -1,6 +1,6 @@
 //! [`UnixListener`] and [`UnixSeqListener`]: wait for connections.
 //!
-//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix_api.rs`.
+//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix/`.
 
 use std::io;
 use std::path::Path;

@@ -14,7 +14,7 @@
 //! (`flows.rs`): who finds none says so there, under the receiver's mutex, and is told when there is.
 //!
 //! Must not know polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
-//! `tests/unix_poll.rs`.
+//! `tests/unix/`.
 
 use std::io;
 

@@ -5,7 +5,7 @@
 //! `users`), for the collector (`collect.rs`).
 //!
 //! # Bounds
-//! [`RIGHTS_MAX`](super::RIGHTS_MAX) in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
+//! [`RIGHTS_MAX`] in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
 //! allows the user's RLIMIT_NOFILE). The second is dealt out in credits: a few lie in stripes, one of
 //! which a thread uses, so that threads which pass rights do not write one line; at the bound they are
 //! gathered again.

@@ -1,6 +1,6 @@
 //! [`UnixSeqpacket`]: packets between two connected sockets, each whole and in order.
 //!
-//! Must not know how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix_api.rs`.
+//! Must not know how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Blocking of UNIX-domain sockets' calls: timeouts, tickets, packet memory.
 //!
 //! Must not know what is waited for. The tickets are taken under the mutex of the condition, by the caller.
-//! Tests: `tests/unix_api.rs`.
+//! Tests: `tests/unix/`.
 
 use std::time::{Duration, Instant};
 
