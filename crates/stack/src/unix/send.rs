@@ -118,6 +118,7 @@ pub(super) fn after_sending(core: &Core, to: &Pcb, sockets: &[Arc<Pcb>]) {
 }
 
 /// The bytes of a vectored send that are still to go.
+#[derive(Clone, Copy)]
 pub(super) struct Gather<'a> {
     bufs: &'a [IoSlice<'a>],
     offset: usize,
@@ -243,6 +244,7 @@ fn append(
     let want = rest.len.min(CHUNK_MAX);
     let is_small = want <= COPY_LOCKED_MAX;
     let take = if is_small { want } else { reserve(peer, want, blocks)? };
+    let before = *rest;
     let mut chain = (!is_small).then(|| rest.copy(&core.pool, take));
     let mut wakes = Wakes::new();
     let attempt = || {
@@ -280,7 +282,8 @@ fn append(
     };
     let done = locking::sending(core, &sock.pcb, peer, attempt).unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
     wakes.fire();
-    done
+    // What was copied and cannot be sent any more is not taken.
+    done.inspect_err(|_| *rest = before)
 }
 
 /// Whether the peer takes anything.
