@@ -200,7 +200,8 @@ fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, E
         let Some(backlog) = so.backlog.as_mut() else { return Err(Errno::INVAL) };
         let was_full = backlog.is_full();
         let Some(next) = backlog.ready.pop_front() else {
-            if is_shut {
+            // A call that does not block is only told that there is nothing, as on Linux.
+            if is_shut && sock.blocks() {
                 return Err(Errno::INVAL);
             }
             let ticket = sock.blocks().then(|| pcb.rcv_wait.prepare());
