@@ -154,6 +154,28 @@ fn serve(listener: &UnixListener, over: &AtomicBool, mut random: Random) -> u64 
 }
 
 #[test]
+fn each_locking_takes_the_locks_that_it_is_named_for() {
+    let taken = |locking: UnixLocking| {
+        let stack = stack_with(|c| c.unix_locking = locking);
+        let (mut a, mut b) = UnixStream::pair_on(&stack).unwrap();
+        let (c, d) = UnixDatagram::pair_on(&stack).unwrap();
+        let count = |name| common::counter(&stack, name);
+        let before = (count("unix_global_locks"), count("unix_pcb_locks"));
+        for _ in 0..10 {
+            a.write_all(b"x").unwrap();
+            b.read_exact(&mut [0]).unwrap();
+            c.send(b"y").unwrap();
+            d.recv(&mut [0]).unwrap();
+        }
+        (count("unix_global_locks") - before.0, count("unix_pcb_locks") - before.1)
+    };
+    assert_eq!(taken(UnixLocking::Direct), (0, 0));
+    // Two to send and one to receive.
+    assert_eq!(taken(UnixLocking::Pair), (0, 60));
+    assert_eq!(taken(UnixLocking::Global), (20, 50));
+}
+
+#[test]
 fn thousands_connect_pass_sockets_and_close() {
     on_each(
         |stack, random| {
