@@ -20,6 +20,7 @@
 //! * [`unix`]: UNIX-domain sockets in the shape of `std::os::unix::net`.
 //! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
 //! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
+//! * [`netif`]: interfaces, and a wire between two stacks.
 //! * [`Stack::poll`]: a stack without any thread, driven by its embedder.
 //!
 //! How it works inside is told in `ARCHITECTURE.md`; the code is read best in the order of the data's way:
@@ -35,9 +36,10 @@ mod base;
 mod config;
 mod conn;
 mod demux;
+mod input;
 mod listen;
 mod memory;
-mod netif;
+pub mod netif;
 pub mod poll;
 mod ports;
 mod recycle;

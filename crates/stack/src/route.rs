@@ -17,15 +17,29 @@ use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed};
 use crate::conn::{Birth, Conn, Home, SocketOptions, Work, engine, sockbuf};
 use crate::demux::{Demux, Shard};
+use crate::input::count;
 use crate::listen::Listener;
+use crate::netif::output;
+use crate::netif::table::Via;
 use crate::stack::counter;
 
-/// Finds out who answers for the segment, and lets him.
+/// Brings the segment to whoever answers for it, here or outside.
 pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
-    let Some(segment) = core.loopback.carry(core, segment) else {
-        return;
-    };
+    match core.netifs.via(segment.to.local.addr) {
+        Some(Via::LOOPBACK) => {
+            if let Some(segment) = core.loopback.carry(core, segment) {
+                deliver(cx, segment);
+            }
+        }
+        Some(via) => output::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),
+        None => core.input.count(count::UNSENDABLE, 1),
+    }
+}
+
+/// Finds out who answers for a segment that has arrived, and lets him.
+pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
+    let core = cx.core;
     let (tuple, header) = (segment.to, segment.header);
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
@@ -98,7 +112,11 @@ fn on_syn(
         core.count(counter::LISTEN_OVERFLOWS);
         return;
     }
-    let params = core.listen_params(tuple.local.addr, listener.rcvbuf());
+    let Some(via) = core.netifs.via(tuple.remote.addr) else {
+        // There is no way back: the handshake could not be answered.
+        return core.input.count(count::UNSENDABLE, 1);
+    };
+    let params = core.listen_params(tuple.local.addr, via, listener.rcvbuf());
     let numbers = InitialNumbers { iss, ts_offset: core.ts_offset(&tuple) };
     let syn_ack = shard.half_open.on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
     shard.arm(core, Demux::index(hash), cx.now);
@@ -130,7 +148,8 @@ fn third_segment(
     match outcome {
         AckOutcome::Accept { listener, accepted } => {
             let home = segment.from.as_ref().and_then(|from| from.shared_home());
-            let home = home.unwrap_or_else(|| cx.core.home(hash));
+            let via = cx.core.netifs.via(tuple.remote.addr).unwrap_or(Via::LOOPBACK);
+            let home = home.unwrap_or_else(|| cx.core.home(hash, via));
             let child = establish(cx, &mut shard, hash, tuple, &listener, &accepted, home);
             drop(shard);
             let Some(child) = child else { return };
@@ -168,6 +187,7 @@ fn establish(
     home: Home,
 ) -> Option<Arc<Conn>> {
     let core = cx.core;
+    let via = core.netifs.via(tuple.remote.addr)?;
     if !listener.reserve() {
         core.count(counter::LISTEN_OVERFLOWS);
         return None;
@@ -179,7 +199,7 @@ fn establish(
     let options = SocketOptions::new(listener.reuse_addr, listener.reuse_port, listener.is_v6);
     let nodelay = listener.nodelay();
     options.nodelay.store(nodelay, Ordering::Relaxed);
-    let mut settings = core.tcp_settings(tuple.local.addr, listener.rcvbuf(), core.ts_offset(&tuple));
+    let mut settings = core.tcp_settings(tuple.local.addr, via, listener.rcvbuf(), core.ts_offset(&tuple));
     settings.nodelay = nodelay;
     let pcb = Pcb::accept(&settings, accepted, cx.now);
     let mut rcv = sockbuf::RecvBuf::new(listener.rcvbuf());
@@ -192,6 +212,7 @@ fn establish(
             tuple,
             hash,
             serial: core.next_serial(),
+            via,
             snd: sockbuf::SendBuf::new(listener.sndbuf(), true),
             rcv,
             options,

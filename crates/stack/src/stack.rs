@@ -3,7 +3,8 @@
 //! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle;
 //! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
 //! workers are stopped and whatever is still closing in the background ends without ceremony: in a
-//! stack whose only interface is loopback there is nobody left to notice.
+//! stack whose only interface is loopback there is nobody left to notice, and over an interface the
+//! peer finds out as it would if a host lost its power.
 
 use std::io;
 use std::net::IpAddr;
@@ -27,8 +28,11 @@ use crate::base::clock::Clock;
 use crate::config::{Config, Grain};
 use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
+use crate::input::Input;
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
+use crate::netif::table::{Link, Netifs, Via};
+use crate::netif::{Netif, NetifId, Prefix};
 use crate::ports::Ports;
 use crate::recycle::Recycler;
 use crate::switches::Entry;
@@ -53,6 +57,8 @@ pub(crate) struct Core {
     pub workers: Workers,
     pub loopback: Loopback,
     pub unix: crate::unix::Shared,
+    pub netifs: Netifs,
+    pub input: Input,
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
@@ -110,6 +116,7 @@ impl Stack {
         let mut due = Vec::new();
         let mut next: Option<Instant> = None;
         if core.config.workers == 0 {
+            next = core.input.poll(core).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
                 let at = core.workers.turn(core, lane, &mut due);
                 next = next.into_iter().chain(at).min();
@@ -123,7 +130,47 @@ impl Stack {
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let core = self.core();
         let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
-        own.chain(pool_counters(&core.pool.stats())).collect()
+        own.chain(core.input.counts()).chain(pool_counters(&core.pool.stats())).collect()
+    }
+
+    /// Gives the stack an interface with these addresses, each with its network: `10.0.0.1/24`. Starts an
+    /// input thread for each of its receive queues, unless the stack has no threads. An interface stays until the
+    /// stack goes; connections that are still closing then do not finish (keep a handle as long as they should).
+    ///
+    /// # Errors
+    /// `InvalidInput` for an address that is the stack's already or no host's, or an interface out of bounds;
+    /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; the system's error if a thread cannot be
+    /// started. The interface then has no address, and is not used.
+    pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
+        let core = self.core();
+        let id = core.netifs.add(Box::new(netif))?;
+        let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
+        for queue in (0..queues).filter(|_| core.config.workers > 0) {
+            let core = Arc::clone(&self.0.core);
+            let thread = std::thread::Builder::new()
+                .name(format!("sockeye-in{}.{queue}", id.index()))
+                .spawn(move || core.input.run(&core, id, queue))?;
+            self.0.threads.lock().push(thread);
+        }
+        core.netifs.assign(id, addrs)?;
+        Ok(id)
+    }
+
+    /// Leads `network` to an interface. The longest prefix that contains a destination decides; `0.0.0.0/0`
+    /// and `::/0` are default routes. The networks of an interface's addresses have their routes already.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the interface is another stack's, `QuotaExceeded` beyond 128 routes.
+    pub fn add_route(&self, network: Prefix, netif: NetifId) -> io::Result<()> {
+        self.core().netifs.add_route(network, netif)
+    }
+
+    /// When the next hop towards `remote` was last known to answer, to the second, as time since the stack was
+    /// made: a connection's peer has acknowledged something new (RFC 4861 section 7.3.1). `None` if that was never,
+    /// or `remote` is not reached by an interface.
+    pub fn next_hop_confirmed(&self, remote: IpAddr) -> Option<Duration> {
+        let netifs = &self.core().netifs;
+        netifs.route(netifs.via(remote)?)?.confirmed_at().map(Clock::since_start)
     }
 
     /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.
@@ -179,6 +226,7 @@ impl std::fmt::Debug for Stack {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.core.workers.stop();
+        self.core.input.stop(&self.core);
         let me = std::thread::current().id();
         for thread in self.threads.lock().drain(..) {
             // A waker that runs on a worker may hold the last handle; the worker then ends by itself.
@@ -217,6 +265,8 @@ impl Core {
             ports: Ports::new(range, || entropy.bytes()),
             workers: Workers::new(config.workers, clock.now()),
             loopback: Loopback::new(config.loopback_mtu, config.loopback_encode),
+            netifs: Netifs::new(),
+            input: Input::new(),
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             serial: AtomicU64::new(1),
@@ -240,7 +290,10 @@ impl Core {
     }
 
     /// The perimeter of a new connection.
-    pub fn home(&self, hash: u64) -> Home {
+    pub fn home(&self, hash: u64, via: Via) -> Home {
+        if via.is_wire() && self.config.input == crate::switches::Input::Exclusive {
+            return Home::Shared(Arc::clone(&self.input.exclusive));
+        }
         match self.perimeters.len() {
             0 => Home::Own(Perimeter::new()),
             n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
@@ -264,12 +317,12 @@ impl Core {
     }
 
     /// What a new pcb is made with.
-    pub fn tcp_settings(&self, local: IpAddr, rcv_buf: u32, ts_offset: u32) -> Settings {
+    pub fn tcp_settings(&self, local: IpAddr, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
         let config = &self.config;
-        let mss = self.loopback.mss(local);
+        let link = self.link(local, via);
         Settings {
-            mss,
-            tso_max: self.loopback.segment_max(local),
+            mss: link.mss,
+            tso_max: link.segment_max,
             rcv_buf,
             rcv_buf_max: RCV_WND_MAX,
             timestamps: config.timestamps,
@@ -284,11 +337,19 @@ impl Core {
         }
     }
 
+    /// The first link of the way.
+    fn link(&self, local: IpAddr, via: Via) -> Link {
+        match self.netifs.out(via) {
+            Some((_, netif)) => Link::of_mtu(netif.mtu(), local),
+            None => self.loopback.link(local),
+        }
+    }
+
     /// What a SYN-ACK offers.
-    pub fn listen_params(&self, local: IpAddr, rcvbuf: u32) -> ListenParams {
+    pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
         let config = &self.config;
         ListenParams {
-            mss: self.loopback.mss(local),
+            mss: self.link(local, via).mss,
             peer_mss_default: if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 },
             rcv_wnd: rcvbuf,
             window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),

@@ -221,12 +221,26 @@ impl core::error::Error for EmitError {}
 /// # Errors
 /// See [`ParseError`]; the packet is to be dropped.
 pub fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
-    let Some(first) = packet.first() else {
+    parse_head(packet, packet.len(), checksum)
+}
+
+/// [`parse`] of a packet of `packet_len` bytes of which only the first are at hand: `head` holds all
+/// headers up to the payload, and what of the payload comes with them. The range may end behind `head`,
+/// but never behind `packet_len`.
+///
+/// # Errors
+/// See [`ParseError`]; the packet is to be dropped.
+pub fn parse_head(
+    head: &[u8],
+    packet_len: usize,
+    checksum: HeaderChecksum,
+) -> Result<(Header, Range<usize>), ParseError> {
+    let Some(first) = head.first() else {
         return Err(ParseError::Truncated { need: V4_HEADER_LEN, have: 0 });
     };
     match first >> 4 {
-        4 => v4::parse(packet, checksum),
-        6 => v6::parse(packet),
+        4 => v4::parse(head, packet_len, checksum),
+        6 => v6::parse(head, packet_len),
         version => Err(ParseError::Version(version)),
     }
 }

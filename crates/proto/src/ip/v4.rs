@@ -14,11 +14,14 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// "More fragments" and the offset: any of these bits makes the packet a fragment.
 const FRAGMENT_MASK: u16 = 0x3fff;
 
-/// See [`super::parse`].
-pub(super) fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<usize>), ParseError> {
-    let have = packet.len();
+/// See [`super::parse_head`]; `have` is the length of the whole packet.
+pub(super) fn parse(
+    packet: &[u8],
+    have: usize,
+    checksum: HeaderChecksum,
+) -> Result<(Header, Range<usize>), ParseError> {
     let Some(fixed) = packet.first_chunk::<V4_HEADER_LEN>() else {
-        return Err(ParseError::Truncated { need: V4_HEADER_LEN, have });
+        return Err(ParseError::Truncated { need: V4_HEADER_LEN, have: packet.len() });
     };
     let [ver_ihl, tos, len_a, len_b, _, _, frag_a, frag_b, ttl, protocol, _, _, addrs @ ..] = *fixed;
     let words = ver_ihl & 0x0f;

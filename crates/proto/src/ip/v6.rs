@@ -19,19 +19,19 @@ const OPTION_PAD1: u8 = 0;
 /// Two bits of an option's type: what to do if it is not known; zero says skip it.
 const OPTION_ACTION_MASK: u8 = 0xc0;
 
-/// See [`super::parse`].
-pub(super) fn parse(packet: &[u8]) -> Result<(Header, Range<usize>), ParseError> {
-    let have = packet.len();
+/// See [`super::parse_head`]; `have` is the length of the whole packet.
+pub(super) fn parse(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), ParseError> {
     let Some(fixed) = packet.first_chunk::<V6_HEADER_LEN>() else {
-        return Err(ParseError::Truncated { need: V6_HEADER_LEN, have });
+        return Err(ParseError::Truncated { need: V6_HEADER_LEN, have: packet.len() });
     };
     let [b0, b1, _, _, len_a, len_b, next, hop_limit, addrs @ ..] = *fixed;
     let traffic_class = (b0 << 4) | (b1 >> 4);
     let payload_len = usize::from(u16::from_be_bytes([len_a, len_b]));
     let end = V6_HEADER_LEN + payload_len;
-    let Some(packet) = packet.get(..end) else {
+    if end > have {
         return Err(ParseError::PacketLen { field: payload_len, header: V6_HEADER_LEN, have });
-    };
+    }
+    let packet = packet.get(..end).unwrap_or(packet);
     let (protocol, start) = skip_extensions(packet, next)?;
     let (mut src, mut dst) = ([0; 16], [0; 16]);
     let (src_bytes, dst_bytes) = addrs.split_at(16);

@@ -35,6 +35,7 @@ use super::outbox::{Claimed, Context, Gone, Routed, Wake};
 use super::sockbuf::Buffers;
 use super::{Conn, Item, Work, rcvd, reason, rollup};
 use crate::base::payload::Data;
+use crate::netif::output;
 use crate::poll::Ready;
 use crate::stack::counter;
 use crate::switches::Entry;
@@ -145,7 +146,7 @@ pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
 }
 
 /// Runs the queue and leaves.
-fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
+pub(super) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
     if cx.entry == Entry::NoDrain {
         return exit::leave(cx, inside, conn, At::Item);
     }
@@ -209,7 +210,13 @@ pub(super) fn run(
 }
 
 /// One item.
-fn step(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, work: Work) {
+pub(super) fn step(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    work: Work,
+) {
     // This thread may have read the clock before another one that was here first: effects come after causes.
     cx.now = pcb.clock(cx.now);
     match work {
@@ -427,6 +434,9 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         };
         emit(cx, conn, segment.header, payload);
     }
+    if !cx.outbox.frames.is_empty() {
+        output::flush(cx, conn);
+    }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
     conn.publish_state(pcb.state());
@@ -440,7 +450,8 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
-/// Sends one segment: into the queue of a receiver that is known, else by lookup after leaving.
+/// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by
+/// lookup after leaving.
 fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
     cx.core.count(counter::SEGMENTS_OUT);
     if header.flags.has(Flags::RST) {
@@ -461,6 +472,9 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
             Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
         }
         return;
+    }
+    if conn.via.is_wire() {
+        return output::push(cx, conn, &header, payload);
     }
     let to = conn.tuple.reversed();
     cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });

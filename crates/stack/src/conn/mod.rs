@@ -14,6 +14,7 @@ pub(crate) mod exit;
 pub(crate) mod outbox;
 pub(crate) mod rcvd;
 mod rollup;
+pub(crate) mod run;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 pub(crate) mod user;
@@ -27,6 +28,7 @@ use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::netif::table::Via;
 use crate::poll::Watchers;
 use crate::switches::RxFree;
 use error::SockError;
@@ -58,6 +60,8 @@ pub(crate) struct Conn {
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
+    /// (c) The way that its segments take.
+    pub via: Via,
     /// (b) `so_snd` and `so_rcv`.
     pub so: Mutex<Buffers>,
     /// (p) The state machine.
@@ -177,6 +181,7 @@ pub(crate) struct Birth {
     pub tuple: FourTuple,
     pub hash: u64,
     pub serial: u64,
+    pub via: Via,
     pub snd: SendBuf,
     pub rcv: RecvBuf,
     pub options: SocketOptions,
@@ -201,6 +206,7 @@ impl Conn {
             tuple: birth.tuple,
             hash: birth.hash,
             serial: birth.serial,
+            via: birth.via,
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),

@@ -18,6 +18,8 @@ use sockeye_sync::{Claim, Inside, WaitQueue};
 use super::{Conn, Item, Work, engine, reason};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::netif::TxFrame;
+use crate::netif::output::{self, Doorbell};
 use crate::poll::Queue;
 use crate::stack::Core;
 use crate::switches::Entry;
@@ -118,6 +120,10 @@ pub(crate) struct Outbox {
     pub marked: Vec<Arc<Conn>>,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
+    /// Frames of the connection that is being run; handed over before its perimeter is left.
+    pub frames: Vec<TxFrame>,
+    /// Interfaces that were given frames.
+    pub doorbells: Vec<Doorbell>,
 }
 
 /// One call into the stack: its time, its CPU and its outbox.
@@ -158,8 +164,9 @@ impl<'s> Context<'s> {
         result
     }
 
-    /// Does everything that was noted, and what doing it notes in turn.
-    fn flush(&mut self) {
+    /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
+    /// Outside every perimeter.
+    pub fn settle(&mut self) {
         loop {
             if let Some(claimed) = self.outbox.claims.pop_front() {
                 engine::redeem(self, claimed);
@@ -175,6 +182,11 @@ impl<'s> Context<'s> {
                 break;
             }
         }
+    }
+
+    /// Does everything that was noted, and what doing it notes in turn.
+    fn flush(&mut self) {
+        self.settle();
         if self.core.recycler.is_inline() {
             self.outbox.freed.clear();
         } else {
@@ -183,6 +195,7 @@ impl<'s> Context<'s> {
         for (at, key) in self.outbox.timers.drain(..) {
             self.core.workers.arm(at, key);
         }
+        output::ring(self);
         while let Some(wake) = self.outbox.wakes.pop() {
             wake.fire();
         }

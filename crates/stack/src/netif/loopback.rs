@@ -12,6 +12,7 @@ use sockeye_proto::tcp::wire;
 use crate::base::addr::Endpoint;
 use crate::base::payload::Data;
 use crate::conn::outbox::Routed;
+use crate::netif::table::Link;
 use crate::stack::{Core, counter};
 
 /// See the module's head.
@@ -20,8 +21,6 @@ pub(crate) struct Loopback {
     encode: bool,
 }
 
-/// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).
-const HEADERS_V4: u32 = 40;
 /// The largest MSS, bytes: half of the largest segment, so that one that is handed over as a whole counts as two
 /// full ones and is acknowledged at once. (Timestamps take 12 bytes of it. Announcing 12 more, so that a write of
 /// 64 KiB is cut without a tail, was tried: acknowledgments then come half as often and streams stall.)
@@ -29,9 +28,6 @@ const MSS_MAX: u16 = 32 << 10;
 /// The largest segment that is handed over as one, bytes: two full ones in a row, as a driver with segmentation
 /// offload would take them.
 const SEGMENT_MAX: u32 = 64 << 10;
-/// IPv6 and TCP headers without options, bytes.
-const HEADERS_V6: u32 = 60;
-
 impl Loopback {
     pub fn new(mtu: u32, encode: bool) -> Self {
         Self { mtu, encode }
@@ -42,24 +38,11 @@ impl Loopback {
         self.encode
     }
 
-    /// Whether `addr` is one of this interface's addresses.
-    pub fn owns(&self, addr: IpAddr) -> bool {
-        addr.is_loopback()
-    }
-
-    /// The MSS to announce, bytes.
-    pub fn mss(&self, addr: IpAddr) -> u16 {
-        let headers = if addr.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
-        // An IP packet's length is a 16-bit field, whatever the MTU.
-        let packet = self.mtu.min(u32::from(u16::MAX));
-        let mss = u16::try_from(packet - headers).unwrap_or(u16::MAX);
-        mss.min(MSS_MAX)
-    }
-
-    /// The most that may be handed over as one segment, bytes.
-    pub fn segment_max(&self, addr: IpAddr) -> u32 {
-        // The codec writes one IP packet for each.
-        if self.encode { u32::from(self.mss(addr)) } else { SEGMENT_MAX }
+    /// What its connections have to know.
+    pub fn link(&self, addr: IpAddr) -> Link {
+        let mss = Link::of_mtu(self.mtu, addr).mss.min(MSS_MAX);
+        // The codec writes one IP packet for each segment.
+        Link { mss, segment_max: if self.encode { u32::from(mss) } else { SEGMENT_MAX } }
     }
 
     /// Carries a segment to its receiver.

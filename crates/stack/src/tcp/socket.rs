@@ -14,6 +14,7 @@ use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::conn::sockbuf::{RecvBuf, SendBuf};
 use crate::conn::{Birth, Conn, SocketOptions, user};
 use crate::listen::Listener;
+use crate::netif::table::Via;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
 
@@ -135,9 +136,9 @@ impl TcpSocket {
         }
         let local = self.endpoint(addr)?;
         let core = self.stack.core();
-        if !local.addr.is_unspecified() && !core.loopback.owns(local.addr) {
+        if !local.addr.is_unspecified() && !core.netifs.is_local(local.addr) {
             let message = format!(
-                "{} is not an address of this stack: use 127.0.0.0/8, ::1 or the wildcard",
+                "{} is not an address of this stack: use 127.0.0.0/8, ::1, the wildcard or an interface's address",
                 local.addr
             );
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
@@ -207,17 +208,19 @@ impl TcpSocket {
         if remote.port == 0 {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
-        if !self.stack.core().loopback.owns(remote.addr) {
-            let message =
-                format!("no route to {}: this stack has only its loopback, 127.0.0.0/8 and ::1", remote.addr);
-            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
-        }
         let core = self.stack.core();
+        let Some(source) = core.netifs.source(remote.addr) else {
+            let message = format!(
+                "no route to {}: there is the loopback, 127.0.0.0/8 and ::1, and what was attached to the stack",
+                remote.addr
+            );
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+        };
         if !core.demux.reserve() {
             let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
         }
-        let made = self.name(core, remote);
+        let made = self.name(core, source, remote);
         // A bind's place is given back: the connection itself now stands for the port.
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
@@ -227,11 +230,10 @@ impl TcpSocket {
     }
 
     /// Finds a name for the connection and puts it into the table under it.
-    fn name(&self, core: &Core, remote: Endpoint) -> io::Result<Arc<Conn>> {
+    fn name(&self, core: &Core, source: IpAddr, remote: Endpoint) -> io::Result<Arc<Conn>> {
         match &self.bound {
             Some(bound) => {
-                let addr =
-                    if bound.local.addr.is_unspecified() { source(remote.addr) } else { bound.local.addr };
+                let addr = if bound.local.addr.is_unspecified() { source } else { bound.local.addr };
                 let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
                 self.take(core, tuple).ok_or_else(|| {
                     let message = format!(
@@ -243,15 +245,17 @@ impl TcpSocket {
                     io::Error::new(io::ErrorKind::AddrNotAvailable, message)
                 })
             }
-            None => core.ports.choose(sockeye_sync::cpu::current(), source(remote.addr), remote, |tuple| {
-                self.take(core, tuple)
-            }),
+            None => {
+                let cpu = sockeye_sync::cpu::current();
+                core.ports.choose(cpu, source, remote, |tuple| self.take(core, tuple))
+            }
         }
     }
 
     /// Makes the connection of this name, if the name is free or its TIME-WAIT may be cut short.
     fn take(&self, core: &Core, tuple: FourTuple) -> Option<Arc<Conn>> {
         let hash = tuple.hash(&core.key);
+        let via = core.netifs.via(tuple.remote.addr)?;
         let now = core.clock.now();
         let mut shard = core.demux.shard(hash);
         if shard.conn(hash, &tuple).is_some() {
@@ -266,7 +270,7 @@ impl TcpSocket {
             shard.wake_resting(hash, &tuple);
             core.ports.conn_left(tuple.local.port);
         }
-        let conn = self.conn(core, tuple, hash, InitialNumbers { iss, ts_offset }, now);
+        let conn = self.conn(core, tuple, hash, via, InitialNumbers { iss, ts_offset }, now);
         shard.insert(Arc::clone(&conn));
         core.ports.conn_joined(tuple.local.port);
         Some(conn)
@@ -277,11 +281,12 @@ impl TcpSocket {
         core: &Core,
         tuple: FourTuple,
         hash: u64,
+        via: Via,
         numbers: InitialNumbers,
         now: sockeye_proto::time::Instant,
     ) -> Arc<Conn> {
         let settings = &self.settings;
-        let mut tcp = core.tcp_settings(tuple.local.addr, settings.rcvbuf, numbers.ts_offset);
+        let mut tcp = core.tcp_settings(tuple.local.addr, via, settings.rcvbuf, numbers.ts_offset);
         tcp.nodelay = settings.nodelay;
         let pcb = Pcb::connect(&tcp, numbers.iss, settings.rcvbuf, now);
         let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, self.is_v6);
@@ -290,11 +295,12 @@ impl TcpSocket {
         Conn::new(
             &core.conns,
             Birth {
-                home: core.home(hash),
+                home: core.home(hash, via),
                 pcb,
                 tuple,
                 hash,
                 serial: core.next_serial(),
+                via,
                 snd: SendBuf::new(settings.sndbuf, false),
                 rcv: RecvBuf::new(settings.rcvbuf),
                 options,
@@ -314,14 +320,6 @@ impl TcpSocket {
 
     fn wildcard(&self) -> IpAddr {
         if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
-    }
-}
-
-/// The source address for a destination: loopback talks to itself from its first address.
-fn source(remote: IpAddr) -> IpAddr {
-    match remote {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     }
 }
 

@@ -1,0 +1,137 @@
+//! Segments from an interface, run by run: the way of input threads into a connection's perimeter.
+//!
+//! The perimeter is entered once for a run and left by the one way out ([`engine::drive`]); between the two only
+//! this one is held. Inside, the buffers' mutex is held for at most [`HOLD_MAX`] segments at a time, since the
+//! connection's reader and writer wait for it, and each such part ends with one output: one acknowledgment for all
+//! of it. If the perimeter is occupied, the segments go into its queue one by one, in their order.
+//!
+//! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
+//! this function returns. Tests: `tests/wire.rs`.
+
+use std::sync::Arc;
+
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::state::State;
+use sockeye_sync::{Entry, Inside};
+
+use super::outbox::Context;
+use super::{Conn, Item, Work, engine};
+use crate::base::payload::Data;
+use crate::input::{Packet, count};
+use crate::stack::counter;
+
+/// Most segments under one hold of the buffers' mutex.
+const HOLD_MAX: usize = 16;
+
+/// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way, so
+/// that what it left in the outbox should be done; `next` may then have more.
+pub(crate) fn input(
+    cx: &mut Context<'_>,
+    conn: &Arc<Conn>,
+    first: Packet,
+    mut next: impl FnMut() -> Option<Packet>,
+) -> bool {
+    let mut waiting = Some(first);
+    while let Some(packet) = waiting.take().or_else(&mut next) {
+        // Whoever is inside may leave at any moment: the next one tries again, and if it succeeds, the earlier
+        // ones have been run.
+        let Some((mut inside, packet)) = enter(cx, conn, packet) else { continue };
+        let (ran, ended) = stay(cx, conn, &mut inside, packet, &mut next);
+        cx.core.input.count(count::run_of(ran), 1);
+        engine::drive(cx, inside, conn, ran);
+        if ended {
+            return true;
+        }
+    }
+    false
+}
+
+/// Runs one segment in a perimeter that the caller is inside of. True if the connection has ended.
+pub(crate) fn one(
+    cx: &mut Context<'_>,
+    inside: &mut Inside<'_, Item>,
+    conn: &Arc<Conn>,
+    packet: Packet,
+) -> bool {
+    stay(cx, conn, inside, (packet.header, packet.payload), &mut || None).1
+}
+
+/// The way out of a perimeter in which `ran` segments were run, the last of them for `conn`.
+pub(crate) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<Conn>, ran: usize) {
+    engine::drive(cx, inside, conn, ran);
+}
+
+/// Enters with a segment, or leaves it to whoever is inside.
+fn enter<'c>(
+    cx: &Context<'_>,
+    conn: &'c Arc<Conn>,
+    packet: Packet,
+) -> Option<(Inside<'c, Item>, (Header, Data))> {
+    let core = cx.core;
+    let segment = (packet.header, packet.payload);
+    let entered = match conn.perimeter().try_enter() {
+        Some(inside) => (inside, segment),
+        None => {
+            core.input.count(count::CONTENDED, 1);
+            match conn.perimeter().enter(conn.item(Work::Segment(segment.0, segment.1))) {
+                Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
+                    (inside, (header, payload))
+                }
+                Entry::Inside(..) => unreachable!("the item comes back as it was given"),
+                Entry::Queued => {
+                    core.count(counter::QUEUED);
+                    return None;
+                }
+                // Protocol code panicked in there: this connection's segments are lost.
+                Entry::Poisoned(_) => {
+                    core.count(counter::SEGMENTS_LOST);
+                    return None;
+                }
+            }
+        }
+    };
+    core.input.count(count::ACQUISITIONS, 1);
+    core.count(counter::ENTERED);
+    Some(entered)
+}
+
+/// Runs `first` and what `next` gives. Returns how many, and whether the connection has ended.
+fn stay(
+    cx: &mut Context<'_>,
+    conn: &Arc<Conn>,
+    inside: &mut Inside<'_, Item>,
+    first: (Header, Data),
+    next: &mut impl FnMut() -> Option<Packet>,
+) -> (usize, bool) {
+    let pcb = conn.pcb.get(inside);
+    let snd_una = pcb.snd_una();
+    let (mut ran, mut waiting) = (0, Some(first));
+    while let Some((header, payload)) = waiting.take() {
+        let mut so = conn.so.lock();
+        let until = ran + HOLD_MAX;
+        engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
+        ran += 1;
+        while !has_ended(pcb) {
+            waiting = next().map(|packet| (packet.header, packet.payload));
+            if ran == until {
+                break;
+            }
+            let Some((header, payload)) = waiting.take() else { break };
+            engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
+            ran += 1;
+        }
+        engine::finish(cx, pcb, conn, &mut so);
+    }
+    if pcb.snd_una() != snd_una
+        && let Some(route) = cx.core.netifs.route(conn.via)
+    {
+        route.confirm(cx.now);
+    }
+    (ran, has_ended(pcb))
+}
+
+/// Whether the rest of a run would be for another connection of this name, or for none.
+fn has_ended(pcb: &Pcb<Data>) -> bool {
+    matches!(pcb.state(), State::Closed | State::TimeWait)
+}

@@ -1,0 +1,128 @@
+//! Input from interfaces: one thread for each receive queue, and what excludes whom among them.
+//!
+//! ```text
+//!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
+//!   queue 1 ─► input thread 1 ─┤   buffers of this thread   ─►    enters its perimeter once  ─►  outbox
+//!   …                          ┘   (`parse`)                      (`deliver`, `conn/run.rs`)
+//! ```
+//!
+//! A flow's frames come in one queue, so they are handled by one thread and in order. Which locks the
+//! threads take is the switch [`Config::input`](crate::Config::input); `deliver.rs` tells the four settings.
+//! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
+//! (`conn/engine.rs`), whatever the setting.
+//!
+//! # Sleeping
+//! A thread takes at most [`BATCH_MAX`] frames, handles them, and takes again; when there are none it waits in
+//! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
+//! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
+//! a thread that looked at `stop` too early finds its wait ended.
+//!
+//! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
+//! then says whether there may be more.
+//!
+//! Lock rank: `exclusive+lock`'s mutex comes before everything, and only input takes it. The perimeter of
+//! `exclusive` is entered like any other; input alone may wait for it, with no lock in its hands.
+//! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+
+pub(crate) mod count;
+mod deliver;
+mod parse;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sockeye_sync::{Counters, Mutex, Perimeter};
+
+use crate::conn::Item;
+use crate::conn::outbox::Context;
+use crate::netif::table::NetifId;
+use crate::stack::Core;
+
+pub(crate) use parse::Packet;
+
+/// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
+pub(crate) const BATCH_MAX: usize = 64;
+/// Most frames that one call of [`Input::poll`] takes from a queue.
+const POLL_MAX: usize = 1024;
+
+/// What input threads share.
+pub(crate) struct Input {
+    stop: AtomicBool,
+    /// The lock around all input of `exclusive+lock`.
+    lock: Mutex<()>,
+    /// The perimeter of all connections over wires, with `exclusive`.
+    pub exclusive: Arc<Perimeter<Item>>,
+    counters: Counters<{ count::COUNT }>,
+}
+
+impl Input {
+    pub fn new() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            exclusive: Arc::new(Perimeter::new()),
+            counters: Counters::new(),
+        }
+    }
+
+    /// Counts `amount`.
+    #[inline]
+    pub fn count(&self, index: usize, amount: u64) {
+        self.counters.add(index, amount);
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        count::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
+    }
+
+    /// Ends the input threads.
+    pub fn stop(&self, core: &Core) {
+        self.stop.store(true, Ordering::Release);
+        for (_, netif) in core.netifs.each() {
+            (0..netif.queue_count()).for_each(|queue| netif.interrupt(queue));
+        }
+    }
+
+    /// An input thread's life.
+    pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while !self.stop.load(Ordering::Acquire) {
+            if turn(core, netif, queue, &mut batch) == 0
+                && let Some(netif) = core.netifs.netif(netif)
+            {
+                self.count(count::SLEEPS, 1);
+                netif.wait(queue, core.config.spin_max);
+            }
+        }
+    }
+
+    /// Handles what has arrived, for a stack without threads. True if there may be more.
+    pub fn poll(&self, core: &Core) -> bool {
+        let (mut more, mut batch) = (false, Vec::new());
+        for (id, netif) in core.netifs.each() {
+            for queue in 0..netif.queue_count() {
+                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| turn(core, id, queue, &mut batch) > 0);
+                more |= turns.count() == POLL_MAX / BATCH_MAX;
+            }
+        }
+        more
+    }
+}
+
+/// Takes a batch of frames and handles it. Returns how many there were.
+fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> usize {
+    let Some(netif) = core.netifs.netif(netif) else { return 0 };
+    let frames = netif.receive(queue, BATCH_MAX, &mut |frame| match parse::packet(core, frame) {
+        Ok(packet) => batch.push(packet),
+        Err(reason) => core.input.count(reason, 1),
+    });
+    if frames == 0 {
+        return 0;
+    }
+    core.input.count(count::FRAMES_IN, frames as u64);
+    core.input.count(count::BATCHES, 1);
+    core.input.count(count::PACKETS, batch.len() as u64);
+    Context::run(core, |cx| deliver::batch(cx, batch));
+    frames
+}

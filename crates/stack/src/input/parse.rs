@@ -1,0 +1,129 @@
+//! From a frame to a packet: headers read and checked, payload copied into a buffer of our own.
+//!
+//! The bytes may be anything: nothing here panics, and what is not a TCP segment for this stack is dropped
+//! and counted by its reason. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
+//! go in.
+
+use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Pool};
+use sockeye_proto::ip;
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::wire;
+
+use super::count;
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::payload::Data;
+use crate::netif::table::is_host;
+use crate::netif::{Checksum, RxFrame};
+use crate::stack::Core;
+
+/// A TCP segment that has arrived over an interface.
+pub(crate) struct Packet {
+    /// The connection's name as we have it.
+    pub to: FourTuple,
+    pub header: Header,
+    pub payload: Data,
+}
+
+/// Reads a frame. The error is the counter of the reason for which it is dropped.
+pub(super) fn packet(core: &Core, frame: RxFrame<'_>) -> Result<Packet, usize> {
+    let packet_len = frame.head.len() + frame.rest.len();
+    let (ip_header, range) =
+        ip::parse_head(frame.head, packet_len, ip::HeaderChecksum::Verify).map_err(ip_refusal)?;
+    let addresses = ip_header.addresses;
+    let (src, dst) = (addresses.src(), addresses.dst());
+    // Our own addresses do not come in from outside (RFC 1122 section 3.2.1.3).
+    if !core.netifs.takes_in(dst) || !is_host(src) || core.netifs.is_local(src) {
+        return Err(count::NOT_FOR_US);
+    }
+    if ip_header.protocol != ip::PROTOCOL_TCP {
+        return Err(count::UNKNOWN_PROTOCOL);
+    }
+    let segment = Segment::of(&frame, range).ok_or(count::MALFORMED)?;
+    match frame.checksum {
+        Checksum::Device => {}
+        Checksum::Software => {
+            let len = u32::try_from(segment.len).map_err(|_| count::MALFORMED)?;
+            let sum = segment.sum(addresses.pseudo_header(ip_header.protocol, len));
+            if !sum.is_valid() {
+                return Err(count::BAD_CHECKSUM);
+            }
+        }
+    }
+    let (ports, header, in_head) =
+        wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
+    let payload = segment.head.get(in_head).unwrap_or_default();
+    let payload = receive_buffer(&core.pool, payload, segment.rest, segment.rest_len);
+    let payload = Data(payload.map_err(|Exhausted| count::NO_MEMORY)?);
+    let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
+    Ok(Packet { to, header, payload })
+}
+
+fn ip_refusal(error: ip::ParseError) -> usize {
+    match error {
+        ip::ParseError::Checksum(_) => count::BAD_CHECKSUM,
+        ip::ParseError::Truncated { .. }
+        | ip::ParseError::Version(_)
+        | ip::ParseError::HeaderLen(_)
+        | ip::ParseError::PacketLen { .. }
+        | ip::ParseError::Fragment
+        | ip::ParseError::TooManyExtensions
+        | ip::ParseError::MisplacedHopByHop
+        | ip::ParseError::Option(_) => count::MALFORMED,
+    }
+}
+
+/// What IP carried: the part of the frame's head, and so much of the rest. Padding is in neither.
+struct Segment<'a> {
+    head: &'a [u8],
+    rest: &'a Chain,
+    rest_len: usize,
+    len: usize,
+}
+
+impl<'a> Segment<'a> {
+    /// `None` if the headers do not lie in the frame's head.
+    fn of(frame: &RxFrame<'a>, range: std::ops::Range<usize>) -> Option<Self> {
+        let len = range.end.checked_sub(range.start)?;
+        let head = frame.head.get(range.start..range.end.min(frame.head.len()))?;
+        let rest_len = len - head.len();
+        (rest_len <= frame.rest.len()).then_some(Self { head, rest: frame.rest, rest_len, len })
+    }
+
+    /// `sum` with all bytes of the segment behind it.
+    fn sum(&self, sum: ip::Sum) -> ip::Sum {
+        let mut left = self.rest_len;
+        self.rest.iter().fold(sum.add_bytes(self.head), |sum, piece| {
+            let take = piece.len().min(left);
+            left -= take;
+            sum.add_bytes(&piece[..take])
+        })
+    }
+}
+
+/// Allocates a receive buffer and copies `first` and `rest_len` bytes of `rest` into it. All of input's packet
+/// memory comes from here, on the input thread.
+fn receive_buffer(pool: &Pool, first: &[u8], rest: &Chain, rest_len: usize) -> Result<Chain, Exhausted> {
+    let mut left = first.len() + rest_len;
+    let mut buffer = Chain::new();
+    if left == 0 {
+        return Ok(buffer);
+    }
+    let mut mbuf = pool.alloc(left.min(CLUSTER_MAX))?;
+    let mut rest_left = rest_len;
+    let of_rest = rest.iter().map(|piece| {
+        let take = piece.len().min(rest_left);
+        rest_left -= take;
+        &piece[..take]
+    });
+    for mut piece in std::iter::once(first).chain(of_rest) {
+        while !piece.is_empty() {
+            let taken = mbuf.try_extend(piece);
+            (piece, left) = (&piece[taken..], left - taken);
+            if taken == 0 {
+                buffer.push_back(std::mem::replace(&mut mbuf, pool.alloc(left.min(CLUSTER_MAX))?));
+            }
+        }
+    }
+    buffer.push_back(mbuf);
+    Ok(buffer)
+}

@@ -1,0 +1,101 @@
+//! From segments to frames: headers are written, frames handed to their interface, doorbells noted.
+//!
+//! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and handed over
+//! at the end of each run of items, still inside its perimeter ([`flush`]): threads that run one
+//! connection one after the other send in that order. Ringing comes after all locks, once for each queue and
+//! call. Segments that belong to no connection go one by one ([`send`]).
+//!
+//! What does not fit a queue is dropped and counted. A sender is not held back by that: TCP finds the loss and
+//! slows down, which is what a full queue asks for. Tests: below, `tests/wire.rs`, `tests/wire_faults.rs`.
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::ip;
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::wire::{self, ChecksumOut};
+
+use super::table::{NetifId, Via};
+use super::{Checksum, HEAD_MAX, Netif, TxFrame};
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::conn::Conn;
+use crate::conn::outbox::Context;
+use crate::input::count;
+
+/// TTL of the packets that we send (RFC 1700).
+const HOP_LIMIT: u8 = 64;
+
+/// A bell to ring: the queue of an interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Doorbell {
+    netif: NetifId,
+    queue: usize,
+}
+
+/// A segment of `conn`, which is over a wire, as the next of its frames.
+pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data) {
+    let Some((_, netif)) = cx.core.netifs.out(conn.via) else { return };
+    match encode(netif, &conn.tuple, header, payload.0) {
+        Some(frame) => cx.outbox.frames.push(frame),
+        None => cx.core.input.count(count::UNSENDABLE, 1),
+    }
+}
+
+/// Hands over what was pushed for `conn`. Inside its perimeter.
+pub(crate) fn flush(cx: &mut Context<'_>, conn: &Conn) {
+    hand_over(cx, conn.via, conn.hash);
+}
+
+/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
+pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
+    let Some((_, netif)) = cx.core.netifs.out(via) else { return };
+    match encode(netif, tuple, header, payload.0) {
+        Some(frame) => cx.outbox.frames.push(frame),
+        None => return cx.core.input.count(count::UNSENDABLE, 1),
+    }
+    // The hash that a connection of this name has, so that its frames go the same way.
+    hand_over(cx, via, tuple.hash(&cx.core.key));
+}
+
+fn hand_over(cx: &mut Context<'_>, via: Via, flow: u64) {
+    let core = cx.core;
+    let Some((id, netif)) = core.netifs.out(via) else { return };
+    let count = cx.outbox.frames.len() as u64;
+    let sent = netif.transmit(flow, &mut cx.outbox.frames);
+    core.input.count(count::FRAMES_OUT, count - sent.dropped_count as u64);
+    if sent.dropped_count > 0 {
+        core.input.count(count::QUEUE_FULL, sent.dropped_count as u64);
+    }
+    let bell = Doorbell { netif: id, queue: sent.queue };
+    if !cx.outbox.doorbells.contains(&bell) {
+        cx.outbox.doorbells.push(bell);
+    }
+}
+
+/// Rings. Outside all locks.
+pub(crate) fn ring(cx: &mut Context<'_>) {
+    for bell in cx.outbox.doorbells.drain(..) {
+        if let Some(netif) = cx.core.netifs.netif(bell.netif) {
+            netif.ring(bell.queue);
+        }
+    }
+}
+
+/// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be.
+fn encode(netif: &dyn Netif, tuple: &FourTuple, header: &Header, payload: Chain) -> Option<TxFrame> {
+    let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
+    let tcp_len = wire::header_len(header) + payload.len();
+    let ip_header =
+        ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
+    let mut head = [0; HEAD_MAX];
+    let ip_len = ip::emit(&ip_header, tcp_len, &mut head).ok()?;
+    let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
+    let (checksum, sum) = if netif.offloads_checksum() {
+        (Checksum::Device, ChecksumOut::Offload(pseudo))
+    } else {
+        let payload_sum = payload.iter().fold(ip::Sum::ZERO, |sum, piece| sum.add_bytes(piece));
+        (Checksum::Software, ChecksumOut::Full(pseudo.join(payload_sum)))
+    };
+    let ports = wire::Ports { src: tuple.local.port, dst: tuple.remote.port };
+    let tcp_header_len = wire::emit(ports, header, sum, head.get_mut(ip_len..)?).ok()?;
+    TxFrame::new(head.get(..ip_len + tcp_header_len)?, payload, checksum)
+}
