@@ -280,9 +280,18 @@ impl<P: Payload> Pcb<P> {
         } else {
             return None;
         }
-        // Where the peer's window ends before SND.NXT, a segment behind that end would not be acceptable to it.
-        let seq = self.snd_max.min(self.snd_una + self.snd_wnd);
+        let seq = self.acceptable_seq();
         Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0, is_window_update })
+    }
+
+    /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
+    /// behind its end would not be acceptable to it. An end that is less than a unit of the window field short was
+    /// only rounded down (RFC 7323 section 2.4): the peer has accepted what lay beyond, and to begin before that would
+    /// not be acceptable either.
+    fn acceptable_seq(&self) -> SeqNum {
+        let edge = self.snd_una + self.snd_wnd;
+        let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
+        if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 
     fn window_update_due(&self, rcv_space: u32) -> bool {

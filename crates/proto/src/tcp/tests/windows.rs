@@ -229,6 +229,30 @@ fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
     }
 }
 
+/// The edge of a scaled window seems to move back when what is left of it is rounded down (RFC 7323 section
+/// 2.4). Acknowledgments that began there would be unacceptable to a peer that has accepted what lay beyond; if both
+/// ends did so, neither would ever hear the other.
+#[test]
+fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer_that_shrinks_it_did() {
+    for (left, begins_at) in [(5, 5000), (4, 5000), (3, 3 << 10), (0, 0)] {
+        let mut t = Script::connect(&Settings { window_scaling: true, ..plain() });
+        t.output();
+        let mut syn_ack = t.raw(IRS, ISS + 1, super::script::SYN_ACK);
+        syn_ack.options.window_scale = Some(10);
+        let _ = t.input(syn_ack, &[]);
+        t.output();
+        let _ = t.input(Header { window: 64, ..t.seg(ACK) }, &[]);
+        let una = t.pcb.snd_una();
+        assert_eq!(t.write(5000).iter().sum::<u32>(), 5000);
+        // Out of order, so that it is answered at once.
+        let mut header = Header { ack: una, window: left, ..t.seg(ACK) };
+        header.seq = header.seq + 1000;
+        let _ = t.input(header, &[0; 10]);
+        let sent = t.output();
+        assert_eq!(sent.last().map(|s| s.header.seq), Some(una + begins_at), "{left} KiB are left");
+    }
+}
+
 #[test]
 fn a_lost_window_update_is_made_good_by_a_probe() {
     let b = Settings { rcv_buf: 10_000, ..Settings::default() };
