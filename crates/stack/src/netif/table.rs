@@ -106,7 +106,8 @@ impl Route {
 pub(crate) struct Link {
     /// The MSS to announce, bytes.
     pub mss: u16,
-    /// The most that is handed over as one segment, bytes.
+    /// The most that is handed over as one segment, bytes; what is less than the MSS means the MSS, of which options
+    /// have been deducted.
     pub segment_max: u32,
 }
 
@@ -117,7 +118,7 @@ impl Link {
         // An IP packet's length is a 16-bit field, whatever the MTU.
         let packet = mtu.min(u32::from(u16::MAX));
         let mss = u16::try_from(packet.saturating_sub(headers)).unwrap_or(u16::MAX);
-        Self { mss, segment_max: u32::from(mss) }
+        Self { mss, segment_max: 0 }
     }
 }
 
@@ -389,6 +390,6 @@ mod tests {
     fn the_mss_is_the_mtu_less_the_headers_and_fits_an_ip_packet() {
         let (v4, v6) = (addr("10.0.0.1"), addr("fd00::1"));
         assert_eq!((Link::of_mtu(1500, v4).mss, Link::of_mtu(1500, v6).mss), (1460, 1440));
-        assert_eq!(Link::of_mtu(65536, v4), Link { mss: 65495, segment_max: 65495 });
+        assert_eq!(Link::of_mtu(65536, v4), Link { mss: 65495, segment_max: 0 });
     }
 }
