@@ -1,70 +1,21 @@
 //! Two stacks and a wire between them: transfers, closes and connects in every setting of `input`.
 
 mod common;
+#[path = "common/lab.rs"]
+mod lab;
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
-use sockeye::netif::{Netif, WireConfig, wire};
-use sockeye::{Config, Input, Stack, TcpListener, TcpSocket, TcpStream};
+use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
+use lab::{Lab, Tap, V4};
+use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
+use sockeye::{Input, TcpListener, TcpSocket, TcpStream};
 
-const V4: [&str; 2] = ["10.9.0.1/24", "10.9.0.2/24"];
-const V6: [&str; 2] = ["fd09::1/64", "fd09::2/64"];
-
-/// Two stacks that are connected.
-struct Lab {
-    stacks: [Stack; 2],
-    v6: bool,
-}
-
-impl Lab {
-    fn new(config: &WireConfig, change: impl Fn(&mut Config)) -> Self {
-        let (left, right) = wire(config).unwrap();
-        Self::between(left, right, change)
-    }
-
-    fn between(left: impl Netif, right: impl Netif, change: impl Fn(&mut Config)) -> Self {
-        let stacks = [common::stack_with(&change), common::stack_with(&change)];
-        let addrs = |side: usize| [V4[side].parse().unwrap(), V6[side].parse().unwrap()];
-        stacks[0].attach(left, &addrs(0)).unwrap();
-        stacks[1].attach(right, &addrs(1)).unwrap();
-        Self { stacks, v6: false }
-    }
-
-    /// The right stack's address.
-    fn addr(&self, port: u16) -> SocketAddr {
-        let prefix: sockeye::netif::Prefix = (if self.v6 { V6[1] } else { V4[1] }).parse().unwrap();
-        SocketAddr::new(prefix.addr(), port)
-    }
-
-    fn listener(&self) -> TcpListener {
-        TcpListener::bind_on(&self.stacks[1], self.addr(0)).unwrap()
-    }
-
-    fn connect(&self, listener: &TcpListener) -> TcpStream {
-        TcpStream::connect_on(&self.stacks[0], listener.local_addr().unwrap()).unwrap()
-    }
-
-    fn pair(&self) -> (TcpStream, TcpStream) {
-        let listener = self.listener();
-        let client = self.connect(&listener);
-        (client, listener.accept().unwrap().0)
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        self.stacks.iter().map(|stack| counter(stack, name)).sum()
-    }
-
-    fn assert_empty(&self) {
-        for stack in &self.stacks {
-            common::assert_empty(stack);
-        }
-    }
-}
-
-/// Sends `data` both ways over every connection at once, and compares.
+/// Sends `bytes` both ways over every connection at once, and compares.
 fn transfer(pairs: Vec<(TcpStream, TcpStream)>, bytes: usize, name: &str) {
     let mut threads = Vec::new();
     for (index, (client, server)) in pairs.into_iter().enumerate() {
@@ -89,13 +40,321 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
     for (round, input) in Input::ALL.iter().cycle().take(4 * 6).enumerate() {
         let (mtu, queues) = ([1500, 65536][round / 4 % 2], [1, 2, 4][round / 8]);
         let config = WireConfig { mtu, queues, offload: round % 5 == 0, ..WireConfig::default() };
-        let mut lab = Lab::new(&config, |c| c.input = *input);
-        lab.v6 = round % 3 == 0;
+        let grain = GRAINS[round % 3];
+        let mut lab = Lab::new(&config, |c| (c.input, c.grain) = (*input, grain));
+        lab.v6 = round / 2 % 2 == 0;
         let pairs = (0..3).map(|_| lab.pair()).collect();
         transfer(pairs, scaled(1) * 500_000, &format!("{input} {mtu} {queues}"));
         lab.assert_empty();
-        assert_eq!(lab.count("frames_bad_checksum") + lab.count("frames_malformed"), 0);
-        assert_eq!(lab.count("frames_not_for_us") + lab.count("frames_unsendable"), 0);
-        assert!(lab.count("input_packets") > 0);
+        for reason in ["bad_checksum", "malformed", "not_for_us", "unsendable", "no_memory"] {
+            assert_eq!(lab.count(&format!("frames_{reason}")), 0, "{reason}");
+        }
+        assert_eq!(lab.count("frames_in"), lab.count("frames_out"));
+        assert_eq!(lab.count("input_packets"), lab.count("frames_in"));
+    }
+}
+
+#[test]
+fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
+    let _guard = common::watchdog("full queues");
+    for input in Input::ALL {
+        let config = WireConfig { queue_len: 12, ..WireConfig::default() };
+        let lab = Lab::new(&config, |c| (c.input, c.rto_min) = (*input, Duration::from_millis(5)));
+        let pairs = (0..4).map(|_| lab.pair()).collect();
+        transfer(pairs, 200_000, &format!("full {input}"));
+        assert!(lab.count("frames_queue_full") > 0, "four windows do not fit into 12 frames");
+        lab.assert_empty();
+    }
+}
+
+#[test]
+fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_threads_send() {
+    let _guard = common::watchdog("order");
+    for queues in [1, 4] {
+        let config = WireConfig { queues, queue_len: 1 << 16, ..WireConfig::default() };
+        let (left, right) = wire(&config).unwrap();
+        let edges: &'static Mutex<HashMap<u16, u32>> = Box::leak(Box::default());
+        let backwards: &'static Mutex<Vec<(u32, u32)>> = Box::leak(Box::default());
+        let watch = |frame: RxFrame<'_>| {
+            let (port, seq, len) = data_of(frame);
+            let mut edges = edges.lock().unwrap();
+            let edge = edges.entry(port).or_insert(seq);
+            // Acknowledgments begin at the edge.
+            if seq.wrapping_sub(*edge) > 1 << 31 {
+                backwards.lock().unwrap().push((*edge, seq));
+            }
+            *edge = seq.wrapping_add(len);
+            true
+        };
+        let right = Tap { end: right, sending: |_: &mut Vec<TxFrame>| {}, receiving: watch };
+        // No timer may send anything again.
+        let lab = Lab::between(left, right, |c| c.rto_min = Duration::from_secs(100));
+        let pairs: Vec<_> = (0..3).map(|_| lab.pair()).collect();
+        let mut threads = Vec::new();
+        for (client, mut server) in pairs {
+            for _ in 0..4 {
+                let mut client = client.try_clone().unwrap();
+                threads.push(std::thread::spawn(move || client.write_all(&vec![1; 300_000]).unwrap()));
+            }
+            threads.push(std::thread::spawn(move || server.read_exact(&mut vec![0; 4 * 300_000]).unwrap()));
+        }
+        join_all(threads);
+        assert_eq!(*backwards.lock().unwrap(), []);
+        assert!(edges.lock().unwrap().len() == 3);
+    }
+}
+
+/// Source port, sequence number and bytes of data of an IPv4 frame with a SYN counted as one.
+fn data_of(frame: RxFrame<'_>) -> (u16, u32, u32) {
+    let tcp = &frame.head[20..];
+    let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+    let syn_or_fin = u32::from(tcp[13] & 2 != 0) + u32::from(tcp[13] & 1 != 0);
+    (u16::from_be_bytes([tcp[0], tcp[1]]), seq, frame.rest.len() as u32 + syn_or_fin)
+}
+
+#[test]
+fn half_close_close_and_abort_reach_the_other_side_in_every_setting() {
+    let _guard = common::watchdog("closes over the wire");
+    for input in Input::ALL {
+        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        let (mut client, mut server) = lab.pair();
+        client.write_all(b"question").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"question");
+        server.write_all(b"answer").unwrap();
+        drop(server);
+        got.clear();
+        client.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"answer");
+        drop(client);
+
+        let (client, mut server) = lab.pair();
+        client.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        assert_eq!(server.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+
+        let (client, mut server) = lab.pair();
+        server.write_all(b"unread").unwrap();
+        eventually("the bytes have arrived", || client.peek(&mut [0; 6]).unwrap() == 6);
+        drop(client);
+        let refused = eventually_error(&mut server);
+        assert!(matches!(refused, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
+        drop(server);
+        lab.assert_empty();
+    }
+}
+
+/// Reads until there is an error.
+fn eventually_error(stream: &mut TcpStream) -> ErrorKind {
+    loop {
+        match stream.read(&mut [0; 10]) {
+            Ok(0) => return ErrorKind::BrokenPipe,
+            Ok(_) => {}
+            Err(error) => return error.kind(),
+        }
+    }
+}
+
+#[test]
+fn nobody_listens_nobody_is_there_and_no_route_are_told_apart() {
+    let _guard = common::watchdog("refusals");
+    let lab =
+        Lab::new(&WireConfig::default(), |c| (c.syn_retries, c.rto_min) = (0, Duration::from_millis(1)));
+    let connect = |to: &str| TcpStream::connect_on(&lab.stacks[0], to).unwrap_err().kind();
+    assert_eq!(connect("10.9.0.2:9"), ErrorKind::ConnectionRefused);
+    assert_eq!(connect("10.9.0.77:9"), ErrorKind::TimedOut);
+    assert_eq!(connect("10.10.0.1:9"), ErrorKind::NetworkUnreachable);
+    assert_eq!(lab.count("frames_not_for_us"), 1);
+    let bind = TcpSocket::new_v4(&lab.stacks[0]).bind("10.9.0.2:0".parse().unwrap());
+    assert_eq!(bind.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+}
+
+#[test]
+fn many_connects_at_once_to_one_listener_over_four_queues_are_all_accepted() {
+    let _guard = common::watchdog("many connects");
+    for input in Input::ALL {
+        let lab = Lab::new(&WireConfig { queues: 4, ..WireConfig::default() }, |c| c.input = *input);
+        let mut socket = TcpSocket::new_v4(&lab.stacks[1]);
+        socket.bind(lab.addr(0)).unwrap();
+        let listener = socket.listen(4096).unwrap();
+        let (clients, each) = (4, scaled(100));
+        let mut threads = Vec::new();
+        for number in 0..clients {
+            let (stack, to) = (lab.stacks[0].clone(), listener.local_addr().unwrap());
+            threads.push(std::thread::spawn(move || {
+                for turn in 0..each {
+                    let mut stream = TcpStream::connect_on(&stack, to).unwrap();
+                    stream.write_all(&[number as u8, turn as u8]).unwrap();
+                    let mut echo = [0; 2];
+                    stream.read_exact(&mut echo).unwrap();
+                    assert_eq!(echo, [number as u8, turn as u8]);
+                }
+            }));
+        }
+        for _ in 0..clients * each {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut message = [0; 2];
+            stream.read_exact(&mut message).unwrap();
+            stream.write_all(&message).unwrap();
+        }
+        join_all(threads);
+        drop(listener);
+        lab.assert_empty();
+        assert_eq!(counter(&lab.stacks[1], "passive_opens"), (clients * each) as u64);
+    }
+}
+
+#[test]
+fn a_stack_may_go_while_frames_are_on_their_way_to_it_and_the_other_goes_on() {
+    let _guard = common::watchdog("stacks that go");
+    for input in Input::ALL {
+        for queues in [1, 4] {
+            let Lab { stacks: [left, right], .. } =
+                Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| c.input = *input);
+            let listener = TcpListener::bind_on(&right, "10.9.0.2:0").unwrap();
+            let mut clients = Vec::new();
+            let mut servers = Vec::new();
+            for _ in 0..4 {
+                clients.push(TcpStream::connect_on(&left, listener.local_addr().unwrap()).unwrap());
+                servers.push(listener.accept().unwrap().0);
+            }
+            for client in &mut clients {
+                client.set_nonblocking(true).unwrap();
+                let _ = client.write(&[1; 200_000]).unwrap();
+            }
+            drop((servers, listener, right));
+            for client in &mut clients {
+                let _ = client.write(&[1; 200_000]);
+                client.set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            drop(clients);
+            common::assert_empty(&left);
+            // Its loopback is as it was.
+            let (mut a, mut b) = common::pair(&left);
+            a.write_all(b"x").unwrap();
+            b.read_exact(&mut [0]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn two_stacks_without_threads_talk_when_both_are_polled() {
+    let _guard = common::watchdog("driven wire");
+    for (input, queues) in Input::ALL.iter().flat_map(|input| [(*input, 1), (*input, 3)]) {
+        let lab = Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| {
+            (c.input, c.workers) = (input, 0);
+        });
+        let listener = lab.listener();
+        listener.set_nonblocking(true).unwrap();
+        let mut client = lab.start(&listener);
+        lab.drive(Duration::ZERO);
+        let mut server = listener.accept().unwrap().0;
+        server.set_nonblocking(true).unwrap();
+        let data = Random::new("driven wire").bytes(1_000_000);
+        let (mut sent, mut got, mut buf) = (0, Vec::new(), vec![0; 50_000]);
+        for turn in 0..100_000 {
+            sent += client.write(&data[sent..]).unwrap_or(0);
+            lab.drive(Duration::from_millis(turn));
+            let count = server.read(&mut buf).unwrap_or(0);
+            got.extend_from_slice(&buf[..count]);
+            if got.len() == data.len() {
+                break;
+            }
+        }
+        assert!(got == data, "{input}: {} bytes", got.len());
+        drop((client, server, listener));
+        lab.drive(Duration::from_secs(200));
+        assert_eq!(lab.stacks.each_ref().map(|stack| stack.connection_count()), [0, 0]);
+    }
+}
+
+/// Runs one long transfer without threads, where nothing depends on the machine, and gives the receiver's
+/// acquisitions, packets, and runs by length.
+fn bulk(input: Input) -> (u64, u64, [u64; 5]) {
+    let lab = Lab::new(&WireConfig::default(), |c| (c.input, c.workers) = (input, 0));
+    let listener = lab.listener();
+    listener.set_nonblocking(true).unwrap();
+    let mut client = lab.start(&listener);
+    lab.drive(Duration::ZERO);
+    let mut server = listener.accept().unwrap().0;
+    server.set_nonblocking(true).unwrap();
+    let (mut got, mut buf) = (0, vec![0; 128 << 10]);
+    while got < 10_000_000 {
+        let _ = client.write(&[5; 128 << 10]);
+        lab.drive(Duration::ZERO);
+        got += server.read(&mut buf).unwrap_or(0);
+    }
+    let of = |name: &str| counter(&lab.stacks[1], name);
+    assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
+    let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
+    (of("input_acquisitions"), of("input_packets"), runs)
+}
+
+#[test]
+fn a_perimeter_is_entered_once_for_a_packet_or_once_for_a_run() {
+    let _guard = common::watchdog("acquisitions");
+    for input in [Input::ExclusiveLock, Input::PerPacket] {
+        let (acquisitions, packets, runs) = bulk(input);
+        // The SYN is no connection's, and the handshake's third segment is routed.
+        assert_eq!(acquisitions, packets - 2, "{input}");
+        assert_eq!(runs, [packets - 2, 0, 0, 0, 0]);
+    }
+    for input in [Input::Exclusive, Input::Batched] {
+        let (acquisitions, packets, runs) = bulk(input);
+        assert!(acquisitions * 5 <= packets, "{input}: {acquisitions} for {packets}");
+        assert_eq!(runs.iter().sum::<u64>(), acquisitions);
+        assert!(runs[4] > 0, "{runs:?}");
+    }
+}
+
+#[test]
+fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
+    let _guard = common::watchdog("confirmation");
+    for input in Input::ALL {
+        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        let far: Prefix = V4[1].parse().unwrap();
+        let confirmed = || lab.stacks[0].next_hop_confirmed(far.addr());
+        assert_eq!(confirmed(), None);
+        let (mut client, mut server) = lab.pair();
+        client.write_all(b"x").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        eventually("the next hop is confirmed", || confirmed().is_some());
+        assert_eq!(lab.stacks[0].next_hop_confirmed("127.0.0.1".parse().unwrap()), None);
+    }
+}
+
+#[test]
+fn a_stack_with_an_interface_still_talks_to_itself_by_loopback_and_by_its_own_address() {
+    let _guard = common::watchdog("own address");
+    for input in Input::ALL {
+        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        for at in ["127.0.0.1:0", "10.9.0.2:0", "[::1]:0", "[fd09::2]:0"] {
+            let listener = TcpListener::bind_on(&lab.stacks[1], at).unwrap();
+            let to = listener.local_addr().unwrap();
+            let client = TcpStream::connect_on(&lab.stacks[1], to).unwrap();
+            let (server, from) = listener.accept().unwrap();
+            assert_eq!(from.ip(), to.ip());
+            transfer(vec![(client, server)], 100_000, "own");
+        }
+        assert_eq!(lab.count("frames_out"), 0);
+    }
+}
+
+#[test]
+fn a_wildcard_listener_takes_connections_of_every_interface_and_family() {
+    let _guard = common::watchdog("wildcard");
+    let mut lab = Lab::new(&WireConfig::default(), |_| {});
+    let listener = TcpListener::bind_on(&lab.stacks[1], "[::]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let loopback: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    let first = lab.addr(port);
+    lab.v6 = true;
+    for (stack, to) in [(0, first), (0, lab.addr(port)), (1, loopback)] {
+        let mut client = TcpStream::connect_on(&lab.stacks[stack], to).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"hello").unwrap();
+        server.read_exact(&mut [0; 5]).unwrap();
     }
 }

@@ -1,0 +1,233 @@
+//! What comes in from outside may be anything: damaged, cut, foreign and random frames.
+
+mod common;
+#[path = "common/lab.rs"]
+mod lab;
+
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Random, counter, eventually};
+use lab::{Lab, Tap, addrs};
+use proptest::prelude::*;
+use sockeye::Input;
+use sockeye::netif::{Checksum, Netif, RxFrame, Sent, TxFrame, WireConfig, wire};
+use sockeye_mbuf::{Chain, Pool, PoolConfig};
+
+/// Sends 500,000 bytes while `damage` may change each frame that leaves; returns the lab.
+fn transfer_through(config: &WireConfig, input: Input, damage: fn(&mut TxFrame)) -> Lab {
+    let (left, right) = wire(config).unwrap();
+    let sent = AtomicUsize::new(0);
+    let sending = move |frames: &mut Vec<TxFrame>| {
+        for frame in frames.iter_mut() {
+            // Not the handshake, and not all that is sent again.
+            if sent.fetch_add(1, Ordering::Relaxed) % 17 == 10 {
+                damage(frame);
+            }
+        }
+    };
+    let left = Tap { end: left, sending, receiving: |_: RxFrame<'_>| true };
+    let lab = Lab::between(left, right, |c| (c.input, c.rto_min) = (input, Duration::from_millis(5)));
+    let (mut client, mut server) = lab.pair();
+    let data = Random::new("damaged").bytes(500_000);
+    let writer = {
+        let data = data.clone();
+        std::thread::spawn(move || client.write_all(&data).unwrap())
+    };
+    let mut got = vec![0; data.len()];
+    server.read_exact(&mut got).unwrap();
+    assert!(got == data);
+    writer.join().unwrap();
+    drop(server);
+    lab
+}
+
+/// Fills in the checksum of an IPv4 header.
+fn mend_ip_checksum(head: &mut [u8]) {
+    head[10..12].fill(0);
+    let sum: u32 = head[..20].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    head[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
+#[test]
+fn damaged_frames_are_counted_by_reason_and_dropped_and_tcp_sends_them_again() {
+    let _guard = common::watchdog("damaged frames");
+    let flip_port = |frame: &mut TxFrame| frame.head_mut()[20] ^= 1;
+    let flip_payload = |frame: &mut TxFrame| {
+        let mut bytes = vec![0; frame.payload.len()];
+        frame.payload.copy_to(0, &mut bytes);
+        if let Some(byte) = bytes.last_mut() {
+            *byte ^= 0x40;
+            frame.payload = Pool::new(PoolConfig::default()).copy_in(&bytes).unwrap();
+        } else {
+            frame.head_mut()[30] ^= 1;
+        }
+    };
+    let flip_ip = |frame: &mut TxFrame| frame.head_mut()[8] ^= 1;
+    let cut = |frame: &mut TxFrame| frame.truncate_head(33);
+    let foreign = |frame: &mut TxFrame| {
+        frame.head_mut()[19] += 1;
+        mend_ip_checksum(frame.head_mut());
+    };
+    let protocol = |frame: &mut TxFrame| {
+        frame.head_mut()[9] = 17;
+        mend_ip_checksum(frame.head_mut());
+    };
+    let cases: [(&str, fn(&mut TxFrame)); 6] = [
+        ("frames_bad_checksum", flip_port),
+        ("frames_bad_checksum", flip_payload),
+        ("frames_bad_checksum", flip_ip),
+        ("frames_malformed", cut),
+        ("frames_not_for_us", foreign),
+        ("frames_unknown_protocol", protocol),
+    ];
+    for (round, (name, damage)) in cases.into_iter().enumerate() {
+        let input = Input::ALL[round % Input::ALL.len()];
+        let lab = transfer_through(&WireConfig::default(), input, damage);
+        let dropped = counter(&lab.stacks[1], name);
+        assert!(dropped > 10, "{name}: {dropped}");
+        // Not at any moment: the closes are still on their way.
+        eventually("each frame is a packet or was dropped for a reason", || {
+            let of = |name: &str| counter(&lab.stacks[1], name);
+            let reasons = ["malformed", "bad_checksum", "not_for_us", "unknown_protocol", "no_memory"];
+            let dropped: u64 = reasons.iter().map(|reason| of(&format!("frames_{reason}"))).sum();
+            of("frames_in") == of("input_packets") + dropped
+        });
+    }
+}
+
+#[test]
+fn with_checksums_left_to_the_device_a_wrong_field_is_not_looked_at() {
+    let _guard = common::watchdog("offload");
+    let config = WireConfig { offload: true, ..WireConfig::default() };
+    let lab = transfer_through(&config, Input::Batched, |frame| frame.head_mut()[36] ^= 0xff);
+    assert_eq!(lab.count("frames_bad_checksum"), 0);
+}
+
+/// An interface without another side: what it receives is put in by the test.
+struct Injector {
+    head: Vec<u8>,
+    rest: Chain,
+    checksum: Checksum,
+    left: AtomicUsize,
+}
+
+impl Netif for Injector {
+    fn mtu(&self) -> u32 {
+        1500
+    }
+    fn queue_count(&self) -> usize {
+        1
+    }
+    fn offloads_checksum(&self) -> bool {
+        false
+    }
+    fn transmit(&self, _: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        frames.clear();
+        Sent { queue: 0, dropped_count: 0 }
+    }
+    fn ring(&self, _: usize) {}
+    fn receive(&self, _: usize, _: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        if self.left.swap(0, Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        sink(RxFrame { head: &self.head, rest: &self.rest, checksum: self.checksum });
+        1
+    }
+    fn wait(&self, _: usize, _: Duration) {}
+    fn interrupt(&self, _: usize) {}
+}
+
+/// Puts one frame into a stack with a listener; returns what became of it.
+fn inject(head: Vec<u8>, rest: &[u8], trusted: bool, input: Input) -> Vec<(&'static str, u64)> {
+    let pool = Pool::new(PoolConfig::default());
+    let checksum = if trusted { Checksum::Device } else { Checksum::Software };
+    let frame = Injector { head, rest: pool.copy_in(rest).unwrap(), checksum, left: AtomicUsize::new(1) };
+    let stack = common::stack_with(|c| (c.input, c.workers) = (input, 0));
+    stack.attach(frame, &addrs(1)).unwrap();
+    let _listener = sockeye::TcpListener::bind_on(&stack, "[::]:7").unwrap();
+    stack.poll(Duration::ZERO);
+    stack.poll(Duration::from_secs(1));
+    stack.counters()
+}
+
+fn accounted(counters: &[(&'static str, u64)]) -> bool {
+    let of = |name: &str| counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
+    let reasons = ["malformed", "bad_checksum", "not_for_us", "unknown_protocol", "no_memory"];
+    let dropped: u64 = reasons.iter().map(|reason| of(&format!("frames_{reason}"))).sum();
+    of("frames_in") == 1 && dropped + of("input_packets") == 1
+}
+
+/// A packet to port 7 of the stack that is nearly right: some of its bytes are random.
+fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
+    let header = (any::<bool>(), any::<[u8; 20]>(), prop::collection::vec(any::<u8>(), 0..60), any::<u8>());
+    (header, prop::collection::vec((0usize..120, any::<u8>()), 0..4)).prop_map(
+        |((v6, mut tcp, tail, offset), changes)| {
+            tcp[2..4].copy_from_slice(&7u16.to_be_bytes());
+            tcp[12] = (5 + offset % 12) << 4;
+            let len = (tcp.len() + tail.len()) as u16;
+            let mut packet = Vec::new();
+            if v6 {
+                packet.extend([0x60, 0, 0, 0]);
+                packet.extend(len.to_be_bytes());
+                packet.extend([6, 64, 0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+                packet.extend([0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+            } else {
+                packet.extend([0x45, 0]);
+                packet.extend((len + 20).to_be_bytes());
+                packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+                let sum: u32 = packet.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+                let folded = (sum & 0xffff) + (sum >> 16);
+                packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+            }
+            packet.extend(tcp);
+            packet.extend(tail);
+            for (at, byte) in changes {
+                if let Some(old) = packet.get_mut(at) {
+                    *old = byte;
+                }
+            }
+            packet
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_bytes_are_dropped_for_a_reason_and_never_panic(
+        head in prop::collection::vec(any::<u8>(), 0..150),
+        rest in prop::collection::vec(any::<u8>(), 0..150),
+        trusted in any::<bool>(),
+    ) {
+        prop_assert!(accounted(&inject(head, &rest, trusted, Input::Batched)));
+    }
+
+    #[test]
+    fn packets_that_are_nearly_right_are_answered_or_dropped_wherever_the_frame_is_cut(
+        packet in nearly_right(),
+        cut in any::<prop::sample::Index>(),
+        padding in 0usize..10,
+        trusted in any::<bool>(),
+        setting in 0usize..4,
+    ) {
+        let cut = cut.index(packet.len() + 1);
+        let mut rest = packet[cut..].to_vec();
+        rest.resize(rest.len() + padding, 0xee);
+        prop_assert!(accounted(&inject(packet[..cut].to_vec(), &rest, trusted, Input::ALL[setting])));
+    }
+}
+
+#[test]
+fn a_syn_that_is_right_is_answered_and_shows_that_the_injector_works() {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+    mend_ip_checksum(&mut packet);
+    packet.extend([0x30, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    let counters = inject(packet.clone(), &[], true, Input::Batched);
+    assert!(counters.contains(&("frames_out", 2)), "the SYN-ACK, and again a second later: {counters:?}");
+    let counters = inject(packet, &[], false, Input::Batched);
+    assert!(counters.contains(&("frames_bad_checksum", 1)) && counters.contains(&("frames_out", 0)));
+}
