@@ -20,7 +20,7 @@ use sockeye_sync::{Mutex, MutexGuard};
 use crate::base::addr::{FourTuple, HashKey};
 use crate::conn::Conn;
 use crate::conn::outbox::Gone;
-use crate::listen::Listener;
+use crate::listeners::Replica;
 use crate::stack::{Core, counter};
 use crate::timers::TimerKey;
 
@@ -50,7 +50,7 @@ pub(crate) struct Shard {
     /// restarted stay until they come up, or until there are too many.
     ends: VecDeque<(Instant, u64, FourTuple)>,
     resting_max: usize,
-    pub half_open: SynCache<FourTuple, Arc<Listener>>,
+    pub half_open: SynCache<FourTuple, Arc<Replica>>,
     /// When the wheel will call for this shard, microseconds; 0 for not at all.
     timer_at: u64,
 }

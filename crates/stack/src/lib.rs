@@ -38,6 +38,7 @@ mod conn;
 mod demux;
 mod input;
 mod listen;
+mod listeners;
 mod memory;
 pub mod netif;
 pub mod poll;

@@ -6,7 +6,7 @@
 //! TIME-WAIT too.
 //!
 //! Bound sockets and listeners stand in a table under a read-write lock, which ranks before the
-//! shards of the demux table. Connections do not: how many there are at each port is counted, and
+//! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not: how many there are at each port is counted, and
 //! only a bind to a port whose count is not 0 looks at the connections themselves.
 
 use std::collections::HashMap;
@@ -20,10 +20,13 @@ use sockeye_sync::{Mutex, RwLock};
 use crate::base::addr::{Endpoint, FourTuple, octets};
 use crate::demux::Demux;
 use crate::listen::Listener;
+use crate::listeners::{Listeners, Replica};
 
 /// See the module's head.
 pub(crate) struct Ports {
     table: RwLock<HashMap<u16, Vec<Bind>>>,
+    /// Those of them that listen, as SYNs look them up.
+    listeners: Listeners,
     /// A bit for each port that the table knows, so that a connect need not lock it.
     bound: Box<[AtomicU64]>,
     /// Connections at each local port, TIME-WAIT included.
@@ -46,7 +49,7 @@ struct Bind {
     id: u64,
     addr: IpAddr,
     options: BindOptions,
-    listener: Option<Arc<Listener>>,
+    listens: bool,
 }
 
 /// Choosers of ephemeral ports.
@@ -58,6 +61,7 @@ impl Ports {
     pub fn new(range: PortRange, mut secret: impl FnMut() -> [u8; 16]) -> Self {
         Self {
             table: RwLock::new(HashMap::new()),
+            listeners: Listeners::new(),
             bound: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
             conns: (0..PORT_COUNT).map(|_| AtomicU32::new(0)).collect(),
             choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
@@ -85,7 +89,7 @@ impl Ports {
         } else {
             return Err(in_use(local));
         };
-        table.entry(port).or_default().push(Bind { id, addr: local.addr, options, listener: None });
+        table.entry(port).or_default().push(Bind { id, addr: local.addr, options, listens: false });
         self.bound[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
         Ok((id, port))
     }
@@ -104,7 +108,8 @@ impl Ports {
         if taken || self.conn_conflicts(demux, local.addr, local.port, options) {
             return Err(in_use(local));
         }
-        binds[own].listener = Some(Arc::clone(listener));
+        binds[own].listens = true;
+        self.listeners.add(listener, options.v6_only);
         Ok(())
     }
 
@@ -113,21 +118,16 @@ impl Ports {
         let mut table = self.table.write();
         let Some(binds) = table.get_mut(&port) else { return };
         binds.retain(|b| b.id != id);
+        self.listeners.remove(id, port);
         if binds.is_empty() {
             table.remove(&port);
             self.bound[usize::from(port) / 64].fetch_and(!(1 << (port % 64)), Ordering::Relaxed);
         }
     }
 
-    /// The listener that a SYN to `local` is for. Several with SO_REUSEPORT share by the flow's hash.
-    pub fn listener(&self, local: &Endpoint, hash: u64) -> Option<Arc<Listener>> {
-        let table = self.table.read();
-        let binds = table.get(&local.port)?;
-        let rank = |b: &Bind| b.listener.as_ref()?.matches(local.addr, b.options.v6_only);
-        let best = binds.iter().filter_map(rank).max()?;
-        let group = || binds.iter().filter(|b| rank(b) == Some(best));
-        let pick = (hash % group().count() as u64) as usize;
-        group().nth(pick)?.listener.clone()
+    /// The listener that a SYN to `local` is for, as the core `cpu` refers to it.
+    pub fn listener(&self, local: &Endpoint, hash: u64, cpu: u32) -> Option<Arc<Replica>> {
+        self.listeners.find(local, hash, cpu)
     }
 
     /// A port for a connect from `local` to `remote`: the first candidate for which `take` succeeds.
@@ -194,7 +194,7 @@ impl Bind {
         if !overlap(addr, options.v6_only, self.addr, self.options.v6_only) {
             return false;
         }
-        let share_addr = options.reuse_addr && self.options.reuse_addr && self.listener.is_none();
+        let share_addr = options.reuse_addr && self.options.reuse_addr && !self.listens;
         let share_port = options.reuse_port && self.options.reuse_port;
         !(share_addr || share_port)
     }

@@ -19,6 +19,7 @@ use crate::conn::{Birth, Conn, Home, SocketOptions, Work, engine, sockbuf};
 use crate::demux::{Demux, Shard};
 use crate::input::count;
 use crate::listen::Listener;
+use crate::listeners::Replica;
 use crate::netif::output;
 use crate::netif::table::Via;
 use crate::stack::counter;
@@ -44,7 +45,7 @@ pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
     let is_syn = closed::listen(&header) == ListenAction::Syn;
-    let listener = if is_syn { core.ports.listener(&tuple.local, hash) } else { None };
+    let listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
     let mut shard = core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &tuple).cloned() {
         drop(shard);
@@ -103,7 +104,7 @@ fn on_syn(
     hash: u64,
     tuple: FourTuple,
     header: &Header,
-    listener: &Arc<Listener>,
+    listener: &Arc<Replica>,
     iss: sockeye_proto::seq::SeqNum,
 ) {
     let core = cx.core;
@@ -163,7 +164,7 @@ fn third_segment(
             drop(shard);
             // A listener drops what is neither SYN nor ACK; where nobody listens it is answered.
             if closed::listen(&header) == ListenAction::Ignore
-                && cx.core.ports.listener(&tuple.local, hash).is_some()
+                && cx.core.ports.listener(&tuple.local, hash, cx.cpu).is_some()
             {
                 return;
             }

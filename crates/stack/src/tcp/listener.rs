@@ -147,7 +147,9 @@ impl Drop for TcpListener {
                 engine::notify(cx, orphan, reason::ABORT);
             }
         });
-        core.demux.each_shard(|shard| shard.half_open.retain(|_, l| !Arc::ptr_eq(l, &self.listener)));
+        core.demux.each_shard(|shard| {
+            shard.half_open.retain(|_, replica| replica.bind_id != self.listener.bind_id)
+        });
     }
 }
 
