@@ -6,6 +6,13 @@
 //!
 //! Prints for each setting the median rate and, per received packet, how often input went into a perimeter,
 //! how often that was occupied, and the mean run.
+//!
+//! ```text
+//! perf stat -e instructions:u wire_costs driven batched 1000
+//! ```
+//!
+//! sends so many MiB on one stream with both stacks on one thread, where instructions can be counted and nothing
+//! else disturbs: what a packet costs, both sides together and without any contention.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -51,6 +58,11 @@ impl Outcome {
 }
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|arg| arg == "driven") {
+        let input = std::env::args().nth(2).and_then(|arg| arg.parse().ok()).unwrap_or_default();
+        let mib = std::env::args().nth(3).and_then(|arg| arg.parse().ok()).unwrap_or(1000);
+        return driven(input, mib).expect("two stacks and a stream");
+    }
     let given: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let arg = |index: usize, default: usize| given.get(index).copied().unwrap_or(default);
     let case = Case {
@@ -114,6 +126,41 @@ fn run(input: Input, case: &Case, outcome: &mut Outcome) -> Result<(), Box<dyn s
         match outcome.counters.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => outcome.counters.push((name, count)),
+        }
+    }
+    Ok(())
+}
+
+/// One stream between two stacks on this thread.
+fn driven(input: Input, mib: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let config = || Config { input, workers: 0, sndbuf: 1 << 20, rcvbuf: 1 << 20, ..Config::default() };
+    let (near, far) = wire(&WireConfig::default())?;
+    let (sender, receiver) = (Stack::new(config())?, Stack::new(config())?);
+    sender.attach(near, &["10.0.0.1/24".parse()?])?;
+    receiver.attach(far, &["10.0.0.2/24".parse()?])?;
+    let poll = || {
+        for stack in [&sender, &receiver, &sender] {
+            stack.poll(Duration::ZERO);
+        }
+    };
+    let listener = TcpListener::bind_on(&receiver, "10.0.0.2:5001")?;
+    listener.set_nonblocking(true)?;
+    let mut client = TcpSocket::new_v4(&sender);
+    client.set_nonblocking(true);
+    let mut client = client.connect("10.0.0.2:5001".parse()?)?;
+    (0..2).for_each(|_| poll());
+    let mut server = listener.accept()?.0;
+    server.set_nonblocking(true)?;
+    let mut block = vec![7; 128 << 10];
+    let mut got = 0;
+    while got < mib << 20 {
+        let _ = client.write(&block);
+        poll();
+        got += server.read(&mut block).unwrap_or(0);
+    }
+    for (name, count) in receiver.counters() {
+        if ["input_packets", "input_acquisitions", "segments_out"].contains(&name) {
+            println!("{name} {count}");
         }
     }
     Ok(())

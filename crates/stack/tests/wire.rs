@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
@@ -267,6 +268,35 @@ fn two_stacks_without_threads_talk_when_both_are_polled() {
         drop((client, server, listener));
         lab.drive(Duration::from_secs(200));
         assert_eq!(lab.stacks.each_ref().map(|stack| stack.connection_count()), [0, 0]);
+    }
+}
+
+#[test]
+fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
+    let _guard = common::watchdog("polled for others");
+    for input in Input::ALL {
+        for grain in GRAINS {
+            let config = WireConfig { queues: 2, ..WireConfig::default() };
+            let lab = Lab::new(&config, |c| (c.input, c.grain, c.workers) = (*input, grain, 0));
+            let stop = std::sync::Arc::new(AtomicBool::new(false));
+            let poller = {
+                let (stacks, stop) = (lab.stacks.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    let start = Instant::now();
+                    while !stop.load(Ordering::Relaxed) {
+                        for stack in &stacks {
+                            stack.poll(start.elapsed());
+                        }
+                        std::thread::yield_now();
+                    }
+                })
+            };
+            let pairs = (0..3).map(|_| lab.pair()).collect();
+            transfer(pairs, 100_000, &format!("polled {input}"));
+            lab.assert_empty();
+            stop.store(true, Ordering::Relaxed);
+            common::join(poller);
+        }
     }
 }
 

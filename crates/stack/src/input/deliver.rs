@@ -91,7 +91,10 @@ fn exclusive<'s>(cx: &mut Context<'s>, packets: &mut Vec<Packet>) {
             route(cx, packet);
             continue;
         };
-        let Some(mut hold) = held.take().or_else(|| enter(cx, &conn)) else { continue };
+        let Some(mut hold) = held.take().or_else(|| enter(cx, &conn)) else {
+            run::input(cx, &conn, packet, || None);
+            continue;
+        };
         let ended = run::one(cx, &mut hold.inside, &conn, packet);
         (hold.conn, hold.ran) = (conn, hold.ran + 1);
         if ended {
@@ -112,24 +115,23 @@ struct Held<'s> {
     ran: usize,
 }
 
-/// Enters the exclusive perimeter, and waits for that if need be. `None` if protocol code has panicked in it.
+/// Enters the exclusive perimeter, and waits for that if need be. `None` if protocol code has panicked in it, or
+/// if it is occupied and the stack has no threads: whoever polls would wait for a perimeter that was handed to
+/// himself.
 fn enter<'s>(cx: &Context<'s>, conn: &Arc<Conn>) -> Option<Held<'s>> {
     let core = cx.core;
     let perimeter: &'s _ = &core.input.exclusive;
     let inside = perimeter.try_enter().or_else(|| {
         core.input.count(count::CONTENDED, 1);
-        let mut tries = 0..TRIES_MAX;
-        let spun = tries.find_map(|_| {
+        let spun = (0..TRIES_MAX).find_map(|_| {
             std::hint::spin_loop();
             perimeter.try_enter()
         });
-        spun.or_else(|| perimeter.enter_blocking().ok())
-    });
-    let Some(inside) = inside else {
-        core.count(crate::stack::counter::SEGMENTS_LOST);
-        return None;
-    };
+        let may_wait = core.config.workers > 0;
+        spun.or_else(|| may_wait.then(|| perimeter.enter_blocking().ok()).flatten())
+    })?;
     core.input.count(count::ACQUISITIONS, 1);
+    core.count(crate::stack::counter::ENTERED);
     Some(Held { inside, conn: Arc::clone(conn), ran: 0 })
 }
 
