@@ -1,7 +1,8 @@
 //! Segments from an interface, run by run: the way of input threads into a connection's perimeter.
 //!
 //! The perimeter is entered once for a run and left by the one way out ([`engine::drive`]); between the two only
-//! this one is held. Inside, the buffers' mutex is held for at most [`HOLD_MAX`] segments at a time, since the
+//! this one is held. Inside, the buffers' mutex is held for at most [`HOLD_MAX`] segments (or some [`HOLD_BYTES_MAX`]
+//! bytes) at a time, since the
 //! connection's reader and writer wait for it, and each such part ends with one output: one acknowledgment for all
 //! of it. If the perimeter is occupied, the segments go into its queue one by one, in their order.
 //!
@@ -11,7 +12,7 @@
 use std::sync::Arc;
 
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::{Entry, Inside};
 
@@ -23,6 +24,9 @@ use crate::stack::counter;
 
 /// Most segments under one hold of the buffers' mutex.
 const HOLD_MAX: usize = 16;
+/// Bytes of payload from which on no further segment comes under the same hold: a sender whose window is a few
+/// times this must not wait for the acknowledgment of all of it.
+const HOLD_BYTES_MAX: usize = 64 << 10;
 
 /// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way, so
 /// that what it left in the outbox should be done; `next` may then have more.
@@ -109,18 +113,18 @@ fn stay(
     let (mut ran, mut waiting) = (0, Some(first));
     while let Some((header, payload)) = waiting.take() {
         let mut so = conn.so.lock();
-        let until = ran + HOLD_MAX;
+        let (mut held, mut bytes) = (1, payload.len());
         engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
-        ran += 1;
         while !has_ended(pcb) {
             waiting = next().map(|packet| (packet.header, packet.payload));
-            if ran == until {
+            if held == HOLD_MAX || bytes >= HOLD_BYTES_MAX {
                 break;
             }
             let Some((header, payload)) = waiting.take() else { break };
+            (held, bytes) = (held + 1, bytes + payload.len());
             engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
-            ran += 1;
         }
+        ran += held;
         engine::finish(cx, pcb, conn, &mut so);
     }
     if pcb.snd_una() != snd_una

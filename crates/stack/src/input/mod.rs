@@ -12,7 +12,7 @@
 //! (`conn/engine.rs`), whatever the setting.
 //!
 //! # Sleeping
-//! A thread takes at most [`BATCH_MAX`] frames, handles them, and takes again; when there are none it waits in
+//! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
 //! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
 //! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
 //! a thread that looked at `stop` too early finds its wait ended.
@@ -42,6 +42,9 @@ pub(crate) use parse::Packet;
 
 /// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
 pub(crate) const BATCH_MAX: usize = 64;
+/// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
+/// other side at its end, and should be a part of a window only.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Most frames that one call of [`Input::poll`] takes from a queue.
 const POLL_MAX: usize = 1024;
 
@@ -113,7 +116,8 @@ impl Input {
 /// Takes a batch of frames and handles it. Returns how many there were.
 fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> usize {
     let Some(netif) = core.netifs.netif(netif) else { return 0 };
-    let frames = netif.receive(queue, BATCH_MAX, &mut |frame| match parse::packet(core, frame) {
+    let most = (BATCH_BYTES_MAX / netif.mtu().max(1) as usize).clamp(1, BATCH_MAX);
+    let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, frame) {
         Ok(packet) => batch.push(packet),
         Err(reason) => core.input.count(reason, 1),
     });
