@@ -84,9 +84,11 @@ switch! {
 }
 
 switch! {
-    /// What excludes whom while segments from a wire are processed (technique 2).
+    /// What excludes whom while segments from a wire are processed (technique 2). Loopback is the same in all of
+    /// them: its segments are run by the sender's thread, or by whoever is inside the receiver's perimeter.
     Input = "input" {
-        /// One lock around all TCP input, none of a connection's own.
+        /// One lock around all TCP input, none of a connection's own: connections over wires share one perimeter,
+        /// whatever the grain.
         Exclusive = "exclusive",
         /// One lock around all TCP input, and each packet enters its connection's perimeter.
         ExclusiveLock = "exclusive+lock",

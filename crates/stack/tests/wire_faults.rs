@@ -15,8 +15,11 @@ use sockeye::Input;
 use sockeye::netif::{Checksum, Netif, RxFrame, Sent, TxFrame, WireConfig, wire};
 use sockeye_mbuf::{Chain, Pool, PoolConfig};
 
+/// What happens to a frame on its way out.
+type Damage = fn(&mut TxFrame);
+
 /// Sends 500,000 bytes while `damage` may change each frame that leaves; returns the lab.
-fn transfer_through(config: &WireConfig, input: Input, damage: fn(&mut TxFrame)) -> Lab {
+fn transfer_through(config: &WireConfig, input: Input, damage: Damage) -> Lab {
     let (left, right) = wire(config).unwrap();
     let sent = AtomicUsize::new(0);
     let sending = move |frames: &mut Vec<TxFrame>| {
@@ -75,7 +78,7 @@ fn damaged_frames_are_counted_by_reason_and_dropped_and_tcp_sends_them_again() {
         frame.head_mut()[9] = 17;
         mend_ip_checksum(frame.head_mut());
     };
-    let cases: [(&str, fn(&mut TxFrame)); 6] = [
+    let cases: [(&str, Damage); 6] = [
         ("frames_bad_checksum", flip_port),
         ("frames_bad_checksum", flip_payload),
         ("frames_bad_checksum", flip_ip),
