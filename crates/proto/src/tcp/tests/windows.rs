@@ -246,7 +246,7 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
         assert_eq!(t.write(5000).iter().sum::<u32>(), 5000);
         // Out of order, so that it is answered at once.
         let mut header = Header { ack: una, window: left, ..t.seg(ACK) };
-        header.seq = header.seq + 1000;
+        header.seq += 1000;
         let _ = t.input(header, &[0; 10]);
         let sent = t.output();
         assert_eq!(sent.last().map(|s| s.header.seq), Some(una + begins_at), "{left} KiB are left");
