@@ -12,9 +12,9 @@
 //!
 //! Rank: after the bind table, before the shards of the demux table. Tests: below, `tests/wire.rs`.
 
+use sockeye_sync::facade::Arc;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::Arc;
 
 use sockeye_sync::RwLock;
 

@@ -9,7 +9,7 @@
 //! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
-use std::sync::Arc;
+use sockeye_sync::facade::Arc;
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
@@ -78,7 +78,7 @@ fn enter<'c>(
         Some(inside) => (inside, segment),
         None => {
             core.input.count(count::CONTENDED, 1);
-            match conn.perimeter().enter(conn.item(Work::Segment(segment.0, segment.1))) {
+            match conn.perimeter().enter(Conn::item(conn, Work::Segment(segment.0, segment.1))) {
                 Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
                     (inside, (header, payload))
                 }

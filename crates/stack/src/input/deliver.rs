@@ -23,7 +23,7 @@
 //!
 //! Tests: `tests/wire.rs`.
 
-use std::sync::Arc;
+use sockeye_sync::facade::Arc;
 
 use sockeye_sync::{Inside, MutexGuard};
 

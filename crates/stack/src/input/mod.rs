@@ -28,8 +28,8 @@ pub(crate) mod count;
 mod deliver;
 mod parse;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{AtomicBool, Ordering};
 
 use sockeye_sync::{Counters, Mutex, Perimeter};
 

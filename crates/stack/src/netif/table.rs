@@ -18,8 +18,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use sockeye_sync::facade::{AtomicU64, OnceLock, Ordering};
 use std::time::Duration;
 
 use sockeye_proto::time::Instant;

@@ -21,10 +21,10 @@
 //!
 //! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `tests/wire.rs`.
 
+use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sockeye_sync::{Mutex, Sleeper, Spin};
