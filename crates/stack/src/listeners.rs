@@ -12,11 +12,11 @@
 //!
 //! Rank: after the bind table, before the shards of the demux table. Tests: below, `tests/wire.rs`.
 
-use sockeye_sync::facade::Arc;
 use std::collections::HashMap;
 use std::ops::Deref;
 
 use sockeye_sync::RwLock;
+use sockeye_sync::facade::Arc;
 
 use crate::base::addr::Endpoint;
 use crate::listen::Listener;

@@ -9,11 +9,10 @@
 //! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
-use sockeye_sync::facade::Arc;
-
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::Arc;
 use sockeye_sync::{Entry, Inside};
 
 use super::outbox::Context;

@@ -23,8 +23,8 @@
 //!
 //! Tests: `tests/wire.rs`.
 
+use smallvec::SmallVec;
 use sockeye_sync::facade::Arc;
-
 use sockeye_sync::{Inside, MutexGuard};
 
 use super::{BATCH_MAX, Packet, count};
@@ -83,7 +83,8 @@ fn runs(cx: &mut Context<'_>, packets: &mut Vec<Packet>, run_max: usize) {
 /// All packets under one stay in the exclusive perimeter, which is left for those without a connection.
 fn exclusive<'s>(cx: &mut Context<'s>, packets: &mut Vec<Packet>) {
     // Looked up first: the table's locks are not taken inside a perimeter.
-    let found: Vec<Option<Arc<Conn>>> = packets.iter().map(|packet| lookup(cx, packet)).collect();
+    let found: SmallVec<[Option<Arc<Conn>>; BATCH_MAX]> =
+        packets.iter().map(|packet| lookup(cx, packet)).collect();
     let mut held: Option<Held<'s>> = None;
     for (packet, conn) in packets.drain(..).zip(found) {
         let Some(conn) = conn.filter(|conn| conn.perimeter().id() == cx.core.input.exclusive.id()) else {

@@ -28,9 +28,7 @@ pub(crate) mod count;
 mod deliver;
 mod parse;
 
-use sockeye_sync::facade::Arc;
-use sockeye_sync::facade::{AtomicBool, Ordering};
-
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Perimeter};
 
 use crate::conn::Item;

@@ -2,7 +2,7 @@
 //!
 //! [`Netif`] is what the stack asks of a driver: frames that carry one IP packet each, in and out, over
 //! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices.
-//! [`wire`] makes two of them that are connected inside this process:
+//! [`wire()`] makes two of them that are connected inside this process:
 //!
 //! ```
 //! use std::io::{Read, Write};

@@ -18,12 +18,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use sockeye_sync::facade::{AtomicU64, OnceLock, Ordering};
 use std::time::Duration;
 
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
+use sockeye_sync::facade::{AtomicU64, OnceLock, Ordering};
 
 use super::{Netif, Prefix};
 

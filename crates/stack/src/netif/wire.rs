@@ -21,12 +21,11 @@
 //!
 //! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `tests/wire.rs`.
 
-use sockeye_sync::facade::Arc;
-use sockeye_sync::facade::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use super::table::{MTU_MAX, MTU_MIN, QUEUES_MAX};
@@ -53,7 +52,7 @@ impl Default for WireConfig {
     }
 }
 
-/// Both ends of a new wire. They can be attached to two stacks, or to one.
+/// Both ends of a new wire, to be attached to two stacks.
 ///
 /// # Errors
 /// `InvalidInput` if a field is out of its bounds.
