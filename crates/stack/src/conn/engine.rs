@@ -434,8 +434,8 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         };
         emit(cx, conn, segment.header, payload);
     }
-    if !cx.outbox.frames.is_empty() {
-        output::flush(cx, conn);
+    if !cx.outbox.pending.is_empty() {
+        output::flush(cx);
     }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();

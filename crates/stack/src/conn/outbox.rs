@@ -18,8 +18,7 @@ use sockeye_sync::{Claim, Inside, WaitQueue};
 use super::{Conn, Item, Work, engine, reason};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::netif::TxFrame;
-use crate::netif::output::{self, Doorbell};
+use crate::netif::output::{self, Doorbell, Pending};
 use crate::poll::Queue;
 use crate::stack::Core;
 use crate::switches::Entry;
@@ -120,8 +119,8 @@ pub(crate) struct Outbox {
     pub marked: Vec<Arc<Conn>>,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
-    /// Frames of the connection that is being run; handed over before its perimeter is left.
-    pub frames: Vec<TxFrame>,
+    /// Frames of the connection that was run last; handed over before its perimeter is left.
+    pub pending: Pending,
     /// Interfaces that were given frames.
     pub doorbells: Vec<Doorbell>,
 }

@@ -1,12 +1,12 @@
 //! From segments to frames: headers are written, frames handed to their interface, doorbells noted.
 //!
 //! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and handed over
-//! at the end of each run of items, still inside its perimeter ([`flush`]): threads that run one
-//! connection one after the other send in that order. Ringing comes after all locks, once for each queue and
+//! at the end of each run of items, or when another connection of the same perimeter sends, still inside that
+//! perimeter ([`flush`]): threads that run one connection one after the other send in that order. Ringing comes after all locks, once for each queue and
 //! call. Segments that belong to no connection go one by one ([`send`]).
 //!
 //! What does not fit a queue is dropped and counted. A sender is not held back by that: TCP finds the loss and
-//! slows down, which is what a full queue asks for. Tests: below, `tests/wire.rs`, `tests/wire_faults.rs`.
+//! slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
@@ -31,36 +31,55 @@ pub(crate) struct Doorbell {
     queue: usize,
 }
 
-/// A segment of `conn`, which is over a wire, as the next of its frames.
-pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data) {
-    let Some((_, netif)) = cx.core.netifs.out(conn.via) else { return };
-    match encode(netif, &conn.tuple, header, payload.0) {
-        Some(frame) => cx.outbox.frames.push(frame),
-        None => cx.core.input.count(count::UNSENDABLE, 1),
+/// Frames on their way to an interface, all of one flow.
+#[derive(Default)]
+pub(crate) struct Pending {
+    frames: Vec<TxFrame>,
+    /// Which way they go, and the hash of their flow; meaningless without frames.
+    flow: Option<(Via, u64)>,
+}
+
+impl Pending {
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
     }
 }
 
-/// Hands over what was pushed for `conn`. Inside its perimeter.
-pub(crate) fn flush(cx: &mut Context<'_>, conn: &Conn) {
-    hand_over(cx, conn.via, conn.hash);
+/// A segment of `conn`, which is over a wire, as the next of its frames. What another connection of the same
+/// perimeter has left goes first.
+pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data) {
+    add(cx, conn.via, conn.hash, &conn.tuple, header, payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
 pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
-    let Some((_, netif)) = cx.core.netifs.out(via) else { return };
-    match encode(netif, tuple, header, payload.0) {
-        Some(frame) => cx.outbox.frames.push(frame),
-        None => return cx.core.input.count(count::UNSENDABLE, 1),
-    }
     // The hash that a connection of this name has, so that its frames go the same way.
-    hand_over(cx, via, tuple.hash(&cx.core.key));
+    add(cx, via, tuple.hash(&cx.core.key), tuple, header, payload);
+    flush(cx);
 }
 
-fn hand_over(cx: &mut Context<'_>, via: Via, flow: u64) {
-    let core = cx.core;
-    let Some((id, netif)) = core.netifs.out(via) else { return };
-    let count = cx.outbox.frames.len() as u64;
-    let sent = netif.transmit(flow, &mut cx.outbox.frames);
+fn add(cx: &mut Context<'_>, via: Via, hash: u64, tuple: &FourTuple, header: &Header, payload: Data) {
+    let Some((_, netif)) = cx.core.netifs.out(via) else { return };
+    let Some(frame) = encode(netif, tuple, header, payload.0) else {
+        return cx.core.input.count(count::UNSENDABLE, 1);
+    };
+    let flow = Some((via, hash));
+    if cx.outbox.pending.flow != flow {
+        flush(cx);
+        cx.outbox.pending.flow = flow;
+    }
+    cx.outbox.pending.frames.push(frame);
+}
+
+/// Hands over what was pushed. Inside the perimeter of the connection that has pushed it.
+pub(crate) fn flush(cx: &mut Context<'_>) {
+    let (core, pending) = (cx.core, &mut cx.outbox.pending);
+    let count = pending.frames.len() as u64;
+    let way = pending.flow.and_then(|(via, hash)| Some((core.netifs.out(via)?, hash)));
+    let Some(((id, netif), hash)) = way.filter(|_| count > 0) else { return };
+    let sent = netif.transmit(hash, &mut pending.frames);
     core.input.count(count::FRAMES_OUT, count - sent.dropped_count as u64);
     if sent.dropped_count > 0 {
         core.input.count(count::QUEUE_FULL, sent.dropped_count as u64);
