@@ -15,7 +15,8 @@
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
 //! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
 //! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
-//! a thread that looked at `stop` too early finds its wait ended.
+//! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back what is parked for
+//! its core.
 //!
 //! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
 //! then says whether there may be more.
@@ -93,6 +94,7 @@ impl Input {
                 && let Some(netif) = core.netifs.netif(netif)
             {
                 self.count(count::SLEEPS, 1);
+                core.recycler.before_wait(core);
                 netif.wait(queue, core.config.spin_max);
             }
         }

@@ -52,8 +52,10 @@ pub(super) fn packet(core: &Core, frame: RxFrame<'_>) -> Result<Packet, usize> {
     let (ports, header, in_head) =
         wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
     let payload = segment.head.get(in_head).unwrap_or_default();
-    let payload = receive_buffer(&core.pool, payload, segment.rest, segment.rest_len);
-    let payload = Data(payload.map_err(|Exhausted| count::NO_MEMORY)?);
+    let copy = || receive_buffer(&core.pool, payload, segment.rest, segment.rest_len);
+    // What is parked goes back before a segment is lost for want of memory.
+    let buffer = copy().or_else(|full| if core.recycler.reclaim(core) { copy() } else { Err(full) });
+    let payload = Data(buffer.map_err(|Exhausted| count::NO_MEMORY)?);
     let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
     Ok(Packet { to, header, payload })
 }
