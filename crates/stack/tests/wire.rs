@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
 use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
-use sockeye::{Input, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Entry, Input, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
 
 /// Sends `bytes` both ways over every connection at once, and compares.
 fn transfer(pairs: Vec<(TcpStream, TcpStream)>, bytes: usize, name: &str) {
@@ -42,7 +42,14 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
         let (mtu, queues) = ([1500, 65536][round / 4 % 2], [1, 2, 4][round / 8]);
         let config = WireConfig { mtu, queues, offload: round % 5 == 0, ..WireConfig::default() };
         let grain = GRAINS[round % 3];
-        let mut lab = Lab::new(&config, |c| (c.input, c.grain) = (*input, grain));
+        let mut lab = Lab::new(&config, |c| {
+            (c.input, c.grain) = (*input, grain);
+            // The other switches change from round to round.
+            c.entry = Entry::ALL[round / 3 % Entry::ALL.len()];
+            c.rcvd = Rcvd::ALL[round % Rcvd::ALL.len()];
+            c.wake = Wake::ALL[round / 2 % Wake::ALL.len()];
+            c.rx_free = RxFree::ALL[round / 5 % RxFree::ALL.len()];
+        });
         lab.v6 = round / 2 % 2 == 0;
         let pairs = (0..3).map(|_| lab.pair()).collect();
         transfer(pairs, scaled(1) * 500_000, &format!("{input} {mtu} {queues}"));

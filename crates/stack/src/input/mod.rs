@@ -11,6 +11,9 @@
 //! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
 //! (`conn/engine.rs`), whatever the setting.
 //!
+//! An input thread is the stack's own and enters like a worker: whatever `Config::entry` says of callers, it runs what it
+//! finds queued.
+//!
 //! # Sleeping
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
 //! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
@@ -127,6 +130,6 @@ fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> u
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.len() as u64);
-    Context::run(core, |cx| deliver::batch(cx, batch));
+    Context::run_as_worker(core, |cx| deliver::batch(cx, batch));
     frames
 }
