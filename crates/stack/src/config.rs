@@ -1,13 +1,18 @@
 //! What one may choose about a stack. Every field has a default that needs no thought.
 //!
 //! Names follow `sysctl net.ipv4.tcp_*` where Linux has the same knob. A [`Config`] is checked as a
-//! whole by [`Config::validate`], which names the field, the value and the bounds.
+//! whole by [`Config::validate`], which names the field, the value and the bounds. Fields are set from text by
+//! [`Config::set`].
 
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
+
+mod text;
+
+pub use text::SetError;
 
 /// How many connections share one perimeter, the right to run protocol code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -55,7 +55,7 @@ mod workers;
 #[cfg(feature = "count")]
 pub use sockeye_sync::count;
 
-pub use config::{Config, Grain};
+pub use config::{Config, Grain, SetError};
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpListener, TcpSocket, TcpStream};

@@ -1,0 +1,243 @@
+//! Settings as text: `key=value`, for command lines and configuration files.
+//!
+//! Purpose: one table from the name of each field of [`Config`] to what reads its value. A value is written as
+//! one would say it: `256K`, `100us`, `on`, `32768-60999`, `per_core`.
+//!
+//! Must not know: where the text comes from; whether a value is within its field's bounds, which is
+//! [`Config::validate`]'s to say, since some bounds concern several fields.
+//!
+//! Invariants: a refused text leaves the configuration as it was. Every field has its row: a test takes
+//! the fields' names from the type itself.
+//!
+//! Tests: below.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::config::{Config, Grain};
+use crate::switches::{Input, Rcvd, RxFree, UnixLocking, Wake};
+
+/// Text that [`Config::set`] does not take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SetError {
+    /// No field has this name.
+    UnknownKey {
+        /// What was given.
+        key: String,
+    },
+    /// The field cannot be set to this.
+    BadValue {
+        /// The field.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What may be given.
+        expected: String,
+    },
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetError::UnknownKey { key } => {
+                let known: Vec<&str> = Config::keys().collect();
+                write!(f, "no setting is called {key:?}: give one of {}", known.join(", "))
+            }
+            SetError::BadValue { key, value, expected } => {
+                write!(f, "{key} cannot be {value:?}: give {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetError {}
+
+impl Config {
+    /// Sets the field called `key` to what `value` says. Numbers may end in K, M or G (powers of 1024), times in
+    /// ns, us, ms or s, switches are `on` or `off`, a range of ports is `FIRST-LAST`.
+    ///
+    /// # Errors
+    /// [`SetError`] names the key, the value and what is known instead. Bounds are checked by
+    /// [`Config::validate`].
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
+        let Some(field) = FIELDS.iter().find(|field| field.key == key) else {
+            return Err(SetError::UnknownKey { key: key.to_owned() });
+        };
+        (field.set)(self, value).map_err(|expected| SetError::BadValue {
+            key: field.key,
+            value: value.to_owned(),
+            expected,
+        })
+    }
+
+    /// The names of all fields, as [`Config::set`] takes them.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        FIELDS.iter().map(|field| field.key)
+    }
+}
+
+struct Field {
+    key: &'static str,
+    /// Sets it, or says what may be given.
+    set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// A row: the field, and the reader of its values.
+macro_rules! field {
+    ($name:ident, $read:expr) => {
+        Field { key: stringify!($name), set: |config, text| $read(text).map(|value| config.$name = value) }
+    };
+}
+
+const FIELDS: &[Field] = &[
+    field!(grain, grain),
+    field!(rcvd, |text| one_of(text, Rcvd::ALL, Rcvd::NAMES)),
+    field!(input, |text| one_of(text, Input::ALL, Input::NAMES)),
+    field!(rx_free, |text| one_of(text, RxFree::ALL, RxFree::NAMES)),
+    field!(wake, |text| one_of(text, Wake::ALL, Wake::NAMES)),
+    field!(unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),
+    field!(workers, number),
+    field!(spin_max, time),
+    field!(memory_max, number),
+    field!(connections_max, number),
+    field!(sndbuf, number),
+    field!(rcvbuf, number),
+    field!(loopback_mtu, number),
+    field!(loopback_encode, on_off),
+    field!(timestamps, on_off),
+    field!(window_scaling, on_off),
+    field!(delack, time),
+    field!(rto_min, time),
+    field!(syn_retries, number),
+    field!(retries, number),
+    field!(time_wait, time),
+    field!(time_wait_max, number),
+    field!(syn_backlog, number),
+    field!(port_range, ports),
+];
+
+fn grain(text: &str) -> Result<Grain, String> {
+    one_of(text, &[Grain::Global, Grain::PerCore, Grain::PerSocket], &["global", "per_core", "per_socket"])
+}
+
+/// The setting whose name `text` is; `names` are those of `all`, in the same order.
+fn one_of<T: Copy>(text: &str, all: &[T], names: &[&str]) -> Result<T, String> {
+    let found = all.iter().zip(names).find(|(_, name)| **name == text);
+    found.map(|(setting, _)| *setting).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1_u64 << 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1 << 30),
+        Some(_) | None => (text, 1),
+    };
+    let value = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    value
+        .and_then(|n| T::try_from(n).ok())
+        .ok_or_else(|| "a whole number that fits, such as 4096 or 256K".to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let expected = || "a time such as 100us, 40ms or 2s".to_owned();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let count = digits.parse::<u64>().map_err(|_| expected())?;
+    match unit {
+        "ns" => Ok(Duration::from_nanos(count)),
+        "us" | "µs" => Ok(Duration::from_micros(count)),
+        "ms" => Ok(Duration::from_millis(count)),
+        "s" => Ok(Duration::from_secs(count)),
+        "" if count == 0 => Ok(Duration::ZERO),
+        _ => Err(expected()),
+    }
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let ends = text.split_once("..=").or_else(|| text.split_once('-'));
+    let read = |(first, last): (&str, &str)| Some(first.parse().ok()?..=last.parse().ok()?);
+    ends.and_then(read).ok_or_else(|| "two ports, such as 32768-60999".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the fields, from the type's own `Debug`.
+    fn fields() -> Vec<String> {
+        let text = format!("{:#?}", Config::default());
+        let own =
+            text.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' '));
+        own.filter_map(|line| line.split_once(": ").map(|(name, _)| name.to_owned())).collect()
+    }
+
+    #[test]
+    fn every_field_can_be_set_and_no_other() {
+        assert!(fields().len() > 20, "{:?}", fields());
+        assert_eq!(Config::keys().collect::<Vec<_>>(), fields());
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_said() {
+        let mut config = Config::default();
+        for (key, value) in [
+            ("grain", "per_core"),
+            ("rcvd", "sync"),
+            ("input", "exclusive+lock"),
+            ("sndbuf", "57344"),
+            ("rcvbuf", "256K"),
+            ("memory_max", "2G"),
+            ("spin_max", "250us"),
+            ("delack", "0"),
+            ("time_wait", "2s"),
+            ("loopback_encode", "on"),
+            ("timestamps", "off"),
+            ("port_range", "1024-2047"),
+        ] {
+            config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
+        }
+        assert_eq!(config.grain, Grain::PerCore);
+        assert_eq!((config.rcvd, config.input), (Rcvd::Sync, Input::ExclusiveLock));
+        assert_eq!((config.sndbuf, config.rcvbuf, config.memory_max), (57_344, 256 << 10, 2 << 30));
+        assert_eq!((config.spin_max, config.delack), (Duration::from_micros(250), Duration::ZERO));
+        assert_eq!(config.time_wait, Duration::from_secs(2));
+        assert!(config.loopback_encode && !config.timestamps);
+        assert_eq!(config.port_range, 1024..=2047);
+    }
+
+    #[test]
+    fn a_refusal_names_key_value_and_remedy_and_changes_nothing() {
+        let mut config = Config::default();
+        let before = format!("{config:?}");
+        for (key, value, remedy) in [
+            ("rvcd", "sync", "rcvd"),
+            ("rcvd", "asynch", "sync, async, precheck"),
+            ("grain", "cpu", "per_core"),
+            ("sndbuf", "5G", "256K"),
+            ("sndbuf", "-1", "256K"),
+            ("sndbuf", "99999999999999999999", "256K"),
+            ("workers", "", "whole number"),
+            ("syn_retries", "256", "whole number"),
+            ("delack", "40", "40ms"),
+            ("delack", "ms", "40ms"),
+            ("timestamps", "yes", "on or off"),
+            ("port_range", "1024", "32768-60999"),
+            ("port_range", "1-70000", "32768-60999"),
+        ] {
+            let message = config.set(key, value).unwrap_err().to_string();
+            let names_value = key == "rvcd" || message.contains(&format!("{value:?}"));
+            assert!(message.contains(key) && names_value && message.contains(remedy), "{message}");
+        }
+        assert_eq!(format!("{config:?}"), before);
+    }
+}
