@@ -183,7 +183,8 @@ impl BenchArgs {
         let workloads: Vec<Workload> = match name {
             Name::Stream => {
                 let size = self.size.unwrap_or(BULK_SIZE);
-                let spec = |connections| stream::Spec { connections, size, nodelay: self.nodelay };
+                let reading = stream::Reader::PLAIN;
+                let spec = |connections| stream::Spec { connections, size, nodelay: self.nodelay, reading };
                 let counts = counts(1, stream::CONNECTIONS_MAX)?;
                 counts.into_iter().map(spec).map(Workload::Stream).collect()
             }
@@ -236,7 +237,8 @@ impl BenchArgs {
             .map(|clients| {
                 at_most("--clients", Some(clients), crr::CLIENTS_MAX)?;
                 let acceptors = self.threads.unwrap_or_else(|| default_acceptors(clients));
-                Ok(crr::Spec { clients, acceptors, size: self.size.unwrap_or(1) })
+                let size = self.size.unwrap_or(1);
+                Ok(crr::Spec { clients, acceptors, size, response: size })
             })
             .collect()
     }

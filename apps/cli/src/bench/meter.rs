@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::bench::provider::{Counters, difference};
+
 /// How long a sample takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -31,15 +33,33 @@ pub struct Timing {
     pub timed: Duration,
 }
 
+/// What is read at both ends of the window, besides the cells.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// CPU time used so far.
+    pub cpu: Duration,
+    /// Counters of whatever is measured.
+    pub counters: Counters,
+}
+
+impl Reading {
+    /// Of this process's CPU time now, and of `counters`.
+    pub fn now(counters: Counters) -> Self {
+        Self { cpu: process_cpu(), counters }
+    }
+}
+
 /// What happened in the window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Window {
     /// The sum of all cells' growth.
     pub count: u64,
     /// Its real length.
     pub elapsed: Duration,
-    /// CPU time used, by this process and any other that `cpu` of [`Meter::observe`] asked.
+    /// CPU time used, by this process and any other that `read` of [`Meter::observe`] asked.
     pub cpu: Duration,
+    /// What the counters grew by.
+    pub counters: Counters,
 }
 
 impl Window {
@@ -132,10 +152,10 @@ impl Meter {
         }
     }
 
-    /// Waits for the threads, lets them warm up, measures them for `timing.timed`, stops them. `cpu`
-    /// reads the CPU time used so far. Blocks for all of that; returns early if a thread fails.
-    pub fn observe(&self, timing: Timing, cpu: impl FnMut() -> io::Result<Duration>) -> io::Result<Window> {
-        let window = self.observe_running(timing, cpu);
+    /// Waits for the threads, lets them warm up, measures them for `timing.timed`, stops them. `read`
+    /// is called at both ends. Blocks for all of that; returns early if a thread fails.
+    pub fn observe(&self, timing: Timing, read: impl FnMut() -> io::Result<Reading>) -> io::Result<Window> {
+        let window = self.observe_running(timing, read);
         self.stop();
         window
     }
@@ -156,15 +176,16 @@ impl Meter {
     fn observe_running(
         &self,
         timing: Timing,
-        mut cpu: impl FnMut() -> io::Result<Duration>,
+        mut read: impl FnMut() -> io::Result<Reading>,
     ) -> io::Result<Window> {
         self.wait_for_arrivals()?;
         self.sleep_unless_failed(timing.warm_up)?;
-        let (count_before, cpu_before, begin) = (self.total(), cpu()?, Instant::now());
+        let (before, count_before, begin) = (read()?, self.total(), Instant::now());
         self.sleep_unless_failed(timing.timed)?;
-        let (elapsed, count_after) = (begin.elapsed(), self.total());
-        let cpu = cpu()?.saturating_sub(cpu_before);
-        Ok(Window { count: count_after - count_before, elapsed, cpu })
+        let (elapsed, count_after, after) = (begin.elapsed(), self.total(), read()?);
+        let cpu = after.cpu.saturating_sub(before.cpu);
+        let counters = difference(&before.counters, &after.counters);
+        Ok(Window { count: count_after - count_before, elapsed, cpu, counters })
     }
 
     fn wait_for_arrivals(&self) -> io::Result<()> {
@@ -239,7 +260,7 @@ mod tests {
                     }
                 });
             }
-            meter.observe(TIMING, || Ok(process_cpu())).unwrap()
+            meter.observe(TIMING, || Ok(Reading::now(Counters::new()))).unwrap()
         });
         assert!(window.elapsed >= TIMING.timed);
         assert!((2..=200).contains(&window.count), "counted {}", window.count);
@@ -253,7 +274,7 @@ mod tests {
         let long = Timing { warm_up: Duration::ZERO, timed: Duration::from_secs(60) };
         std::thread::scope(|scope| {
             scope.spawn(|| meter.guard(|| Err(io::Error::other("broken"))));
-            assert!(meter.observe(long, || Ok(process_cpu())).is_err());
+            assert!(meter.observe(long, || Ok(Reading::now(Counters::new()))).is_err());
         });
         assert_eq!(meter.into_result().unwrap_err().to_string(), "broken");
     }

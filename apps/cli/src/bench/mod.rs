@@ -14,6 +14,7 @@ pub mod args;
 pub mod child;
 mod machine;
 mod meter;
+mod ministat;
 mod pin;
 mod plan;
 mod progress;

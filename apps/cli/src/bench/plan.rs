@@ -212,8 +212,14 @@ pub fn default_set(only: Option<Name>, effort: Effort) -> Vec<Case> {
 }
 
 fn default_stream(effort: Effort) -> impl Iterator<Item = Case> {
-    let bulk = |connections| stream::Spec { connections, size: BULK_SIZE, nodelay: false };
-    let small = |nodelay| stream::Spec { connections: 1, size: SMALL_SIZE, nodelay };
+    let bulk = |connections| stream::Spec {
+        connections,
+        size: BULK_SIZE,
+        nodelay: false,
+        reading: stream::Reader::PLAIN,
+    };
+    let small =
+        |nodelay| stream::Spec { connections: 1, size: SMALL_SIZE, nodelay, reading: stream::Reader::PLAIN };
     let share = Goal::ShareOf { share: 0.8, connections: 32 };
     [
         (bulk(1), None, Goal::Ratio(1.5)),
@@ -252,7 +258,7 @@ fn default_rr(effort: Effort) -> impl Iterator<Item = Case> {
 
 fn default_crr(effort: Effort) -> impl Iterator<Item = Case> {
     [(1, 1.7), (8, 2.5), (32, 2.5)].into_iter().map(move |(clients, goal)| {
-        let spec = crr::Spec { clients, acceptors: default_acceptors(clients), size: 1 };
+        let spec = crr::Spec { clients, acceptors: default_acceptors(clients), size: 1, response: 1 };
         Case { goal: Some(Goal::Ratio(goal)), ..Case::new(Workload::Crr(spec), None, Spin::On, effort) }
     })
 }

@@ -22,6 +22,15 @@ use serde::Serialize;
 /// Counters by name: of a stack, or a difference of two readings.
 pub type Counters = BTreeMap<String, u64>;
 
+/// What was counted between two readings. A gauge that fell counts as nothing.
+pub fn difference(before: &Counters, after: &Counters) -> Counters {
+    let grown = |(name, value): (&String, &u64)| {
+        let earlier = before.get(name).copied().unwrap_or(0);
+        (name.clone(), value.saturating_sub(earlier))
+    };
+    after.iter().map(grown).collect()
+}
+
 /// One of the two things that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -150,3 +159,16 @@ pub const EVENTS_MAX: usize = 1024;
 /// How long an accept queue may grow, in connections, for both sides (the kernel's own limit,
 /// `net.core.somaxconn`, is 4096 by default).
 pub const BACKLOG_MAX: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_takes_new_names_and_never_goes_below_zero() {
+        let before = Counters::from([("a".to_owned(), 5), ("b".to_owned(), 9)]);
+        let after = Counters::from([("a".to_owned(), 8), ("b".to_owned(), 1), ("c".to_owned(), 2)]);
+        let want = Counters::from([("a".to_owned(), 3), ("b".to_owned(), 0), ("c".to_owned(), 2)]);
+        assert_eq!(difference(&before, &after), want);
+    }
+}

@@ -1,7 +1,7 @@
 //! Sockeye's side: the library over its own loopback interface.
 //!
 //! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the
-//! spinning.
+//! spinning, or what an experiment compares.
 //!
 //! Must not know: the workloads.
 //!
@@ -31,10 +31,15 @@ impl Sockeye {
     /// With the default configuration but for `spin`.
     pub fn new(spin: Spin) -> io::Result<Self> {
         let default = Config::default();
-        let stack = Stack::new(match spin {
+        Self::with(match spin {
             Spin::On => default,
             Spin::Off => Config { spin_max: Duration::ZERO, ..default },
-        })?;
+        })
+    }
+
+    /// With this configuration.
+    pub fn with(config: Config) -> io::Result<Self> {
+        let stack = Stack::new(config)?;
         Ok(Self { listener: listen_on(&stack)?, stack })
     }
 }

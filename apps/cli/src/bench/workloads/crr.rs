@@ -1,7 +1,7 @@
 //! `crr`: connect, request, response, close.
 //!
 //! Purpose: what a connection's life costs. Each client thread connects, sends `size` bytes, reads as
-//! many, reads the end of the stream, closes, and begins again. Each acceptor thread accepts, answers
+//! many as the response has, reads the end of the stream, closes, and begins again. Each acceptor thread accepts, answers
 //! in place and closes; closing first, it keeps the TIME-WAIT state, as servers that close do. The
 //! acceptors share one listener and serve in place, which is the fastest that the kernel does here:
 //! handing connections to other threads costs a wake-up each.
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::bench::meter::{Meter, Tally, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Tally, Timing, Window};
 use crate::bench::pin::Placement;
 use crate::bench::provider::{Listener, Provider, Stream};
 
@@ -33,8 +33,10 @@ pub struct Spec {
     pub clients: usize,
     /// Acceptor threads.
     pub acceptors: usize,
-    /// Bytes of a request, and of a response.
+    /// Bytes of a request.
     pub size: usize,
+    /// Bytes of a response.
+    pub response: usize,
 }
 
 /// Connections completed in the window.
@@ -56,7 +58,7 @@ pub fn sample<P: Provider>(
                 meter.guard(|| {
                     placement.server(index)?;
                     meter.arrive();
-                    serve(&listener, spec.size, meter, closing)
+                    serve(&listener, spec, meter, closing)
                 });
             });
         }
@@ -71,7 +73,7 @@ pub fn sample<P: Provider>(
                 })
             })
             .collect();
-        let window = meter.observe(timing, || Ok(process_cpu()));
+        let window = meter.observe(timing, || Ok(Reading::now(provider.counters())));
         for client in clients {
             // A panic of a client is passed on by the scope itself.
             let _ = client.join();
@@ -94,7 +96,7 @@ fn connect_until_stopped<P: Provider>(
     tally: &Tally,
 ) -> io::Result<()> {
     let request = vec![0x52; spec.size];
-    let mut response = vec![0; spec.size];
+    let mut response = vec![0; spec.response];
     while !meter.stopped() {
         let stream = provider.connect(address)?;
         stream.write_all(&request)?;
@@ -108,8 +110,9 @@ fn connect_until_stopped<P: Provider>(
     Ok(())
 }
 
-fn serve<L: Listener>(listener: &L, size: usize, meter: &Meter, closing: &AtomicBool) -> io::Result<()> {
-    let mut request = vec![0; size];
+fn serve<L: Listener>(listener: &L, spec: &Spec, meter: &Meter, closing: &AtomicBool) -> io::Result<()> {
+    let mut request = vec![0; spec.size];
+    let response = vec![0x41; spec.response];
     loop {
         let accepted = listener.accept();
         // Partner: the store after the clients have ended.
@@ -126,7 +129,7 @@ fn serve<L: Listener>(listener: &L, size: usize, meter: &Meter, closing: &Atomic
         };
         meter.guard(|| {
             stream.read_exact(&mut request)?;
-            stream.write_all(&request)
+            stream.write_all(&response)
         });
     }
 }
@@ -161,9 +164,11 @@ mod tests {
     const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
 
     fn connections_complete<P: Provider>(provider: &P) {
-        for (clients, acceptors, size) in [(1, 1, 1), (8, 2, 1), (2, 4, 1), (1, 1, 200_000)] {
+        for (clients, acceptors, size, response) in
+            [(1, 1, 1, 1), (8, 2, 100, 512), (2, 4, 1, 1), (1, 1, 200_000, 200_000)]
+        {
             let placement = Placement::new(Pin::None).unwrap();
-            let spec = Spec { clients, acceptors, size };
+            let spec = Spec { clients, acceptors, size, response };
             let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > 0, "{spec:?}: {window:?}");
         }

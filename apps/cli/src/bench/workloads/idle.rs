@@ -10,9 +10,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::bench::meter::{Meter, Timing, process_cpu};
-use crate::bench::provider::Provider;
-use crate::bench::workloads::{Sample, difference, pairs};
+use crate::bench::meter::{Meter, Reading, Timing};
+use crate::bench::provider::{Provider, difference};
+use crate::bench::workloads::{Sample, pairs};
 
 /// Its parameters.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub fn sample<P: Provider>(provider: &P, spec: &Spec, timing: Timing) -> io::Res
     let _connections = pairs(provider, spec.connections)?;
     let before = provider.counters();
     let timing = Timing { warm_up: SETTLE, timed: timing.timed.max(WATCHED) };
-    let window = Meter::new(0, 0).observe(timing, || Ok(process_cpu()))?;
+    let window = Meter::new(0, 0).observe(timing, || Ok(Reading::now(provider.counters())))?;
     let counters = difference(&before, &provider.counters());
     Ok(Sample { value: window.cores() * MILLIS_PER_SECOND, cpu: Some(window.cores()), counters })
 }

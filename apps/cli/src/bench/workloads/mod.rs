@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bench::meter::{Timing, Window};
 use crate::bench::pin::Placement;
-use crate::bench::provider::{Counters, Listener, Provider, Stream};
+use crate::bench::provider::{Counters, Listener, Provider, Stream, difference};
 
 pub mod crr;
 pub mod idle;
@@ -181,15 +181,6 @@ fn rate_sample(window: Window, scale: f64, counters: Counters) -> Sample {
     Sample { value: window.rate() * scale, cpu: Some(window.cores()), counters }
 }
 
-/// What was counted between two readings. A gauge that fell counts as nothing.
-pub fn difference(before: &Counters, after: &Counters) -> Counters {
-    let grown = |(name, value): (&String, &u64)| {
-        let earlier = before.get(name).copied().unwrap_or(0);
-        (name.clone(), value.saturating_sub(earlier))
-    };
-    after.iter().map(grown).collect()
-}
-
 /// Both ends of some connections, in the same order.
 pub struct Pairs<S> {
     /// The ends that connected.
@@ -257,13 +248,5 @@ mod tests {
         let kernel = Kernel::new().unwrap();
         let error = pairs(&kernel, kernel.pairs_max() + 1).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
-    }
-
-    #[test]
-    fn difference_takes_new_names_and_never_goes_below_zero() {
-        let before = Counters::from([("a".to_owned(), 5), ("b".to_owned(), 9)]);
-        let after = Counters::from([("a".to_owned(), 8), ("b".to_owned(), 1), ("c".to_owned(), 2)]);
-        let want = Counters::from([("a".to_owned(), 3), ("b".to_owned(), 0), ("c".to_owned(), 2)]);
-        assert_eq!(difference(&before, &after), want);
     }
 }

@@ -1,7 +1,7 @@
 //! `stream`: bulk data one way over N connections.
 //!
 //! Purpose: what a connection carries. Each connection has one thread that writes `size` bytes at a
-//! time and one that reads into [`READ_SIZE`] bytes, both blocking. What counts is what was read.
+//! time and one that reads as its [`Reader`] says, both blocking. What counts is what was read.
 //!
 //! Must not know: which provider.
 //!
@@ -13,8 +13,9 @@
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
-use crate::bench::meter::{Meter, Tally, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Tally, Timing, Window};
 use crate::bench::pin::Placement;
 use crate::bench::provider::{Provider, Stream};
 use crate::bench::workloads::{Pairs, pairs};
@@ -28,6 +29,24 @@ pub struct Spec {
     pub size: usize,
     /// TCP_NODELAY at the writer.
     pub nodelay: bool,
+    /// How the reader takes what comes.
+    pub reading: Reader,
+}
+
+/// How a reader takes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// Bytes offered to each read.
+    pub size: usize,
+    /// Whether a read waits until all of them are there (`MSG_WAITALL`).
+    pub whole: bool,
+    /// How long it does something else after each read.
+    pub pause: Duration,
+}
+
+impl Reader {
+    /// Takes what there is, at once, up to [`READ_SIZE`].
+    pub const PLAIN: Reader = Reader { size: READ_SIZE, whole: false, pause: Duration::ZERO };
 }
 
 impl Spec {
@@ -68,11 +87,11 @@ pub fn sample<P: Provider>(
                 meter.guard(|| {
                     placement.server(index)?;
                     meter.arrive();
-                    read_to_the_end(&server, meter.tally(index))
+                    read_to_the_end(&server, spec.reading, meter.tally(index))
                 });
             });
         }
-        meter.observe(timing, || Ok(process_cpu()))
+        meter.observe(timing, || Ok(Reading::now(provider.counters())))
     });
     meter.into_result()?;
     window
@@ -86,13 +105,27 @@ fn write_until_stopped(stream: &impl Stream, size: usize, meter: &Meter) -> io::
     stream.shutdown_write()
 }
 
-fn read_to_the_end(stream: &impl Stream, tally: &Tally) -> io::Result<()> {
-    let mut buf = vec![0; READ_SIZE];
+fn read_to_the_end(stream: &impl Stream, reader: Reader, tally: &Tally) -> io::Result<()> {
+    let mut buf = vec![0; reader.size];
     loop {
-        match stream.read(&mut buf)? {
-            0 => return Ok(()),
-            n => tally.add(n as u64),
+        let received = if reader.whole { read_whole(stream, &mut buf)? } else { stream.read(&mut buf)? };
+        if received == 0 {
+            return Ok(());
         }
+        tally.add(received as u64);
+        if !reader.pause.is_zero() {
+            thread::sleep(reader.pause);
+        }
+    }
+}
+
+/// Fills `buf`, or what there is of it before the end of the stream.
+fn read_whole(stream: &impl Stream, buf: &mut [u8]) -> io::Result<usize> {
+    match stream.read_exact(buf) {
+        Ok(()) => Ok(buf.len()),
+        // The last part of a stream that ended in between is not counted.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        Err(error) => Err(error),
     }
 }
 
@@ -110,8 +143,6 @@ const GIGA: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::bench::pin::Pin;
     use crate::bench::plan::Spin;
@@ -123,7 +154,8 @@ mod tests {
     fn every_placement_delivers_bytes_and_ends<P: Provider>(provider: &P) {
         for (pin, size) in [(Pin::None, 64 * 1024), (Pin::Same, 100), (Pin::Split, 1 << 20)] {
             let placement = Placement::new(pin).unwrap();
-            let spec = Spec { connections: 3, size, nodelay: size == 100 };
+            let reading = Reader { whole: pin == Pin::Same, ..Reader::PLAIN };
+            let spec = Spec { connections: 3, size, nodelay: size == 100, reading };
             let window = sample(provider, &spec, &placement, TIMING).unwrap();
             assert!(window.count > spec.size as u64, "{pin:?}: {window:?}");
             assert!(window.cores() > 0.0);
@@ -142,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_unit_follows_the_size() {
-        let small = Spec { connections: 1, size: 128, nodelay: true };
+        let small = Spec { connections: 1, size: 128, nodelay: true, reading: Reader::PLAIN };
         assert!(small.counts_writes());
         assert!((1280.0 * small.scale() - 10.0).abs() < 1e-12);
         let large = Spec { size: 1024, ..small };

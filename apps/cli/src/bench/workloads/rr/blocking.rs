@@ -10,7 +10,7 @@
 use std::io;
 use std::thread;
 
-use crate::bench::meter::{Meter, Tally, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Tally, Timing, Window};
 use crate::bench::pin::Placement;
 use crate::bench::provider::{Provider, Stream};
 use crate::bench::workloads::rr::Spec;
@@ -46,7 +46,7 @@ pub fn sample<P: Provider>(
                 answer_to_the_end(&server, spec.size)
             });
         });
-        meter.observe(timing, || Ok(process_cpu()))
+        meter.observe(timing, || Ok(Reading::now(provider.counters())))
     });
     meter.into_result()?;
     window

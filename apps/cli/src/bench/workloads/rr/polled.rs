@@ -14,7 +14,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::bench::meter::{Meter, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Timing, Window};
 use crate::bench::pin::Placement;
 use crate::bench::provider::{Poller, Provider, Stream};
 use crate::bench::workloads::rr::Spec;
@@ -47,7 +47,7 @@ pub fn sample<P: Provider>(
                 });
             });
         }
-        meter.observe(timing, || Ok(process_cpu()))
+        meter.observe(timing, || Ok(Reading::now(provider.counters())))
     });
     meter.into_result()?;
     window

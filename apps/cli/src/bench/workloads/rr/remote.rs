@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::bench::child::{self, Child};
-use crate::bench::meter::{Meter, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Timing, Window, process_cpu};
 use crate::bench::pin::{Pin, Placement};
 use crate::bench::provider::{Listener, Provider};
 use crate::bench::providers::kernel::Kernel;
@@ -76,7 +76,9 @@ pub fn sample<P: Provider>(
         }
         meter.observe(timing, || {
             helper.request(CPU)?;
-            Ok(process_cpu() + Duration::from_nanos(helper.answer_number()?))
+            let mut reading = Reading::now(provider.counters());
+            reading.cpu += Duration::from_nanos(helper.answer_number()?);
+            Ok(reading)
         })
     });
     meter.into_result()?;
