@@ -11,9 +11,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
+use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
@@ -24,21 +27,29 @@ use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
 pub struct BenchArgs {
     /// What to measure; everything if left out
     #[arg(value_enum)]
-    pub workload: Option<Name>,
+    pub workload: Option<Target>,
 
-    /// Open connections; several numbers make several rows (stream, rr, mem, idle)
+    /// An experiment's settings to compare; all if left out (experiments)
+    #[arg(long, value_name = "SETTING[,SETTING...]", value_delimiter = ',')]
+    pub variants: Vec<String>,
+
+    /// Another setting of the stack, as grain=per_core or sndbuf=64K; repeatable (experiments)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+
+    /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, rxfree)
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub connections: Vec<usize>,
 
-    /// rr: threads a side, waiting for readiness; crr: acceptor threads
+    /// rr, rxfree: threads a side, waiting for readiness; crr: acceptor threads; input: input threads
     #[arg(long, value_name = "T", value_parser = count)]
     pub threads: Option<usize>,
 
-    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, crr)
+    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, crr, rcvd, rxfree; wake: of a response)
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<usize>,
 
-    /// crr: client threads; several numbers make several rows
+    /// crr, wake: client threads; several numbers make several rows
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub clients: Vec<usize>,
 
@@ -81,6 +92,46 @@ pub struct BenchArgs {
     /// Write the JSON lines to this file too
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+
+    /// Write a page with charts, tables and predictions to this file (experiments)
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// What can be named to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One workload, Sockeye beside the kernel.
+    Workload(Name),
+    /// The experiment of this index.
+    Experiment(usize),
+    /// All experiments.
+    All,
+    /// The prediction of all experiments for more cores.
+    Scale,
+}
+
+impl ValueEnum for Target {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
+            let workloads = Name::value_variants().iter().map(|name| Target::Workload(*name));
+            let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
+            workloads.chain(experiments).chain([Target::All, Target::Scale]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Target::Workload(name) => name.to_possible_value()?,
+            Target::Experiment(index) => {
+                PossibleValue::new(EXPERIMENTS[*index].name).help(EXPERIMENTS[*index].about)
+            }
+            Target::All => PossibleValue::new("all").help("Every experiment, and the prediction"),
+            Target::Scale => PossibleValue::new("scale")
+                .help("What every experiment's settings would do on 1 to 128 cores"),
+        })
+    }
 }
 
 /// The sides to measure.
@@ -113,8 +164,9 @@ impl BenchArgs {
             On::Kernel => vec![Side::Kernel],
             On::Both => vec![Side::Sockeye, Side::Kernel],
         };
+        let only = self.name();
         self.check_flags_belong()?;
-        let cases = match self.workload {
+        let cases = match only {
             Some(name) if self.shaped() => self.cases(name)?,
             only => default_set(only, self.effort()),
         };
@@ -126,6 +178,63 @@ impl BenchArgs {
             ));
         }
         Ok(Plan { cases, sides })
+    }
+
+    /// The workload, if it is one that is named.
+    fn name(&self) -> Option<Name> {
+        match self.workload {
+            Some(Target::Workload(name)) => Some(name),
+            Some(Target::Experiment(_) | Target::All | Target::Scale) | None => None,
+        }
+    }
+
+    /// What is to be measured, if it is experiments.
+    ///
+    /// # Errors
+    /// A flag that they would ignore.
+    pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
+        let target = match self.workload {
+            Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
+            Some(Target::Workload(_)) | None => {
+                self.check_experiment_flags()?;
+                return Ok(None);
+            }
+        };
+        let (name, takes) = match target {
+            Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
+            Target::All => ("all", &[][..]),
+            Target::Scale | Target::Workload(_) => ("scale", &[][..]),
+        };
+        for (flag, given, _) in self.shape_flags() {
+            if given && !takes.contains(&flag) {
+                let instead = if flag == "--spin" { "; use --set spin_max=0" } else { "" };
+                return Err(UsageError(format!(
+                    "{flag} does not belong to {name}, which takes {}{instead}",
+                    if takes.is_empty() {
+                        "no flag that shapes its rows".to_owned()
+                    } else {
+                        takes.join(", ")
+                    }
+                )));
+            }
+        }
+        Ok(Some(target))
+    }
+
+    fn check_experiment_flags(&self) -> Result<(), UsageError> {
+        let flags = [
+            ("--variants", !self.variants.is_empty()),
+            ("--set", !self.set.is_empty()),
+            ("--report", self.report.is_some()),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+                let names = names.join(", ");
+                Err(UsageError(format!("{flag} belongs to experiments: {names}, all, scale")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn effort(&self) -> Effort {
@@ -158,12 +267,12 @@ impl BenchArgs {
 
     fn check_flags_belong(&self) -> Result<(), UsageError> {
         for (flag, given, belongs) in self.shape_flags() {
-            if !given || self.workload.is_some_and(|name| belongs.contains(&name)) {
+            if !given || self.name().is_some_and(|name| belongs.contains(&name)) {
                 continue;
             }
             let names: Vec<&str> = belongs.iter().map(|name| name.as_str()).collect();
             let names = names.join(", ");
-            return Err(UsageError(match self.workload {
+            return Err(UsageError(match self.name() {
                 Some(workload) => {
                     format!("{flag} does not belong to {}, only to: {names}; leave it out", workload.as_str())
                 }
@@ -286,6 +395,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (SECONDS_MIN..=SECONDS_MAX).contains(&s) => Ok(s),
         Ok(_) | Err(_) => Err(format!("write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5")),
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some(_) | None => Err("write KEY=VALUE, such as sndbuf=64K".to_owned()),
     }
 }
 

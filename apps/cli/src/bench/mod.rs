@@ -1,7 +1,7 @@
 //! `sockeye bench`: Sockeye beside the kernel.
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
-//! it out over two [`provider`]s, [`report`] writes what came out.
+//! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 pub mod args;
 pub mod child;
+mod experiment;
 mod machine;
 mod meter;
 mod ministat;
@@ -30,8 +31,11 @@ pub use args::{BenchArgs, UsageError};
 
 /// Measures. Blocks until everything is done; the exit code says whether all of it was.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
-    let plan = args.plan().map_err(BenchError::Usage)?;
     providers::kernel::raise_descriptor_limit();
+    if let Some(target) = args.experiments().map_err(BenchError::Usage)? {
+        return experiment::bench(args, target);
+    }
+    let plan = args.plan().map_err(BenchError::Usage)?;
     let machine = machine::Machine::read()?;
     let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
     report.begin(&plan)?;

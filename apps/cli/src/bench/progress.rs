@@ -17,26 +17,35 @@ use crate::bench::plan::{Case, Plan};
 /// The progress of one run.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    cases: usize,
+    steps: usize,
 }
 
 impl Progress {
     /// Of `plan`, at its beginning.
     pub fn new(plan: &Plan) -> Self {
         let samples: usize = plan.cases.iter().map(|case| case.samples * plan.sides.len()).sum();
+        Self::of(samples, plan.cases.len())
+    }
+
+    /// Of so many samples in so many steps.
+    pub fn of(samples: usize, steps: usize) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(samples as u64);
             let style = ProgressStyle::with_template(TEMPLATE);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, cases: plan.cases.len() }
+        Self { bar, steps }
     }
 
     /// Case `index` begins.
     pub fn case(&self, index: usize, case: &Case) {
-        let text =
-            format!("[{}/{}] {}: {}", index + 1, self.cases, case.workload.name().as_str(), case.label());
+        self.step(index, case.workload.name().as_str(), &case.label());
+    }
+
+    /// Step `index` begins.
+    pub fn step(&self, index: usize, name: &str, label: &str) {
+        let text = format!("[{}/{}] {name}: {label}", index + 1, self.steps);
         match &self.bar {
             Some(bar) => bar.set_message(text),
             None => eprintln!("{text}"),

@@ -10,11 +10,18 @@
 use std::io;
 
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::bench::experiment::Measured;
+use crate::bench::experiment::model::{Lane, Row};
+use crate::bench::experiment::plan::Plan;
+use crate::bench::experiment::text::pairs;
 use crate::bench::machine::Machine;
 use crate::bench::plan::Case;
 use crate::bench::provider::{Counters, Side};
+use crate::bench::providers::kernel::congestion;
 use crate::bench::run::Outcome;
+use crate::bench::stats::Ratio;
 use crate::bench::workloads::Params;
 
 /// One side of one case.
@@ -35,12 +42,12 @@ struct ResultLine<'a> {
     counters: &'a Counters,
 }
 
-/// Two sides of one case, sampled in the same rounds.
+/// Two sides or settings of one case, sampled in the same rounds.
 #[derive(Serialize)]
 struct CompareLine<'a> {
     workload: &'a str,
     params: &'a Params,
-    compare: [Side; 2],
+    compare: [&'a str; 2],
     ratio: f64,
     /// The ends of the 95 % interval; null with too few rounds to tell.
     ratio_lo: Option<f64>,
@@ -74,7 +81,7 @@ pub fn lines(case: &Case, outcome: &Outcome, machine: &Machine) -> io::Result<St
         let line = CompareLine {
             workload,
             params: &params,
-            compare: [Side::Sockeye, Side::Kernel],
+            compare: [Side::Sockeye.name(), Side::Kernel.name()],
             ratio: ratio.ratio,
             ratio_lo: ratio.interval.map(|(lo, _)| lo),
             ratio_hi: ratio.interval.map(|(_, hi)| hi),
@@ -83,6 +90,69 @@ pub fn lines(case: &Case, outcome: &Outcome, machine: &Machine) -> io::Result<St
         push(&mut text, &line)?;
     }
     Ok(text)
+}
+
+/// The lines of one row of an experiment, each ended: its lanes, each setting against the first, and each against the
+/// kernel.
+pub fn experiment_lines(plan: &Plan, machine: &Machine, one: &Measured<'_>) -> io::Result<String> {
+    let (experiment, outcome) = (one.part.experiment, &one.outcome);
+    let params = row_params(plan, machine, one.row);
+    let name = |lane: &Lane| match lane {
+        Lane::Setting(setting) => format!("{}={setting}", experiment.key),
+        Lane::Kernel => Side::Kernel.name().to_owned(),
+    };
+    let mut text = String::new();
+    for lane in &outcome.lanes {
+        let (on, variant) = match lane.lane {
+            Lane::Setting(_) => (Side::Sockeye, Some(name(&lane.lane))),
+            Lane::Kernel => (Side::Kernel, None),
+        };
+        let mut counters = lane.counters.clone();
+        counters.insert("operations".to_owned(), lane.operations.round() as u64);
+        let line = ResultLine {
+            workload: experiment.name,
+            params: &params,
+            on,
+            variant,
+            unit: one.row.unit,
+            higher_is_better: true,
+            samples: &lane.samples,
+            median: lane.moments.median,
+            min: lane.moments.min,
+            max: lane.moments.max,
+            cpu: lane.cpu,
+            counters: &counters,
+        };
+        push(&mut text, &line)?;
+    }
+    for (first, second) in one.compared() {
+        let Some(ratio) = Ratio::of_rounds(&first.samples, &second.samples) else { continue };
+        let names = [name(&first.lane), name(&second.lane)];
+        let line = CompareLine {
+            workload: experiment.name,
+            params: &params,
+            compare: [&names[0], &names[1]],
+            ratio: ratio.ratio,
+            ratio_lo: ratio.interval.map(|(lo, _)| lo),
+            ratio_hi: ratio.interval.map(|(_, hi)| hi),
+            higher_is_better: true,
+        };
+        push(&mut text, &line)?;
+    }
+    Ok(text)
+}
+
+/// The row's own parameters, and those of the run.
+fn row_params(plan: &Plan, machine: &Machine, row: &Row) -> Params {
+    let mut params = row.params.clone();
+    let mut settings: Vec<(&str, &str)> = row.base.to_vec();
+    settings.extend(plan.given.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    params.insert("row".to_owned(), Value::from(row.label.as_str()));
+    params.insert("set".to_owned(), Value::from(pairs(&settings)));
+    params.insert("seconds".to_owned(), Value::from(plan.timing.timed.as_secs_f64()));
+    params.insert("cores".to_owned(), Value::from(machine.cores.len()));
+    params.insert("kernel_congestion".to_owned(), Value::from(congestion().name()));
+    params
 }
 
 fn push(text: &mut String, line: &impl Serialize) -> io::Result<()> {
@@ -95,12 +165,10 @@ fn push(text: &mut String, line: &impl Serialize) -> io::Result<()> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::Value;
-
     use super::*;
     use crate::bench::plan::{Effort, default_set};
     use crate::bench::run::SideResult;
-    use crate::bench::stats::{Ratio, Summary};
+    use crate::bench::stats::Summary;
 
     fn outcome() -> Outcome {
         let result = |side, samples: &[f64]| SideResult {

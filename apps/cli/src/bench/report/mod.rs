@@ -21,6 +21,8 @@ use crate::bench::run::Outcome;
 mod json;
 mod table;
 
+pub use json::experiment_lines;
+
 /// Where results go.
 pub struct Report {
     machine: Machine,

@@ -1,0 +1,75 @@
+//! Counters as they are read: divided by what was done meanwhile.
+//!
+//! Purpose: the value of a [`Line`] in one lane. A counter that the stack does not have is absent, which is not the
+//! same as zero.
+//!
+//! Must not know: how a table is laid out.
+//!
+//! Tests: below.
+
+use crate::bench::experiment::model::{Line, Per};
+use crate::bench::experiment::run::LaneResult;
+use crate::bench::provider::Counters;
+
+/// The line's value; `None` if a counter it needs does not exist in this lane, or nothing was done.
+pub fn value(line: &Line, lane: &LaneResult) -> Option<f64> {
+    let above = sum(&lane.counters, line.of)?;
+    let below = match line.per {
+        Per::Operation => lane.operations,
+        Per::Counters(names) => sum(&lane.counters, names)?,
+        Per::Second => lane.seconds,
+    };
+    (below > 0.0).then(|| above / below)
+}
+
+/// As it is printed: `-` if absent.
+pub fn cell(value: Option<f64>) -> String {
+    match value {
+        None => ABSENT.to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(value) if value.abs() < 0.000_05 => format!("{value:.1e}"),
+        Some(value) if value.abs() < 0.01 => format!("{value:.5}"),
+        Some(value) if value.abs() < 100.0 => format!("{value:.3}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
+/// Whether any lane has the line.
+pub fn is_known(line: &Line, lanes: &[LaneResult]) -> bool {
+    lanes.iter().any(|lane| value(line, lane).is_some())
+}
+
+fn sum(counters: &Counters, names: &[&str]) -> Option<f64> {
+    names.iter().map(|name| counters.get(*name).map(|&value| value as f64)).sum()
+}
+
+/// For a counter that is not there.
+pub const ABSENT: &str = "-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::experiment::run::tests::lane;
+
+    const TWO: Line = Line { name: "two", of: &["a", "b"], per: Per::Operation };
+
+    #[test]
+    fn a_line_is_the_sum_of_its_counters_over_operations_or_over_another() {
+        let found = lane("sync", &[1.0], &[("a", 30), ("b", 10), ("c", 5)]);
+        assert_eq!(value(&TWO, &found), Some(4.0));
+        let per_c = Line { per: Per::Counters(&["c"]), ..TWO };
+        assert_eq!(value(&per_c, &found), Some(8.0));
+        assert_eq!(value(&Line { per: Per::Second, ..TWO }, &found), Some(20.0));
+    }
+
+    #[test]
+    fn what_is_not_counted_is_absent_and_what_did_not_happen_is_zero() {
+        assert_eq!(value(&TWO, &lane("sync", &[1.0], &[("a", 30)])), None);
+        let none = lane("sync", &[1.0], &[("a", 0), ("b", 0)]);
+        assert_eq!(value(&TWO, &none), Some(0.0));
+        assert_eq!(value(&Line { per: Per::Counters(&["a"]), ..TWO }, &none), None);
+        assert_eq!([cell(None), cell(Some(0.0)), cell(Some(0.001))], ["-", "0", "0.00100"]);
+        assert_eq!([cell(Some(1e-7)), cell(Some(1.5)), cell(Some(12_345.0))], ["1.0e-7", "1.500", "12345"]);
+        assert!(is_known(&TWO, &[none]));
+    }
+}

@@ -1,0 +1,145 @@
+//! The experiments: each switch's settings against each other, and the kernel beside them.
+//!
+//! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] says what a command
+//! line asks of them, [`run`] takes the samples, [`text`], [`json`](crate::bench::report) and [`html`] write
+//! what came out, [`scale`] predicts what more cores would do.
+//!
+//! Must not know: what happens inside the stack.
+//!
+//! Tests: in the modules; `tests/cli` for the whole. What each experiment is stands in `docs/experiments.md`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::bench::args::{BenchArgs, Target, UsageError};
+use crate::bench::machine::Machine;
+use crate::bench::progress::Progress;
+use crate::bench::workloads::Params;
+use crate::bench::{BenchError, report};
+
+mod beds;
+mod counters;
+mod figures;
+mod goals;
+pub mod model;
+pub mod plan;
+mod rcvd;
+pub mod run;
+mod rxfree;
+pub mod table;
+pub mod text;
+mod wake;
+
+use model::{KERNEL, Lane};
+use plan::Plan;
+use run::{LaneResult, Outcome};
+
+/// What came out of one row.
+pub struct Measured<'a> {
+    /// The experiment and its lanes.
+    pub part: &'a plan::Part,
+    /// The row.
+    pub row: &'a model::Row,
+    /// Its lanes' samples.
+    pub outcome: Outcome,
+}
+
+impl Measured<'_> {
+    /// The pairs that are compared: each other setting with the first, and each setting with the kernel.
+    pub fn compared(&self) -> Vec<(&LaneResult, &LaneResult)> {
+        let settings = || self.outcome.lanes.iter().filter(|lane| lane.lane != Lane::Kernel);
+        let mut pairs = Vec::new();
+        if let Some(base) = self.outcome.base() {
+            pairs.extend(settings().skip(1).map(|other| (other, base)));
+        }
+        if let Some(kernel) = self.outcome.of(KERNEL) {
+            pairs.extend(settings().map(|setting| (setting, kernel)));
+        }
+        pairs
+    }
+}
+
+/// Runs what `target` names. Blocks until everything is done; the exit code says whether all of it was.
+pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, BenchError> {
+    let plan = Plan::of(args, target).map_err(BenchError::Usage)?;
+    let machine = Machine::read()?;
+    let mut out = Output { json: args.json, file: args.out.as_deref().map(File::create).transpose()? };
+    out.say(&text::header(&machine, &plan))?;
+    let mut measured = Vec::new();
+    if plan.measures {
+        measured = measure(&plan, &machine, &mut out)?;
+    }
+    let failed = measured.iter().any(|one| !one.outcome.failures.is_empty());
+    out.say(&text::footer(&measured))?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measure<'a>(plan: &'a Plan, machine: &Machine, out: &mut Output) -> Result<Vec<Measured<'a>>, BenchError> {
+    let rows: Vec<(&plan::Part, &model::Row)> =
+        plan.parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
+    let progress = Progress::of(plan.samples_all(), rows.len());
+    let mut measured = Vec::new();
+    for (index, (part, row)) in rows.into_iter().enumerate() {
+        let name = part.experiment.name;
+        progress.step(index, name, &row.label);
+        let lanes = part.lanes_of(row);
+        let outcome = run::run_row(plan, part.experiment.key, row, &lanes, || progress.sample());
+        for failure in &outcome.failures {
+            let (lane, error) = (failure.lane.name(), &failure.error);
+            progress.suspend(|| eprintln!("error: {name} ({}) with {lane}: {error}", row.label));
+        }
+        let one = Measured { part, row, outcome };
+        progress.suspend(|| out.row(plan, machine, &one))?;
+        measured.push(one);
+    }
+    progress.end();
+    Ok(measured)
+}
+
+/// Where results go: standard output, and a file of JSON lines if one was asked for.
+struct Output {
+    json: bool,
+    file: Option<File>,
+}
+
+impl Output {
+    /// What is no result: on standard error if that holds programs' lines.
+    fn say(&self, text: &str) -> io::Result<()> {
+        if self.json {
+            eprint!("{text}");
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    fn row(&mut self, plan: &Plan, machine: &Machine, one: &Measured<'_>) -> io::Result<()> {
+        let lines = report::experiment_lines(plan, machine, one)?;
+        if let Some(file) = &mut self.file {
+            file.write_all(lines.as_bytes())?;
+        }
+        let mut stdout = io::stdout().lock();
+        if self.json {
+            stdout.write_all(lines.as_bytes())?;
+        } else {
+            stdout.write_all(text::row(one).as_bytes())?;
+        }
+        stdout.flush()
+    }
+}
+
+/// The parameters in `value`, which is an object.
+fn params(value: &Value) -> Params {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn at_most(flag: &str, value: usize, most: usize) -> Result<(), UsageError> {
+    if value > most {
+        return Err(UsageError(format!("{flag} {value} is too many; use at most {most}")));
+    }
+    Ok(())
+}

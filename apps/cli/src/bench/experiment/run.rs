@@ -1,0 +1,181 @@
+//! Running the rows of an experiment.
+//!
+//! Purpose: interleave the lanes. A round takes one sample of each, beginning with another lane each time, so that what
+//! changes on the machine meanwhile meets all of them. A lane that fails is out of its row; the others go on.
+//!
+//! Must not know: how results are printed.
+//!
+//! Invariants: what a lane opened lives for one row, so one row's leftovers are not another's; each sample is
+//! under the watchdog.
+//!
+//! Tests: below; `tests/cli` through the command.
+
+use std::io;
+use std::time::Duration;
+
+use crate::bench::experiment::model::{Bed, Lane, On, Row, Taken};
+use crate::bench::experiment::plan::Plan;
+use crate::bench::meter::Timing;
+use crate::bench::ministat::Moments;
+use crate::bench::provider::Counters;
+use crate::bench::watchdog;
+
+/// What one lane did in one row.
+#[derive(Clone, Debug)]
+pub struct LaneResult {
+    /// Which.
+    pub lane: Lane,
+    /// In the row's unit, in the order they were taken; never empty.
+    pub samples: Vec<f64>,
+    /// Of the samples.
+    pub moments: Moments,
+    /// Cores used, the median.
+    pub cpu: Option<f64>,
+    /// Operations in all windows.
+    pub operations: f64,
+    /// Length of all windows, seconds.
+    pub seconds: f64,
+    /// Added up over the windows.
+    pub counters: Counters,
+}
+
+/// A lane that could not be measured.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which.
+    pub lane: Lane,
+    /// Why.
+    pub error: io::Error,
+}
+
+/// What came out of a row.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The lanes that were measured: settings in their order, then the kernel.
+    pub lanes: Vec<LaneResult>,
+    /// Those that were not.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// The lane of this name.
+    pub fn of(&self, name: &str) -> Option<&LaneResult> {
+        self.lanes.iter().find(|lane| lane.lane.name() == name)
+    }
+
+    /// What others are compared with: the first setting that was measured.
+    pub fn base(&self) -> Option<&LaneResult> {
+        self.lanes.first().filter(|lane| lane.lane != Lane::Kernel)
+    }
+}
+
+/// Takes all samples of a row. `advanced` is called after each. Blocks for as long as that takes.
+pub fn run_row(plan: &Plan, key: &str, row: &Row, lanes: &[Lane], mut advanced: impl FnMut()) -> Outcome {
+    let what = |lane: &Lane| format!("a sample of {key} ({}) with {}", row.label, lane.name());
+    let mut running: Vec<Running> = lanes.iter().map(|lane| Running::open(plan, key, row, lane)).collect();
+    for round in 0..plan.samples {
+        for turn in 0..running.len() {
+            let index = (round + turn) % running.len();
+            let one = &mut running[index];
+            let limit = plan.timing.warm_up + plan.timing.timed + row.setup + watchdog::GRACE;
+            let _armed = watchdog::arm(limit, what(&one.lane));
+            one.take_sample(plan.timing);
+            advanced();
+        }
+    }
+    let mut outcome = Outcome::default();
+    for lane in running {
+        match lane.finish() {
+            Ok(result) => outcome.lanes.push(result),
+            Err(failure) => outcome.failures.push(failure),
+        }
+    }
+    outcome
+}
+
+struct Running {
+    lane: Lane,
+    bed: io::Result<Box<dyn Bed>>,
+    taken: Vec<Taken>,
+    timed: Duration,
+}
+
+impl Running {
+    fn open(plan: &Plan, key: &str, row: &Row, lane: &Lane) -> Self {
+        let bed = match lane {
+            Lane::Kernel => row.work.open(&On::Kernel),
+            Lane::Setting(setting) => match row.config(&plan.given, key, setting) {
+                Ok(config) => row.work.open(&On::Sockeye(&config)),
+                Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.0)),
+            },
+        };
+        Self { lane: lane.clone(), bed, taken: Vec::new(), timed: Duration::ZERO }
+    }
+
+    fn take_sample(&mut self, timing: Timing) {
+        let Ok(bed) = &self.bed else { return };
+        match bed.sample(timing) {
+            Ok(taken) => {
+                self.taken.push(taken);
+                self.timed += timing.timed;
+            }
+            Err(error) => self.bed = Err(error),
+        }
+    }
+
+    fn finish(self) -> Result<LaneResult, Failure> {
+        let lane = self.lane;
+        if let Err(error) = self.bed {
+            return Err(Failure { lane, error });
+        }
+        let samples: Vec<f64> = self.taken.iter().map(|taken| taken.value).collect();
+        let Some(moments) = Moments::of(&samples) else {
+            return Err(Failure { lane, error: io::Error::other("no sample was taken") });
+        };
+        let cpu: Vec<f64> = self.taken.iter().filter_map(|taken| taken.cpu).collect();
+        let mut counters = Counters::new();
+        for (name, value) in self.taken.iter().flat_map(|taken| &taken.counters) {
+            let sum = counters.entry(name.clone()).or_insert(0_u64);
+            *sum = sum.saturating_add(*value);
+        }
+        Ok(LaneResult {
+            lane,
+            samples,
+            moments,
+            cpu: Moments::of(&cpu).map(|cpu| cpu.median),
+            operations: self.taken.iter().map(|taken| taken.operations).sum(),
+            seconds: self.timed.as_secs_f64(),
+            counters,
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A lane with these samples and counters; ten operations in two seconds.
+    pub fn lane(name: &'static str, samples: &[f64], counters: &[(&str, u64)]) -> LaneResult {
+        let lane = if name == Lane::Kernel.name() { Lane::Kernel } else { Lane::Setting(name) };
+        LaneResult {
+            lane,
+            samples: samples.to_vec(),
+            moments: Moments::of(samples).unwrap(),
+            cpu: Some(1.5),
+            operations: 10.0,
+            seconds: 2.0,
+            counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        }
+    }
+
+    #[test]
+    fn the_base_is_the_first_setting_and_never_the_kernel() {
+        let mut outcome = Outcome::default();
+        assert!(outcome.base().is_none());
+        outcome.lanes.push(lane("kernel", &[1.0], &[]));
+        assert!(outcome.base().is_none());
+        outcome.lanes.insert(0, lane("async", &[1.0], &[]));
+        assert_eq!(outcome.base().unwrap().lane, Lane::Setting("async"));
+        assert!(outcome.of("kernel").is_some() && outcome.of("sync").is_none());
+    }
+}
