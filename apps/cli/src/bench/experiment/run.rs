@@ -1,7 +1,9 @@
 //! Running the rows of an experiment.
 //!
-//! Purpose: interleave the lanes. A round takes one sample of each, beginning with another lane each time, so that what
-//! changes on the machine meanwhile meets all of them. A lane that fails is out of its row; the others go on.
+//! Purpose: interleave the lanes. A round takes one sample of each, in an order in which over the rounds each lane comes
+//! after each other one equally often: what changes on the machine meanwhile meets all of them, and so does what a
+//! sample leaves behind for the next (threads moved between cores, memory). A lane that fails is out of its row; the
+//! others go on.
 //!
 //! Must not know: how results are printed.
 //!
@@ -74,8 +76,7 @@ pub fn run_row(plan: &Plan, key: &str, row: &Row, lanes: &[Lane], mut advanced: 
     let what = |lane: &Lane| format!("a sample of {key} ({}) with {}", row.label, lane.name());
     let mut running: Vec<Running> = lanes.iter().map(|lane| Running::open(plan, key, row, lane)).collect();
     for round in 0..plan.samples {
-        for turn in 0..running.len() {
-            let index = (round + turn) % running.len();
+        for index in order(round, running.len()) {
             let one = &mut running[index];
             let limit = plan.timing.warm_up + plan.timing.timed + row.setup + watchdog::GRACE;
             let _armed = watchdog::arm(limit, what(&one.lane));
@@ -91,6 +92,17 @@ pub fn run_row(plan: &Plan, key: &str, row: &Row, lanes: &[Lane], mut advanced: 
         }
     }
     outcome
+}
+
+/// In which order the lanes of a round take turns: the rows of a balanced square (E. J. Williams, 1949), from the left and
+/// from the right by turns, so that an odd number of lanes is balanced too.
+fn order(round: usize, lanes: usize) -> Vec<usize> {
+    let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { lanes - turn.div_ceil(2) };
+    let mut order: Vec<usize> = (0..lanes).map(|turn| (zigzag(turn) + round) % lanes).collect();
+    if round / lanes.max(1) % 2 == 1 {
+        order.reverse();
+    }
+    order
 }
 
 struct Running {
@@ -165,6 +177,27 @@ pub mod tests {
             operations: 10.0,
             seconds: 2.0,
             counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        }
+    }
+
+    #[test]
+    fn each_lane_comes_after_each_other_one_equally_often() {
+        for lanes in 1..=6 {
+            let mut after = vec![vec![0; lanes]; lanes];
+            for round in 0..2 * lanes {
+                let order = order(round, lanes);
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..lanes).collect::<Vec<_>>());
+                for pair in order.windows(2) {
+                    after[pair[0]][pair[1]] += 1;
+                }
+            }
+            for (first, row) in after.iter().enumerate() {
+                for (second, &times) in row.iter().enumerate() {
+                    assert_eq!(times, if first == second { 0 } else { 2 }, "{lanes} lanes: {after:?}");
+                }
+            }
         }
     }
 
