@@ -1,14 +1,14 @@
 //! The experiments: each switch's settings against each other, and the kernel beside them.
 //!
 //! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] says what a command
-//! line asks of them, [`run`] takes the samples, [`text`], [`json`](crate::bench::report) and [`html`] write
+//! line asks of them, [`run`] takes the samples, [`text`], [`report`](crate::bench::report) and [`html`] write
 //! what came out, [`scale`] predicts what more cores would do.
 //!
 //! Must not know: what happens inside the stack.
 //!
 //! Tests: in the modules; `tests/cli` for the whole. What each experiment is stands in `docs/experiments.md`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -24,11 +24,13 @@ mod beds;
 mod counters;
 mod figures;
 mod goals;
+mod html;
 pub mod model;
 pub mod plan;
 mod rcvd;
 pub mod run;
 mod rxfree;
+mod scale;
 pub mod table;
 pub mod text;
 mod wake;
@@ -36,6 +38,7 @@ mod wake;
 use model::{KERNEL, Lane};
 use plan::Plan;
 use run::{LaneResult, Outcome};
+use scale::Prediction;
 
 /// What came out of one row.
 pub struct Measured<'a> {
@@ -72,8 +75,14 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, BenchError> {
     if plan.measures {
         measured = measure(&plan, &machine, &mut out)?;
     }
-    let failed = measured.iter().any(|one| !one.outcome.failures.is_empty());
     out.say(&text::footer(&measured))?;
+    let predictions = if plan.predicts { predict(&plan, &out)? } else { Vec::new() };
+    if let Some(path) = &args.report {
+        let page = html::page(&machine, &plan, &measured, &predictions, &command_line());
+        fs::write(path, page)?;
+    }
+    let failed = measured.iter().any(|one| !one.outcome.failures.is_empty())
+        || predictions.iter().any(|one| !one.failures.is_empty());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -97,6 +106,32 @@ fn measure<'a>(plan: &'a Plan, machine: &Machine, out: &mut Output) -> Result<Ve
     }
     progress.end();
     Ok(measured)
+}
+
+fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, BenchError> {
+    let samples = plan.parts.iter().map(|part| scale::samples(plan, part)).sum();
+    let progress = Progress::of(samples, plan.parts.len());
+    let handoff = scale::handoff_seconds()?;
+    let mut predictions = Vec::new();
+    for (index, part) in plan.parts.iter().enumerate() {
+        progress.step(index, part.experiment.name, "on one core and on all");
+        let Some(found) = scale::predict(plan, part, handoff, || progress.sample())? else { continue };
+        for failure in &found.failures {
+            let (name, lane, error) = (part.experiment.name, failure.lane.name(), &failure.error);
+            progress.suspend(|| eprintln!("error: {name} for a prediction with {lane}: {error}"));
+        }
+        progress.suspend(|| out.say(&text::prediction(&found)))?;
+        predictions.push(found);
+    }
+    progress.end();
+    out.say(&text::assumptions())?;
+    Ok(predictions)
+}
+
+/// The words of the command line, the program by its name alone.
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("sockeye {}", words.join(" "))
 }
 
 /// Where results go: standard output, and a file of JSON lines if one was asked for.

@@ -16,8 +16,9 @@ use crate::bench::experiment::goals::verdict;
 use crate::bench::experiment::model::{Figure, KERNEL};
 use crate::bench::experiment::plan::Plan;
 use crate::bench::experiment::run::{LaneResult, Outcome};
+use crate::bench::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
 use crate::bench::machine::Machine;
-use crate::bench::ministat::{self, Difference};
+use crate::bench::ministat::{self, Difference, general};
 
 /// The machine, the method and the time it takes.
 pub fn header(machine: &Machine, plan: &Plan) -> String {
@@ -83,6 +84,64 @@ pub fn footer(measured: &[Measured<'_>]) -> String {
     }
     let reached = verdicts.iter().filter(|reached| **reached == Some(true)).count();
     format!("\ngoals reached: {reached} of {judged}\n")
+}
+
+/// A prediction, with its check and its assumptions.
+pub fn prediction(of: &Prediction<'_>) -> String {
+    let mut text =
+        format!("\n{}: PREDICTED {} over cores, {}\n", of.experiment.name, of.row.unit, of.row.label);
+    if of.curves.is_empty() {
+        return text + "  nothing to predict from: this needs two cores\n";
+    }
+    let mut line = |name: &str, values: &mut dyn Iterator<Item = String>| {
+        text += &format!("  {name:<36}");
+        values.for_each(|value| text += &format!(" {value:>15}"));
+        text.push('\n');
+    };
+    line("", &mut of.curves.iter().map(|curve| curve.lane.name().to_owned()));
+    line("measured, 1 core", &mut of.curves.iter().map(|curve| general(curve.one)));
+    line(&format!("measured, {} cores", of.cores), &mut of.curves.iter().map(|curve| general(curve.all)));
+    for cores in CORES.into_iter().skip(1) {
+        let predicted = |curve: &Curve| general(curve.usl.throughput(cores as f64));
+        line(&format!("predicted, {cores} cores"), &mut of.curves.iter().map(predicted));
+    }
+    for (name, values) in parameters(of) {
+        line(&name, &mut values.into_iter());
+    }
+    for failure in &of.failures {
+        text += &format!("  {} failed: {}\n", failure.lane.name(), failure.error);
+    }
+    text
+}
+
+/// What goes under all predictions.
+pub fn assumptions() -> String {
+    let lines: String = ASSUMPTIONS.iter().map(|line| format!("  * {line}\n")).collect();
+    format!("\nassumed:\n{lines}")
+}
+
+/// The parameters of a prediction's curves by name, one for each curve.
+pub fn parameters(of: &Prediction<'_>) -> Vec<(String, Vec<String>)> {
+    let each =
+        |value: &dyn Fn(&Curve) -> Option<f64>| of.curves.iter().map(|curve| cell(value(curve))).collect();
+    let ns = |seconds: f64| seconds * 1e9;
+    let cores = of.cores;
+    vec![
+        ("operation on 1 core, ns of CPU".to_owned(), each(&|curve| Some(ns(curve.operation)))),
+        ("of these serial, ns".to_owned(), each(&|curve| Some(ns(curve.serial())))),
+        ("hand-offs per operation, own lines".to_owned(), each(&|curve| Some(curve.handoffs?.paired))),
+        ("hand-offs per operation, shared locks".to_owned(), each(&|curve| Some(curve.handoffs?.shared))),
+        ("one hand-off here, ns".to_owned(), each(&|_| of.handoff.map(ns))),
+        ("rho".to_owned(), each(&|curve| Some(curve.usl.rho))),
+        ("sigma".to_owned(), each(&|curve| Some(curve.usl.sigma))),
+        ("kappa".to_owned(), each(&|curve| Some(curve.usl.kappa))),
+        ("most throughput at cores".to_owned(), each(&|curve| curve.usl.peak())),
+        (
+            format!("Amdahl at {CORES_MAX} cores"),
+            each(&|curve| Some(curve.usl.amdahl().throughput(CORES_MAX as f64))),
+        ),
+        (format!("check: predicted / measured at {cores}"), each(&|curve| Some(curve.check(cores)))),
+    ]
 }
 
 fn lists(outcome: &Outcome) -> String {
@@ -169,3 +228,77 @@ fn mark(index: usize) -> char {
 }
 
 const MARKS: [char; 7] = ['x', '+', '*', '%', '#', '@', 'O'];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::args::{BenchArgs, Target};
+    use crate::bench::experiment::run::tests::lane;
+    use crate::bench::experiment::scale::usl::Usl;
+
+    fn plan() -> Plan {
+        Plan::of(&BenchArgs { quick: true, ..BenchArgs::default() }, Target::Experiment(0)).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_the_lists_differences_counters_figure_and_goals() {
+        let plan = plan();
+        let counted = [("segments_in", 50), ("rcvd_sent", 1), ("rcvd_coalesced", 0), ("rcvd_skipped", 3)];
+        let lanes = vec![
+            lane("sync", &[99.0, 100.0, 101.0], &counted),
+            lane("async", &[119.0, 120.0, 121.0], &counted),
+            lane("kernel", &[100.0, 99.0, 101.0], &[]),
+        ];
+        let outcome = Outcome { lanes, failures: Vec::new() };
+        let one = Measured { part: &plan.parts[0], row: &plan.parts[0].rows[0], outcome };
+        let text = row(&one);
+        for part in [
+            "x sync\n+ async\n* kernel\n",
+            "async against sync:\n  Difference at 95.0% confidence\n    20 +/- 2.2",
+            "kernel against sync:\n  No difference proven",
+            "segments in per operation",
+            "0.250",
+            "not counted (-): sleeps for rcvd per receive",
+            "i7-2600",
+            "do not compare",
+            "goal: async >= 1.12 x sync: is 1.200 reached",
+            "goal: precheck >= 1 x async not measured",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        assert_eq!(footer(&[one]), "\ngoals reached: 1 of 1\n");
+    }
+
+    #[test]
+    fn a_prediction_is_called_one_and_has_its_check() {
+        let plan = plan();
+        let part = &plan.parts[0];
+        let usl = Usl { lambda: 100.0, rho: 0.0, sigma: 0.25, kappa: 0.0 };
+        let curve = Curve {
+            lane: part.lanes[0].clone(),
+            one: 100.0,
+            all: 160.0,
+            operation: 1e-6,
+            handoffs: None,
+            usl,
+            band: None,
+        };
+        let mut of = Prediction {
+            experiment: part.experiment,
+            row: &part.rows[0],
+            curves: vec![curve],
+            cores: 2,
+            handoff: None,
+            failures: Vec::new(),
+        };
+        let text = prediction(&of);
+        for part in
+            ["PREDICTED", "predicted, 128 cores", "sigma", "0.250", "check: predicted / measured at 2"]
+        {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        of.curves.clear();
+        assert!(prediction(&of).contains("needs two cores"));
+        assert!(assumptions().contains("pessimistic"));
+    }
+}

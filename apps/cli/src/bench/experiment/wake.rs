@@ -28,8 +28,9 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
     let mut rows = Vec::new();
     for clients in counts {
         at_most("--clients", clients, crr::CLIENTS_MAX)?;
-        let first = rows.is_empty();
-        rows.push(Row { goals: goals(), scales: first, ..requests(clients, response, SQUEUES, "squeues") });
+        // One client keeps no two cores busy, so the prediction takes the next row if there is one.
+        let scales = rows.len() == 1 || asked.clients.len() == 1;
+        rows.push(Row { goals: goals(), scales, ..requests(clients, response, SQUEUES, "squeues") });
     }
     rows.push(requests(CONTROL_CLIENTS, response, &[], "as by default"));
     rows.push(bulk());

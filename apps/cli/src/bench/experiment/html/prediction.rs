@@ -1,0 +1,64 @@
+//! A prediction on the page.
+//!
+//! Purpose: the curves, their parameters, what they predict for some numbers of cores, the check against this machine, and the
+//! assumptions, in one section and never without each other.
+//!
+//! Must not know: how the curves came about.
+//!
+//! Tests: `tests.rs`.
+
+use crate::bench::experiment::html::bars::short;
+use crate::bench::experiment::html::curves::{Line, curves};
+use crate::bench::experiment::html::{Name, cells, escape, push};
+use crate::bench::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
+
+/// The section.
+pub fn section(of: &Prediction<'_>) -> String {
+    let mut text = format!("<h3>Prediction for 1 to {CORES_MAX} cores: {}</h3>\n", escape(&of.row.label));
+    if of.curves.is_empty() {
+        return text + "<p class=\"soft\">Nothing to predict from: this needs two cores.</p>\n";
+    }
+    text += "<p class=\"warning\">Predicted, not measured. Dots are what was measured here.</p>\n";
+    let names: Vec<Name> = of.curves.iter().map(|curve| Name::of(&curve.lane, of.experiment)).collect();
+    let lines: Vec<Line<'_>> = of
+        .curves
+        .iter()
+        .zip(&names)
+        .map(|(curve, name)| Line {
+            name,
+            usl: curve.usl,
+            band: curve.band,
+            dots: vec![(1.0, curve.one), (of.cores as f64, curve.all)],
+        })
+        .collect();
+    text += &curves(
+        &lines,
+        &format!("{}: predicted {} over cores", of.experiment.title, of.row.unit),
+        of.row.unit,
+    );
+    text += &table(of);
+    text += "<ul class=\"soft\">\n";
+    for assumption in ASSUMPTIONS {
+        push(&mut text, format_args!("<li>{}</li>\n", escape(assumption)));
+    }
+    text + "</ul>\n"
+}
+
+fn table(of: &Prediction<'_>) -> String {
+    let heads: String =
+        of.curves.iter().map(|curve| format!("<th>{}</th>", escape(curve.lane.name()))).collect();
+    let mut text = format!(
+        "<div class=\"scroll\"><table><thead><tr><th>{}</th>{heads}</tr></thead><tbody>\n",
+        escape(of.row.unit)
+    );
+    text += &cells("measured, 1 core", of.curves.iter().map(|curve| short(curve.one)));
+    text += &cells(&format!("measured, {} cores", of.cores), of.curves.iter().map(|curve| short(curve.all)));
+    for cores in CORES.into_iter().skip(1) {
+        let predicted = |curve: &Curve| short(curve.usl.throughput(cores as f64));
+        text += &cells(&format!("predicted, {cores} cores"), of.curves.iter().map(predicted));
+    }
+    for (name, value) in super::super::text::parameters(of) {
+        text += &cells(&name, value.into_iter());
+    }
+    text + "</tbody></table></div>\n"
+}

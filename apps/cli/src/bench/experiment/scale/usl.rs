@@ -1,0 +1,202 @@
+//! Throughput as a function of cores.
+//!
+//! Purpose: N. J. Gunther's universal scalability law, X(N) = λN / (1 + ρ + σ(N−1) + κN(N−1)), with G. Amdahl's as
+//! its case κ = 0: λ is the throughput of one core, σ the share of an operation that only one core at a time can
+//! do, κ what each pair of cores costs each other. ρ is ours: what an operation pays once as soon as there is a second
+//! core, however many there are, because its two ends work on different ones; it is 0 for N = 1 and in the law itself.
+//!
+//! Must not know: where the figures come from.
+//!
+//! Invariants: pure. λ is positive and the others are not negative, so a curve is finite for every N from 1 up.
+//!
+//! Tests: below, on curves with known parameters.
+
+/// A curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usl {
+    /// Throughput of one core.
+    pub lambda: f64,
+    /// Paid once by operations whose ends are on two cores, in parts of an operation.
+    pub rho: f64,
+    /// The serial share.
+    pub sigma: f64,
+    /// The cost of each pair of cores, in parts of an operation.
+    pub kappa: f64,
+}
+
+impl Usl {
+    /// X(N).
+    pub fn throughput(&self, cores: f64) -> f64 {
+        let others = cores - 1.0;
+        let apart = if cores > 1.0 { self.rho } else { 0.0 };
+        self.lambda * cores / (1.0 + apart + self.sigma * others + self.kappa * cores * others)
+    }
+
+    /// The number of cores with the most throughput; `None` if more are always better.
+    pub fn peak(&self) -> Option<f64> {
+        let apart = 1.0 + self.rho - self.sigma;
+        (self.kappa > 0.0 && apart > 0.0).then(|| (apart / self.kappa).sqrt())
+    }
+
+    /// The same curve without the cost of pairs: Amdahl's.
+    pub fn amdahl(&self) -> Self {
+        Self { kappa: 0.0, ..*self }
+    }
+
+    /// Through the throughput of one and of `cores` cores, if `rho` and `kappa` are known otherwise: what is lost
+    /// beyond them is serial. What cannot be serial because the loss is smaller is left in, so the curve then lies below
+    /// what was measured. `None` without a positive throughput or a second core.
+    pub fn through(one: f64, many: f64, cores: usize, rho: f64, kappa: f64) -> Option<Self> {
+        if !(one > 0.0 && many > 0.0 && cores > 1) {
+            return None;
+        }
+        let n = cores as f64;
+        let lost = n * one / many - 1.0;
+        let sigma = ((lost - rho) / (n - 1.0) - kappa * n).clamp(0.0, 1.0);
+        Some(Self { lambda: one, rho, sigma, kappa })
+    }
+
+    /// The curve with ρ = 0 that fits these pairs of cores and throughput best, by least squares of N/X; parameters that
+    /// would be negative are 0. `None` with fewer than two different numbers of cores.
+    pub fn fit(points: &[(f64, f64)]) -> Option<Self> {
+        let usable: Vec<(f64, f64)> = points.iter().copied().filter(|(n, x)| *n >= 1.0 && *x > 0.0).collect();
+        let mut cores: Vec<f64> = usable.iter().map(|(n, _)| *n).collect();
+        cores.sort_by(f64::total_cmp);
+        cores.dedup();
+        if cores.len() < 2 {
+            return None;
+        }
+        // N/X is linear in the parameters over λ. Of the subsets of them that are not negative, the best fit.
+        let mut subsets: Vec<&[usize]> = vec![&[0, 1], &[0, 2], &[0]];
+        if cores.len() > 2 {
+            subsets.push(&[0, 1, 2]);
+        }
+        let fits = subsets.into_iter().filter_map(|subset| fit_of(&usable, subset));
+        let best = fits.min_by(|(a, _), (b, _)| a.total_cmp(b));
+        best.map(|(_, [base, serial, pairs])| Self {
+            lambda: 1.0 / base,
+            rho: 0.0,
+            sigma: serial / base,
+            kappa: pairs / base,
+        })
+    }
+}
+
+/// The least squares with only these terms: the squared residual and the coefficients, if none is negative.
+fn fit_of(points: &[(f64, f64)], subset: &[usize]) -> Option<(f64, [f64; 3])> {
+    let terms = |n: f64| [1.0, n - 1.0, n * (n - 1.0)];
+    // The normal equations, with the right side as the last column.
+    let mut rows = vec![vec![0.0; subset.len() + 1]; subset.len()];
+    for &(n, x) in points {
+        let all = terms(n);
+        for (i, &a) in subset.iter().enumerate() {
+            for (j, &b) in subset.iter().enumerate() {
+                rows[i][j] += all[a] * all[b];
+            }
+            rows[i][subset.len()] += all[a] * n / x;
+        }
+    }
+    let solved = solve(rows)?;
+    let mut found = [0.0; 3];
+    for (&term, value) in subset.iter().zip(solved) {
+        found[term] = value;
+    }
+    if found[0] <= 0.0 || found.iter().any(|value| *value < 0.0) {
+        return None;
+    }
+    let residual = |&(n, x): &(f64, f64)| {
+        let model: f64 = terms(n).iter().zip(found).map(|(term, value)| term * value).sum();
+        (model - n / x) * (model - n / x)
+    };
+    Some((points.iter().map(residual).sum(), found))
+}
+
+/// Gauss's elimination with the largest pivot; `None` if there is no single solution.
+fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
+    let count = rows.len();
+    for column in 0..count {
+        let pivot =
+            (column..count).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
+        rows.swap(column, pivot);
+        let head = rows[column].clone();
+        if head[column].abs() < f64::MIN_POSITIVE {
+            return None;
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            if index != column {
+                let factor = row[column] / head[column];
+                for (value, of_head) in row.iter_mut().zip(&head) {
+                    *value -= factor * of_head;
+                }
+            }
+        }
+    }
+    Some(rows.iter().enumerate().map(|(index, row)| row[count] / row[index]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+    }
+
+    fn curve(of: Usl) -> Vec<(f64, f64)> {
+        [1.0, 2.0, 4.0, 8.0, 16.0, 48.0].map(|n| (n, of.throughput(n))).to_vec()
+    }
+
+    #[test]
+    fn a_curve_is_found_again_from_its_points() {
+        for (sigma, kappa) in [(0.0, 0.0), (0.05, 0.0), (0.0, 0.002), (0.02, 0.0005), (0.3, 0.01)] {
+            let want = Usl { lambda: 1e6, rho: 0.0, sigma, kappa };
+            let found = Usl::fit(&curve(want)).unwrap();
+            assert!((found.lambda / want.lambda - 1.0).abs() < 1e-6, "{found:?}");
+            assert!((found.sigma - sigma).abs() < 1e-6 && (found.kappa - kappa).abs() < 1e-6, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn points_that_are_off_still_give_a_curve_near_them() {
+        let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.04, kappa: 0.001 };
+        let mut points = curve(want);
+        for (index, point) in points.iter_mut().enumerate() {
+            point.1 *= if index % 2 == 0 { 1.01 } else { 0.99 };
+        }
+        let found = Usl::fit(&points).unwrap();
+        for (n, _) in points {
+            assert!((found.throughput(n) / want.throughput(n) - 1.0).abs() < 0.1, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn better_than_linear_is_taken_as_linear_and_one_number_of_cores_as_nothing() {
+        let found = Usl::fit(&[(1.0, 10.0), (2.0, 25.0), (4.0, 60.0)]).unwrap();
+        assert_eq!((found.sigma, found.kappa), (0.0, 0.0));
+        assert_eq!(Usl::fit(&[(2.0, 10.0), (2.0, 11.0)]), None);
+        assert_eq!(Usl::fit(&[(1.0, 0.0), (2.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn what_two_cores_lose_is_serial_but_for_what_is_known() {
+        let amdahl = Usl::through(100.0, 160.0, 2, 0.0, 0.0).unwrap();
+        assert!(close(amdahl.sigma, 0.25) && close(amdahl.throughput(2.0), 160.0));
+        assert!(amdahl.throughput(1e9) < 400.0 + 1e-3);
+        let known = Usl::through(100.0, 160.0, 2, 0.05, 0.05).unwrap();
+        assert!(close(known.sigma, 0.1) && close(known.throughput(2.0), 160.0), "{known:?}");
+        assert!(close(known.throughput(1.0), 100.0));
+        let more = Usl::through(100.0, 190.0, 2, 0.2, 0.0).unwrap();
+        assert!(more.sigma == 0.0 && more.throughput(2.0) < 190.0);
+        assert_eq!(Usl::through(100.0, 160.0, 1, 0.0, 0.0), None);
+        assert_eq!(Usl::through(0.0, 160.0, 2, 0.0, 0.0), None);
+    }
+
+    #[test]
+    fn the_peak_is_where_the_curve_turns() {
+        let curve = Usl { lambda: 1.0, rho: 0.0, sigma: 0.1, kappa: 0.001 };
+        let peak = curve.peak().unwrap();
+        assert!(close(peak, 30.0), "{peak}");
+        assert!(curve.throughput(peak) > curve.throughput(peak + 1.0).max(curve.throughput(peak - 1.0)));
+        assert_eq!(curve.amdahl().peak(), None);
+    }
+}
