@@ -65,7 +65,7 @@ Measure Sockeye beside the kernel, both doing the same work over loopback.
 
 One program, compiled for either side, runs each workload; samples of the two sides take turns, and the \
 table gives medians, the ratio of the medians with its 95 % interval, and the cores each side kept busy. \
-The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
+Experiments (rcvd, input, rxfree, wake; all, scale) compare the settings of one switch instead; see docs/experiments.md. The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
 this machine and nothing needs root.";
 
 const EXAMPLES: &str = "\
@@ -86,5 +86,11 @@ Examples:
       memory of connections that have carried a byte each way
   sockeye bench --json --out results.jsonl
       for a program to read
+  sockeye bench rcvd --variants sync,async
+      two settings of one switch against each other, and the kernel
+  sockeye bench wake --set grain=per_core --set spin_max=0
+      an experiment with other settings of the stack
+  sockeye bench all --quick --report experiments.html
+      every experiment and what more cores would do, on a page
 
 Exit codes: 0 all measured, 1 something failed, 2 wrong command line, 3 a measurement hung.";

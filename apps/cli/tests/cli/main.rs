@@ -2,6 +2,7 @@
 //!
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
+mod experiments;
 mod helpers;
 mod results;
 mod usage;

@@ -16,7 +16,7 @@ use crate::bench::meter::{Timing, Window};
 use crate::bench::pin::{Pin, Placement};
 use crate::bench::provider::Provider;
 use crate::bench::providers::kernel::Kernel;
-use crate::bench::providers::sockeye::Sockeye;
+use crate::bench::providers::{counted, sockeye};
 use crate::bench::workloads::{crr, rr, stream};
 
 /// What is done to a provider's sockets.
@@ -80,7 +80,12 @@ impl Work for Loopback {
             (On::Kernel, Shape::Stream(_) | Shape::Rr(_)) => {
                 self.bed(Kernel::new()?, &self.shape, self.pin)?
             }
-            (On::Sockeye(config), shape) => self.bed(Sockeye::with((*config).clone())?, shape, self.pin)?,
+            (On::Sockeye(config), shape) => {
+                self.bed(sockeye::Sockeye::over((*config).clone())?, shape, self.pin)?
+            }
+            (On::Counted(settings), shape) => {
+                self.bed(counted::Sockeye::over(counted::configured(settings)?)?, shape, self.pin)?
+            }
         })
     }
 }
@@ -119,11 +124,11 @@ const GIGA: f64 = 1e9;
 mod tests {
     use std::time::Duration;
 
-    use sockeye::Config;
+    use ::sockeye::Config;
 
     use super::*;
 
-    const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(200) };
 
     #[test]
     fn both_sides_do_each_shape_and_count_operations() {
@@ -134,12 +139,14 @@ mod tests {
             Shape::Crr(crr::Spec { clients: 2, acceptors: 1, size: 100, response: 512 }),
         ] {
             let config = Config::default();
-            for on in [On::Kernel, On::Sockeye(&config)] {
+            for on in [On::Kernel, On::Sockeye(&config), On::Counted(&[])] {
                 let work = Loopback { shape: shape.clone(), pin: Pin::None };
                 let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
                 assert!(taken.value > 0.0 && taken.operations >= 1.0, "{shape:?}: {taken:?}");
-                let counts = matches!(on, On::Sockeye(_));
+                let counts = !matches!(on, On::Kernel);
                 assert_eq!(taken.counters.get("segments_in").is_some_and(|&n| n > 0), counts, "{taken:?}");
+                let handed_off = taken.counters.contains_key("handoffs_lock");
+                assert_eq!(handed_off, matches!(on, On::Counted(_)));
             }
         }
     }

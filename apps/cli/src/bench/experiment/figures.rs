@@ -24,6 +24,7 @@ pub const RCVD: Figure = Figure {
 };
 
 /// Technique 2.
+#[allow(dead_code, reason = "its experiment comes with the wire")]
 pub const INPUT: Figure = Figure {
     source: "OpenBSD, tech@ of January 2025 and the change of April 2025",
     workload: "iperf3 -R, 1 MB socket buffers, 10 s, 1 and 10 streams from another host",
@@ -73,6 +74,7 @@ pub const WAKE: Figure = Figure {
 };
 
 /// Technique 5.
+#[allow(dead_code, reason = "its experiment comes with the sockets")]
 pub const UNIX: Figure = Figure {
     source: "FreeBSD, r333744 (D15430), 2018",
     workload: "will-it-scale unix1_processes: write 1 byte and read it, each task its own pair",

@@ -8,8 +8,8 @@
 //!
 //! Tests: below.
 
-use crate::bench::experiment::counters::{cell, value};
-use crate::bench::experiment::model::{Experiment, Goal, Line};
+use crate::bench::experiment::counters::{cell, lines, value};
+use crate::bench::experiment::model::{Experiment, Goal};
 use crate::bench::experiment::run::Outcome;
 
 /// A goal and what became of it.
@@ -35,7 +35,7 @@ impl Verdict {
 /// What became of `goal`.
 pub fn verdict(goal: &Goal, experiment: &Experiment, outcome: &Outcome) -> Verdict {
     let line = |name: &str, of: &str| {
-        let line = experiment.lines.iter().find(|line: &&Line| line.name == name)?;
+        let line = lines(experiment).find(|line| line.name == name)?;
         value(line, outcome.of(of)?)
     };
     match *goal {

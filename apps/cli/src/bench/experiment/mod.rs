@@ -95,7 +95,7 @@ fn measure<'a>(plan: &'a Plan, machine: &Machine, out: &mut Output) -> Result<Ve
         let name = part.experiment.name;
         progress.step(index, name, &row.label);
         let lanes = part.lanes_of(row);
-        let outcome = run::run_row(plan, part.experiment.key, row, &lanes, || progress.sample());
+        let outcome = run::run_row(plan, part.experiment.key, row, &lanes, true, || progress.sample());
         for failure in &outcome.failures {
             let (lane, error) = (failure.lane.name(), &failure.error);
             progress.suspend(|| eprintln!("error: {name} ({}) with {lane}: {error}", row.label));

@@ -13,7 +13,7 @@
 use std::io;
 use std::time::Duration;
 
-use sockeye::{Config, SetError};
+use sockeye::Config;
 
 use crate::bench::args::UsageError;
 use crate::bench::meter::{Timing, Window};
@@ -36,6 +36,8 @@ pub struct Experiment {
     pub flags: &'static [&'static str],
     /// The rows, shaped by those flags.
     pub rows: fn(&Asked) -> Result<Vec<Row>, UsageError>,
+    /// Those of its settings with which all connections share one lock: what the prediction has to know.
+    pub one_lock: &'static [&'static str],
     /// The counters that decide it.
     pub lines: &'static [Line],
     /// What was found where the technique comes from.
@@ -80,20 +82,23 @@ pub struct Row {
 }
 
 impl Row {
-    /// The configuration of one lane: the default, the row's settings, the given ones, the switch's.
+    /// The settings of one lane, later ones over earlier ones: the row's, the given ones, the switch's.
+    pub fn settings(&self, given: &[(String, String)], key: &str, setting: &str) -> Vec<(String, String)> {
+        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let known = |(key, _): &&(&str, &str)| Config::keys().any(|known| known == *key);
+        let own = self.base.iter().filter(known).map(owned);
+        own.chain(given.iter().cloned()).chain([(key.to_owned(), setting.to_owned())]).collect()
+    }
+
+    /// The configuration of one lane: the default with [`settings`](Self::settings).
     ///
     /// # Errors
     /// A setting that is not known, or out of bounds.
     pub fn config(&self, given: &[(String, String)], key: &str, setting: &str) -> Result<Config, UsageError> {
-        let refused = |error: SetError| UsageError(error.to_string());
         let mut config = Config::default();
-        for (key, value) in self.base.iter().filter(|(key, _)| Config::keys().any(|known| known == *key)) {
-            config.set(key, value).map_err(refused)?;
+        for (key, value) in self.settings(given, key, setting) {
+            config.set(&key, &value).map_err(|error| UsageError(error.to_string()))?;
         }
-        for (key, value) in given {
-            config.set(key, value).map_err(refused)?;
-        }
-        config.set(key, setting).map_err(refused)?;
         config.validate().map_err(|error| UsageError(error.to_string()))?;
         Ok(config)
     }
@@ -124,6 +129,8 @@ pub enum On<'a> {
     Kernel,
     /// A stack of its own with this configuration.
     Sockeye(&'a Config),
+    /// The stack that counts hand-offs, with these settings. What cannot be counted fails with `Unsupported`.
+    Counted(&'a [(String, String)]),
 }
 
 /// A workload that can be opened on either side.
@@ -181,8 +188,6 @@ pub enum Per {
     Operation,
     /// Another counter, or a sum.
     Counters(&'static [&'static str]),
-    /// Seconds of the windows.
-    Second,
 }
 
 /// What an experiment should show.

@@ -102,7 +102,8 @@ impl Plan {
     /// About how long the experiments take.
     pub fn planned_time(&self) -> Duration {
         let one = |(part, row): (&Part, &Row)| {
-            let samples = u32::try_from(self.samples * part.lanes_of(row).len()).unwrap_or(u32::MAX);
+            // One more of each lane to count hand-offs.
+            let samples = u32::try_from((self.samples + 1) * part.lanes_of(row).len()).unwrap_or(u32::MAX);
             (self.timing.warm_up + self.timing.timed + row.setup) * samples
         };
         self.rows().map(one).sum()

@@ -22,6 +22,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         settings: Rcvd::NAMES,
         flags: &["--connections", "--size"],
         rows: rcvd::rows,
+        one_lock: &[],
         lines: rcvd::LINES,
         figure: &figures::RCVD,
     },
@@ -33,6 +34,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         settings: RxFree::NAMES,
         flags: &["--connections", "--threads", "--size"],
         rows: rxfree::rows,
+        one_lock: &[],
         lines: rxfree::LINES,
         figure: &figures::RX_FREE,
     },
@@ -44,6 +46,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         settings: Wake::NAMES,
         flags: &["--clients", "--size"],
         rows: wake::rows,
+        one_lock: &[],
         lines: wake::LINES,
         figure: &figures::WAKE,
     },
@@ -63,6 +66,7 @@ mod tests {
             }
             assert!(experiment.settings.len() >= 2 && !experiment.figure.found.is_empty());
             assert!(!experiment.lines.is_empty());
+            assert!(experiment.one_lock.iter().all(|name| experiment.settings.contains(name)));
             for (index, line) in experiment.lines.iter().enumerate() {
                 let same = experiment.lines[..index].iter().any(|other| other.name == line.name);
                 assert!(!same, "{} twice in {}", line.name, experiment.name);

@@ -10,12 +10,12 @@
 //! Tests: below.
 
 use crate::bench::experiment::Measured;
-use crate::bench::experiment::counters::{cell, is_known, value};
+use crate::bench::experiment::counters::{cell, is_known, lines, value};
 use crate::bench::experiment::figures::DISCLAIMER;
 use crate::bench::experiment::goals::verdict;
-use crate::bench::experiment::model::{Figure, KERNEL};
+use crate::bench::experiment::model::{Figure, KERNEL, Line};
 use crate::bench::experiment::plan::Plan;
-use crate::bench::experiment::run::{LaneResult, Outcome};
+use crate::bench::experiment::run::{Counted, LaneResult, Outcome};
 use crate::bench::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
 use crate::bench::machine::Machine;
 use crate::bench::ministat::{self, Difference, general};
@@ -99,8 +99,10 @@ pub fn prediction(of: &Prediction<'_>) -> String {
         text.push('\n');
     };
     line("", &mut of.curves.iter().map(|curve| curve.lane.name().to_owned()));
-    line("measured, 1 core", &mut of.curves.iter().map(|curve| general(curve.one)));
-    line(&format!("measured, {} cores", of.cores), &mut of.curves.iter().map(|curve| general(curve.all)));
+    for (index, name) in measured_on(of).iter().enumerate() {
+        let figure = |curve: &Curve| curve.points.get(index).map_or(String::new(), |point| general(point.1));
+        line(name, &mut of.curves.iter().map(figure));
+    }
     for cores in CORES.into_iter().skip(1) {
         let predicted = |curve: &Curve| general(curve.usl.throughput(cores as f64));
         line(&format!("predicted, {cores} cores"), &mut of.curves.iter().map(predicted));
@@ -120,13 +122,18 @@ pub fn assumptions() -> String {
     format!("\nassumed:\n{lines}")
 }
 
+/// The names of what was measured for a prediction: on how many cores.
+pub fn measured_on(of: &Prediction<'_>) -> Vec<String> {
+    let points = of.curves.first().map_or(&[][..], |curve| &curve.points);
+    points.iter().map(|(cores, _)| format!("measured, {cores} core(s)")).collect()
+}
+
 /// The parameters of a prediction's curves by name, one for each curve.
 pub fn parameters(of: &Prediction<'_>) -> Vec<(String, Vec<String>)> {
     let each =
         |value: &dyn Fn(&Curve) -> Option<f64>| of.curves.iter().map(|curve| cell(value(curve))).collect();
     let ns = |seconds: f64| seconds * 1e9;
-    let cores = of.cores;
-    vec![
+    let mut parameters = vec![
         ("operation on 1 core, ns of CPU".to_owned(), each(&|curve| Some(ns(curve.operation)))),
         ("of these serial, ns".to_owned(), each(&|curve| Some(ns(curve.serial())))),
         ("hand-offs per operation, own lines".to_owned(), each(&|curve| Some(curve.handoffs?.paired))),
@@ -140,8 +147,14 @@ pub fn parameters(of: &Prediction<'_>) -> Vec<(String, Vec<String>)> {
             format!("Amdahl at {CORES_MAX} cores"),
             each(&|curve| Some(curve.usl.amdahl().throughput(CORES_MAX as f64))),
         ),
-        (format!("check: predicted / measured at {cores}"), each(&|curve| Some(curve.check(cores)))),
-    ]
+    ];
+    let points = of.curves.first().map_or(0, |curve| curve.points.len());
+    for index in 1..points {
+        let cores = of.curves[0].points[index].0;
+        let check = |curve: &Curve| curve.checks().nth(index).map(|(_, check)| check);
+        parameters.push((format!("check: predicted / measured at {cores}"), each(&check)));
+    }
+    parameters
 }
 
 fn lists(outcome: &Outcome) -> String {
@@ -175,7 +188,7 @@ fn counters(one: &Measured<'_>) -> String {
     if lanes.is_empty() {
         return String::new();
     }
-    let lines = one.part.experiment.lines;
+    let lines: Vec<&Line> = lines(one.part.experiment).collect();
     let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0).max("cores used".len());
     let mut text = format!("{:<width$}", format!("(an operation is a {})", one.row.operation));
     for lane in &lanes {
@@ -185,7 +198,7 @@ fn counters(one: &Measured<'_>) -> String {
     let mut absent = Vec::new();
     for line in lines {
         if !is_known(line, &one.outcome.lanes) {
-            absent.push(line.name);
+            absent.push(line.name.trim());
             continue;
         }
         text += &format!("{:<width$}", line.name);
@@ -202,7 +215,18 @@ fn counters(one: &Measured<'_>) -> String {
     if !absent.is_empty() {
         text += &format!("not counted (-): {}\n", absent.join("; "));
     }
+    for lane in lanes {
+        if let Some(counted) = lane.counted.as_ref().filter(|counted| !counted.top.is_empty()) {
+            text += &format!("hand-offs with {}: {}\n", lane.lane.name(), places(counted));
+        }
+    }
     text
+}
+
+/// Where hand-offs come from, the most first.
+pub fn places(counted: &Counted) -> String {
+    let place = |(site, share): &(String, f64)| format!("{site} {:.0} %", share * 100.0);
+    counted.top.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
 fn figure(figure: &Figure) -> String {
@@ -276,8 +300,7 @@ mod tests {
         let usl = Usl { lambda: 100.0, rho: 0.0, sigma: 0.25, kappa: 0.0 };
         let curve = Curve {
             lane: part.lanes[0].clone(),
-            one: 100.0,
-            all: 160.0,
+            points: vec![(1, 100.0), (2, 160.0)],
             operation: 1e-6,
             handoffs: None,
             usl,
@@ -287,7 +310,6 @@ mod tests {
             experiment: part.experiment,
             row: &part.rows[0],
             curves: vec![curve],
-            cores: 2,
             handoff: None,
             failures: Vec::new(),
         };

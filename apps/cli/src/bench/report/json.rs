@@ -19,6 +19,7 @@ use crate::bench::experiment::text::pairs;
 use crate::bench::machine::Machine;
 use crate::bench::plan::Case;
 use crate::bench::provider::{Counters, Side};
+use crate::bench::providers::counted::TRANSFERS;
 use crate::bench::providers::kernel::congestion;
 use crate::bench::run::Outcome;
 use crate::bench::stats::Ratio;
@@ -109,6 +110,12 @@ pub fn experiment_lines(plan: &Plan, machine: &Machine, one: &Measured<'_>) -> i
         };
         let mut counters = lane.counters.clone();
         counters.insert("operations".to_owned(), lane.operations.round() as u64);
+        if let Some(counted) = &lane.counted {
+            let handed_off = |(name, _): &(&String, &u64)| name.starts_with("handoffs") || *name == TRANSFERS;
+            let pairs = counted.counters.iter().filter(handed_off);
+            counters.extend(pairs.map(|(name, value)| (name.clone(), *value)));
+            counters.insert("counting_operations".to_owned(), counted.operations.round() as u64);
+        }
         let line = ResultLine {
             workload: experiment.name,
             params: &params,

@@ -35,8 +35,8 @@ pub fn bars(bars: &[Bar<'_>], unit: &str) -> String {
         };
         let title = format!("{}: {figure} {unit}, {} samples", bar.name.text, bar.moments.count);
         text += &format!(
-            "<span class=\"name\" style=\"color:{}\">{name}</span>\
-             <span class=\"drawing\">{}</span><span class=\"value\">{figure}</span>\n",
+            "<div class=\"bar\"><span class=\"name\" style=\"color:{}\">{name}</span>\
+             <span class=\"drawing\">{}</span><span class=\"value\">{figure}</span></div>\n",
             colour(bar.name.setting),
             drawing(bar, most, &title)
         );

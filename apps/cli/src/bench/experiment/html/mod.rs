@@ -13,14 +13,14 @@
 use std::fmt::Write;
 
 use crate::bench::experiment::Measured;
-use crate::bench::experiment::counters::{cell, is_known, value};
+use crate::bench::experiment::counters::{cell, is_known, lines, value};
 use crate::bench::experiment::figures::DISCLAIMER;
 use crate::bench::experiment::goals::verdict;
 use crate::bench::experiment::model::{Experiment, KERNEL, Lane};
 use crate::bench::experiment::plan::Plan;
 use crate::bench::experiment::run::LaneResult;
 use crate::bench::experiment::scale::Prediction;
-use crate::bench::experiment::text::pairs;
+use crate::bench::experiment::text::{pairs, places};
 use crate::bench::machine::Machine;
 use crate::bench::ministat::{Difference, general};
 
@@ -112,7 +112,7 @@ fn figure(experiment: &Experiment) -> String {
     let figure = experiment.figure;
     let mut text = format!(
         "<h3>What the document found</h3>\n<p class=\"soft\">{}. {}. {}.</p>\n\
-         <div class=\"scroll\"><table><thead><tr><th>what</th><th>figure</th><th>ratio</th></tr></thead><tbody>\n",
+         <div class=\"scroll\"><table><thead><tr><th>what</th><th class=\"text\">figure</th><th>ratio</th></tr></thead><tbody>\n",
         escape(figure.source),
         escape(figure.workload),
         escape(figure.machine)
@@ -227,24 +227,37 @@ fn counters(one: &Measured<'_>) -> String {
          <div class=\"scroll\"><table><thead><tr><th>counter</th>{heads}</tr></thead><tbody>\n",
         escape(one.row.operation)
     );
-    for line in one.part.experiment.lines {
+    for line in lines(one.part.experiment) {
         if is_known(line, &one.outcome.lanes) {
             text += &cells(line.name, lanes.iter().map(|lane| cell(value(line, lane))));
         }
     }
     text += &cells("cores used", lanes.iter().map(|lane| cell(lane.cpu)));
     text += "</tbody></table></div>\n";
-    let absent = one.part.experiment.lines.iter().filter(|line| !is_known(line, &one.outcome.lanes));
-    let absent: Vec<&str> = absent.map(|line| line.name).collect();
+    let absent = lines(one.part.experiment).filter(|line| !is_known(line, &one.outcome.lanes));
+    let absent: Vec<&str> = absent.map(|line| line.name.trim()).collect();
     if !absent.is_empty() {
         push(&mut text, format_args!("<p class=\"soft\">Not counted: {}.</p>\n", escape(&absent.join("; "))));
     }
-    text + "</details>\n"
+    text += "</details>\n";
+    let counted = |lane: &&LaneResult| lane.counted.as_ref().is_some_and(|counted| !counted.top.is_empty());
+    if lanes.iter().any(counted) {
+        text += "<details><summary>Where lines change hands</summary>\n<div class=\"scroll\"><table>\
+                 <thead><tr><th>setting</th><th class=\"text\">place, share of all hand-offs</th></tr></thead><tbody>\n";
+        for lane in lanes {
+            let places = lane.counted.as_ref().map(places).unwrap_or_default();
+            let (name, places) = (escape(lane.lane.name()), escape(&places));
+            push(&mut text, format_args!("<tr><td>{name}</td><td class=\"text\">{places}</td></tr>\n"));
+        }
+        text += "</tbody></table></div>\n</details>\n";
+    }
+    text
 }
 
 fn cells(name: &str, values: impl Iterator<Item = String>) -> String {
     let values: String = values.map(|value| format!("<td>{}</td>", escape(&value))).collect();
-    format!("<tr><td>{}</td>{values}</tr>\n", escape(name))
+    let class = if name.starts_with(' ') { " class=\"sub\"" } else { "" };
+    format!("<tr><td{class}>{}</td>{values}</tr>\n", escape(name.trim()))
 }
 
 /// Text as it may stand in an element or an attribute.

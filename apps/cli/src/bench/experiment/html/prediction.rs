@@ -11,6 +11,7 @@ use crate::bench::experiment::html::bars::short;
 use crate::bench::experiment::html::curves::{Line, curves};
 use crate::bench::experiment::html::{Name, cells, escape, push};
 use crate::bench::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
+use crate::bench::experiment::text::{measured_on, parameters};
 
 /// The section.
 pub fn section(of: &Prediction<'_>) -> String {
@@ -28,7 +29,7 @@ pub fn section(of: &Prediction<'_>) -> String {
             name,
             usl: curve.usl,
             band: curve.band,
-            dots: vec![(1.0, curve.one), (of.cores as f64, curve.all)],
+            dots: curve.points.iter().map(|&(cores, value)| (cores as f64, value)).collect(),
         })
         .collect();
     text += &curves(
@@ -51,13 +52,15 @@ fn table(of: &Prediction<'_>) -> String {
         "<div class=\"scroll\"><table><thead><tr><th>{}</th>{heads}</tr></thead><tbody>\n",
         escape(of.row.unit)
     );
-    text += &cells("measured, 1 core", of.curves.iter().map(|curve| short(curve.one)));
-    text += &cells(&format!("measured, {} cores", of.cores), of.curves.iter().map(|curve| short(curve.all)));
+    for (index, name) in measured_on(of).iter().enumerate() {
+        let figure = |curve: &Curve| curve.points.get(index).map_or(String::new(), |point| short(point.1));
+        text += &cells(name, of.curves.iter().map(figure));
+    }
     for cores in CORES.into_iter().skip(1) {
         let predicted = |curve: &Curve| short(curve.usl.throughput(cores as f64));
         text += &cells(&format!("predicted, {cores} cores"), of.curves.iter().map(predicted));
     }
-    for (name, value) in super::super::text::parameters(of) {
+    for (name, value) in parameters(of) {
         text += &cells(&name, value.into_iter());
     }
     text + "</tbody></table></div>\n"

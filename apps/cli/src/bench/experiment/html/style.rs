@@ -31,17 +31,21 @@ nav ul { padding-left: 1.2rem; margin: .5rem 0; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .22rem .7rem; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+td.sub { padding-left: 1.2rem; }
+th.text { text-align: left; }
 td.text { text-align: left; white-space: normal; min-width: 14rem; }
 th { font-weight: 600; color: var(--soft); }
-.bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .3rem .8rem; align-items: center; \
-margin: .6rem 0; }
-.bars svg { width: 100%; height: 1.5rem; display: block; }
-.bars .value { font-variant-numeric: tabular-nums; text-align: right; }
-.bars .name { font-weight: 600; }
-@media (max-width: 34rem) { .bars { grid-template-columns: 1fr max-content; gap: .1rem .8rem; } \
-.bars svg { grid-column: 1 / -1; height: 1.1rem; margin-bottom: .45rem; grid-row: auto; } \
-.bars .drawing { grid-column: 1 / -1; order: 0; } }
-.bars .drawing { min-width: 0; }
+.bars { margin: .6rem 0; }
+.bar { display: grid; grid-template: 'name drawing value' / 8.5rem minmax(0, 1fr) 8.5rem; gap: 0 .8rem; \
+align-items: center; margin: .25rem 0; }
+.bar svg { width: 100%; height: 1.5rem; display: block; }
+.bar .name { grid-area: name; font-weight: 600; }
+.bar .drawing { grid-area: drawing; }
+.bar .value { grid-area: value; font-variant-numeric: tabular-nums; text-align: right; }
+@media (max-width: 36rem) { .bar { grid-template: 'name value' 'drawing drawing' / 1fr max-content; } \
+.bar svg { height: 1.1rem; } }
+@media (max-width: 36rem) { th, td { padding: .22rem .4rem; } td:first-child { white-space: normal; \
+min-width: 8.5rem; } }
 .curves { max-width: 38rem; }
 .curves svg { width: 100%; height: auto; display: block; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: .3rem 0; \

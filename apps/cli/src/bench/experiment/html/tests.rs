@@ -35,8 +35,7 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
     let usl = Usl { lambda: 100.0, rho: 0.0, sigma: 0.1, kappa: 0.0 };
     let curve = |lane: &Lane| Curve {
         lane: lane.clone(),
-        one: 100.0,
-        all: 180.0,
+        points: vec![(1, 100.0), (2, 180.0)],
         operation: 1e-6,
         handoffs: None,
         usl,
@@ -44,14 +43,7 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
     };
     let row = &part.rows[0];
     let curves = part.lanes_of(row).iter().map(curve).collect();
-    Prediction {
-        experiment: part.experiment,
-        row,
-        curves,
-        cores: 2,
-        handoff: Some(1e-7),
-        failures: Vec::new(),
-    }
+    Prediction { experiment: part.experiment, row, curves, handoff: Some(1e-7), failures: Vec::new() }
 }
 
 fn whole(command: &str) -> String {

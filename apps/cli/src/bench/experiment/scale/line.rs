@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::bench::pin::{Pin, Placement, usable_cores};
 
-/// Seconds of one hand-off, the median of some short rounds; `None` with one core, or if the two threads were not run at once.
+/// Seconds of one hand-off: the least of many short rounds, because other work on the machine can only make it longer. `None`
+/// with one core, or if the two threads were never run at once.
 pub fn handoff_seconds() -> io::Result<Option<f64>> {
     if usable_cores()?.len() < 2 {
         return Ok(None);
@@ -29,8 +30,7 @@ pub fn handoff_seconds() -> io::Result<Option<f64>> {
             times.push(ROUND_MILLIS as f64 / 1e3 / count as f64);
         }
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times.get(times.len() / 2).copied())
+    Ok(times.into_iter().reduce(f64::min))
 }
 
 /// How often the word changed cores within `time`.
@@ -80,10 +80,10 @@ fn alternate(time: Duration) -> io::Result<u64> {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-const ROUNDS: usize = 5;
-const ROUND_MILLIS: u64 = 20;
+const ROUNDS: usize = 40;
+const ROUND_MILLIS: u64 = 3;
 /// Fewer hand-offs in a round, and one of the threads did not run.
-const COUNT_MIN: u64 = 1000;
+const COUNT_MIN: u64 = 100;
 
 #[cfg(test)]
 mod tests {

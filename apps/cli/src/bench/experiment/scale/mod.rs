@@ -1,6 +1,6 @@
 //! `bench scale`: what more cores would do.
 //!
-//! Purpose: for the row of each experiment that stands for it, every setting on one core and on all cores here, the time
+//! Purpose: for the row of each experiment that stands for it, every setting on one core and on more up to all that are here, the time
 //! of an operation, the hand-offs it makes, and from these a curve for 1 to [`CORES_MAX`] cores. How: at the head of
 //! `usl.rs` and in `docs/experiments.md`; [`ASSUMPTIONS`] goes with every prediction.
 //!
@@ -15,6 +15,7 @@ use std::thread;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::bench::experiment::counters::{HANDOFFS_ALL, HANDOFFS_LOCK, lines, value};
 use crate::bench::experiment::model::{Experiment, Lane, Row};
 use crate::bench::experiment::plan::{Part, Plan};
 use crate::bench::experiment::run::{Failure, LaneResult, Outcome, run_row};
@@ -34,8 +35,6 @@ pub struct Prediction<'a> {
     pub row: &'a Row,
     /// Each setting's curve, and the kernel's.
     pub curves: Vec<Curve>,
-    /// How many cores "all here" are.
-    pub cores: usize,
     /// Seconds of one hand-off on this machine.
     pub handoff: Option<f64>,
     /// Lanes that could not be measured.
@@ -47,17 +46,15 @@ pub struct Prediction<'a> {
 pub struct Curve {
     /// Which.
     pub lane: Lane,
-    /// Throughput on one core, in the row's unit.
-    pub one: f64,
-    /// On all cores here.
-    pub all: f64,
+    /// Cores and throughput on them, in the row's unit, as measured here: one core first, all of them last.
+    pub points: Vec<(usize, f64)>,
     /// CPU seconds of an operation on one core.
     pub operation: f64,
     /// Hand-offs of an operation: of words that only its own ends use, and of words that everybody does.
     pub handoffs: Option<Handoffs>,
     /// The prediction.
     pub usl: Usl,
-    /// The same with both throughputs at the ends of their 95 % intervals: the worst and the best of it.
+    /// The same with the first and the last throughput at the ends of their 95 % intervals: the worst and the best of it.
     pub band: Option<(Usl, Usl)>,
 }
 
@@ -70,42 +67,52 @@ pub struct Handoffs {
     pub shared: f64,
 }
 
+impl Handoffs {
+    /// Of a lane that was counted.
+    fn of(experiment: &Experiment, lane: &LaneResult) -> Option<Self> {
+        let line = |name: &str| value(lines(experiment).find(|line| line.name == name)?, lane);
+        let (all, locks) = (line(HANDOFFS_ALL)?, line(HANDOFFS_LOCK)?);
+        let shared = if experiment.one_lock.contains(&lane.lane.name()) { locks } else { 0.0 };
+        Some(Self { paired: all - shared, shared })
+    }
+}
+
 impl Curve {
     /// Seconds of an operation that only one core at a time can do.
     pub fn serial(&self) -> f64 {
         self.usl.sigma * self.operation
     }
 
-    /// Predicted over measured throughput on all cores here.
-    pub fn check(&self, cores: usize) -> f64 {
-        self.usl.throughput(cores as f64) / self.all
+    /// Predicted over measured throughput, for each number of cores here.
+    pub fn checks(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.points.iter().map(|&(cores, measured)| (cores, self.usl.throughput(cores as f64) / measured))
     }
 
-    /// From a lane's results on one core and on all; `None` if they give no curve.
-    fn of(one: &LaneResult, all: &LaneResult, cores: usize, costs: Costs) -> Option<Self> {
+    /// From a lane's results on one core and on more; `None` if they give no curve.
+    fn of(results: &[(usize, &LaneResult)], costs: Costs) -> Option<Self> {
+        let (&(_, one), &(_, all)) = (results.first()?, results.last()?);
         let operation = one.cpu? * one.seconds / one.operations;
         let (rho, kappa) = costs.of(operation);
-        let usl = Usl::through(one.moments.average, all.moments.average, cores, rho, kappa)?;
-        let at = |first: f64, second: f64| {
-            let (e1, e2) = (one.moments.error_95()?, all.moments.error_95()?);
-            Usl::through(
-                one.moments.average + first * e1,
-                all.moments.average + second * e2,
-                cores,
-                rho,
-                kappa,
-            )
+        // One core is shared with whatever else the machine does, so its figure is what it would be with all of its time.
+        let share = |cores: usize, lane: &LaneResult| {
+            if cores == 1 { lane.cpu.map_or(1.0, |cpu| cpu.clamp(SHARE_MIN, 1.0)) } else { 1.0 }
+        };
+        let points: Vec<(usize, f64)> =
+            results.iter().map(|&(cores, lane)| (cores, lane.moments.average / share(cores, lane))).collect();
+        let through = |points: &[(usize, f64)]| match points {
+            [(_, one), (cores, all)] => Usl::through(*one, *all, *cores, rho, kappa),
+            many => Usl::fit(&many.iter().map(|(cores, x)| (*cores as f64, *x)).collect::<Vec<_>>()),
+        };
+        let usl = through(&points)?;
+        let at = |first: f64, last: f64| {
+            let mut points = points.clone();
+            let end = points.len() - 1;
+            points[0].1 += first * one.moments.error_95()?;
+            points[end].1 += last * all.moments.error_95()?;
+            through(&points)
         };
         let band = at(1.0, -1.0).zip(at(-1.0, 1.0));
-        Some(Self {
-            lane: one.lane.clone(),
-            one: one.moments.average,
-            all: all.moments.average,
-            operation,
-            handoffs: costs.handoffs,
-            usl,
-            band,
-        })
+        Some(Self { lane: one.lane.clone(), points, operation, handoffs: costs.handoffs, usl, band })
     }
 }
 
@@ -131,11 +138,21 @@ impl Costs {
 
 /// How many samples [`predict`] takes of a part.
 pub fn samples(plan: &Plan, part: &Part) -> usize {
-    let lanes = |row: &Row| part.lanes_of(row).len() * 2 * plan.samples;
+    let steps = usable_cores().map_or(1, |cores| steps(cores.len()).len());
+    let lanes = |row: &Row| part.lanes_of(row).len() * steps * plan.samples;
     part.rows.iter().find(|row| row.scales).map_or(0, lanes)
 }
 
-/// Measures a part's row on one core and on all, and makes its curves. `None` if no row stands for the experiment. Blocks.
+/// The numbers of cores that are measured of so many: powers of two, and all of them.
+fn steps(cores: usize) -> Vec<usize> {
+    let mut steps: Vec<usize> =
+        (0..usize::BITS).map(|power| 1 << power).take_while(|step| *step < cores).collect();
+    steps.push(cores);
+    steps
+}
+
+/// Measures a part's row on one core, on more and on all, and makes its curves. `None` if no row stands for the experiment.
+/// Blocks.
 pub fn predict<'a>(
     plan: &Plan,
     part: &'a Part,
@@ -143,35 +160,41 @@ pub fn predict<'a>(
     advanced: impl Fn() + Sync,
 ) -> io::Result<Option<Prediction<'a>>> {
     let Some(row) = part.rows.iter().find(|row| row.scales) else { return Ok(None) };
-    let cores = usable_cores()?;
-    let lanes = part.lanes_of(row);
-    let key = part.experiment.key;
-    let run = || run_row(plan, key, row, &lanes, &advanced);
-    let one = on_core(cores[0], run)?;
-    let all = run();
-    let mut failures = one.failures;
-    failures.extend(all.failures);
-    let curve = |first: &LaneResult| {
-        let second = all.lanes.iter().find(|lane| lane.lane == first.lane)?;
-        let costs = Costs { handoffs: None, seconds: handoff };
-        Curve::of(first, second, cores.len(), costs)
-    };
-    let curves = one.lanes.iter().filter_map(curve).collect();
-    Ok(Some(Prediction { experiment: part.experiment, row, curves, cores: cores.len(), handoff, failures }))
+    let (cores, lanes) = (usable_cores()?, part.lanes_of(row));
+    let mut outcomes = Vec::new();
+    for step in steps(cores.len()) {
+        let counts = step == cores.len();
+        let work = || run_row(plan, part.experiment.key, row, &lanes, counts, &advanced);
+        outcomes.push((step, on_cores(&cores[..step], work)?));
+    }
+    let curves = lanes.iter().filter_map(|lane| {
+        let of = |(step, outcome)| Some((step, Outcome::of(outcome, lane.name())?));
+        let results: Vec<(usize, &LaneResult)> =
+            outcomes.iter().map(|(step, outcome)| (*step, outcome)).filter_map(of).collect();
+        let (_, last) = results.last()?;
+        let costs = Costs { handoffs: Handoffs::of(part.experiment, last), seconds: handoff };
+        Curve::of(&results, costs).filter(|_| results.len() == outcomes.len())
+    });
+    let curves = curves.collect();
+    let failures = outcomes.into_iter().flat_map(|(_, outcome)| outcome.failures).collect();
+    Ok(Some(Prediction { experiment: part.experiment, row, curves, handoff, failures }))
 }
 
-/// Runs `work` and all threads it starts on one core.
-fn on_core(core: usize, work: impl FnOnce() -> Outcome + Send) -> io::Result<Outcome> {
+/// Runs `work` and all threads it starts on these cores.
+fn on_cores(cores: &[usize], work: impl FnOnce() -> Outcome + Send) -> io::Result<Outcome> {
     thread::scope(|scope| {
         let pinned = scope.spawn(move || {
             let mut set = CpuSet::new();
-            set.set(core);
+            cores.iter().for_each(|core| set.set(*core));
             sched_setaffinity(None, &set)?;
             Ok(work())
         });
-        pinned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that measures one core failed")))
+        pinned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that measures some cores failed")))
     })
 }
+
+/// Less of a core than this, and it was not the work that was measured.
+const SHARE_MIN: f64 = 0.05;
 
 /// For how many cores a prediction is drawn.
 pub const CORES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -182,8 +205,8 @@ pub const CORES_MAX: usize = 128;
 pub const ASSUMPTIONS: &[&str] = &[
     "A prediction, not a measurement: this machine has only the cores named in its header.",
     "There is enough independent work for every core, and no limit of memory bandwidth, sockets (NUMA) or hyper-threads.",
-    "Whatever two cores lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
-     an operation; as part of it is memory bandwidth and the scheduler's doing here, this is the pessimistic reading.",
+    "One core and all cores here are measured; the figure of one core is for all of its time, as other programs use it too. On two cores, whatever they lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
+     an operation; as part of it is memory bandwidth and the scheduler's doing here, this is the pessimistic reading. On more cores all parameters are fitted to powers of two of them.",
     "A hand-off costs what two threads measured here that write one word in turn. Those of a connection's own lines are paid once, \
      on any number of cores (rho); those of a lock that the whole stack shares cost more with each core that wants it (kappa).",
     "Where hand-offs were not counted rho and kappa are 0: the curve is Amdahl's.",
@@ -199,28 +222,47 @@ mod tests {
         let (one, all) =
             (lane("sync", &[99.0, 100.0, 101.0], &[]), lane("sync", &[159.0, 160.0, 161.0], &[]));
         let costs = Costs { handoffs: None, seconds: Some(1e-7) };
-        let curve = Curve::of(&one, &all, 2, costs).unwrap();
-        assert!((curve.check(2) - 1.0).abs() < 1e-9);
+        let curve = Curve::of(&[(1, &one), (2, &all)], costs).unwrap();
+        assert!(curve.checks().all(|(_, check)| (check - 1.0).abs() < 1e-9));
         // 1.5 cores for 2 s and 10 operations.
         assert!((curve.operation - 0.3).abs() < 1e-12 && (curve.serial() - 0.25 * 0.3).abs() < 1e-9);
         let (worst, best) = curve.band.unwrap();
         assert!(worst.throughput(64.0) < curve.usl.throughput(64.0));
         assert!(best.throughput(64.0) > curve.usl.throughput(64.0));
+        assert!(Curve::of(&[(1, &one)], costs).is_none());
+    }
+
+    #[test]
+    fn more_cores_are_fitted() {
+        let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.05, kappa: 0.001 };
+        let at = |cores: usize| lane("sync", &[want.throughput(cores as f64); 3], &[]);
+        let lanes = steps(8).into_iter().map(|cores| (cores, at(cores))).collect::<Vec<_>>();
+        let results: Vec<(usize, &LaneResult)> = lanes.iter().map(|(cores, lane)| (*cores, lane)).collect();
+        let curve = Curve::of(&results, Costs { handoffs: None, seconds: None }).unwrap();
+        assert!((curve.usl.sigma - 0.05).abs() < 1e-6 && (curve.usl.kappa - 0.001).abs() < 1e-6);
+        assert_eq!(curve.points.len(), 4);
+    }
+
+    #[test]
+    fn powers_of_two_and_all_cores_are_measured() {
+        assert_eq!([steps(1), steps(2), steps(8)], [vec![1], vec![1, 2], vec![1, 2, 4, 8]]);
+        assert_eq!(steps(6), [1, 2, 4, 6]);
     }
 
     #[test]
     fn hand_offs_take_their_part_of_the_loss() {
         let (one, all) = (lane("sync", &[100.0; 3], &[]), lane("sync", &[160.0; 3], &[]));
         let handoffs = Some(Handoffs { paired: 2.0, shared: 1.0 });
-        let curve = Curve::of(&one, &all, 2, Costs { handoffs, seconds: Some(0.015) }).unwrap();
+        let costs = Costs { handoffs, seconds: Some(0.015) };
+        let curve = Curve::of(&[(1, &one), (2, &all)], costs).unwrap();
         assert!((curve.usl.rho - 0.1).abs() < 1e-9 && (curve.usl.kappa - 0.025).abs() < 1e-9, "{curve:?}");
-        assert!((curve.usl.sigma - 0.1).abs() < 1e-9 && (curve.check(2) - 1.0).abs() < 1e-9);
+        assert!((curve.usl.sigma - 0.1).abs() < 1e-9, "{curve:?}");
     }
 
     #[test]
     fn one_core_is_one_core_for_all_threads_of_the_work() {
         let core = usable_cores().unwrap()[0];
-        let outcome = on_core(core, || {
+        let outcome = on_cores(&[core], || {
             let inside = thread::spawn(usable_cores).join().unwrap().unwrap();
             assert_eq!(inside, [core]);
             Outcome::default()

@@ -1,0 +1,121 @@
+//! Experiments: what comes out, in which form, and what is refused.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+
+/// Short and small: these tests are about the form.
+const SHORT: &str = "--quick --samples 2 --seconds 0.05";
+
+fn json(line: &str) -> Vec<Value> {
+    let output = run(sockeye(line));
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn rcvd_gives_a_result_for_each_lane_and_compares_them_by_name() {
+    let lines = json(&format!("bench rcvd --connections 2 {SHORT} --json"));
+    let rows: BTreeSet<&str> = lines.iter().map(|line| line["params"]["row"].as_str().unwrap()).collect();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let of_row: Vec<&Value> = lines.iter().filter(|line| line["params"]["row"] == row).collect();
+        let (results, compared) = of_row.split_at(4);
+        let variants: Vec<Option<&str>> = results.iter().map(|line| line["variant"].as_str()).collect();
+        assert_eq!(variants, [Some("rcvd=sync"), Some("rcvd=async"), Some("rcvd=precheck"), None]);
+        for result in results {
+            assert_eq!(result["workload"], "rcvd");
+            assert_eq!(result["unit"], "Gbit/s");
+            assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+            let kernel = result["variant"].is_null();
+            assert_eq!(result["on"], if kernel { "kernel" } else { "sockeye" });
+            let counters = result["counters"].as_object().unwrap();
+            assert!(counters.contains_key("operations"));
+            for name in ["segments_in", "handoffs_lock", "transfers", "counting_operations"] {
+                assert_eq!(counters.contains_key(name), !kernel, "{name}");
+            }
+        }
+        let pairs: Vec<&Value> = compared.iter().map(|line| &line["compare"]).collect();
+        let want = [
+            ["rcvd=async", "rcvd=sync"],
+            ["rcvd=precheck", "rcvd=sync"],
+            ["rcvd=sync", "kernel"],
+            ["rcvd=async", "kernel"],
+            ["rcvd=precheck", "kernel"],
+        ];
+        assert_eq!(pairs, want.map(|pair| serde_json::json!(pair)).iter().collect::<Vec<_>>());
+        assert!(compared.iter().all(|line| line["ratio"].as_f64().unwrap() > 0.0));
+        assert!(compared.iter().all(|line| line["params"] == results[0]["params"]));
+    }
+}
+
+#[test]
+fn a_terminal_gets_ministats_lines_counters_documents_and_goals() {
+    let line =
+        format!("bench wake --clients 2 --variants immediate,elide --on sockeye {SHORT} --set delack=1ms");
+    let output = run(sockeye(&line));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "x immediate\n+ elide\n",
+        "Stddev\nx      2 ",
+        "elide against immediate:\n",
+        "at 95.0% confidence",
+        "perimeter entries per operation",
+        "hand-offs per operation",
+        "illumos, OS-6344",
+        "goal: elide >= 1.16 x immediate: is",
+        "set: delack=1ms",
+        "time: about",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("delayed\n") && stderr(&output).contains("[1/"), "{text}");
+}
+
+#[test]
+fn a_report_has_the_prediction() {
+    let file = std::env::temp_dir().join(format!("sockeye-report-{}.html", std::process::id()));
+    let mut command = sockeye(&format!("bench wake --clients 2 {SHORT} --report"));
+    command.arg(&file);
+    let output = run(command);
+    let page = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["PREDICTED", "predicted, 128 cores", "assumed:", "sigma"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&page, options).unwrap();
+    assert!(document.descendants().any(|node| node.has_tag_name("polyline")));
+    assert!(page.contains("bench wake --clients 2") && page.contains("illumos"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    for (line, parts) in [
+        ("bench rcvd --variants asink", &["--variants", "asink", "sync,async,precheck"][..]),
+        ("bench all --variants sync", &["--variants", "bench rcvd"]),
+        ("bench rcvd --set sndbuf", &["--set", "KEY=VALUE"]),
+        ("bench rcvd --set sendbuf=64K", &["sendbuf", "sndbuf"]),
+        ("bench rcvd --set sndbuf=lots", &["sndbuf", "lots", "256K"]),
+        ("bench rcvd --set sndbuf=1", &["sndbuf", "2048"]),
+        ("bench rcvd --set rcvd=sync", &["rcvd", "--variants"]),
+        ("bench rcvd --clients 3", &["--clients", "rcvd", "--connections"]),
+        ("bench rxfree --spin off", &["--spin", "--set spin_max=0"]),
+        ("bench scale --size 3", &["--size", "scale"]),
+        ("bench stream --variants sync", &["--variants", "rcvd"]),
+        ("bench --report x.html", &["--report", "all"]),
+    ] {
+        let output = run(sockeye(line));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(output.stdout.is_empty(), "{line}");
+        for part in parts {
+            let text = stderr(&output);
+            assert!(text.contains(part), "{line}: {part} is not in {text}");
+        }
+    }
+}
