@@ -80,15 +80,10 @@ fn upper(moments: &Moments) -> f64 {
 
 /// A figure for the eye: three or four digits, thousands and millions with their letter.
 pub fn short(value: f64) -> String {
-    let digits = |value: f64| -> String {
-        let text = if value.abs() >= 100.0 {
-            format!("{value:.0}")
-        } else if value.abs() >= 10.0 {
-            format!("{value:.1}")
-        } else {
-            format!("{value:.2}")
-        };
-        text
+    let digits = |value: f64| match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
     };
     match value.abs() {
         size if size >= 999_500_000.0 => format!("{} G", digits(value / 1e9)),
