@@ -9,6 +9,9 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::time::Duration;
+
+use rustix::param::clock_ticks_per_second;
 
 use crate::bench::pin::usable_cores;
 use crate::bench::providers::kernel::{Congestion, congestion};
@@ -88,6 +91,24 @@ fn time_wait_count(sockstat: &str) -> Option<f64> {
     fields.nth(1)?.parse().ok()
 }
 
+/// How long the cores that the calling thread may use have been idle since the machine was started; `None` if the kernel does
+/// not tell of all of them.
+pub fn idle() -> Option<Duration> {
+    idle_of(&fs::read_to_string("/proc/stat").ok()?, &usable_cores().ok()?)
+}
+
+fn idle_of(stat: &str, cores: &[usize]) -> Option<Duration> {
+    let of = |core: &usize| {
+        let name = format!("cpu{core}");
+        let line = stat.lines().find(|line| line.split_whitespace().next() == Some(&name))?;
+        // user, nice, system, idle, iowait.
+        let mut fields = line.split_whitespace().skip(4).map(str::parse::<u64>);
+        Some(fields.next()?.ok()? + fields.next()?.ok()?)
+    };
+    let ticks: u64 = cores.iter().map(of).sum::<Option<u64>>()?;
+    Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
 fn first_number(path: &str) -> Option<f64> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
@@ -131,6 +152,19 @@ mod tests {
         assert_eq!(field_kib(text, "Slab"), Some(89012));
         assert_eq!(field_kib(text, "MemTotal"), Some(24_636_528));
         assert_eq!(field_kib(text, "Mem"), None);
+    }
+
+    #[test]
+    fn adds_up_the_idle_time_of_the_cores_that_are_asked_for() {
+        let stat =
+            "cpu  9 9 9 900 90 0\ncpu0 1 0 1 300 20 0\ncpu1 1 0 1 400 10 0\ncpu10 1 0 1 7 0 0\nintr 1\n";
+        let second = clock_ticks_per_second() as f64;
+        let close = |cores: &[usize], ticks: f64| {
+            let found = idle_of(stat, cores).unwrap().as_secs_f64();
+            (found - ticks / second).abs() < 1e-6
+        };
+        assert!(close(&[0, 1], 730.0) && close(&[1], 410.0) && close(&[10], 7.0));
+        assert_eq!(idle_of(stat, &[2]), None);
     }
 
     #[test]

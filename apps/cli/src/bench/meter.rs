@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::bench::machine::idle;
 use crate::bench::provider::{Counters, difference};
 
 /// How long a sample takes.
@@ -38,14 +39,16 @@ pub struct Timing {
 pub struct Reading {
     /// CPU time used so far.
     pub cpu: Duration,
+    /// Time that the cores this thread may use have been idle so far, if the machine tells.
+    pub idle: Option<Duration>,
     /// Counters of whatever is measured.
     pub counters: Counters,
 }
 
 impl Reading {
-    /// Of this process's CPU time now, and of `counters`.
+    /// Of this process's CPU time now, of idle cores, and of `counters`.
     pub fn now(counters: Counters) -> Self {
-        Self { cpu: process_cpu(), counters }
+        Self { cpu: process_cpu(), idle: idle(), counters }
     }
 }
 
@@ -58,6 +61,8 @@ pub struct Window {
     pub elapsed: Duration,
     /// CPU time used, by this process and any other that `read` of [`Meter::observe`] asked.
     pub cpu: Duration,
+    /// How long cores that might have been used were idle meanwhile.
+    pub idle: Option<Duration>,
     /// What the counters grew by.
     pub counters: Counters,
 }
@@ -66,6 +71,11 @@ impl Window {
     /// Cores kept busy on average.
     pub fn cores(&self) -> f64 {
         self.cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    /// Cores that this process had, used or idle: what other programs left of the machine.
+    pub fn cores_had(&self) -> Option<f64> {
+        Some((self.cpu + self.idle?).as_secs_f64() / self.elapsed.as_secs_f64())
     }
 
     /// Counts a second.
@@ -184,8 +194,9 @@ impl Meter {
         self.sleep_unless_failed(timing.timed)?;
         let (elapsed, count_after, after) = (begin.elapsed(), self.total(), read()?);
         let cpu = after.cpu.saturating_sub(before.cpu);
+        let idle = after.idle.zip(before.idle).map(|(after, before)| after.saturating_sub(before));
         let counters = difference(&before.counters, &after.counters);
-        Ok(Window { count: count_after - count_before, elapsed, cpu, counters })
+        Ok(Window { count: count_after - count_before, elapsed, cpu, idle, counters })
     }
 
     fn wait_for_arrivals(&self) -> io::Result<()> {
@@ -265,6 +276,7 @@ mod tests {
         assert!(window.elapsed >= TIMING.timed);
         assert!((2..=200).contains(&window.count), "counted {}", window.count);
         assert!(window.rate() > 0.0);
+        assert!(window.cores_had().is_none_or(|cores| cores >= window.cores()));
         meter.into_result().unwrap();
     }
 

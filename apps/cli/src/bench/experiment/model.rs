@@ -152,6 +152,8 @@ pub struct Taken {
     pub value: f64,
     /// Cores used.
     pub cpu: Option<f64>,
+    /// Cores that there were for it, used or idle.
+    pub cores_had: Option<f64>,
     /// Operations in the window.
     pub operations: f64,
     /// What the counters grew by in the window.
@@ -164,6 +166,7 @@ impl Taken {
         Self {
             value: window.rate() * scale,
             cpu: Some(window.cores()),
+            cores_had: window.cores_had(),
             operations: window.count as f64 / per_operation,
             counters: window.counters,
         }

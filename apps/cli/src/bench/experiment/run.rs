@@ -34,6 +34,8 @@ pub struct LaneResult {
     pub moments: Moments,
     /// Cores used, the median.
     pub cpu: Option<f64>,
+    /// Cores that other programs left, used or idle, on average.
+    pub cores_had: Option<f64>,
     /// Operations in all windows.
     pub operations: f64,
     /// Length of all windows, seconds.
@@ -196,6 +198,7 @@ impl Running {
             return Err(Failure { lane, error: io::Error::other("no sample was taken") });
         };
         let cpu: Vec<f64> = self.taken.iter().filter_map(|taken| taken.cpu).collect();
+        let had: Vec<f64> = self.taken.iter().filter_map(|taken| taken.cores_had).collect();
         let mut counters = Counters::new();
         for (name, value) in self.taken.iter().flat_map(|taken| &taken.counters) {
             let sum = counters.entry(name.clone()).or_insert(0_u64);
@@ -206,6 +209,7 @@ impl Running {
             samples,
             moments,
             cpu: Moments::of(&cpu).map(|cpu| cpu.median),
+            cores_had: Moments::of(&had).map(|had| had.average),
             operations: self.taken.iter().map(|taken| taken.operations).sum(),
             seconds: self.timed.as_secs_f64(),
             counters,
@@ -226,6 +230,7 @@ pub mod tests {
             samples: samples.to_vec(),
             moments: Moments::of(samples).unwrap(),
             cpu: Some(1.5),
+            cores_had: None,
             operations: 10.0,
             seconds: 2.0,
             counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),

@@ -93,12 +93,13 @@ impl Curve {
         let (&(_, one), &(_, all)) = (results.first()?, results.last()?);
         let operation = one.cpu? * one.seconds / one.operations;
         let (rho, kappa) = costs.of(operation);
-        // One core is shared with whatever else the machine does, so its figure is what it would be with all of its time.
-        let share = |cores: usize, lane: &LaneResult| {
-            if cores == 1 { lane.cpu.map_or(1.0, |cpu| cpu.clamp(SHARE_MIN, 1.0)) } else { 1.0 }
+        // What other programs took of the cores is taken out; what was idle stays in, as that may be waiting for one another.
+        let had = |cores: usize, lane: &LaneResult| {
+            let all = cores as f64;
+            lane.cores_had.map_or(1.0, |had| (had / all).clamp(SHARE_MIN, 1.0))
         };
         let points: Vec<(usize, f64)> =
-            results.iter().map(|&(cores, lane)| (cores, lane.moments.average / share(cores, lane))).collect();
+            results.iter().map(|&(cores, lane)| (cores, lane.moments.average / had(cores, lane))).collect();
         let through = |points: &[(usize, f64)]| match points {
             [(_, one), (cores, all)] => Usl::through(*one, *all, *cores, rho, kappa),
             many => Usl::fit(&many.iter().map(|(cores, x)| (*cores as f64, *x)).collect::<Vec<_>>()),
@@ -193,8 +194,8 @@ fn on_cores(cores: &[usize], work: impl FnOnce() -> Outcome + Send) -> io::Resul
     })
 }
 
-/// Less of a core than this, and it was not the work that was measured.
-const SHARE_MIN: f64 = 0.05;
+/// Less of the cores than this, and it was not the work that was measured.
+const SHARE_MIN: f64 = 0.1;
 
 /// For how many cores a prediction is drawn.
 pub const CORES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -205,7 +206,7 @@ pub const CORES_MAX: usize = 128;
 pub const ASSUMPTIONS: &[&str] = &[
     "A prediction, not a measurement: this machine has only the cores named in its header.",
     "There is enough independent work for every core, and no limit of memory bandwidth, sockets (NUMA) or hyper-threads.",
-    "One core and all cores here are measured; the figure of one core is for all of its time, as other programs use it too. On two cores, whatever they lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
+    "One core and all cores here are measured; what other programs took of them meanwhile is taken out. On two cores, whatever they lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
      an operation; as part of it is memory bandwidth and the scheduler's doing here, this is the pessimistic reading. On more cores all parameters are fitted to powers of two of them.",
     "A hand-off costs what two threads measured here that write one word in turn. Those of a connection's own lines are paid once, \
      on any number of cores (rho); those of a lock that the whole stack shares cost more with each core that wants it (kappa).",
@@ -230,6 +231,14 @@ mod tests {
         assert!(worst.throughput(64.0) < curve.usl.throughput(64.0));
         assert!(best.throughput(64.0) > curve.usl.throughput(64.0));
         assert!(Curve::of(&[(1, &one)], costs).is_none());
+    }
+
+    #[test]
+    fn what_other_programs_took_is_taken_out_and_idle_time_is_not() {
+        let (mut one, mut all) = (lane("sync", &[50.0; 3], &[]), lane("sync", &[120.0; 3], &[]));
+        (one.cores_had, all.cores_had) = (Some(0.5), Some(1.5));
+        let curve = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs: None, seconds: None }).unwrap();
+        assert!((curve.points[0].1 - 100.0).abs() < 1e-9 && (curve.points[1].1 - 160.0).abs() < 1e-9);
     }
 
     #[test]
