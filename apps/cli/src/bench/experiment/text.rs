@@ -139,10 +139,11 @@ pub fn parameters(of: &Prediction<'_>) -> Vec<(String, Vec<String>)> {
         ("hand-offs per operation, own lines".to_owned(), each(&|curve| Some(curve.handoffs?.paired))),
         ("hand-offs per operation, shared locks".to_owned(), each(&|curve| Some(curve.handoffs?.shared))),
         ("one hand-off here, ns".to_owned(), each(&|_| of.handoff.map(ns))),
+        ("of that paid, share".to_owned(), each(&|curve| curve.paid(of.handoff))),
         ("rho".to_owned(), each(&|curve| Some(curve.usl.rho))),
         ("sigma".to_owned(), each(&|curve| Some(curve.usl.sigma))),
         ("kappa".to_owned(), each(&|curve| Some(curve.usl.kappa))),
-        ("most throughput at cores".to_owned(), each(&|curve| curve.usl.peak())),
+        ("most throughput at cores".to_owned(), each(&|curve| curve.usl.peak().map(f64::from))),
         (
             format!("Amdahl at {CORES_MAX} cores"),
             each(&|curve| Some(curve.usl.amdahl().throughput(CORES_MAX as f64))),

@@ -167,7 +167,7 @@ impl Frame {
     }
 }
 
-/// Cores at which a curve is drawn: the step that ρ makes is between 1 and 2.
+/// Cores at which a curve is drawn.
 fn points() -> impl Iterator<Item = f64> {
     (0..=POINTS).map(|index| {
         let last = CORES[CORES.len() - 1] as f64;

@@ -78,6 +78,14 @@ impl Handoffs {
 }
 
 impl Curve {
+    /// How much of a hand-off's time operations pay here, as far as can be told; `None` where none was counted.
+    pub fn paid(&self, handoff: Option<f64>) -> Option<f64> {
+        let (rho, kappa) =
+            Costs { handoffs: Some(self.handoffs?), seconds: Some(handoff?) }.of(self.operation);
+        let (known, found) = (rho + kappa, self.usl.rho + self.usl.kappa);
+        (known > 0.0).then(|| found / known)
+    }
+
     /// Seconds of an operation that only one core at a time can do.
     pub fn serial(&self) -> f64 {
         self.usl.sigma * self.operation
@@ -129,8 +137,8 @@ impl Costs {
     fn of(self, operation: f64) -> (f64, f64) {
         match (self.handoffs, self.seconds) {
             (Some(Handoffs { paired, shared }), Some(seconds)) if operation > 0.0 => {
-                // On two cores there is one pair, and N(N-1) counts it twice.
-                (paired * seconds / operation, shared * seconds / operation / 2.0)
+                // On two cores a thread's neighbour is on the other one half of the time, and N(N-1) is 2.
+                (paired * seconds / operation, shared * seconds / operation / 4.0)
             }
             (Some(_) | None, Some(_) | None) => (0.0, 0.0),
         }
@@ -208,8 +216,9 @@ pub const ASSUMPTIONS: &[&str] = &[
     "There is enough independent work for every core, and no limit of memory bandwidth, sockets (NUMA) or hyper-threads.",
     "One core and all cores here are measured; what other programs took of them meanwhile is taken out. On two cores, whatever they lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
      an operation; as part of it is memory bandwidth and the scheduler's doing here, this is the pessimistic reading. On more cores all parameters are fitted to powers of two of them.",
-    "A hand-off costs what two threads measured here that write one word in turn. Those of a connection's own lines are paid once, \
-     on any number of cores (rho); those of a lock that the whole stack shares cost more with each core that wants it (kappa).",
+    "A hand-off costs at most what two threads measured here that write one word in turn, and all of them together no more than \
+     two cores lose. Those of a connection's own lines are paid by operations whose ends run on different cores (rho); those \
+     of a lock that the whole stack shares cost more with each core that wants it (kappa).",
     "Where hand-offs were not counted rho and kappa are 0: the curve is Amdahl's.",
 ];
 
@@ -261,11 +270,14 @@ mod tests {
     #[test]
     fn hand_offs_take_their_part_of_the_loss() {
         let (one, all) = (lane("sync", &[100.0; 3], &[]), lane("sync", &[160.0; 3], &[]));
-        let handoffs = Some(Handoffs { paired: 2.0, shared: 1.0 });
-        let costs = Costs { handoffs, seconds: Some(0.015) };
-        let curve = Curve::of(&[(1, &one), (2, &all)], costs).unwrap();
+        let handoffs = Some(Handoffs { paired: 2.0, shared: 2.0 });
+        let seconds = Some(0.015);
+        let curve = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs, seconds }).unwrap();
         assert!((curve.usl.rho - 0.1).abs() < 1e-9 && (curve.usl.kappa - 0.025).abs() < 1e-9, "{curve:?}");
-        assert!((curve.usl.sigma - 0.1).abs() < 1e-9, "{curve:?}");
+        assert!((curve.usl.sigma - 0.15).abs() < 1e-9, "{curve:?}");
+        assert_eq!(curve.paid(seconds), Some(1.0));
+        let dear = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs, seconds: Some(0.15) }).unwrap();
+        assert!((dear.paid(Some(0.15)).unwrap() - 0.25).abs() < 1e-9 && dear.usl.sigma == 0.0, "{dear:?}");
     }
 
     #[test]
