@@ -1,7 +1,7 @@
 //! The experiments: each switch's settings against each other, and the kernel beside them.
 //!
 //! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] says what a command
-//! line asks of them, [`run`] takes the samples, [`text`], [`report`](crate::bench::report) and [`html`] write
+//! line asks of them, [`run`] takes the samples, [`text`], [`report`] and [`html`] write
 //! what came out, [`scale`] predicts what more cores would do.
 //!
 //! Must not know: what happens inside the stack.
