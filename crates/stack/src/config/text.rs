@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::config::{Config, Grain};
-use crate::switches::{Input, Rcvd, RxFree, UnixLocking, Wake};
+use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
 /// Text that [`Config::set`] does not take.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +96,7 @@ const FIELDS: &[Field] = &[
     field!(input, |text| one_of(text, Input::ALL, Input::NAMES)),
     field!(rx_free, |text| one_of(text, RxFree::ALL, RxFree::NAMES)),
     field!(wake, |text| one_of(text, Wake::ALL, Wake::NAMES)),
+    field!(entry, |text| one_of(text, Entry::ALL, Entry::NAMES)),
     field!(unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),
     field!(workers, number),
     field!(spin_max, time),
@@ -193,6 +194,7 @@ mod tests {
         for (key, value) in [
             ("grain", "per_core"),
             ("rcvd", "sync"),
+            ("entry", "no_drain"),
             ("input", "exclusive+lock"),
             ("sndbuf", "57344"),
             ("rcvbuf", "256K"),
@@ -208,6 +210,7 @@ mod tests {
         }
         assert_eq!(config.grain, Grain::PerCore);
         assert_eq!((config.rcvd, config.input), (Rcvd::Sync, Input::ExclusiveLock));
+        assert_eq!(config.entry, Entry::NoDrain);
         assert_eq!((config.sndbuf, config.rcvbuf, config.memory_max), (57_344, 256 << 10, 2 << 30));
         assert_eq!((config.spin_max, config.delack), (Duration::from_micros(250), Duration::ZERO));
         assert_eq!(config.time_wait, Duration::from_secs(2));

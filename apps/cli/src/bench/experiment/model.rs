@@ -85,8 +85,7 @@ impl Row {
     /// The settings of one lane, later ones over earlier ones: the row's, the given ones, the switch's.
     pub fn settings(&self, given: &[(String, String)], key: &str, setting: &str) -> Vec<(String, String)> {
         let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        let known = |(key, _): &&(&str, &str)| Config::keys().any(|known| known == *key);
-        let own = self.base.iter().filter(known).map(owned);
+        let own = self.base.iter().map(owned);
         own.chain(given.iter().cloned()).chain([(key.to_owned(), setting.to_owned())]).collect()
     }
 
