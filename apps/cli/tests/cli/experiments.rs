@@ -76,22 +76,22 @@ fn a_terminal_gets_ministats_lines_counters_documents_and_goals() {
 }
 
 #[test]
-fn a_report_has_the_prediction() {
+fn input_runs_over_its_wire_and_a_report_has_the_prediction() {
     let file = std::env::temp_dir().join(format!("sockeye-report-{}.html", std::process::id()));
-    let mut command = sockeye(&format!("bench wake --clients 2 {SHORT} --report"));
+    let mut command = sockeye(&format!("bench input --connections 2 --threads 2 {SHORT} --report"));
     command.arg(&file);
     let output = run(command);
     let page = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["PREDICTED", "predicted, 128 cores", "assumed:", "sigma"] {
+    for part in ["acquisitions per packet", "PREDICTED", "predicted, 128 cores", "assumed:", "sigma"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&page, options).unwrap();
     assert!(document.descendants().any(|node| node.has_tag_name("polyline")));
-    assert!(page.contains("bench wake --clients 2") && page.contains("illumos"));
+    assert!(page.contains("bench input --connections 2") && page.contains("OpenBSD"));
 }
 
 #[test]
@@ -106,6 +106,7 @@ fn what_cannot_be_is_refused_with_what_can() {
         ("bench rcvd --set rcvd=sync", &["rcvd", "--variants"]),
         ("bench rcvd --clients 3", &["--clients", "rcvd", "--connections"]),
         ("bench rxfree --spin off", &["--spin", "--set spin_max=0"]),
+        ("bench input --threads 65", &["--threads", "64"]),
         ("bench scale --size 3", &["--size", "scale"]),
         ("bench stream --variants sync", &["--variants", "rcvd"]),
         ("bench --report x.html", &["--report", "all"]),

@@ -96,6 +96,36 @@ impl Loopback {
     }
 }
 
+/// A shape from one stack to another, over a wire between them. The kernel has none.
+#[derive(Clone, Debug)]
+pub struct OverWire {
+    /// What is done.
+    pub shape: Shape,
+    /// Where its threads run.
+    pub pin: Pin,
+    /// Bytes of the largest packet.
+    pub mtu: u32,
+    /// Input threads at each end.
+    pub queues: usize,
+}
+
+impl Work for OverWire {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+        let (shape, pin) = (self.shape.clone(), self.pin);
+        Ok(match on {
+            On::Kernel => return Err(io::Error::from(io::ErrorKind::Unsupported)),
+            On::Sockeye(config) => {
+                let wire = sockeye::Wire::over(config, self.mtu, self.queues)?;
+                Box::new(Opened::new(wire, shape, pin)?)
+            }
+            On::Counted(settings) => {
+                let wire = counted::Wire::over(&counted::configured(settings)?, self.mtu, self.queues)?;
+                Box::new(Opened::new(wire, shape, pin)?)
+            }
+        })
+    }
+}
+
 /// A shape on one provider.
 pub struct Opened<P> {
     provider: P,
@@ -147,6 +177,23 @@ mod tests {
                 assert_eq!(taken.counters.get("segments_in").is_some_and(|&n| n > 0), counts, "{taken:?}");
                 let handed_off = taken.counters.contains_key("handoffs_lock");
                 assert_eq!(handed_off, matches!(on, On::Counted(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wire_carries_each_shape_and_is_not_the_kernels() {
+        let reading = stream::Reader::PLAIN;
+        for shape in [
+            Shape::Stream(stream::Spec { connections: 2, size: 10_000, nodelay: false, reading }),
+            Shape::Rr(rr::Spec { connections: 5, threads: Some(2), size: 1, nodelay: false }),
+        ] {
+            let work = OverWire { shape, pin: Pin::None, mtu: 1500, queues: 2 };
+            assert!(work.open(&On::Kernel).is_err());
+            let config = Config::default();
+            for on in [On::Sockeye(&config), On::Counted(&[])] {
+                let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
+                assert!(taken.value > 0.0 && taken.counters["frames_in"] > 0, "{taken:?}");
             }
         }
     }

@@ -24,7 +24,6 @@ pub const RCVD: Figure = Figure {
 };
 
 /// Technique 2.
-#[allow(dead_code, reason = "its experiment comes with the wire")]
 pub const INPUT: Figure = Figure {
     source: "OpenBSD, tech@ of January 2025 and the change of April 2025",
     workload: "iperf3 -R, 1 MB socket buffers, 10 s, 1 and 10 streams from another host",

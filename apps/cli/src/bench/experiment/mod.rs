@@ -25,6 +25,7 @@ mod counters;
 mod figures;
 mod goals;
 mod html;
+mod input;
 pub mod model;
 pub mod plan;
 mod rcvd;

@@ -1,8 +1,9 @@
 //! `bench rxfree`: where receive buffers are freed.
 //!
 //! Purpose: the workload of the change that gave a socket one receive buffer to keep: 10,000 flows with a request and a
-//! response of one byte, each thread waiting for readiness on its share. Besides, bulk data on loopback, where
-//! the sender allocates and is the busy side, so that giving buffers back to it may cost more than it saves.
+//! response of one byte, each thread waiting for readiness on its share. Over a wire, where the input thread allocates, as there, and
+//! over loopback, where the sender does. Besides, one bulk stream: over the wire, and on loopback, whose sender
+//! is the busy side, so that giving buffers back to it may cost more than it saves (the inversion).
 //!
 //! Must not know: how settings work inside.
 //!
@@ -13,7 +14,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::bench::args::UsageError;
-use crate::bench::experiment::beds::{Loopback, Shape};
+use crate::bench::experiment::beds::{Loopback, OverWire, Shape};
 use crate::bench::experiment::model::{Asked, Goal, Line, Per, Row};
 use crate::bench::experiment::{at_most, params};
 use crate::bench::pin::Pin;
@@ -31,31 +32,54 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
     for connections in counts {
         at_most("--connections", connections, rr::CONNECTIONS_MAX)?;
         let scales = rows.is_empty();
-        rows.push(Row { scales, ..flows(connections, threads, size) });
+        rows.push(Row { scales, ..flows(connections, threads, size, true) });
+        rows.push(flows(connections, threads, size, false));
     }
+    rows.push(bulk_over_wire());
     rows.push(bulk(Pin::Split, "two cores"));
     rows.push(bulk(Pin::Same, "one core"));
     Ok(rows)
 }
 
-fn flows(connections: usize, threads: usize, size: usize) -> Row {
+fn flows(connections: usize, threads: usize, size: usize, over_wire: bool) -> Row {
     let spec = rr::Spec { connections, threads: Some(threads), size, nodelay: false };
     let threads = spec.threads_a_side();
     Row {
-        label: format!("{connections} flows of {size} B, {threads}+{threads} threads"),
-        params: params(&json!({ "connections": connections, "threads": threads, "size": size })),
+        label: format!(
+            "{connections} flows of {size} B, {threads}+{threads} threads, {}",
+            if over_wire { "wire" } else { "loopback" }
+        ),
+        params: params(&json!({
+            "connections": connections, "threads": threads, "size": size, "wire": over_wire,
+        })),
         base: &[],
         unit: "transactions/s",
         operation: "transaction",
-        kernel: true,
+        kernel: !over_wire,
         setup: SETUP_PER_FLOW * u32::try_from(connections).unwrap_or(u32::MAX),
-        work: Box::new(Loopback { shape: Shape::Rr(spec), pin: Pin::None }),
-        goals: BETTER
-            .iter()
-            .map(|&of| Goal::Ratio { of, over: "inline", least: 1.10 })
-            .chain([Goal::LineAtMost { of: "core_list", line: REMOTE, most: 0.01 }])
-            .collect(),
+        work: if over_wire {
+            Box::new(OverWire { shape: Shape::Rr(spec), pin: Pin::None, mtu: MTU, queues: QUEUES })
+        } else {
+            Box::new(Loopback { shape: Shape::Rr(spec), pin: Pin::None })
+        },
+        goals: vec![
+            Goal::Ratio { of: "core_list", over: "inline", least: 1.10 },
+            Goal::LineAtMost { of: "core_list", line: REMOTE, most: 0.01 },
+        ],
         scales: false,
+    }
+}
+
+/// One bulk stream over the wire, where the input thread allocates and the reader is another.
+fn bulk_over_wire() -> Row {
+    let reading = stream::Reader::PLAIN;
+    let shape = Shape::Stream(stream::Spec { connections: 1, size: BULK_SIZE, nodelay: false, reading });
+    Row {
+        label: "1 bulk stream, wire".to_owned(),
+        params: params(&json!({ "connections": 1, "size": BULK_SIZE, "wire": true })),
+        kernel: false,
+        work: Box::new(OverWire { shape, pin: Pin::None, mtu: MTU, queues: 1 }),
+        ..bulk(Pin::None, "")
     }
 }
 
@@ -99,9 +123,10 @@ pub const LINES: &[Line] = &[
 ];
 
 const REMOTE: &str = "remote frees per operation";
-const BETTER: &[&str] = &["core_list"];
 const FLOWS: usize = 10_000;
 const THREADS: usize = 2;
+const MTU: u32 = 1500;
+const QUEUES: usize = 2;
 /// Both ends of a connection, opened and closed.
 const SETUP_PER_FLOW: Duration = Duration::from_micros(40);
 const SETUP_BULK: Duration = Duration::from_millis(10);

@@ -7,10 +7,10 @@
 //!
 //! Tests: below, and `plan.rs`.
 
-use sockeye::{Rcvd, RxFree, Wake};
+use sockeye::{Input, Rcvd, RxFree, Wake};
 
 use crate::bench::experiment::model::Experiment;
-use crate::bench::experiment::{figures, rcvd, rxfree, wake};
+use crate::bench::experiment::{figures, input, rcvd, rxfree, wake};
 
 /// All of them, in the order of the techniques.
 pub static EXPERIMENTS: &[Experiment] = &[
@@ -25,6 +25,18 @@ pub static EXPERIMENTS: &[Experiment] = &[
         one_lock: &[],
         lines: rcvd::LINES,
         figure: &figures::RCVD,
+    },
+    Experiment {
+        name: "input",
+        title: "Parallel TCP input",
+        about: "Settings of input: 1 and 10 streams through 1, 2 and 4 input threads",
+        key: Input::KEY,
+        settings: Input::NAMES,
+        flags: &["--connections", "--threads"],
+        rows: input::rows,
+        one_lock: &["exclusive", "exclusive+lock"],
+        lines: input::LINES,
+        figure: &figures::INPUT,
     },
     Experiment {
         name: "rxfree",

@@ -13,8 +13,12 @@ use library::count::{self, Kind};
 #[allow(dead_code, reason = "only experiments count")]
 #[path = "sockeye/stack.rs"]
 mod stack;
+#[expect(clippy::duplicate_mod, reason = "one source over two libraries; that is the point")]
+#[path = "sockeye/wire.rs"]
+mod wire;
 
 pub use stack::{Sockeye, configured};
+pub use wire::Wire;
 
 /// What the process has counted so far.
 fn handoffs() -> impl Iterator<Item = (&'static str, u64)> {

@@ -8,8 +8,10 @@ use ::sockeye as library;
 
 #[allow(dead_code, reason = "what counts is configured from text")]
 mod stack;
+mod wire;
 
 pub use stack::Sockeye;
+pub use wire::Wire;
 
 /// Nothing is counted here.
 fn handoffs() -> [(&'static str, u64); 0] {
