@@ -1,0 +1,22 @@
+//! UNIX-domain sockets beside the kernel's: every case runs on both and the transcripts are compared.
+//!
+//! Purpose: Linux itself is the expectation, for values, errno, message flags and readiness, under each
+//! setting of `unix_locking`. A case is a function over [`script::Run`]; what it may call stands in
+//! [`provider`]; [`compare`] has the list of what is meant to differ. [`random`] makes cases up.
+//!
+//! Must not know: how Sockeye's sockets are built, and nothing of time: a case neither measures nor
+//! depends on who is faster.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod addresses;
+mod cases;
+mod compare;
+mod kernel;
+mod ours;
+mod provider;
+mod random;
+mod script;
+mod unsent;
+mod words;
