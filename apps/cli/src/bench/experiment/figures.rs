@@ -73,7 +73,6 @@ pub const WAKE: Figure = Figure {
 };
 
 /// Technique 5.
-#[allow(dead_code, reason = "its experiment comes with the sockets")]
 pub const UNIX: Figure = Figure {
     source: "FreeBSD, r333744 (D15430), 2018",
     workload: "will-it-scale unix1_processes: write 1 byte and read it, each task its own pair",

@@ -34,6 +34,7 @@ mod rxfree;
 mod scale;
 pub mod table;
 pub mod text;
+mod unix;
 mod wake;
 
 use model::{KERNEL, Lane};

@@ -7,10 +7,10 @@
 //!
 //! Tests: below, and `plan.rs`.
 
-use sockeye::{Input, Rcvd, RxFree, Wake};
+use sockeye::{Input, Rcvd, RxFree, UnixLocking, Wake};
 
 use crate::bench::experiment::model::Experiment;
-use crate::bench::experiment::{figures, input, rcvd, rxfree, wake};
+use crate::bench::experiment::{figures, input, rcvd, rxfree, unix, wake};
 
 /// All of them, in the order of the techniques.
 pub static EXPERIMENTS: &[Experiment] = &[
@@ -61,6 +61,18 @@ pub static EXPERIMENTS: &[Experiment] = &[
         one_lock: &[],
         lines: wake::LINES,
         figure: &figures::WAKE,
+    },
+    Experiment {
+        name: "unix",
+        title: "The locks of UNIX-domain sockets",
+        about: "Settings of unix_locking: unix1 with 1 to 96 tasks, ping-pong, bulk, rights, churn, many senders",
+        key: UnixLocking::KEY,
+        settings: UnixLocking::NAMES,
+        flags: &["--connections", "--size"],
+        rows: unix::rows,
+        one_lock: &["global"],
+        lines: unix::LINES,
+        figure: &figures::UNIX,
     },
 ];
 

@@ -14,10 +14,14 @@ use library::count::{self, Kind};
 #[path = "sockeye/stack.rs"]
 mod stack;
 #[expect(clippy::duplicate_mod, reason = "one source over two libraries; that is the point")]
+#[path = "sockeye/unix.rs"]
+mod unix;
+#[expect(clippy::duplicate_mod, reason = "as above")]
 #[path = "sockeye/wire.rs"]
 mod wire;
 
 pub use stack::{Sockeye, configured};
+pub use unix::{Datagrams, Seqpackets, Streams};
 pub use wire::Wire;
 
 /// What the process has counted so far.

@@ -5,3 +5,4 @@ pub mod checks;
 pub mod counted;
 pub mod kernel;
 pub mod sockeye;
+pub mod unix_kernel;

@@ -8,9 +8,11 @@ use ::sockeye as library;
 
 #[allow(dead_code, reason = "what counts is configured from text")]
 mod stack;
+mod unix;
 mod wire;
 
 pub use stack::Sockeye;
+pub use unix::{Datagrams, Seqpackets, Streams};
 pub use wire::Wire;
 
 /// Nothing is counted here.

@@ -25,6 +25,7 @@ pub mod idle;
 pub mod mem;
 pub mod rr;
 pub mod stream;
+pub mod unix;
 
 /// Parameters by name, for output.
 pub type Params = Map<String, Value>;
