@@ -8,7 +8,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::events::{Events, Input};
-use super::super::pcb::Pcb;
+use super::super::pcb::{Pcb, TIMESTAMPS_LEN};
 use super::super::reass::Reass;
 use super::super::segment::{Flags, Payload};
 use super::super::state::State;
@@ -73,7 +73,10 @@ impl<P: Payload> Pcb<P> {
     /// for every second full segment, else after a while.
     pub(super) fn advance_rcv_nxt(&mut self, len: u32, now: Instant) {
         self.rcv_nxt += len;
-        let segment = u16::try_from(len).unwrap_or(u16::MAX).min(self.rcv_mss);
+        // What comes in one piece may be several segments, whose text is the MSS less the options (RFC 6691). Taking
+        // it for larger ones would let two full segments wait for the timer.
+        let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
+        let segment = u16::try_from(len).unwrap_or(u16::MAX).min(self.rcv_mss - options);
         self.rcv_mss_seen = self.rcv_mss_seen.max(segment);
         if self.rcv_nxt.since(self.last_ack_sent) >= 2 * u32::from(self.rcv_mss_seen) {
             self.ack_now = true;

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::super::settings::Settings;
 use super::script::{ACK, FIN, IRS, MSS, Script, ms, plain};
 use crate::seq::SeqNum;
 
@@ -99,4 +100,16 @@ fn repeated_text_and_a_fin_are_acknowledged_at_once() {
     assert_eq!(t.lens(), [0]);
     let _ = t.input(t.seg(FIN), &[]);
     assert_eq!(t.lens(), [0]);
+}
+
+#[test]
+fn two_segments_less_their_options_are_two_full_segments() {
+    let mut t = Script::established(&Settings { timestamps: true, ..plain() });
+    let text = usize::from(t.pcb.mss());
+    assert!(text < MSS as usize, "timestamps take their part");
+    // A write of more than two segments came in one piece.
+    let _ = t.input(t.seg(ACK), &vec![1; 2 * text + 24]);
+    t.output();
+    let _ = t.input(t.seg(ACK), &vec![1; 2 * text]);
+    assert_eq!(t.lens(), [0], "acknowledged at once");
 }
