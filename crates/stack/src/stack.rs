@@ -333,6 +333,7 @@ impl Core {
             retries: config.retries,
             time_wait: config.time_wait,
             ts_offset,
+            lossless: true,
             ..Settings::default()
         }
     }

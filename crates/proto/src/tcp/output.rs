@@ -9,17 +9,22 @@
 //! the application will append; if it said more than the truth, a stream would stall.
 //! Tests: `tests/output.rs`, `tests/properties.rs`.
 
+use core::ops::ControlFlow;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::cc::CongestionControl;
 use super::events::Transmit;
+use super::loss::Loss;
+use super::loss::stats::Why;
 use super::pcb::{Pcb, Timing};
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::state::State;
 use super::timers::{NEVER, since_us};
 use super::timestamp;
 use super::window::{self, window_update_due};
+use super::wire;
 
 impl<P: Payload> Pcb<P> {
     /// The next segment to send now, or `None`; to be called until `None`.
@@ -48,6 +53,9 @@ impl<P: Payload> Pcb<P> {
     /// appended, something else has to happen first.
     pub fn snd_due_at(&self) -> u32 {
         if !self.state.can_send() {
+            return u32::MAX;
+        }
+        if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
             return u32::MAX;
         }
         let offset = self.snd_nxt.since(self.snd_una);
@@ -82,6 +90,11 @@ impl<P: Payload> Pcb<P> {
             && let Some(probe) = self.transmit_probe(rcv_space, now)
         {
             return Some(probe);
+        }
+        if self.loss.is_some()
+            && let ControlFlow::Break(segment) = self.transmit_recorded(rcv_space, now)
+        {
+            return segment;
         }
         let offset = self.snd_nxt.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(offset);
@@ -127,7 +140,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Sends from SND.NXT on and moves it.
-    fn transmit_at_nxt(
+    pub(super) fn transmit_at_nxt(
         &mut self,
         offset: u32,
         len: u32,
@@ -158,6 +171,7 @@ impl<P: Payload> Pcb<P> {
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);
         }
+        self.record_sent(seq, end, now);
         self.data_segment(seq, offset, len, fin, rcv_space, now)
     }
 
@@ -169,6 +183,7 @@ impl<P: Payload> Pcb<P> {
         if len == 0 && !fin {
             return None;
         }
+        self.count_rexmt(Why::Fast, len, now);
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
@@ -190,7 +205,7 @@ impl<P: Payload> Pcb<P> {
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
-    fn data_segment(
+    pub(super) fn data_segment(
         &mut self,
         seq: SeqNum,
         offset: u32,
@@ -208,7 +223,11 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        Transmit { header: self.header(seq, flags, now), offset, len, is_window_update: false }
+        let mut header = self.header(seq, flags, now);
+        if self.reass.is_some() {
+            self.attach_sack(&mut header, Some(len));
+        }
+        Transmit { header, offset, len, is_window_update: false }
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -281,7 +300,11 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let seq = self.acceptable_seq();
-        Some(Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0, is_window_update })
+        let mut header = self.header(seq, Flags::ACK, now);
+        if self.reass.is_some() {
+            self.attach_sack(&mut header, None);
+        }
+        Some(Transmit { header, offset: 0, len: 0, is_window_update })
     }
 
     /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
@@ -292,6 +315,25 @@ impl<P: Payload> Pcb<P> {
         let edge = self.snd_una + self.snd_wnd;
         let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
+    }
+
+    /// Reports what lies behind holes (RFC 2018). A segment with `len` bytes of data takes the blocks only if
+    /// they fit beside it; if not, an acknowledgment follows it that does.
+    fn attach_sack(&mut self, header: &mut Header, len: Option<u32>) {
+        if !self.sack_ok {
+            return;
+        }
+        let Some(reass) = self.reass.as_deref_mut() else { return };
+        let count = wire::sack_blocks_fit(reass.sack_count(), self.ts_on);
+        let room = len.map_or(u32::MAX, |len| u32::from(self.mss).saturating_sub(len));
+        if u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
+            self.ack_now = true;
+            return;
+        }
+        header.options.sack = reass.take_sack(count);
+        if reass.is_empty() {
+            self.reass = None;
+        }
     }
 
     fn window_update_due(&self, rcv_space: u32) -> bool {

@@ -24,6 +24,8 @@ use crate::time::Instant;
 
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Cc, CongestionControl};
+use super::loss::Loss;
+use super::loss::stats::LossStats;
 use super::reass::Reass;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -118,6 +120,8 @@ pub struct Pcb<P: Payload> {
     pub(super) rtt: Rtt,
     pub(super) cc: Cc,
     pub(super) recovery: Recovery,
+    /// What was sent when, and what is known of it; made when data is first sent on a path with losses.
+    pub(super) loss: Option<Box<Loss>>,
     pub(super) reass: Option<Box<Reass<P>>>,
 
     // From here on: not touched by an ordinary segment.
@@ -245,6 +249,7 @@ impl<P: Payload> Pcb<P> {
             rtt: Rtt::new(s.rto_initial),
             cc: Cc::new(s.congestion_control, u32::from(mss), false),
             recovery: Recovery::new(),
+            loss: None,
             reass: None,
             ts_recent_at: now,
             two_msl_at: NEVER,
@@ -289,6 +294,7 @@ impl<P: Payload> Pcb<P> {
         self.state = State::Closed;
         self.stop_timers();
         self.reass = None;
+        self.loss = None;
         self.keepalive = None;
         (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
     }
@@ -380,6 +386,11 @@ impl<P: Payload> Pcb<P> {
     /// The slow start threshold, bytes.
     pub fn ssthresh(&self) -> u32 {
         self.cc.ssthresh()
+    }
+
+    /// What was repeated and why, and what loss recovery knows; all zero while nothing was recorded.
+    pub fn loss_stats(&self) -> LossStats {
+        self.loss.as_deref().map_or(LossStats::default(), Loss::stats)
     }
 
     /// True if both sides permitted SACK.

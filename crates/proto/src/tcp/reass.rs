@@ -6,16 +6,26 @@
 //! the bytes. Two more bounds stand here, because many tiny segments cost more memory than their bytes:
 //! `RUNS_MAX` holes and `PIECES_MAX` segments. A segment that would go beyond is dropped, not
 //! acknowledged, and the peer repeats it; to keep room for what is needed first, the last run
-//! gives way to an earlier one. Tests stand at the end and, through the pcb, in `tests/transfer.rs`.
+//! gives way to an earlier one. It also remembers what to report: which runs have grown last (RFC 2018 section 4),
+//! and what came twice (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs`
+//! and `tests/sack.rs`.
 
 use crate::seq::SeqNum;
 
-use super::segment::Payload;
+use super::sack::{SackBlock, SackBlocks};
+use super::segment::{Payload, SACK_BLOCKS_MAX};
 
 /// The queue. Allocated when the first hole appears, freed when the last is filled.
 #[derive(Debug)]
 pub(super) struct Reass<P> {
     runs: Vec<Run<P>>,
+    /// Segments that went into all runs together.
+    piece_count: u32,
+    /// A place in each of the runs that grew last, the latest first. Several may name the same one.
+    recent: [SeqNum; SACK_BLOCKS_MAX],
+    recent_count: u8,
+    /// What came twice and is not reported yet.
+    duplicate: Option<SackBlock>,
     /// Where the peer's stream ends, if its FIN arrived early.
     fin: Option<SeqNum>,
 }
@@ -38,12 +48,19 @@ impl<P: Payload> Run<P> {
 
 impl<P: Payload> Reass<P> {
     pub fn new() -> Self {
-        Self { runs: Vec::new(), fin: None }
+        Self {
+            runs: Vec::new(),
+            piece_count: 0,
+            recent: [SeqNum::default(); SACK_BLOCKS_MAX],
+            recent_count: 0,
+            duplicate: None,
+            fin: None,
+        }
     }
 
     /// True if nothing waits here any more.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.fin.is_none()
+        self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
     }
 
     /// The peer's stream ends at `at`. A claim that contradicts what was received before is ignored.
@@ -62,6 +79,62 @@ impl<P: Payload> Reass<P> {
         reached
     }
 
+    /// Bytes from `start` to `end` came although they were there.
+    pub fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
+        self.duplicate = Some(SackBlock { start, end });
+    }
+
+    /// How many blocks there are to report, at most [`SACK_BLOCKS_MAX`].
+    pub fn sack_count(&self) -> usize {
+        (self.runs.len() + usize::from(self.duplicate.is_some())).min(SACK_BLOCKS_MAX)
+    }
+
+    /// At most `count` blocks to report: a duplicate first and once, then the runs, those first that grew
+    /// last.
+    pub fn take_sack(&mut self, count: usize) -> SackBlocks {
+        let mut indices: [Option<usize>; SACK_BLOCKS_MAX] = [None; SACK_BLOCKS_MAX];
+        let mut known = 0;
+        let recent = self.recent.iter().take(usize::from(self.recent_count)).map(|&place| self.run_at(place));
+        // Then whatever there is, from the front.
+        let others = (0..self.runs.len().min(2 * SACK_BLOCKS_MAX)).map(Some);
+        for index in recent.chain(others).flatten() {
+            if !indices.contains(&Some(index))
+                && let Some(slot) = indices.get_mut(known)
+            {
+                *slot = Some(index);
+                known += 1;
+            }
+        }
+        let runs = indices.into_iter().flatten().filter_map(|index| self.runs.get(index));
+        let runs = runs.map(|run| SackBlock { start: run.start, end: run.end() });
+        let blocks: SackBlocks = self.duplicate.into_iter().chain(runs).take(count).collect();
+        if count > 0 {
+            self.duplicate = None;
+        }
+        blocks
+    }
+
+    /// The index of the run that holds `place`.
+    fn run_at(&self, place: SeqNum) -> Option<usize> {
+        let index = self.runs.partition_point(|run| run.end().at_or_before(place));
+        self.runs.get(index).filter(|run| run.start.at_or_before(place)).map(|_| index)
+    }
+
+    /// The run that holds `place` has grown.
+    fn note_recent(&mut self, place: SeqNum) {
+        if let Some(&latest) = self.recent.first()
+            && self.recent_count > 0
+            && self.run_at(latest) == self.run_at(place)
+        {
+            return;
+        }
+        self.recent.copy_within(..SACK_BLOCKS_MAX - 1, 1);
+        if let Some(first) = self.recent.first_mut() {
+            *first = place;
+        }
+        self.recent_count = (self.recent_count + 1).min(RECENT_MAX);
+    }
+
     /// Puts `payload`, which begins at `start`, into its place.
     pub fn insert(&mut self, start: SeqNum, mut payload: P) {
         if let Some(fin) = self.fin {
@@ -72,6 +145,11 @@ impl<P: Payload> Reass<P> {
         let mut at = self.runs.partition_point(|run| run.start.at_or_before(start));
         if let Some(before) = at.checked_sub(1).and_then(|i| self.runs.get(i)) {
             if new.end().at_or_before(before.end()) {
+                let (start, end) = (new.start, new.end());
+                if start.before(end) {
+                    self.note_duplicate(start, end);
+                    self.note_recent(start);
+                }
                 return;
             }
             let overlap = before.end().since(new.start);
@@ -86,11 +164,14 @@ impl<P: Payload> Reass<P> {
         if new.payload.is_empty() || !self.make_room(&mut at) {
             return;
         }
+        let place = new.start;
+        self.piece_count += 1;
         self.runs.insert(at, new);
         self.join(at);
         if let Some(before) = at.checked_sub(1) {
             self.join(before);
         }
+        self.note_recent(place);
     }
 
     /// Takes the bytes that begin at `at`, all up to the next hole. What lies before `at` is discarded.
@@ -99,13 +180,13 @@ impl<P: Payload> Reass<P> {
             if first.start.after(at) {
                 return None;
             }
-            if first.end().at_or_before(at) {
-                self.runs.remove(0);
-                continue;
-            }
             let stale = at.since(first.start);
             first.payload.trim_front(stale as usize);
-            return Some(self.runs.remove(0).payload);
+            let run = self.runs.remove(0);
+            self.piece_count -= run.piece_count;
+            if !run.payload.is_empty() {
+                return Some(run.payload);
+            }
         }
         None
     }
@@ -113,19 +194,19 @@ impl<P: Payload> Reass<P> {
     /// Drops the runs from index `at` on that lie whole before `end`: the new one contains them.
     fn drop_swallowed(&mut self, at: usize, end: SeqNum) {
         let swallowed = self.runs.iter().skip(at).take_while(|run| run.end().at_or_before(end)).count();
-        self.runs.drain(at..at + swallowed);
+        let gone: u32 = self.runs.drain(at..at + swallowed).map(|run| run.piece_count).sum();
+        self.piece_count -= gone;
     }
 
     /// Keeps the bounds. False if the new run, to be put at index `at`, has to be dropped.
     fn make_room(&mut self, at: &mut usize) -> bool {
-        let piece_count: u32 = self.runs.iter().map(|run| run.piece_count).sum();
-        if self.runs.len() < RUNS_MAX && piece_count < PIECES_MAX {
+        if self.runs.len() < RUNS_MAX && self.piece_count < PIECES_MAX {
             return true;
         }
         if *at >= self.runs.len() {
             return false;
         }
-        self.runs.pop();
+        self.piece_count -= self.runs.pop().map_or(0, |run| run.piece_count);
         *at = (*at).min(self.runs.len());
         true
     }
@@ -146,6 +227,8 @@ impl<P: Payload> Reass<P> {
     }
 }
 
+/// Places of runs remembered: as many as blocks that can be reported.
+const RECENT_MAX: u8 = 4;
 /// Holes kept, at most. A window of a megabyte with every second segment lost has about 360.
 const RUNS_MAX: usize = 256;
 /// Segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.

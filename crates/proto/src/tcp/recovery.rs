@@ -3,7 +3,8 @@
 //!
 //! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; what
 //! the loss means for the window itself is congestion control's affair, the sending is output's.
-//! It must not know buffers, timers or the peer's window. Tests stand at the end and, with segments
+//! Where both ends use SACK, losses are found in `loss/` instead, and only the phase and the window are kept
+//! here. It must not know buffers, timers or the peer's window. Tests stand at the end and, with segments
 //! really lost, in `tests/loss.rs`.
 //!
 //! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard`
@@ -12,7 +13,9 @@
 
 use crate::seq::SeqNum;
 
-use super::cc::{Cc, CongestionControl};
+use crate::time::Instant;
+
+use super::cc::{self, Ack, Cause, Cc, Congestion, CongestionControl};
 
 /// What is known about losses.
 #[derive(Clone, Debug)]
@@ -51,20 +54,56 @@ impl Recovery {
         cc.cwnd().saturating_add_signed(self.inflation).max(mss)
     }
 
+    /// Where recovery stands, as congestion control sees it. What is between the phases of NewReno's end
+    /// counts as open: the window grows again.
+    pub fn phase(&self) -> cc::Phase {
+        match self.phase {
+            Phase::Open => cc::Phase::Open,
+            Phase::Recovery | Phase::Partial => cc::Phase::Recovery,
+            Phase::Guard => cc::Phase::Loss,
+        }
+    }
+
+    /// RFC 6582's `recover`; meaningless where the phase is open.
+    pub fn recover(&self) -> SeqNum {
+        self.recover
+    }
+
+    /// Found by other means than duplicates: something is lost, and `snd_max` is the end of what is out.
+    pub fn begin(&mut self, snd_max: SeqNum) {
+        self.phase = Phase::Recovery;
+        self.recover = snd_max;
+    }
+
+    /// Recovery or the repairs after a timeout are over.
+    pub fn finish(&mut self) {
+        (self.phase, self.inflation, self.rexmt_now, self.dup_ack_count) = (Phase::Open, 0, false, 0);
+    }
+
+    /// Sets what the window is to be beyond `cwnd`, or short of it.
+    pub fn inflate(&mut self, bytes: i32) {
+        self.inflation = bytes;
+    }
+
+    /// `bytes` of the window are used up by a repetition, which does not move SND.NXT.
+    pub fn deflate(&mut self, bytes: u32) {
+        self.inflation = self.inflation.saturating_sub_unsigned(bytes);
+    }
+
     /// True, once, if the first unacknowledged segment is to be sent again.
     pub fn take_rexmt(&mut self) -> bool {
         core::mem::take(&mut self.rexmt_now)
     }
 
-    /// `acked` bytes up to `ack` were acknowledged; `flight` bytes were out before. Returns whether the
-    /// retransmission timer is to be restarted: in recovery only the first partial acknowledgment does
+    /// Everything up to `ack` was acknowledged, `news` says how much that was. Returns whether the retransmission timer is to be restarted: in recovery only the first partial acknowledgment does
     /// it (RFC 6582 section 4, the "impatient" variant).
-    pub fn on_new_ack(&mut self, cc: &mut Cc, ack: SeqNum, acked: u32, flight: u32, mss: u32) -> bool {
+    pub fn on_new_ack(&mut self, cc: &mut Cc, ack: SeqNum, news: &Ack) -> bool {
+        let Ack { acked, flight, mss, .. } = *news;
         self.dup_ack_count = 0;
         match self.phase {
             Phase::Open => {
                 self.inflation = 0;
-                cc.on_ack(acked, flight, mss);
+                cc.on_ack(news);
                 true
             }
             Phase::Guard => {
@@ -72,7 +111,7 @@ impl Recovery {
                 if ack.after(self.recover) {
                     self.phase = Phase::Open;
                 }
-                cc.on_ack(acked, flight, mss);
+                cc.on_ack(news);
                 true
             }
             Phase::Recovery | Phase::Partial if ack.at_or_after(self.recover) => {
@@ -95,7 +134,7 @@ impl Recovery {
 
     /// A duplicate acknowledgment of `una`, with `flight` bytes out up to `snd_max`. Returns true if it
     /// starts fast recovery.
-    pub fn on_dup_ack(&mut self, cc: &mut Cc, una: SeqNum, snd_max: SeqNum, mss: u32) -> bool {
+    pub fn on_dup_ack(&mut self, cc: &mut Cc, una: SeqNum, snd_max: SeqNum, mss: u32, now: Instant) -> bool {
         let flight = snd_max.since(una);
         self.dup_ack_count = self.dup_ack_count.saturating_add(1);
         match self.phase {
@@ -117,7 +156,7 @@ impl Recovery {
                 self.phase = Phase::Recovery;
                 self.recover = snd_max;
                 self.rexmt_now = true;
-                cc.on_recovery_start(flight, mss);
+                cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
                 self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(DUP_ACKS));
                 true
             }
@@ -143,6 +182,13 @@ mod tests {
     use super::*;
 
     const MSS: u32 = 1000;
+    const NOW: Instant = Instant::ZERO;
+
+    fn news(acked: u32, flight: u32) -> Ack {
+        let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
+        let (phase, rtt_us, rate) = (cc::Phase::Open, None, None);
+        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss: MSS, phase, rtt_us, rate }
+    }
 
     fn una() -> SeqNum {
         SeqNum::new(u32::MAX - 3000)
@@ -153,9 +199,9 @@ mod tests {
         let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
         let mut recovery = Recovery::new();
         for _ in 0..2 {
-            assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+            assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW));
         }
-        assert!(recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+        assert!(recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW));
         (recovery, cc)
     }
 
@@ -163,12 +209,12 @@ mod tests {
     fn the_first_two_duplicates_let_two_more_segments_out() {
         let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
         let mut recovery = Recovery::new();
-        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS);
+        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
         assert_eq!(recovery.window(&cc, MSS), 11 * MSS);
-        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 11 * MSS, MSS);
+        let _ = recovery.on_dup_ack(&mut cc, una(), una() + 11 * MSS, MSS, NOW);
         assert_eq!(recovery.window(&cc, MSS), 12 * MSS);
         assert!(!recovery.take_rexmt());
-        assert!(recovery.on_new_ack(&mut cc, una() + MSS, MSS, MSS, MSS));
+        assert!(recovery.on_new_ack(&mut cc, una() + MSS, &news(MSS, MSS)));
         assert_eq!(recovery.window(&cc, MSS), 10 * MSS);
     }
 
@@ -178,7 +224,7 @@ mod tests {
         assert!(recovery.take_rexmt() && !recovery.take_rexmt());
         assert_eq!(cc.cwnd(), 5 * MSS);
         assert_eq!(recovery.window(&cc, MSS), 8 * MSS);
-        assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS));
+        assert!(!recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW));
         assert_eq!(recovery.window(&cc, MSS), 9 * MSS);
         assert!(!recovery.take_rexmt());
     }
@@ -187,11 +233,11 @@ mod tests {
     fn a_partial_ack_sends_the_next_hole_and_restarts_the_timer_once() {
         let (mut recovery, mut cc) = lost();
         let _ = recovery.take_rexmt();
-        assert!(recovery.on_new_ack(&mut cc, una() + 2 * MSS, 2 * MSS, 10 * MSS, MSS));
+        assert!(recovery.on_new_ack(&mut cc, una() + 2 * MSS, &news(2 * MSS, 10 * MSS)));
         assert!(recovery.take_rexmt());
         // Eight segments, less two acknowledged, plus one.
         assert_eq!(recovery.window(&cc, MSS), 7 * MSS);
-        assert!(!recovery.on_new_ack(&mut cc, una() + 4 * MSS, 2 * MSS, 8 * MSS, MSS));
+        assert!(!recovery.on_new_ack(&mut cc, una() + 4 * MSS, &news(2 * MSS, 8 * MSS)));
         assert!(recovery.take_rexmt());
     }
 
@@ -199,7 +245,7 @@ mod tests {
     fn a_full_ack_ends_recovery() {
         let (mut recovery, mut cc) = lost();
         let _ = recovery.take_rexmt();
-        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, 11 * MSS, 11 * MSS, MSS));
+        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, &news(11 * MSS, 11 * MSS)));
         assert!(recovery.phase == Phase::Open && !recovery.take_rexmt());
         assert!(recovery.window(&cc, MSS) <= 5 * MSS);
     }
@@ -210,9 +256,9 @@ mod tests {
         let mut recovery = Recovery::new();
         recovery.on_timeout(una() + 10 * MSS);
         for _ in 0..5 {
-            assert!(!recovery.on_dup_ack(&mut cc, una() + 10 * MSS, una() + 12 * MSS, MSS));
+            assert!(!recovery.on_dup_ack(&mut cc, una() + 10 * MSS, una() + 12 * MSS, MSS, NOW));
         }
-        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, MSS, 2 * MSS, MSS));
+        assert!(recovery.on_new_ack(&mut cc, una() + 11 * MSS, &news(MSS, 2 * MSS)));
         assert!(recovery.phase == Phase::Open);
     }
 
@@ -220,7 +266,7 @@ mod tests {
     fn invented_duplicates_inflate_no_further_than_what_was_in_flight() {
         let (mut recovery, mut cc) = lost();
         for _ in 0..100_000 {
-            let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS);
+            let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
         }
         assert_eq!(recovery.window(&cc, MSS), 15 * MSS);
     }

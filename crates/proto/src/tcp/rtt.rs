@@ -30,6 +30,11 @@ impl Rtt {
         (self.srtt_8 != 0).then(|| Duration::from_micros(u64::from(self.srtt_8 / 8)))
     }
 
+    /// SRTT in whole microseconds; 0 before the first sample.
+    pub fn srtt_us(&self) -> u32 {
+        self.srtt_8 / 8
+    }
+
     /// Takes in a measured round trip (RFC 6298 sections 2.2 and 2.3) and ends the back-off.
     pub fn sample(&mut self, rtt_us: u64, rto_min_us: u32, rto_max_us: u32) {
         let r = u32::try_from(rtt_us).unwrap_or(u32::MAX).clamp(1, SAMPLE_MAX_US);

@@ -5,6 +5,8 @@
 
 use crate::seq::SeqNum;
 
+use super::sack::SackBlocks;
+
 /// What the state machine needs of packet memory. Cutting and joining must not copy bytes.
 pub trait Payload: Default {
     /// Bytes held.
@@ -127,10 +129,12 @@ pub struct Options {
     pub mss: Option<u16>,
     /// Window scale, a shift count already limited to 14 (RFC 7323 section 2.3); only on a SYN.
     pub window_scale: Option<u8>,
-    /// SACK permitted (RFC 2018); only on a SYN. Parsed and carried; recovery that uses it comes later.
+    /// SACK permitted (RFC 2018); only on a SYN.
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
+    /// SACK blocks (RFC 2018); never on a SYN.
+    pub sack: SackBlocks,
 }
 
 /// A TCP header, ports left to the demultiplexer and checksum to the codec.

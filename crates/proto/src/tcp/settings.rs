@@ -22,8 +22,12 @@ pub struct Settings {
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323 section 2).
     pub window_scaling: bool,
-    /// Offer SACK (RFC 2018). The option is negotiated, recovery does not use it yet.
+    /// Offer SACK (RFC 2018). Where both ends do, losses are found and repaired by RACK-TLP (RFC 8985).
     pub sack: bool,
+    /// The path does not lose, reorder or duplicate segments, as inside one process: nothing is recorded of
+    /// what is sent. What is lost all the same is found by duplicate acknowledgments and the retransmission
+    /// timer.
+    pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
     /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-40).
@@ -81,6 +85,7 @@ impl Default for Settings {
             timestamps: true,
             window_scaling: true,
             sack: true,
+            lossless: false,
             nodelay: false,
             delack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
@@ -109,6 +114,7 @@ pub(super) struct Tuning {
     pub tso_max: u32,
     pub syn_retries: u8,
     pub retries: u8,
+    pub lossless: bool,
 }
 
 impl Tuning {
@@ -123,6 +129,7 @@ impl Tuning {
             tso_max: s.tso_max,
             syn_retries: s.syn_retries,
             retries: s.retries,
+            lossless: s.lossless,
         }
     }
 

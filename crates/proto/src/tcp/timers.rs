@@ -41,7 +41,10 @@ impl Keepalive {
 impl<P: Payload> Pcb<P> {
     /// When [`Pcb::on_timer`] is next wanted; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
+        let mut earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
+        if let Some(loss) = self.loss.as_deref() {
+            earliest = earliest.min(loss.deadline());
+        }
         (earliest != NEVER).then_some(earliest)
     }
 
@@ -56,7 +59,8 @@ impl<P: Payload> Pcb<P> {
             self.enter_closed();
             return TimerOutcome { events: Events::CLOSED, reply: None };
         }
-        if self.rexmt_at <= now && self.on_rexmt(now).is_break() {
+        let probes = self.loss.is_some() && self.on_loss_timer(now);
+        if !probes && self.rexmt_at <= now && self.on_rexmt(now).is_break() {
             return self.give_up();
         }
         if self.keep_at <= now && self.on_keep(now).is_break() {
@@ -81,15 +85,28 @@ impl<P: Payload> Pcb<P> {
             // A window that closed over data in flight is probed too, not flooded.
             self.persist = true;
             self.probe_now = true;
-            self.snd_nxt = self.snd_una;
+            self.go_back(true);
         } else {
             let flight = self.snd_max.since(self.snd_una);
-            self.cc.on_timeout(flight, u32::from(self.mss), self.rexmt_count == 1);
-            self.recovery.on_timeout(self.snd_max);
-            self.snd_nxt = self.snd_una;
+            self.go_back(false);
+            self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
+            self.allow_after_timeout();
         }
         self.arm_rexmt(now);
         Verdict::Continue(())
+    }
+
+    /// Everything that is not known to have arrived may be sent again: with records what they call lost, without
+    /// from SND.UNA on.
+    fn go_back(&mut self, is_probing: bool) {
+        if self.lose_all(is_probing) {
+            self.recovery.on_timeout(self.snd_max);
+        } else {
+            if !is_probing {
+                self.recovery.on_timeout(self.snd_max);
+            }
+            self.snd_nxt = self.snd_una;
+        }
     }
 
     /// The peer may have been silent for too long.
@@ -128,6 +145,18 @@ impl<P: Payload> Pcb<P> {
     /// Starts the retransmission or persist timer anew.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
         self.rexmt_at = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
+    }
+
+    /// As [`Pcb::arm_rexmt`], after an acknowledgment. With little in flight and nothing more to send, three
+    /// duplicates cannot come, so the time already waited for the first segment counts (RFC 7765 section 4).
+    pub(super) fn rearm_rexmt(&mut self, now: Instant) {
+        self.arm_rexmt(now);
+        let Some(first) = self.loss.as_deref().and_then(|loss| loss.records.first()) else { return };
+        let flight = self.snd_max.since(self.snd_una);
+        if flight < RTO_RESTART_SEGMENTS * u32::from(self.mss) && self.snd_len <= flight {
+            let waited = since_us(now, first.sent_at);
+            self.rexmt_at = Instant::from_micros(self.rexmt_at.as_micros().saturating_sub(waited)).max(now);
+        }
     }
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.
@@ -170,6 +199,9 @@ pub(super) fn after_us(now: Instant, us: u64) -> Instant {
 pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
     now.as_micros().saturating_sub(earlier.as_micros())
 }
+
+/// RFC 7765's rrthresh.
+const RTO_RESTART_SEGMENTS: u32 = 4;
 
 /// Whether the connection goes on.
 type Verdict = core::ops::ControlFlow<()>;

@@ -4,7 +4,8 @@
 //! pseudo header arrives as a [`Sum`], a payload leaves as a range. Invariants: no input panics; a
 //! payload range lies inside the bytes given; options that are malformed end the list of options and
 //! are no error (RFC 9293 MUST-7 asks for robustness against them), options that are unknown are
-//! skipped by their length. SACK blocks are skipped as well, since [`Header`] has no room for them.
+//! skipped by their length. A header that is written fits: blocks of SACK for which there is no room beside
+//! the timestamps are left out, the last first.
 //! Tests: `wire/tests.rs`.
 
 #[cfg(test)]
@@ -15,17 +16,24 @@ use core::ops::Range;
 
 use crate::ip::Sum;
 use crate::seq::SeqNum;
-use crate::tcp::segment::{Flags, Header, Options, Timestamps};
+use crate::tcp::sack::{SackBlock, SackBlocks};
+use crate::tcp::segment::{Flags, Header, Options, SACK_BLOCKS_MAX, Timestamps};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN_MIN: usize = 20;
 /// Bytes of the longest header that [`emit`] writes: what headroom in front of a payload must hold.
-pub const HEADER_LEN_EMITTED_MAX: usize = HEADER_LEN_MIN + SYN_OPTIONS_LEN_MAX;
+pub const HEADER_LEN_EMITTED_MAX: usize = HEADER_LEN_MIN + OPTIONS_LEN_MAX;
 /// The largest shift count that may be used (RFC 7323 section 2.3).
 pub const WINDOW_SCALE_MAX: u8 = 14;
 
-/// MSS, SACK permitted with timestamps, and window scale, each padded to whole words.
-const SYN_OPTIONS_LEN_MAX: usize = 4 + 12 + 4;
+/// What the data offset can express. Timestamps with three blocks of SACK fill it.
+const OPTIONS_LEN_MAX: usize = 40;
+/// Bytes of the timestamps option, padding included.
+const TIMESTAMPS_LEN: usize = 12;
+/// Bytes of a SACK option in front of its blocks, padding included.
+const SACK_HEAD_LEN: usize = 4;
+/// Bytes of one block.
+const SACK_BLOCK_LEN: usize = 8;
 /// Where the checksum field begins.
 const CHECKSUM_AT: usize = 16;
 
@@ -34,6 +42,7 @@ const KIND_NOP: u8 = 1;
 const KIND_MSS: u8 = 2;
 const KIND_WINDOW_SCALE: u8 = 3;
 const KIND_SACK_PERMITTED: u8 = 4;
+const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
 
 /// The two ports, which only the demultiplexer looks at.
@@ -197,6 +206,7 @@ fn parse_options(bytes: &[u8], syn: bool) -> Options {
                 options.window_scale = Some(shift.min(WINDOW_SCALE_MAX));
             }
             (KIND_SACK_PERMITTED, &[]) if syn => options.sack_permitted = true,
+            (KIND_SACK, data) if !syn => options.sack = sack_blocks(data),
             (KIND_TIMESTAMPS, data) => {
                 if let Ok(data) = <[u8; 8]>::try_from(data) {
                     options.timestamps = Some(timestamps(data));
@@ -214,17 +224,43 @@ fn timestamps(data: [u8; 8]) -> Timestamps {
     Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), ecr: u32::from_be_bytes([e0, e1, e2, e3]) }
 }
 
+/// The blocks of a SACK option; none if its length is not that of whole blocks.
+fn sack_blocks(data: &[u8]) -> SackBlocks {
+    let (blocks, rest) = data.as_chunks::<SACK_BLOCK_LEN>();
+    if !rest.is_empty() {
+        return SackBlocks::NONE;
+    }
+    let edge = |a, b, c, d| SeqNum::new(u32::from_be_bytes([a, b, c, d]));
+    blocks
+        .iter()
+        .map(|&[a, b, c, d, e, f, g, h]| SackBlock { start: edge(a, b, c, d), end: edge(e, f, g, h) })
+        .collect()
+}
+
+/// How many of `count` blocks of SACK fit a header with or without timestamps.
+pub const fn sack_blocks_fit(count: usize, timestamps: bool) -> usize {
+    let most = if timestamps { SACK_BLOCKS_MAX - 1 } else { SACK_BLOCKS_MAX };
+    if count < most { count } else { most }
+}
+
+/// Bytes that `count` blocks of SACK take in a header, padding included.
+pub const fn sack_len(count: usize) -> usize {
+    if count == 0 { 0 } else { SACK_HEAD_LEN + count * SACK_BLOCK_LEN }
+}
+
 /// Bytes that [`emit`] writes for `header`: from [`HEADER_LEN_MIN`] to [`HEADER_LEN_EMITTED_MAX`].
 pub fn header_len(header: &Header) -> usize {
     let options = &header.options;
     let mut len = HEADER_LEN_MIN;
     if options.timestamps.is_some() {
-        len += 12;
+        len += TIMESTAMPS_LEN;
     }
     if header.flags.has(Flags::SYN) {
         len += if options.mss.is_some() { 4 } else { 0 };
         len += if options.window_scale.is_some() { 4 } else { 0 };
         len += if options.sack_permitted && options.timestamps.is_none() { 4 } else { 0 };
+    } else if !options.sack.is_empty() {
+        len += sack_len(sack_blocks_fit(options.sack.len(), options.timestamps.is_some()));
     }
     len
 }
@@ -251,7 +287,7 @@ pub fn emit(
     writer.put(ports.dst.to_be_bytes());
     writer.put(header.seq.raw().to_be_bytes());
     writer.put(header.ack.raw().to_be_bytes());
-    // At most ten words of header: the shift by four keeps every bit.
+    // At most fifteen words of header: the shift by four keeps every bit.
     let words = u8::try_from(need / 4).unwrap_or(u8::MAX);
     writer.put([words << 4, header.flags.bits()]);
     writer.put(header.window.to_be_bytes());
@@ -291,6 +327,20 @@ fn put_options(writer: &mut Writer, header: &Header) {
     }
     if syn && let Some(shift) = options.window_scale {
         writer.put([KIND_NOP, KIND_WINDOW_SCALE, 3, shift.min(WINDOW_SCALE_MAX)]);
+    }
+    if !syn && !options.sack.is_empty() {
+        put_sack(writer, options);
+    }
+}
+
+fn put_sack(writer: &mut Writer, options: &Options) {
+    let count = sack_blocks_fit(options.sack.len(), options.timestamps.is_some());
+    // At most four blocks of eight bytes: the length fits its octet.
+    let len = u8::try_from(2 + count * SACK_BLOCK_LEN).unwrap_or(u8::MAX);
+    writer.put([KIND_NOP, KIND_NOP, KIND_SACK, len]);
+    for block in options.sack.as_slice().iter().take(count) {
+        writer.put(block.start.raw().to_be_bytes());
+        writer.put(block.end.raw().to_be_bytes());
     }
 }
 

@@ -1,29 +1,123 @@
-//! Congestion control: how much may be in flight.
+//! Congestion control: how much may be in flight, and how fast it leaves.
 //!
-//! An algorithm owns `cwnd` and `ssthresh`. When a loss has happened is decided outside, in `recovery`;
-//! the temporary inflation during fast recovery stands there too. It must not know sequence numbers,
-//! windows of the peer or timers. Invariant: `cwnd` is at least one MSS. Tests: with each algorithm.
+//! An algorithm owns `cwnd` and `ssthresh` and answers to what loss recovery tells it. *That* something
+//! was lost is decided outside, in `recovery` and `loss/`; what may leave during fast recovery is decided
+//! there too (`loss/prr.rs`), unless the algorithm wants to do it itself. It must not know sequence
+//! numbers, the peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
+//! Tests: with each algorithm.
 
 mod newreno;
 
+use core::num::NonZeroU64;
+
+use crate::time::Instant;
+
 use newreno::NewReno;
 
-/// What an algorithm answers to. All sizes in bytes; `flight` is what was outstanding at that moment.
+/// Where loss recovery stood when an acknowledgment had been taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// No loss is being repaired.
+    Open,
+    /// Fast recovery: what is lost is repeated while the rest still flows.
+    Recovery,
+    /// The retransmission timer has expired, and not all that was out then is acknowledged.
+    Loss,
+}
+
+/// What an acknowledgment told. Without transmission records (a peer without SACK, or a path that loses
+/// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is what is outstanding.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
+pub(super) struct Ack {
+    pub now: Instant,
+    /// Bytes by which SND.UNA moved.
+    pub acked: u32,
+    /// Bytes that reached the peer, by this acknowledgment's word: cumulative or selective, each once.
+    pub delivered: u32,
+    /// Bytes that were found lost because of it.
+    pub lost: u32,
+    /// Bytes outstanding before it (SND.NXT less SND.UNA).
+    pub flight: u32,
+    /// Bytes believed to be in the network after it (RFC 6675).
+    pub pipe: u32,
+    pub mss: u32,
+    pub phase: Phase,
+    /// Round trip of the latest segment that it reports, if that was sent once.
+    pub rtt_us: Option<u32>,
+    /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
+    pub rate: Option<RateSample>,
+}
+
+/// How fast data reached the peer over about the last round trip (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
+pub(super) struct RateSample {
+    /// Bytes delivered over `interval_us`.
+    pub delivered: u32,
+    /// The longer of the times that sending and acknowledging them took, microseconds, at least 1.
+    pub interval_us: u32,
+    /// All that was ever delivered when the sampled segment was sent; a round is over when this passes
+    /// the total at the round's start.
+    pub prior_delivered: u64,
+    /// All that was ever delivered by now.
+    pub total_delivered: u64,
+    /// The sender had nothing to send during it, so it may say less than the path can do.
+    pub app_limited: bool,
+}
+
+/// Why the network is believed to be congested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    /// A segment is lost.
+    Loss,
+    /// The peer echoes a mark of the network (RFC 3168). Nothing gives it yet.
+    #[allow(dead_code, reason = "the place of ECN in this interface")]
+    Mark,
+}
+
+/// The network is congested: at most one of these a round trip.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
+pub(super) struct Congestion {
+    pub now: Instant,
+    pub cause: Cause,
+    /// Bytes outstanding.
+    pub flight: u32,
+    pub mss: u32,
+}
+
+/// What an algorithm answers to.
 pub(super) trait CongestionControl {
     /// The congestion window.
     fn cwnd(&self) -> u32;
     /// The slow start threshold.
     fn ssthresh(&self) -> u32;
-    /// `acked` new bytes were acknowledged outside recovery, `flight` being out before.
-    fn on_ack(&mut self, acked: u32, flight: u32, mss: u32);
-    /// Fast recovery begins: a segment is lost, others still arrive.
-    fn on_recovery_start(&mut self, flight: u32, mss: u32);
-    /// Fast recovery has ended; `flight` is out now.
+    /// An acknowledgment reported something new. Comes in every phase; in [`Phase::Recovery`] the window
+    /// that counts is that of proportional rate reduction, and most algorithms do nothing.
+    fn on_ack(&mut self, ack: &Ack);
+    /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
+    fn on_congestion(&mut self, congestion: &Congestion);
+    /// Fast recovery has ended; `flight` bytes are out now.
     fn on_recovery_end(&mut self, flight: u32, mss: u32);
     /// The retransmission timer expired; `first` unless it has for the same data before.
-    fn on_timeout(&mut self, flight: u32, mss: u32, first: bool);
+    fn on_rto(&mut self, flight: u32, mss: u32, first: bool);
+    /// The latest reductions were a mistake: `before` is the algorithm as it was before the first of them.
+    fn on_undo(&mut self, before: &Self);
     /// Nothing was sent for longer than an RTO.
     fn on_idle(&mut self, mss: u32);
+    /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
+    fn pacing_rate(&self) -> Option<NonZeroU64> {
+        None
+    }
+    /// Whether [`Ack::rate`] is worth its cost.
+    fn wants_rate_samples(&self) -> bool {
+        false
+    }
+    /// Whether `cwnd` is to be obeyed in fast recovery too, instead of proportional rate reduction.
+    fn governs_recovery(&self) -> bool {
+        false
+    }
 }
 
 /// The algorithms there are.
@@ -67,14 +161,14 @@ impl CongestionControl for Cc {
             Self::NewReno(cc) => cc.ssthresh(),
         }
     }
-    fn on_ack(&mut self, acked: u32, flight: u32, mss: u32) {
+    fn on_ack(&mut self, ack: &Ack) {
         match self {
-            Self::NewReno(cc) => cc.on_ack(acked, flight, mss),
+            Self::NewReno(cc) => cc.on_ack(ack),
         }
     }
-    fn on_recovery_start(&mut self, flight: u32, mss: u32) {
+    fn on_congestion(&mut self, congestion: &Congestion) {
         match self {
-            Self::NewReno(cc) => cc.on_recovery_start(flight, mss),
+            Self::NewReno(cc) => cc.on_congestion(congestion),
         }
     }
     fn on_recovery_end(&mut self, flight: u32, mss: u32) {
@@ -82,14 +176,34 @@ impl CongestionControl for Cc {
             Self::NewReno(cc) => cc.on_recovery_end(flight, mss),
         }
     }
-    fn on_timeout(&mut self, flight: u32, mss: u32, first: bool) {
+    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
         match self {
-            Self::NewReno(cc) => cc.on_timeout(flight, mss, first),
+            Self::NewReno(cc) => cc.on_rto(flight, mss, first),
+        }
+    }
+    fn on_undo(&mut self, before: &Self) {
+        match (self, before) {
+            (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before),
         }
     }
     fn on_idle(&mut self, mss: u32) {
         match self {
             Self::NewReno(cc) => cc.on_idle(mss),
+        }
+    }
+    fn pacing_rate(&self) -> Option<NonZeroU64> {
+        match self {
+            Self::NewReno(cc) => cc.pacing_rate(),
+        }
+    }
+    fn wants_rate_samples(&self) -> bool {
+        match self {
+            Self::NewReno(cc) => cc.wants_rate_samples(),
+        }
+    }
+    fn governs_recovery(&self) -> bool {
+        match self {
+            Self::NewReno(cc) => cc.governs_recovery(),
         }
     }
 }

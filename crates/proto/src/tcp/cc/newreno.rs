@@ -2,7 +2,7 @@
 //!
 //! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
 
-use super::{CWND_MAX, CongestionControl, initial_window};
+use super::{Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, initial_window};
 
 /// The classic: additive increase, multiplicative decrease.
 #[derive(Clone, Debug)]
@@ -34,26 +34,34 @@ impl CongestionControl for NewReno {
         self.ssthresh
     }
 
-    fn on_ack(&mut self, acked: u32, flight: u32, mss: u32) {
+    fn on_ack(&mut self, ack: &Ack) {
+        match ack.phase {
+            Phase::Open | Phase::Loss => {}
+            Phase::Recovery => return,
+        }
         // A window that was not used proves nothing about the path (RFC 7661 section 4.3).
-        if flight < self.cwnd / 2 {
+        if ack.flight < self.cwnd / 2 {
             return;
         }
         if self.cwnd < self.ssthresh {
-            self.cwnd = (self.cwnd + acked.min(SLOW_START_SEGMENTS_MAX * mss)).min(CWND_MAX);
+            self.cwnd = (self.cwnd + ack.acked.min(SLOW_START_SEGMENTS_MAX * ack.mss)).min(CWND_MAX);
             return;
         }
-        self.bytes_acked = self.bytes_acked.saturating_add(acked);
+        self.bytes_acked = self.bytes_acked.saturating_add(ack.acked);
         if self.bytes_acked >= self.cwnd {
             self.bytes_acked -= self.cwnd;
-            self.cwnd = (self.cwnd + mss).min(CWND_MAX);
+            self.cwnd = (self.cwnd + ack.mss).min(CWND_MAX);
         }
     }
 
-    fn on_recovery_start(&mut self, flight: u32, mss: u32) {
-        // The segments of limited transmit lie beyond cwnd and do not count (RFC 5681 section 3.2 step 2).
-        self.reduce(flight.min(self.cwnd), mss);
-        self.cwnd = self.ssthresh;
+    fn on_congestion(&mut self, congestion: &Congestion) {
+        match congestion.cause {
+            Cause::Loss | Cause::Mark => {
+                // What limited transmit sent lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
+                self.reduce(congestion.flight.min(self.cwnd), congestion.mss);
+                self.cwnd = self.ssthresh;
+            }
+        }
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32) {
@@ -61,11 +69,16 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh.min(flight.max(mss) + mss);
     }
 
-    fn on_timeout(&mut self, flight: u32, mss: u32, first: bool) {
+    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
         if first {
             self.reduce(flight, mss);
         }
         self.cwnd = mss;
+    }
+
+    fn on_undo(&mut self, before: &Self) {
+        self.cwnd = self.cwnd.max(before.cwnd);
+        self.ssthresh = before.ssthresh;
     }
 
     fn on_idle(&mut self, mss: u32) {
@@ -84,25 +97,37 @@ mod tests {
 
     const MSS: u32 = 1000;
 
+    fn ack(acked: u32, flight: u32, mss: u32) -> Ack {
+        let now = crate::time::Instant::ZERO;
+        let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
+        let (phase, rtt_us, rate) = (Phase::Open, None, None);
+        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate }
+    }
+
+    fn lose(cc: &mut NewReno, flight: u32) {
+        let now = crate::time::Instant::ZERO;
+        cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss: MSS });
+    }
+
     #[test]
     fn slow_start_grows_by_what_was_acknowledged_up_to_eight_segments() {
         let mut cc = NewReno::new(10 * MSS);
-        cc.on_ack(MSS, 10 * MSS, MSS);
+        cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         assert_eq!(cc.cwnd(), 11 * MSS);
-        cc.on_ack(11 * MSS, 11 * MSS, MSS);
+        cc.on_ack(&ack(11 * MSS, 11 * MSS, MSS));
         assert_eq!(cc.cwnd(), 19 * MSS);
     }
 
     #[test]
     fn congestion_avoidance_grows_one_segment_per_window() {
         let mut cc = NewReno::new(20 * MSS);
-        cc.on_recovery_start(20 * MSS, MSS);
+        lose(&mut cc, 20 * MSS);
         assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, 10 * MSS));
         for _ in 0..9 {
-            cc.on_ack(MSS, 10 * MSS, MSS);
+            cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         }
         assert_eq!(cc.cwnd(), 10 * MSS);
-        cc.on_ack(MSS, 10 * MSS, MSS);
+        cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         assert_eq!(cc.cwnd(), 11 * MSS);
     }
 
@@ -110,7 +135,7 @@ mod tests {
     fn an_unused_window_does_not_grow() {
         let mut cc = NewReno::new(10 * MSS);
         for _ in 0..1000 {
-            cc.on_ack(1, 1, MSS);
+            cc.on_ack(&ack(1, 1, MSS));
         }
         assert_eq!(cc.cwnd(), 10 * MSS);
     }
@@ -118,23 +143,23 @@ mod tests {
     #[test]
     fn a_timeout_leaves_one_segment_and_keeps_ssthresh_when_it_repeats() {
         let mut cc = NewReno::new(20 * MSS);
-        cc.on_timeout(16 * MSS, MSS, true);
+        cc.on_rto(16 * MSS, MSS, true);
         assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
-        cc.on_timeout(MSS, MSS, false);
+        cc.on_rto(MSS, MSS, false);
         assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
     }
 
     #[test]
     fn limited_transmit_does_not_count_into_the_threshold() {
         let mut cc = NewReno::new(10 * MSS);
-        cc.on_recovery_start(12 * MSS, MSS);
+        lose(&mut cc, 12 * MSS);
         assert_eq!(cc.ssthresh(), 5 * MSS);
     }
 
     #[test]
     fn the_end_of_recovery_allows_no_burst() {
         let mut cc = NewReno::new(20 * MSS);
-        cc.on_recovery_start(20 * MSS, MSS);
+        lose(&mut cc, 20 * MSS);
         cc.on_recovery_end(2 * MSS, MSS);
         assert_eq!(cc.cwnd(), 3 * MSS);
     }
@@ -152,7 +177,26 @@ mod tests {
     #[test]
     fn the_window_stops_at_its_ceiling() {
         let mut cc = NewReno::new(CWND_MAX - 1);
-        cc.on_ack(u32::MAX, u32::MAX, 65_535);
+        cc.on_ack(&ack(u32::MAX, u32::MAX, 65_535));
         assert_eq!(cc.cwnd(), CWND_MAX);
+    }
+
+    #[test]
+    fn an_undo_brings_the_window_back_and_never_shrinks_it() {
+        let mut cc = NewReno::new(20 * MSS);
+        let before = cc.clone();
+        lose(&mut cc, 20 * MSS);
+        cc.on_undo(&before);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (20 * MSS, CWND_MAX));
+        cc.on_ack(&ack(5 * MSS, 20 * MSS, MSS));
+        cc.on_undo(&before);
+        assert_eq!(cc.cwnd(), 25 * MSS);
+    }
+
+    #[test]
+    fn fast_recovery_grows_nothing() {
+        let mut cc = NewReno::new(20 * MSS);
+        cc.on_ack(&Ack { phase: Phase::Recovery, ..ack(5 * MSS, 20 * MSS, MSS) });
+        assert_eq!(cc.cwnd(), 20 * MSS);
     }
 }

@@ -7,9 +7,10 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::cc::Ack;
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
-use super::super::segment::{Flags, Payload, Timestamps};
+use super::super::segment::{Flags, Options, Payload, Timestamps};
 use super::super::settings::micros;
 use super::super::state::State;
 use super::super::timers::{NEVER, since_us};
@@ -32,7 +33,7 @@ impl<P: Payload> Pcb<P> {
         }
         let ack = seg.header.ack;
         if ack.after(self.snd_una) {
-            input.acked = self.acknowledge(ack, seg.header.options.timestamps, now);
+            input.acked = self.acknowledge(ack, &seg.header.options, now);
         } else {
             self.check_duplicate(seg, now);
         }
@@ -63,7 +64,7 @@ impl<P: Payload> Pcb<P> {
         input: &mut Input<P>,
     ) {
         let syn_lost = self.rexmt_count > 0;
-        self.measure(ack, ts, now);
+        self.measure(ack, ts, None, now);
         (self.snd_una, self.snd_nxt, self.snd_sml) = (ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         self.start_sending(syn_lost);
@@ -84,38 +85,68 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// `ack` is new. Returns the bytes to drop from `so_snd`.
-    pub(super) fn acknowledge(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) -> u32 {
+    pub(super) fn acknowledge(&mut self, ack: SeqNum, options: &Options, now: Instant) -> u32 {
         let acked = ack.since(self.snd_una);
         let flight = self.snd_max.since(self.snd_una);
         let fin = self.fin_sent && ack == self.snd_max;
         let bytes = (acked - u32::from(fin)).min(self.snd_len);
-        self.measure(ack, ts, now);
         self.snd_una = ack;
         self.snd_nxt = self.snd_nxt.max(ack);
         self.snd_sml = self.snd_sml.max(ack);
         self.snd_len -= bytes;
         self.rexmt_count = 0;
         self.probe_now = false;
-        let restart = self.recovery.on_new_ack(&mut self.cc, ack, acked, flight, u32::from(self.mss));
+        if self.loss.is_some()
+            && let Some(report) = self.take_report(acked, flight, options, now)
+        {
+            self.measure(ack, options.timestamps, report.rtt_us, now);
+            if ack != self.snd_max {
+                self.rearm_rexmt(now);
+            }
+            self.after_report(&report, options, now);
+        } else {
+            self.measure(ack, options.timestamps, None, now);
+            let news = self.plain_news(acked, flight, now);
+            if self.recovery.on_new_ack(&mut self.cc, ack, &news) && ack != self.snd_max {
+                self.arm_rexmt(now);
+            }
+        }
         if ack == self.snd_max {
             self.rexmt_at = NEVER;
             self.persist = false;
-        } else if restart {
-            self.arm_rexmt(now);
         }
         bytes
     }
 
+    /// What congestion control is told where no records are kept.
+    fn plain_news(&self, acked: u32, flight: u32, now: Instant) -> Ack {
+        Ack {
+            now,
+            acked,
+            delivered: acked,
+            lost: 0,
+            flight,
+            pipe: flight - acked,
+            mss: u32::from(self.mss),
+            phase: self.recovery.phase(),
+            rtt_us: None,
+            rate: None,
+        }
+    }
+
     /// Measures the round trip that `ack` ends, if it ends one.
-    fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
+    ///
+    /// `recorded_us` is that of the latest segment that was sent once, where records are kept.
+    fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, recorded_us: Option<u32>, now: Instant) {
         let sample = match self.timing {
             Timing::Idle => None,
             Timing::Running => ack.at_or_after(self.rtt_seq).then(|| since_us(now, self.rtt_sent_at)),
             // The echo says which transmission is meant (RFC 7323 section 4.1).
-            Timing::Spoilt => ts
-                .filter(|_| self.ts_on)
-                .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
-                .map(|elapsed| u64::from(micros(elapsed))),
+            Timing::Spoilt => recorded_us.map(u64::from).or_else(|| {
+                ts.filter(|_| self.ts_on)
+                    .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
+                    .map(|elapsed| u64::from(micros(elapsed)))
+            }),
         };
         if let Some(rtt_us) = sample {
             self.rtt.sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
@@ -125,8 +156,18 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Counts duplicate acknowledgments as RFC 5681 section 2 defines them.
+    /// SND.UNA does not move. With records the blocks tell what has arrived; without, duplicate
+    /// acknowledgments are counted, as RFC 5681 section 2 defines them.
     fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
+        let options = &seg.header.options;
+        let flight = self.snd_max.since(self.snd_una);
+        if flight != 0
+            && self.loss.is_some()
+            && let Some(report) = self.take_report(0, flight, options, now)
+        {
+            self.after_report(&report, options, now);
+            return;
+        }
         let duplicate = seg.header.ack == self.snd_una
             && self.snd_max != self.snd_una
             && seg.payload.is_empty()
@@ -136,7 +177,7 @@ impl<P: Payload> Pcb<P> {
         if !duplicate {
             return;
         }
-        if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss)) {
+        if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss), now) {
             self.spoil_timing();
             self.arm_rexmt(now);
         }
@@ -191,6 +232,7 @@ impl<P: Payload> Pcb<P> {
         self.state = State::TimeWait;
         self.stop_timers();
         self.reass = None;
+        self.loss = None;
         self.two_msl_at = now + self.tuning.time_wait();
         input.events.insert(Events::ENTER_TIME_WAIT);
     }

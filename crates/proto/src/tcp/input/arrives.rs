@@ -10,6 +10,7 @@ use crate::time::Instant;
 
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
+use super::super::reass::Reass;
 use super::super::segment::{Flags, Header, Payload};
 use super::super::state::State;
 use super::super::timestamp;
@@ -104,6 +105,7 @@ impl<P: Payload> Pcb<P> {
             // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
             return if closed_window { Step::Continue(()) } else { Step::Break(()) };
         }
+        self.note_duplicate(seg.seq, seg.payload_len());
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait
             && seg.flags.has(Flags::FIN)
@@ -135,6 +137,7 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn trim_to_window(&mut self, seg: &mut Segment<P>) {
         let stale = self.rcv_nxt.since(seg.seq);
         if stale > 0 {
+            self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
             self.ack_now = true;
             if stale > seg.payload_len() {
                 seg.flags = seg.flags.without(Flags::FIN);
@@ -147,6 +150,16 @@ impl<P: Payload> Pcb<P> {
             self.ack_now = true;
             seg.payload.truncate(room as usize);
             seg.flags = seg.flags.without(Flags::FIN);
+        }
+    }
+
+    /// `len` bytes from `seq` on have come before: the next acknowledgment says so (RFC 2883). Only what lies
+    /// less than a window behind RCV.NXT is worth it.
+    fn note_duplicate(&mut self, seq: SeqNum, len: u32) {
+        let end = (seq + len).min(self.rcv_nxt);
+        let near = seq.before(end) && self.rcv_nxt.since(seq) <= self.rcv_wnd_max();
+        if self.sack_ok && self.state.receives() && near && seq.after(self.irs) {
+            self.reass.get_or_insert_with(|| Box::new(Reass::new())).note_duplicate(seq, end);
         }
     }
 

@@ -96,13 +96,18 @@ impl<P: Payload> Pcb<P> {
             && len <= self.rcv_wnd()
             && !self.persist
             && self.reass.is_none()
+            && header.options.sack.is_empty()
     }
 
     fn on_predicted(&mut self, header: &Header, payload: P, len: u32, now: Instant) -> Input<P> {
         self.last_rcv_at = now;
         let ts = header.options.timestamps;
         self.note_timestamp(header.seq, ts, now);
-        let acked = if header.ack.after(self.snd_una) { self.acknowledge(header.ack, ts, now) } else { 0 };
+        let acked = if header.ack.after(self.snd_una) {
+            self.acknowledge(header.ack, &header.options, now)
+        } else {
+            0
+        };
         self.update_snd_wnd(header.seq, header.ack, header.window);
         if len > 0 {
             self.advance_rcv_nxt(len, now);

@@ -138,6 +138,7 @@ impl HalfOpen {
                 window_scale: self.scale.unpack().map(|scale| scale.rcv),
                 sack_permitted: self.agreed.sack(),
                 timestamps: self.timestamps(now),
+                ..Options::default()
             },
         }
     }

@@ -44,6 +44,7 @@ fn syn() -> Header {
             window_scale: Some(9),
             sack_permitted: true,
             timestamps: Some(Timestamps { val: 90, ecr: 0 }),
+            ..Options::default()
         },
         ..Header::default()
     }
@@ -107,6 +108,7 @@ fn a_handshake_with_every_option() {
             window_scale: Some(7),
             sack_permitted: true,
             timestamps: Some(Timestamps { val: 310, ecr: 90 }),
+            ..Options::default()
         },
     };
     assert_eq!(syn_ack, expected);

@@ -26,6 +26,7 @@ fn the_syn_carries_every_option_and_an_unscaled_window() {
         window_scale: Some(7),
         sack_permitted: true,
         timestamps: Some(Timestamps { val: 1007, ecr: 0 }),
+        ..Options::default()
     };
     assert_eq!(syn.options, expected);
 }
@@ -53,6 +54,7 @@ fn options_that_the_peer_answers_are_on() {
         window_scale: Some(3),
         sack_permitted: true,
         timestamps: Some(Timestamps { val: 4000, ecr: 1007 }),
+        ..Options::default()
     };
     let _ = t.input(syn_ack(&t, options), &[]);
     assert_eq!(t.pcb.mss(), 1460 - 12, "our own MSS caps it, timestamps take their part");

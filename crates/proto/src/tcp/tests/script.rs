@@ -45,6 +45,7 @@ pub fn plain() -> Settings {
         rcv_buf_max: 50_000,
         timestamps: false,
         window_scaling: false,
+        sack: false,
         ..Settings::default()
     }
 }
@@ -73,7 +74,7 @@ impl Script {
                 ts_recent_at: now,
                 ts_offset: s.ts_offset,
             }),
-            sack_permitted: false,
+            sack_permitted: s.sack,
             rtt: Some(Duration::from_millis(10)),
         };
         let pcb = Pcb::accept(s, &accepted, now);

@@ -421,9 +421,10 @@ impl World {
                         .window_scale
                         .filter(|_| s.window_scaling)
                         .map(|_| window_scale_for(s.rcv_buf_max)),
-                    sack_permitted: false,
+                    sack_permitted: s.sack && header.options.sack_permitted,
                     timestamps: ts
                         .map(|ts| Timestamps { val: timestamp::value(self.now, s.ts_offset), ecr: ts.val }),
+                    ..Options::default()
                 },
             };
             self.fly(i, reply, Vec::new());
@@ -445,7 +446,7 @@ impl World {
                 ts_recent_at: self.now,
                 ts_offset: s.ts_offset,
             }),
-            sack_permitted: false,
+            sack_permitted: s.sack && syn.options.sack_permitted,
             rtt: Some(Duration::from_millis(10)),
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));

@@ -50,6 +50,7 @@ fn a_syn_has_the_layout_that_other_hosts_send() {
             window_scale: Some(7),
             sack_permitted: true,
             timestamps: Some(Timestamps { val: 0x0a0b_0c0d, ecr: 0 }),
+            ..Options::default()
         },
         ..Header::default()
     };
@@ -135,12 +136,37 @@ fn unknown_options_are_skipped_by_their_length() {
 }
 
 #[test]
-fn sack_blocks_are_skipped() {
-    let mut bytes = vec![1, 1, 5, 10];
-    bytes.extend([0xff; 8]);
-    bytes.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+fn sack_blocks_are_read_in_their_order_and_on_no_syn() {
+    let mut bytes = vec![1, 1, 5, 18, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 1];
+    bytes.extend([0, 0, 0, 2, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
     let timestamps = Some(Timestamps { val: 1, ecr: 2 });
-    assert_eq!(options_of(Flags::ACK, &bytes), Options { timestamps, ..Options::default() });
+    let sack = [block(7, 9), block(1, 2)].into_iter().collect();
+    assert_eq!(options_of(Flags::ACK, &bytes), Options { timestamps, sack, ..Options::default() });
+    assert_eq!(options_of(Flags::SYN, &bytes), Options { timestamps, ..Options::default() });
+}
+
+#[test]
+fn a_sack_option_of_broken_blocks_has_none() {
+    let options = options_of(Flags::ACK, &[5, 7, 0, 0, 0, 1, 9, 1, 5, 2, 1, 1]);
+    assert_eq!(options.sack, SackBlocks::NONE);
+}
+
+#[test]
+fn beside_timestamps_there_is_room_for_three_blocks() {
+    let sack: SackBlocks = (0..9).map(|i| block(10 * i, 10 * i + 5)).collect();
+    assert_eq!(sack.len(), 4);
+    let timestamps = Some(Timestamps { val: 1, ecr: 2 });
+    for (timestamps, count, len) in [(None, 4, 56), (timestamps, 3, 60)] {
+        let options = Options { sack, timestamps, ..Options::default() };
+        let bytes = segment(&Header { options, ..Header::default() }, ChecksumOut::Omit, b"");
+        assert_eq!((bytes.len(), header_len(&Header { options, ..Header::default() })), (len, len));
+        let (_, header, _) = parse(&bytes, ChecksumIn::Trusted).unwrap();
+        assert_eq!(header.options.sack.as_slice(), &sack.as_slice()[..count]);
+    }
+}
+
+fn block(start: u32, end: u32) -> SackBlock {
+    SackBlock { start: SeqNum::new(start), end: SeqNum::new(end) }
 }
 
 #[test]
@@ -165,7 +191,13 @@ fn an_option_with_a_length_that_is_not_its_own_is_skipped() {
 fn options_of_a_syn_count_on_a_syn_only() {
     let bytes = [2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7];
     assert_eq!(options_of(Flags::ACK, &bytes), Options::default());
-    let sent = Options { mss: Some(9), window_scale: Some(1), sack_permitted: true, timestamps: None };
+    let sent = Options {
+        mss: Some(9),
+        window_scale: Some(1),
+        sack_permitted: true,
+        timestamps: None,
+        ..Options::default()
+    };
     let header = Header { flags: Flags::ACK, options: sent, ..Header::default() };
     assert_eq!(header_len(&header), HEADER_LEN_MIN);
     segment(&header, ChecksumOut::Omit, b"");
@@ -181,11 +213,13 @@ fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     let timestamps =
         any::<Option<(u32, u32)>>().prop_map(|pair| pair.map(|(val, ecr)| Timestamps { val, ecr }));
     let of_syn = (prop::option::of(1u16..), prop::option::of(0u8..=14), any::<bool>());
-    (of_syn, timestamps).prop_map(move |((mss, window_scale, sack_permitted), timestamps)| {
+    let blocks = prop::collection::vec(any::<(u32, u32)>(), 0..4);
+    (of_syn, timestamps, blocks).prop_map(move |((mss, window_scale, sack_permitted), timestamps, blocks)| {
         if syn {
-            Options { mss, window_scale, sack_permitted, timestamps }
+            Options { mss, window_scale, sack_permitted, timestamps, ..Options::default() }
         } else {
-            Options { timestamps, ..Options::default() }
+            let sack = blocks.into_iter().map(|(start, end)| block(start, end)).collect();
+            Options { timestamps, sack, ..Options::default() }
         }
     })
 }

@@ -1,0 +1,323 @@
+//! What an acknowledgment says about what was sent: scoreboard, RACK, and the phases of recovery.
+//!
+//! [`Pcb::take_report`] reads it into the records; [`Pcb::after_report`] draws the conclusions, in this order: was the
+//! probe needed, was the repair needed, what is lost now, which phase does that make, how much may leave.
+//! Blocks are the peer's word: they count only inside of what is outstanding, and a bounded number of steps is
+//! spent on each (`records.rs`). It must not know text or windows.
+//! Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::cc::{Ack, Cause, Congestion, CongestionControl, Phase, RateSample};
+use super::super::pcb::Pcb;
+use super::super::sack::SackBlock;
+use super::super::segment::{Options, Payload, SACK_BLOCKS_MAX};
+use super::super::timers::{NEVER, since_us};
+use super::super::timestamp;
+use super::prr::Prr;
+use super::records::{Record, Sent};
+use super::undo::Undo;
+use super::{Loss, TRIM_AFTER};
+
+/// What one acknowledgment reported, added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tcp) struct Report {
+    /// Bytes by which SND.UNA moved.
+    acked: u32,
+    /// Outstanding before.
+    flight: u32,
+    /// Bytes not known before to have arrived.
+    delivered: u32,
+    /// Of these, bytes reported by a block.
+    sacked: u32,
+    /// The latest transmission among them, and its snapshot.
+    latest: Option<(Sent, u32)>,
+    /// Round trip of the latest that was sent once.
+    pub rtt_us: Option<u32>,
+    /// Something sent once and before the timeout is among them (F-RTO).
+    original: bool,
+    /// The peer received a repetition, or a probe, for the second time.
+    dsack: Option<SackBlock>,
+    /// The segment carried blocks.
+    has_blocks: bool,
+}
+
+impl Report {
+    fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
+        self.delivered += record.len();
+        let sent = Sent { at: record.sent_at, end: record.end };
+        if self.latest.is_none_or(|(latest, _)| latest.before(sent)) {
+            self.latest = Some((sent, record.snapshot));
+            if !record.repeated {
+                self.rtt_us = Some(u32::try_from(since_us(now, record.sent_at)).unwrap_or(u32::MAX).max(1));
+            }
+        }
+        self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// True if what is sent is recorded: there may be losses, and the peer will tell of them.
+    pub(in crate::tcp) fn keeps_records(&self) -> bool {
+        self.sack_ok && !self.tuning.lossless
+    }
+
+    /// Takes an acknowledgment into the records. SND.UNA has moved by `acked` bytes, of `flight`. `None` if no records
+    /// are kept.
+    pub(in crate::tcp) fn take_report(
+        &mut self,
+        acked: u32,
+        flight: u32,
+        options: &Options,
+        now: Instant,
+    ) -> Option<Report> {
+        if !self.keeps_records() {
+            return None;
+        }
+        let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
+        let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
+        let echo = options.timestamps.map(|ts| ts.ecr);
+        let offset = self.ts_offset;
+        let loss = self.loss.as_deref_mut()?;
+        let recover = loss.frto.map(|frto| frto.recover);
+        let has_blocks = !options.sack.is_empty();
+        let mut report = Report { acked, flight, has_blocks, ..Report::default() };
+        let rack = &mut loss.rack;
+        let mut note = |record: &Record| {
+            let ours =
+                echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
+            rack.on_delivered(record, now, ours);
+            report.add(record, now, recover);
+        };
+        loss.records.ack(una, &mut note);
+        if has_blocks {
+            let (dsack, blocks) = sorted(options.sack.as_slice(), una, max, oldest);
+            let before = loss.records.sacked();
+            for block in blocks.into_iter().flatten() {
+                loss.records.sack(block.start, block.end, &mut note);
+            }
+            report.sacked = loss.records.sacked() - before;
+            report.dsack = dsack;
+        }
+        loss.rack.on_ack(una, loss.records.sacked(), report.sacked, mss);
+        loss.rate.on_delivered(report.delivered, now);
+        Some(report)
+    }
+
+    /// Draws the conclusions from a report.
+    pub(in crate::tcp) fn after_report(&mut self, report: &Report, options: &Options, now: Instant) {
+        let Some(mut loss) = self.loss.take() else { return };
+        let phase = self.recovery.phase();
+        self.judge_probe(&mut loss, report, now);
+        self.take_dsack(&mut loss, report);
+        let echo = options.timestamps.filter(|_| self.ts_on).map(|ts| ts.ecr);
+        if self.is_spurious(&mut loss, report, echo) {
+            self.undo(&mut loss);
+        }
+        self.pass_recovery_point(&mut loss);
+        let lost = self.find_losses(&mut loss, now);
+        let news = self.news(&mut loss, report, lost, phase, now);
+        if report.delivered > 0 || report.acked > 0 || lost > 0 {
+            self.cc.on_ack(&news);
+        }
+        self.enter_recovery(&mut loss, now);
+        self.allow(&mut loss, report.delivered);
+        self.arm_after_report(&mut loss, report, now);
+        self.loss = Some(loss);
+    }
+
+    /// Looks for losses, and says how many bytes were found lost. The timer that looks again is set.
+    pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> u32 {
+        let repairing = self.recovery.phase() != Phase::Open;
+        loss.reorder_at = NEVER;
+        let Some((latest, wait_us)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else { return 0 };
+        let found = loss.records.detect(latest, wait_us, now);
+        loss.reorder_at = found.due;
+        found.lost
+    }
+
+    /// Something is lost and no repair is under way: fast recovery begins.
+    pub(super) fn enter_recovery(&mut self, loss: &mut Loss, now: Instant) {
+        if loss.records.lost() == 0 || self.recovery.phase() != Phase::Open {
+            return;
+        }
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
+        self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
+        self.recovery.begin(self.snd_max);
+        loss.prr = Prr::new(flight);
+        loss.stats.recovery_count += 1;
+        (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
+    }
+
+    /// Sets how much may leave, after `delivered` bytes have arrived.
+    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32) {
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let pipe = loss.pipe(flight);
+        let beyond = match self.recovery.phase() {
+            Phase::Recovery if !self.cc.governs_recovery() => {
+                let sndcnt = loss.prr.on_ack(delivered, pipe, self.cc.ssthresh(), mss);
+                i64::from(flight) + i64::from(sndcnt) - i64::from(self.cc.cwnd())
+            }
+            Phase::Recovery | Phase::Open | Phase::Loss => i64::from(flight - pipe),
+        };
+        // Flights and windows are below 2^31.
+        self.recovery.inflate(i32::try_from(beyond).unwrap_or(i32::MAX));
+    }
+
+    /// Bytes outstanding.
+    pub(super) fn flight(&self) -> u32 {
+        self.snd_max.since(self.snd_una)
+    }
+
+    /// Was the tail loss probe needed (RFC 8985 section 7.4.2)?
+    fn judge_probe(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
+        let Some(probe) = loss.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
+        let duplicate = report.dsack.is_some_and(|dsack| dsack.end == probe.end);
+        let plain_duplicate = report.acked == 0 && !report.has_blocks;
+        if !probe.repeats || duplicate || plain_duplicate {
+            loss.probe = None;
+        } else if self.snd_una.after(probe.end) {
+            // The probe has repaired a loss that nobody saw; it was one all the same.
+            loss.probe = None;
+            let (flight, mss) = (report.flight, u32::from(self.mss));
+            self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
+            self.cc.on_recovery_end(self.flight(), mss);
+        }
+    }
+
+    /// The peer reports a duplicate (RFC 2883). What a probe caused says nothing about reordering.
+    fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
+        let Some(dsack) = report.dsack else { return };
+        loss.stats.dsack_count = loss.stats.dsack_count.saturating_add(1);
+        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
+            loss.rack.on_dsack(self.snd_max);
+        }
+    }
+
+    /// True if the repair that is going on, or was the last, was not needed.
+    fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> bool {
+        let Some(undo) = loss.undo.as_mut() else { return false };
+        let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
+        let by_original = match loss.frto.as_mut() {
+            Some(_) if report.original => true,
+            Some(frto) if frto.tries_new_data || self.snd_una.at_or_after(frto.recover) => {
+                // Step 3: nothing from before the timeout has arrived by itself, so it is lost.
+                loss.frto = None;
+                false
+            }
+            Some(frto) => {
+                frto.tries_new_data = report.acked > 0;
+                false
+            }
+            None => false,
+        };
+        by_timestamp || by_original || undo.is_all_reported()
+    }
+
+    fn undo(&mut self, loss: &mut Loss) {
+        let Some(undo) = loss.undo.take() else { return };
+        match self.recovery.phase() {
+            // An overtaken segment was taken for a lost one.
+            Phase::Recovery | Phase::Open => loss.rack.note_reordering(),
+            Phase::Loss => self.rtt.end_backoff(),
+        }
+        self.cc.on_undo(&undo.before);
+        loss.frto = None;
+        loss.records.unlose();
+        loss.stats.undo_count += 1;
+        if self.recovery.phase() != Phase::Open {
+            self.recovery.finish();
+        }
+    }
+
+    /// Ends the phase once everything is acknowledged that was out when it began.
+    fn pass_recovery_point(&mut self, loss: &mut Loss) {
+        let passed = self.snd_una.at_or_after(self.recovery.recover());
+        match self.recovery.phase() {
+            Phase::Open => {
+                if loss.undo.as_ref().is_some_and(|undo| undo.is_over(self.snd_una)) {
+                    loss.undo = None;
+                }
+                return;
+            }
+            Phase::Recovery if passed => self.cc.on_recovery_end(self.flight(), u32::from(self.mss)),
+            Phase::Loss if passed => loss.frto = None,
+            Phase::Recovery | Phase::Loss => return,
+        }
+        self.recovery.finish();
+        loss.rack.on_recovery_end();
+        if let Some(undo) = loss.undo.as_mut() {
+            undo.on_end(self.snd_max);
+        }
+    }
+
+    /// What congestion control is told.
+    fn news(&self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
+        let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
+        let rate: Option<RateSample> =
+            if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
+        // The acknowledgment that ends a repair belongs to it, and so does the one that begins it.
+        let begins = before == Phase::Open && loss.records.lost() > 0;
+        Ack {
+            now,
+            acked: report.acked,
+            delivered: report.delivered,
+            lost,
+            flight: report.flight,
+            pipe: loss.pipe(self.flight()),
+            mss: u32::from(self.mss),
+            phase: if begins { Phase::Recovery } else { before },
+            rtt_us: report.rtt_us,
+            rate,
+        }
+    }
+
+    fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
+        if loss.records.is_empty() {
+            (loss.probe_at, loss.probe_now) = (NEVER, false);
+            loss.reorder_at = NEVER;
+            loss.trim_at = now + TRIM_AFTER;
+            return;
+        }
+        if report.acked > 0 {
+            loss.records.set_round_trip(self.rtt.srtt_us());
+        }
+        if loss.records.sacked() > 0 || self.recovery.phase() != Phase::Open {
+            loss.probe_at = NEVER;
+        } else if report.acked > 0 {
+            self.arm_probe(loss, now);
+        }
+    }
+}
+
+/// The blocks that count, in order of their numbers, and the report of a duplicate if there is one (RFC 2883
+/// section 4: the first block, if it lies below SEG.ACK or inside the second).
+fn sorted(
+    blocks: &[SackBlock],
+    una: SeqNum,
+    max: SeqNum,
+    oldest: SeqNum,
+) -> (Option<SackBlock>, [Option<SackBlock>; SACK_BLOCKS_MAX]) {
+    let inside = |a: &SackBlock, b: &SackBlock| a.start.at_or_after(b.start) && a.end.at_or_before(b.end);
+    let dsack = blocks.first().copied().filter(|first| {
+        first.start.before(first.end)
+            && first.start.at_or_after(oldest)
+            && first.end.at_or_before(max)
+            && (first.start.before(una) || blocks.get(1).is_some_and(|second| inside(first, second)))
+    });
+    let mut out = [None; SACK_BLOCKS_MAX];
+    for (slot, block) in out.iter_mut().zip(blocks.iter().skip(usize::from(dsack.is_some()))) {
+        let valid = block.start.before(block.end) && block.end.at_or_before(max) && block.end.after(una);
+        if valid && block.start.at_or_after(oldest) {
+            *slot = Some(SackBlock { start: block.start.max(una), end: block.end });
+        }
+    }
+    // By distance from SND.UNA, for which all of them lie ahead.
+    out.sort_unstable_by_key(|slot| slot.map(|block| block.start.since(una)));
+    (dsack, out)
+}
+
+/// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
+const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;

@@ -1,0 +1,139 @@
+//! Loss recovery for connections on which both ends use SACK: RACK-TLP (RFC 8985) over a scoreboard
+//! (RFC 6675), proportional rate reduction, and undoing what turns out to have been needless.
+//!
+//! | file | what |
+//! |---|---|
+//! | `records.rs` | what was sent when, and what the peer says of it |
+//! | `rack.rs` | how long a segment may be overtaken |
+//! | `prr.rs` | what may leave during fast recovery |
+//! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
+//! | `rate.rs` | delivery rate samples |
+//! | `pacing.rs` | when the next segment may leave |
+//! | `stats.rs` | counters |
+//! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's parts: an acknowledgment, a repetition, a timer |
+//!
+//! All of it stands in one box that is made when data is first sent, or repeated, and given back when nothing
+//! has been in flight for [`TRIM_AFTER`], unless it has learnt or counted something worth keeping;
+//! then only its queues are. A connection whose path loses nothing (`Settings::lossless`), or whose peer has
+//! no SACK, keeps no records: `recovery.rs` alone sees to its losses, and the box, if there is one, only
+//! counts.
+//!
+//! Phases are those of `recovery.rs`: Open; Recovery, from the first loss found until all is acknowledged
+//! that was out then; Loss, the same from an expiry of the retransmission timer. While records are kept
+//! SND.NXT stays where it is in all of them, and what is to be sent again is what they call Lost. Tests:
+//! `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
+
+mod ack;
+mod pacing;
+mod prr;
+mod rack;
+mod rate;
+mod records;
+mod send;
+pub mod stats;
+mod timers;
+mod undo;
+
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::timers::NEVER;
+use pacing::Pacing;
+use prr::Prr;
+use rack::Rack;
+use rate::Rate;
+use records::Records;
+use stats::LossStats;
+use undo::{Frto, Undo};
+
+/// Everything that recovering from losses remembers.
+#[derive(Debug)]
+pub(super) struct Loss {
+    pub(super) records: Records,
+    rack: Rack,
+    prr: Prr,
+    undo: Option<Undo>,
+    frto: Option<Frto>,
+    probe: Option<Probe>,
+    rate: Rate,
+    pub(super) pacing: Pacing,
+    /// When a segment that may only have been overtaken is given up (RACK's reordering timer).
+    reorder_at: Instant,
+    /// When a tail loss probe is due.
+    probe_at: Instant,
+    /// When the memory is given back.
+    trim_at: Instant,
+    /// A tail loss probe is to be sent.
+    probe_now: bool,
+    stats: LossStats,
+}
+
+/// A tail loss probe that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// TLP.end_seq.
+    end: SeqNum,
+    /// TLP.is_retrans: it carried nothing new.
+    repeats: bool,
+}
+
+impl Loss {
+    pub(super) fn new(una: SeqNum, now: Instant) -> Box<Self> {
+        Box::new(Self {
+            records: Records::new(una),
+            rack: Rack::new(una),
+            prr: Prr::default(),
+            undo: None,
+            frto: None,
+            probe: None,
+            rate: Rate::new(now),
+            pacing: Pacing::new(),
+            reorder_at: NEVER,
+            probe_at: NEVER,
+            trim_at: NEVER,
+            probe_now: false,
+            stats: LossStats::default(),
+        })
+    }
+
+    /// The earliest of its timers.
+    pub(super) fn deadline(&self) -> Instant {
+        self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())
+    }
+
+    /// True if new data has to wait for what is to be repeated, or for the pace.
+    pub(super) fn holds_new_data(&self) -> bool {
+        self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())
+    }
+
+    /// F-RTO sends new data before it repeats more than the first segment.
+    fn tries_new_data(&self) -> bool {
+        self.frto.is_some_and(|frto| frto.tries_new_data)
+    }
+
+    /// Bytes believed to be in the network, of `flight` that are outstanding (RFC 6675's pipe).
+    fn pipe(&self, flight: u32) -> u32 {
+        flight.saturating_sub(self.records.sacked()).saturating_sub(self.records.lost())
+    }
+
+    /// True if it would be worth keeping beyond the flight.
+    fn is_worth_keeping(&self) -> bool {
+        self.rack.reordering_seen() || self.stats != LossStats::default()
+    }
+
+    pub(super) fn stats(&self) -> LossStats {
+        LossStats {
+            delivered_bytes: self.rate.delivered(),
+            reordering_seen: self.rack.reordering_seen(),
+            sacked_bytes: self.records.sacked(),
+            lost_bytes: self.records.lost(),
+            min_rtt_us: self.rack.min_rtt_us(),
+            ..self.stats
+        }
+    }
+}
+
+/// How long nothing has to be in flight before the memory for transmission records is given back.
+const TRIM_AFTER: Duration = Duration::from_secs(1);

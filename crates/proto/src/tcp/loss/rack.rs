@@ -1,0 +1,147 @@
+//! RACK: how long a segment may be overtaken before it counts as lost (RFC 8985 section 6).
+//!
+//! Keeps the latest segment known to have arrived, in order of transmission, the least round trip, and how
+//! much the path reorders: first not at all, then by a fraction of the least round trip that grows with
+//! every round in which the peer reports a needless repetition. It must not know records other than
+//! through [`Rack::on_delivered`]. Tests: `tests/rack.rs`.
+
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::timers::since_us;
+use super::records::{Record, Sent};
+
+#[derive(Debug)]
+pub(in crate::tcp) struct Rack {
+    /// RACK.xmit_ts and RACK.end_seq.
+    latest: Option<Sent>,
+    /// RACK.rtt, microseconds.
+    rtt_us: u32,
+    /// RACK.min_RTT, microseconds, and when it was measured; 0 if not yet.
+    min_rtt_us: u32,
+    min_rtt_at: Instant,
+    /// RACK.fack: the highest sequence number that has arrived.
+    fack: SeqNum,
+    reordering_seen: bool,
+    /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
+    mult: u8,
+    persist: u8,
+    /// RACK.dsack_round.
+    dsack_round: Option<SeqNum>,
+    /// RACK.segs_sacked, while something is.
+    sacked_count: u16,
+}
+
+impl Rack {
+    pub fn new(una: SeqNum) -> Self {
+        Self {
+            latest: None,
+            rtt_us: 0,
+            min_rtt_us: 0,
+            min_rtt_at: Instant::ZERO,
+            fack: una,
+            reordering_seen: false,
+            mult: 1,
+            persist: 0,
+            dsack_round: None,
+            sacked_count: 0,
+        }
+    }
+
+    /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false where a timestamp shows
+    /// that the acknowledgment was caused by an earlier transmission of it.
+    pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) {
+        let rtt_us = u32::try_from(since_us(now, record.sent_at)).unwrap_or(u32::MAX).max(1);
+        if record.end.after(self.fack) {
+            self.fack = record.end;
+        } else if record.end.before(self.fack) && !record.repeated {
+            self.reordering_seen = true;
+        }
+        if record.repeated && (!is_ours || rtt_us < self.min_rtt_us) {
+            return;
+        }
+        if !record.repeated {
+            let aged = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
+            if rtt_us <= self.min_rtt_us || self.min_rtt_us == 0 || aged {
+                (self.min_rtt_us, self.min_rtt_at) = (rtt_us, now);
+            }
+        }
+        let sent = Sent { at: record.sent_at, end: record.end };
+        if self.latest.is_none_or(|latest| latest.before(sent)) {
+            (self.latest, self.rtt_us) = (Some(sent), rtt_us);
+        }
+    }
+
+    /// SND.UNA has moved, `sacked` bytes lie beyond it; `newly` of them were reported just now.
+    pub fn on_ack(&mut self, una: SeqNum, sacked: u32, newly: u32, mss: u32) {
+        self.fack = self.fack.max(una);
+        if sacked == 0 {
+            self.sacked_count = 0;
+        } else if newly > 0 {
+            let count = u16::try_from(newly.div_ceil(mss.max(1))).unwrap_or(u16::MAX);
+            self.sacked_count = self.sacked_count.saturating_add(count);
+        }
+        if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
+            self.dsack_round = None;
+        }
+    }
+
+    /// The peer reports a needless repetition: the window grows, once a round trip (step 4).
+    pub fn on_dsack(&mut self, snd_max: SeqNum) {
+        if self.dsack_round.is_none() {
+            self.dsack_round = Some(snd_max);
+            self.mult = self.mult.saturating_add(1);
+            self.persist = REO_WND_PERSIST;
+        }
+    }
+
+    /// A repair is over. After some without needless repetitions the window is small again (step 4).
+    pub fn on_recovery_end(&mut self) {
+        if self.dsack_round.is_none() {
+            self.persist = self.persist.saturating_sub(1);
+            if self.persist == 0 {
+                self.mult = 1;
+            }
+        }
+    }
+
+    /// A loss was none: the path has overtaken a segment.
+    pub fn note_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
+
+    /// True if the path has been seen to reorder.
+    pub fn reordering_seen(&self) -> bool {
+        self.reordering_seen
+    }
+
+    /// The least round trip, microseconds; 0 before the first.
+    pub fn min_rtt_us(&self) -> u32 {
+        self.min_rtt_us
+    }
+
+    /// What detection goes by: the latest arrival, and how long a segment sent before it may be out. `None`
+    /// before the first arrival.
+    pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, u64)> {
+        let reo_wnd = self.reo_wnd_us(is_repairing, srtt_us);
+        self.latest.map(|latest| (latest, u64::from(self.rtt_us) + u64::from(reo_wnd)))
+    }
+
+    /// RACK.reo_wnd, microseconds (step 4).
+    fn reo_wnd_us(&self, is_repairing: bool, srtt_us: u32) -> u32 {
+        if !self.reordering_seen && (is_repairing || self.sacked_count >= DUP_THRESH) {
+            return 0;
+        }
+        let window = (self.min_rtt_us / 4).saturating_mul(u32::from(self.mult));
+        window.min(srtt_us.max(self.min_rtt_us))
+    }
+}
+
+/// Segments behind a hole that are enough, while the path was not seen to reorder.
+const DUP_THRESH: u16 = 3;
+/// Repairs for which a grown window is kept.
+const REO_WND_PERSIST: u8 = 16;
+/// A least round trip is forgotten after this: the path may have changed.
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);

@@ -1,0 +1,185 @@
+//! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation), for congestion control that models
+//! the path.
+//!
+//! With each transmission goes a snapshot of what was delivered by then; when it arrives, the difference
+//! to now, over the longer of the times that sending and acknowledging it took, is a sample of the rate.
+//! Snapshots are made only if congestion control asks, and once per cell of time at most; a record names its
+//! snapshot by number. [`SNAPSHOTS_MAX`] are kept, an older transmission gives no sample. It must not know
+//! records. Tests at the end.
+
+use std::collections::VecDeque;
+
+use crate::time::Instant;
+
+use super::super::cc::RateSample;
+use super::super::timers::since_us;
+
+/// The state of delivery at a transmission.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    sent_at: Instant,
+    app_limited: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::tcp) struct Rate {
+    /// Bytes delivered so far, and when that was last found.
+    delivered: u64,
+    delivered_at: Instant,
+    /// When the first segment of the flight that is being sampled was sent.
+    first_sent_at: Instant,
+    /// Samples are limited by the application until this much is delivered; 0 if they are not.
+    app_limited_until: u64,
+    snapshots: VecDeque<Snapshot>,
+    /// The number of the first of them.
+    first_number: u32,
+}
+
+impl Rate {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            delivered: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            app_limited_until: 0,
+            snapshots: VecDeque::new(),
+            first_number: 0,
+        }
+    }
+
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Something is sent; nothing else is under way if `is_idle`. Returns the snapshot's number.
+    pub fn on_sent(&mut self, now: Instant, is_idle: bool) -> u32 {
+        if is_idle {
+            (self.first_sent_at, self.delivered_at) = (now, now);
+        }
+        if self.snapshots.back().is_none_or(|last| last.sent_at != now || last.delivered != self.delivered) {
+            if self.snapshots.len() >= SNAPSHOTS_MAX {
+                self.snapshots.pop_front();
+                self.first_number = self.first_number.wrapping_add(1);
+            }
+            self.snapshots.push_back(Snapshot {
+                delivered: self.delivered,
+                delivered_at: self.delivered_at,
+                first_sent_at: self.first_sent_at,
+                sent_at: now,
+                app_limited: self.app_limited_until != 0,
+            });
+        }
+        // At most SNAPSHOTS_MAX, which fits.
+        self.first_number
+            .wrapping_add(u32::try_from(self.snapshots.len()).unwrap_or(u32::MAX))
+            .wrapping_sub(1)
+    }
+
+    /// There is nothing to send although it might be; `pipe` bytes are under way.
+    pub fn on_app_limited(&mut self, pipe: u32) {
+        self.app_limited_until = (self.delivered + u64::from(pipe)).max(1);
+    }
+
+    /// `bytes` were delivered.
+    pub fn on_delivered(&mut self, bytes: u32, now: Instant) {
+        self.delivered += u64::from(bytes);
+        self.delivered_at = now;
+        if self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+    }
+
+    /// The sample that the arrival of the transmission with snapshot `number` gives, after `on_delivered`.
+    /// None if it is too old, or so short that it says nothing (`min_rtt_us`).
+    pub fn sample(&mut self, number: u32, now: Instant, min_rtt_us: u32) -> Option<RateSample> {
+        let index = number.wrapping_sub(self.first_number);
+        let snapshot = *self.snapshots.get(usize::try_from(index).ok()?)?;
+        self.first_sent_at = snapshot.sent_at;
+        let sending = since_us(snapshot.sent_at, snapshot.first_sent_at);
+        let acknowledging = since_us(now, snapshot.delivered_at);
+        let interval_us = u32::try_from(sending.max(acknowledging)).unwrap_or(u32::MAX);
+        if interval_us < min_rtt_us.max(1) {
+            return None;
+        }
+        Some(RateSample {
+            delivered: u32::try_from(self.delivered - snapshot.delivered).unwrap_or(u32::MAX),
+            interval_us,
+            prior_delivered: snapshot.delivered,
+            total_delivered: self.delivered,
+            app_limited: snapshot.app_limited,
+        })
+    }
+
+    /// Gives memory back. Only when nothing is under way.
+    pub fn shrink(&mut self) {
+        self.first_number =
+            self.first_number.wrapping_add(u32::try_from(self.snapshots.len()).unwrap_or(u32::MAX));
+        self.snapshots = VecDeque::new();
+    }
+}
+
+/// Snapshots kept: some round trips' worth.
+const SNAPSHOTS_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_micros(1_000_000 + us)
+    }
+
+    #[test]
+    fn a_steady_flow_is_measured_at_its_rate() {
+        // A segment of 1,000 bytes each millisecond, ten milliseconds under way.
+        let mut rate = Rate::new(at(0));
+        let mut numbers = Vec::new();
+        for ms in 0..10u64 {
+            numbers.push(rate.on_sent(at(ms * 1000), ms == 0));
+        }
+        let mut last = None;
+        for ms in 10..40u64 {
+            rate.on_delivered(1000, at(ms * 1000));
+            last = rate.sample(numbers[ms as usize - 10], at(ms * 1000), 10_000);
+            numbers.push(rate.on_sent(at(ms * 1000), false));
+        }
+        let sample = last.expect("a sample");
+        assert_eq!((sample.delivered, sample.interval_us, sample.app_limited), (10_000, 10_000, false));
+        assert_eq!(sample.total_delivered - sample.prior_delivered, 10_000);
+    }
+
+    #[test]
+    fn samples_sent_after_the_application_paused_say_so() {
+        let mut rate = Rate::new(at(0));
+        rate.on_app_limited(0);
+        let limited = rate.on_sent(at(10), true);
+        rate.on_delivered(1000, at(1010));
+        assert!(rate.sample(limited, at(1010), 1).is_some_and(|sample| sample.app_limited));
+        let free = rate.on_sent(at(1010), true);
+        rate.on_delivered(1000, at(2010));
+        assert!(rate.sample(free, at(2010), 1).is_some_and(|sample| !sample.app_limited));
+    }
+
+    #[test]
+    fn old_snapshots_give_no_sample_and_memory_is_bounded() {
+        let mut rate = Rate::new(at(0));
+        let first = rate.on_sent(at(0), true);
+        for us in 1..5000 {
+            let _ = rate.on_sent(at(us), false);
+        }
+        assert_eq!(rate.snapshots.len(), SNAPSHOTS_MAX);
+        rate.on_delivered(1, at(9000));
+        assert_eq!(rate.sample(first, at(9000), 1), None);
+    }
+
+    #[test]
+    fn a_sample_over_less_than_a_round_trip_is_none() {
+        let mut rate = Rate::new(at(0));
+        let number = rate.on_sent(at(0), true);
+        rate.on_delivered(1000, at(50));
+        assert_eq!(rate.sample(number, at(50), 100), None);
+    }
+}

@@ -1,0 +1,523 @@
+//! What was sent and is not acknowledged: when, and what the peer has said about it (the scoreboard).
+//!
+//! A queue of records without gaps, from SND.UNA to the end of what was sent. A record is a range of bytes that
+//! were sent at about the same time and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`].
+//! Time is cut into cells of a fraction of the round trip; what is sent in one cell goes into one record
+//! with the latest of its times, so that a window costs some hundred records whatever its size. Neighbours
+//! that were selectively acknowledged become one: their times do not matter any more.
+//!
+//! Who moves a fate: `sack` (to Sacked), `detect` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
+//! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
+//!
+//! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
+//! are [`SPLIT_MAX`]; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
+//! every record but those after a timeout or an undo: a block is found by bisection and moves only
+//! records whose fate it changes; of what may be lost only what was not judged yet is looked at (`edge`
+//! for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
+//! others). It must not know clocks, windows or why something is repeated. Invariants: `sacked` and
+//! `lost` are the bytes of that fate. Tests: `loss/records/tests.rs`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::timers::{NEVER, after_us};
+
+/// What has become of a range of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::tcp) enum Fate {
+    /// Nothing is known.
+    Flying,
+    /// The peer says that it holds it.
+    Sacked,
+    /// Believed lost, and not repeated since.
+    Lost,
+}
+
+/// Bytes that were last sent together.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Record {
+    pub start: SeqNum,
+    pub end: SeqNum,
+    /// When the latest of them was last sent.
+    pub sent_at: Instant,
+    /// What the rate estimator noted then (`rate.rs`).
+    pub snapshot: u32,
+    pub fate: Fate,
+    /// Sent more than once.
+    pub repeated: bool,
+}
+
+impl Record {
+    pub fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+}
+
+/// A transmission's place in the order of transmissions (RFC 8985 section 6.1, `RACK_sent_after`).
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Sent {
+    pub at: Instant,
+    pub end: SeqNum,
+}
+
+impl Sent {
+    /// True if `self` was sent before `other`.
+    pub fn before(self, other: Self) -> bool {
+        self.at < other.at || (self.at == other.at && self.end.before(other.end))
+    }
+}
+
+/// A range that was sent again.
+#[derive(Clone, Copy, Debug)]
+struct Repeat {
+    start: SeqNum,
+    end: SeqNum,
+    sent_at: Instant,
+}
+
+/// What looking for losses has found.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Detection {
+    /// Bytes newly believed lost.
+    pub lost: u32,
+    /// When the next of them will be, if nothing is heard of it; [`NEVER`] if none is waited for.
+    pub due: Instant,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(in crate::tcp) struct Records {
+    list: VecDeque<Record>,
+    repeats: VecDeque<Repeat>,
+    sacked: u32,
+    lost: u32,
+    /// First transmissions before this have been judged.
+    edge: SeqNum,
+    /// Nothing before this is Lost.
+    hint: SeqNum,
+    /// Two to this many microseconds are a cell of time.
+    cell_shift: u8,
+    /// Records looked at or moved, for the tests of what a hostile segment costs.
+    #[cfg(test)]
+    pub steps: u64,
+}
+
+impl Records {
+    pub fn new(una: SeqNum) -> Self {
+        Self {
+            list: VecDeque::new(),
+            repeats: VecDeque::new(),
+            sacked: 0,
+            lost: 0,
+            edge: una,
+            hint: una,
+            cell_shift: 0,
+            #[cfg(test)]
+            steps: 0,
+        }
+    }
+
+    /// Bytes that the peer says it holds behind a hole.
+    pub fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Bytes that are to be repeated.
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// The first record: what begins at SND.UNA.
+    pub fn first(&self) -> Option<&Record> {
+        self.list.front()
+    }
+
+    /// The last record: what was sent last for the first time.
+    pub fn last(&self) -> Option<&Record> {
+        self.list.back()
+    }
+
+    /// True if nothing is outstanding.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Sets the cell of time to a fraction of the round trip.
+    pub fn set_round_trip(&mut self, rtt_us: u32) {
+        let cell = rtt_us / CELLS_PER_ROUND_TRIP;
+        // The logarithm of 32 bits fits the octet.
+        self.cell_shift = u8::try_from(cell.checked_ilog2().unwrap_or(0)).unwrap_or(0);
+    }
+
+    /// Gives memory back. Only when nothing is outstanding.
+    pub fn shrink(&mut self) {
+        self.list.shrink_to_fit();
+        self.repeats.shrink_to_fit();
+    }
+
+    /// Bytes from `start` to `end` were sent at `now`: new ones, or such as were sent before, or both.
+    pub fn sent(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
+        let known = self.list.back().map_or(start, |last| last.end);
+        if start.before(known) {
+            self.repeat(start, end.min(known), now, snapshot);
+        }
+        if end.after(known) {
+            self.append(start.max(known), end, now, snapshot);
+        }
+    }
+
+    /// Everything before `una` is acknowledged. `report` is told of what was not known to have arrived.
+    pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) {
+        while let Some(first) = self.list.front_mut()
+            && first.start.before(una)
+        {
+            let part = Record { end: first.end.min(una), ..*first };
+            let whole = part.end == first.end;
+            first.start = part.end;
+            if whole {
+                self.list.pop_front();
+            }
+            self.step(1);
+            self.arrived(&part, &mut report);
+        }
+        self.edge = self.edge.max(una);
+        self.hint = self.hint.max(una);
+        while self.repeats.front().is_some_and(|repeat| repeat.end.at_or_before(una)) {
+            self.repeats.pop_front();
+        }
+        if self.list.is_empty() {
+            self.repeats.clear();
+        }
+    }
+
+    /// The peer says that it holds `start` to `end`, which lies inside what is outstanding. `report` is told
+    /// of what was not known.
+    pub fn sack(&mut self, start: SeqNum, end: SeqNum, mut report: impl FnMut(&Record)) {
+        let Some(from) = self.whole_from(start, end) else { return };
+        let mut to = from;
+        while let Some(record) = self.list.get(to).copied()
+            && record.start.before(end)
+        {
+            let mut part = record;
+            if record.end.after(end) {
+                if record.fate == Fate::Sacked || self.list.len() >= SPLIT_MAX {
+                    break;
+                }
+                part.end = end;
+                self.split(end);
+            }
+            self.step(1);
+            if part.fate != Fate::Sacked {
+                self.sacked += part.len();
+            }
+            if part.fate == Fate::Lost {
+                self.lost -= part.len();
+            }
+            if part.fate != Fate::Sacked {
+                report(&part);
+            }
+            to += 1;
+        }
+        if to > from {
+            self.collapse(from, to);
+            if let Some(record) = self.list.get_mut(from) {
+                record.fate = Fate::Sacked;
+            }
+            self.join_sacked(from);
+        }
+    }
+
+    /// What was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step 5).
+    pub fn detect(&mut self, latest: Sent, wait_us: u64, now: Instant) -> Detection {
+        let mut found = Detection { lost: 0, due: NEVER };
+        self.detect_repeats(latest, wait_us, now, &mut found);
+        let mut at = self.find(self.edge);
+        let mut run = at;
+        while let Some(record) = self.list.get(at).copied() {
+            self.step(1);
+            if record.fate == Fate::Flying && !record.repeated {
+                if !(Sent { at: record.sent_at, end: record.end }).before(latest) {
+                    break;
+                }
+                let due = after_us(record.sent_at, wait_us);
+                if due > now {
+                    found.due = found.due.min(due);
+                    break;
+                }
+                found.lost += self.lose(at);
+            } else {
+                at = self.close_run(run, at);
+                run = at + 1;
+            }
+            self.edge = record.end;
+            at += 1;
+        }
+        self.close_run(run, at);
+        found
+    }
+
+    /// The first range that is to be repeated.
+    pub fn next_lost(&mut self) -> Option<(SeqNum, SeqNum)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut at = self.find(self.hint);
+        while let Some(record) = self.list.get(at).copied() {
+            self.step(1);
+            if record.fate == Fate::Lost {
+                self.hint = record.start;
+                return Some((record.start, record.end));
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Everything that the peer does not hold is lost: the retransmission timer has expired.
+    pub fn lose_all(&mut self) {
+        for at in 0..self.list.len() {
+            if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
+                self.lose(at);
+            }
+        }
+        self.repeats.clear();
+        if let Some(last) = self.list.back() {
+            self.edge = last.end;
+        }
+    }
+
+    /// What was believed lost was not. It is judged anew.
+    pub fn unlose(&mut self) {
+        for record in &mut self.list {
+            if record.fate == Fate::Lost {
+                record.fate = Fate::Flying;
+            }
+        }
+        self.lost = 0;
+        if let Some(first) = self.list.front() {
+            self.edge = first.start;
+        }
+    }
+
+    /// The peer has thrown away what it had said it held (RFC 2018 section 8).
+    pub fn forget_sacks(&mut self) {
+        for record in &mut self.list {
+            if record.fate == Fate::Sacked {
+                record.fate = Fate::Flying;
+            }
+        }
+        self.sacked = 0;
+    }
+
+    /// `part`, cut off the front, is acknowledged.
+    fn arrived(&mut self, part: &Record, report: &mut impl FnMut(&Record)) {
+        match part.fate {
+            Fate::Sacked => self.sacked -= part.len(),
+            Fate::Lost => {
+                self.lost -= part.len();
+                report(part);
+            }
+            Fate::Flying => report(part),
+        }
+    }
+
+    fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
+        let full = self.list.len() >= RECORDS_MAX;
+        let shift = self.cell_shift;
+        if let Some(last) = self.list.back_mut()
+            && last.fate == Fate::Flying
+            && !last.repeated
+            && (full || same_cell(last.sent_at, now, shift))
+        {
+            (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
+            return;
+        }
+        let record = Record { start, end, sent_at: now, snapshot, fate: Fate::Flying, repeated: false };
+        self.list.push_back(record);
+    }
+
+    /// Bytes sent before were sent again. Those that the peer holds by now stay so.
+    fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
+        let from = self.split(start);
+        self.split(end);
+        let mut at = from;
+        while let Some(record) = self.list.get_mut(at)
+            && record.start.before(end)
+        {
+            if record.fate == Fate::Lost {
+                self.lost -= record.len();
+            }
+            if record.fate != Fate::Sacked {
+                record.fate = Fate::Flying;
+                (record.sent_at, record.snapshot, record.repeated) = (now, snapshot, true);
+            }
+            at += 1;
+        }
+        self.step(1);
+        self.join_repeated(from, now);
+        self.note_repeat(Repeat { start, end, sent_at: now });
+    }
+
+    /// The repaired part of a hole grows at its end: one record and not one for each segment.
+    fn join_repeated(&mut self, at: usize, now: Instant) {
+        let full = self.list.len() >= RECORDS_MAX;
+        let Some(before) = at.checked_sub(1) else { return };
+        let (Some(a), Some(b)) = (self.list.get(before), self.list.get(at)) else { return };
+        let alike = |r: &Record| r.fate == Fate::Flying && r.repeated;
+        if alike(a) && alike(b) && (full || same_cell(a.sent_at, now, self.cell_shift)) {
+            self.collapse(before, at + 1);
+        }
+    }
+
+    fn note_repeat(&mut self, repeat: Repeat) {
+        let shift = self.cell_shift;
+        if let Some(last) = self.repeats.back_mut()
+            && last.end == repeat.start
+            && same_cell(last.sent_at, repeat.sent_at, shift)
+        {
+            (last.end, last.sent_at) = (repeat.end, repeat.sent_at);
+            return;
+        }
+        if self.repeats.len() >= RECORDS_MAX {
+            // Whether the oldest is lost again will be the retransmission timer's finding.
+            self.repeats.pop_front();
+        }
+        self.repeats.push_back(repeat);
+    }
+
+    /// Repetitions that are lost again.
+    fn detect_repeats(&mut self, latest: Sent, wait_us: u64, now: Instant, found: &mut Detection) {
+        while let Some(repeat) = self.repeats.front().copied() {
+            if !(Sent { at: repeat.sent_at, end: repeat.end }).before(latest) {
+                return;
+            }
+            let due = after_us(repeat.sent_at, wait_us);
+            if due > now {
+                found.due = due;
+                return;
+            }
+            self.repeats.pop_front();
+            let mut at = self.find(repeat.start);
+            while let Some(record) = self.list.get(at).copied()
+                && record.start.before(repeat.end)
+            {
+                self.step(1);
+                // One that was sent again since has an entry of its own.
+                if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
+                    found.lost += self.lose(at);
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// The record at index `at` is lost. Returns its bytes.
+    fn lose(&mut self, at: usize) -> u32 {
+        let Some(record) = self.list.get_mut(at) else { return 0 };
+        record.fate = Fate::Lost;
+        let len = record.len();
+        self.lost += len;
+        self.hint = self.hint.min(record.start);
+        len
+    }
+
+    /// Makes the records from index `run` up to `at`, all lost just now, one. Returns the index that `at` has
+    /// become.
+    fn close_run(&mut self, run: usize, at: usize) -> usize {
+        if at > run + 1 {
+            self.collapse(run, at);
+            return run + 1;
+        }
+        at
+    }
+
+    /// The index from which on a block acknowledges whole records; `None` if it says nothing new.
+    fn whole_from(&mut self, start: SeqNum, end: SeqNum) -> Option<usize> {
+        let at = self.find(start);
+        let record = *self.list.get(at)?;
+        if record.fate == Fate::Sacked && record.end.at_or_after(end) {
+            return None;
+        }
+        if !record.start.before(start) {
+            return Some(at);
+        }
+        if record.fate != Fate::Sacked && self.list.len() < SPLIT_MAX {
+            self.split(start);
+        }
+        Some(at + 1)
+    }
+
+    /// Joins the record at index `at` with its neighbours if they are Sacked as well.
+    fn join_sacked(&mut self, at: usize) {
+        let is_sacked = |at: usize| self.list.get(at).is_some_and(|record| record.fate == Fate::Sacked);
+        let from = at.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(at);
+        let to = if is_sacked(at + 1) { at + 2 } else { at + 1 };
+        self.collapse(from, to);
+    }
+
+    /// Makes the records from index `from` up to `to` one, with the last one's time.
+    fn collapse(&mut self, from: usize, to: usize) {
+        if to <= from + 1 {
+            return;
+        }
+        if let (Some(last), Some(first)) = (self.list.get(to - 1).copied(), self.list.get_mut(from)) {
+            first.end = last.end;
+            first.sent_at = first.sent_at.max(last.sent_at);
+            first.snapshot = last.snapshot;
+        }
+        self.step(moved(from, self.list.len()));
+        self.list.drain(from + 1..to);
+    }
+
+    /// Cuts the record that `at` lies in. Returns the index of the record that begins there.
+    fn split(&mut self, at: SeqNum) -> usize {
+        let index = self.find(at);
+        let Some(record) = self.list.get_mut(index) else { return index };
+        if !record.start.before(at) {
+            return index;
+        }
+        let tail = Record { start: at, ..*record };
+        record.end = at;
+        self.step(moved(index, self.list.len()));
+        self.list.insert(index + 1, tail);
+        index + 1
+    }
+
+    /// The index of the record that `seq` lies in; the number of records if it lies behind all.
+    fn find(&self, seq: SeqNum) -> usize {
+        self.list.partition_point(|record| record.end.at_or_before(seq))
+    }
+
+    #[cfg(test)]
+    fn step(&mut self, count: u64) {
+        self.steps += count;
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    fn step(&mut self, _: u64) {}
+}
+
+/// What moving the shorter side of a queue of `len` costs, in records looked at: they move in blocks.
+fn moved(index: usize, len: usize) -> u64 {
+    (index.min(len - index.min(len)) / MOVED_PER_STEP) as u64 + 1
+}
+
+fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
+    a.as_micros() >> shift == b.as_micros() >> shift
+}
+
+/// Resolution of the times of transmission. RACK waits for a quarter of a round trip.
+const CELLS_PER_ROUND_TRIP: u32 = 64;
+/// From this many records on, a selective acknowledgment cuts none.
+const SPLIT_MAX: usize = 512;
+/// From this many records on, new data joins the last one. Repairing can cut each lost record once more, so
+/// there are never more than twice as many: 48 KiB.
+const RECORDS_MAX: usize = 1024;
+/// Records that are moved in the time in which one is looked at.
+const MOVED_PER_STEP: usize = 32;

@@ -1,0 +1,259 @@
+//! The scoreboard against a model that knows the fate of every byte.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const START: u32 = u32::MAX - 4_000;
+
+fn seq(offset: u32) -> SeqNum {
+    SeqNum::new(START) + offset
+}
+
+fn at(us: u64) -> Instant {
+    Instant::from_micros(1_000_000 + us)
+}
+
+/// Ten records of 100 bytes, a microsecond apart.
+fn ten() -> Records {
+    let mut records = Records::new(seq(0));
+    for i in 0..10 {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(u64::from(i)), 0);
+    }
+    records
+}
+
+fn fates(records: &Records) -> Vec<(u32, u32, Fate)> {
+    let place = |s: SeqNum| s.since(seq(0));
+    records.list.iter().map(|r| (place(r.start), place(r.end), r.fate)).collect()
+}
+
+fn latest(us: u64, end: u32) -> Sent {
+    Sent { at: at(us), end: seq(end) }
+}
+
+#[test]
+fn a_burst_is_one_record_and_a_block_cuts_it() {
+    let mut records = Records::new(seq(0));
+    for i in 0..10 {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(7), 0);
+    }
+    assert_eq!(fates(&records), [(0, 1000, Fate::Flying)]);
+    records.sack(seq(300), seq(500), |r| assert_eq!((r.start, r.end), (seq(300), seq(500))));
+    records.sack(seq(300), seq(500), |_| panic!("told twice"));
+    assert_eq!(
+        fates(&records),
+        [(0, 300, Fate::Flying), (300, 500, Fate::Sacked), (500, 1000, Fate::Flying)]
+    );
+    assert_eq!(records.sacked(), 200);
+}
+
+#[test]
+fn neighbours_that_are_acknowledged_become_one() {
+    let mut records = ten();
+    for i in [5, 3, 7, 4, 6] {
+        records.sack(seq(100 * i), seq(100 * i + 100), |_| {});
+    }
+    assert_eq!(fates(&records).len(), 3 + 1 + 2);
+    assert_eq!(records.sacked(), 500);
+    records.ack(seq(800), |r| assert!(r.end.at_or_before(seq(300))));
+    assert_eq!((records.sacked(), fates(&records).len()), (0, 2));
+}
+
+#[test]
+fn what_was_sent_before_the_latest_arrival_is_lost_once_its_time_is_over() {
+    let mut records = ten();
+    records.sack(seq(900), seq(1000), |_| {});
+    let found = records.detect(latest(9, 1000), 50, at(52));
+    assert_eq!((found.lost, found.due), (300, at(53)));
+    assert_eq!(records.lost(), 300);
+    let found = records.detect(latest(9, 1000), 50, at(70));
+    assert_eq!((found.lost, found.due), (600, NEVER));
+    assert_eq!(records.next_lost(), Some((seq(0), seq(300))));
+}
+
+#[test]
+fn what_was_sent_after_the_latest_arrival_is_not_judged() {
+    let mut records = ten();
+    records.sack(seq(400), seq(500), |_| {});
+    let found = records.detect(latest(4, 500), 0, at(1000));
+    assert_eq!((found.lost, found.due), (400, NEVER));
+}
+
+#[test]
+fn a_repetition_flies_again_and_is_lost_again_by_its_own_time() {
+    let mut records = ten();
+    records.sack(seq(200), seq(1000), |_| {});
+    let _ = records.detect(latest(9, 1000), 0, at(20));
+    assert_eq!(records.next_lost(), Some((seq(0), seq(200))));
+    records.sent(seq(0), seq(100), at(30), 0);
+    assert_eq!((records.lost(), records.next_lost()), (100, Some((seq(100), seq(200)))));
+    records.sent(seq(100), seq(200), at(31), 0);
+    assert_eq!(records.next_lost(), None);
+    records.sent(seq(1000), seq(1100), at(40), 0);
+    assert_eq!(records.detect(latest(9, 1000), 0, at(60)).lost, 0, "sent after what arrived");
+    records.sack(seq(1000), seq(1100), |_| {});
+    let found = records.detect(latest(40, 1100), 20, at(50));
+    assert_eq!((found.lost, found.due), (100, at(51)), "each has its own time");
+    assert_eq!(records.detect(latest(40, 1100), 20, at(51)).lost, 100);
+}
+
+#[test]
+fn a_timeout_loses_all_but_what_the_peer_holds_and_may_be_taken_back() {
+    let mut records = ten();
+    records.sack(seq(300), seq(500), |_| {});
+    records.lose_all();
+    assert_eq!((records.lost(), records.sacked()), (800, 200));
+    records.unlose();
+    assert_eq!((records.lost(), records.sacked(), records.next_lost()), (0, 200, None));
+    records.forget_sacks();
+    assert_eq!(records.sacked(), 0);
+}
+
+#[test]
+fn records_are_bounded_whatever_is_sent_and_acknowledged() {
+    let mut records = Records::new(seq(0));
+    let len = 4 * u32::try_from(RECORDS_MAX).unwrap();
+    for i in 0..len {
+        records.sent(seq(10 * i), seq(10 * i + 10), at(u64::from(i)), 0);
+    }
+    for i in 0..len {
+        records.sack(seq(10 * i + 3), seq(10 * i + 6), |_| {});
+    }
+    assert!(records.list.len() <= RECORDS_MAX);
+    let _ = records.detect(latest(1 << 30, 10 * len), 0, at(1 << 30));
+    while let Some((start, end)) = records.next_lost() {
+        records.sent(start, end.min(start + 7), at(1 << 31), 0);
+    }
+    assert!(records.list.len() <= 2 * RECORDS_MAX && records.repeats.len() <= RECORDS_MAX);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Send(u32),
+    Ack(u32),
+    Sack(u32, u32),
+    Detect(u64),
+    Repeat(u32),
+    LoseAll,
+    Unlose,
+    Forget,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (1u32..300).prop_map(Op::Send),
+        2 => (0u32..400).prop_map(Op::Ack),
+        6 => (0u32..4000, 1u32..600).prop_map(|(from, len)| Op::Sack(from, len)),
+        4 => (0u64..40).prop_map(Op::Detect),
+        4 => (1u32..300).prop_map(Op::Repeat),
+        1 => Just(Op::LoseAll),
+        1 => Just(Op::Unlose),
+        1 => Just(Op::Forget),
+    ]
+}
+
+/// One byte of the model: was it sent twice, and what has become of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Byte(Fate);
+
+/// Applies `op` to both.
+fn apply(records: &mut Records, model: &mut Vec<Byte>, una: &mut u32, op: &Op, now: u64) {
+    let end = *una + model.len() as u32;
+    match *op {
+        Op::Send(len) => {
+            records.sent(seq(end), seq(end + len), at(now), 0);
+            model.extend((0..len).map(|_| Byte(Fate::Flying)));
+        }
+        Op::Ack(len) => {
+            let len = len.min(model.len() as u32);
+            let news = model.drain(..len as usize).filter(|b| b.0 != Fate::Sacked).count() as u32;
+            *una += len;
+            let mut told = 0;
+            records.ack(seq(*una), |r| told += r.len());
+            assert_eq!(told, news);
+        }
+        Op::Sack(from, len) => {
+            let (from, to) = ((*una + from).min(end), (*una + from + len).min(end));
+            let mut told = 0;
+            if from < to {
+                records.sack(seq(from), seq(to), |r| told += r.len());
+            }
+            let part = &mut model[(from - *una) as usize..(to - *una) as usize];
+            let news = part.iter().filter(|b| b.0 != Fate::Sacked).count() as u32;
+            assert_eq!(told, news);
+            part.fill(Byte(Fate::Sacked));
+        }
+        Op::Detect(back) => {
+            let before = records.lost();
+            let sent = Sent { at: at(now.saturating_sub(back)), end: seq(end) };
+            let found = records.detect(sent, 5, at(now));
+            assert_eq!(records.lost(), before + found.lost);
+            adopt(records, model, *una);
+        }
+        Op::Repeat(len) => {
+            if let Some((start, stop)) = records.next_lost() {
+                let first = model.iter().position(|b| b.0 == Fate::Lost).expect("the model has none lost");
+                assert_eq!(start.since(seq(*una)), first as u32, "not the first");
+                let stop = stop.min(start + len);
+                records.sent(start, stop, at(now), 0);
+                model[first..first + stop.since(start) as usize].fill(Byte(Fate::Flying));
+            } else {
+                assert!(model.iter().all(|b| b.0 != Fate::Lost), "a loss was forgotten");
+            }
+        }
+        Op::LoseAll => {
+            records.lose_all();
+            model.iter_mut().filter(|b| b.0 == Fate::Flying).for_each(|b| b.0 = Fate::Lost);
+        }
+        Op::Unlose => {
+            records.unlose();
+            model.iter_mut().filter(|b| b.0 == Fate::Lost).for_each(|b| b.0 = Fate::Flying);
+        }
+        Op::Forget => {
+            records.forget_sacks();
+            model.iter_mut().filter(|b| b.0 == Fate::Sacked).for_each(|b| b.0 = Fate::Flying);
+        }
+    }
+}
+
+/// What detection decides has tests of its own: the model takes it over.
+fn adopt(records: &Records, model: &mut [Byte], una: u32) {
+    for r in &records.list {
+        let range = r.start.since(seq(una)) as usize..r.end.since(seq(una)) as usize;
+        for byte in &mut model[range] {
+            let may = byte.0 == r.fate || (byte.0 == Fate::Flying && r.fate == Fate::Lost);
+            assert!(may, "detection turned {:?} into {:?}", byte.0, r.fate);
+            byte.0 = r.fate;
+        }
+    }
+}
+
+fn agree(records: &Records, model: &[Byte], una: u32) {
+    let mut place = 0;
+    for r in &records.list {
+        assert_eq!(r.start, seq(una + place), "a gap");
+        assert!(!r.start.at_or_after(r.end), "an empty record");
+        for byte in &model[place as usize..(place + r.len()) as usize] {
+            assert_eq!(byte.0, r.fate);
+        }
+        place += r.len();
+    }
+    assert_eq!(place as usize, model.len());
+    let count = |fate| model.iter().filter(|b| b.0 == fate).count() as u32;
+    assert_eq!((records.sacked(), records.lost()), (count(Fate::Sacked), count(Fate::Lost)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_has_the_fate_that_the_model_gives_it(ops in prop::collection::vec(op(), 1..120), step in 0u64..3) {
+        let mut records = Records::new(seq(0));
+        let (mut model, mut una) = (Vec::new(), 0);
+        for (i, op) in ops.iter().enumerate() {
+            apply(&mut records, &mut model, &mut una, op, i as u64 * step);
+            agree(&records, &model, una);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Sending with records: repetitions, tail loss probes, the pace.
+//!
+//! What is lost goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
+//! data. SND.NXT does not move for a repetition, so the window is deflated by it. It must not know why
+//! something is lost. Tests: `tests/rack.rs`, `tests/sack.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::cc::{CongestionControl, Phase};
+use super::super::events::Transmit;
+use super::super::pcb::Pcb;
+use super::super::segment::Payload;
+use super::super::timers::{NEVER, after_us};
+use super::super::timestamp;
+use super::stats::Why;
+use super::{Loss, Probe};
+
+impl<P: Payload> Pcb<P> {
+    /// Bytes from `start` to `end` leave now: records them if records are kept.
+    #[inline]
+    pub(in crate::tcp) fn record_sent(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
+        if self.keeps_records() {
+            self.record(start, end, now);
+        }
+    }
+
+    fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
+        let una = self.snd_una;
+        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, now));
+        let snapshot =
+            if self.cc.wants_rate_samples() { loss.rate.on_sent(now, loss.records.is_empty()) } else { 0 };
+        loss.trim_at = NEVER;
+        loss.records.sent(start, end, now, snapshot);
+        let bytes = end.since(start);
+        if self.recovery.phase() == Phase::Recovery {
+            loss.prr.on_sent(bytes);
+        }
+        if let Some(rate) = self.cc.pacing_rate() {
+            loss.pacing.on_sent(bytes, rate, now);
+        }
+        if self.recovery.phase() == Phase::Open && loss.records.sacked() == 0 {
+            self.arm_probe(&mut loss, now);
+        }
+        self.loss = Some(loss);
+    }
+
+    /// What is to be sent before new data; `Break` if new data must wait.
+    pub(in crate::tcp) fn transmit_recorded(
+        &mut self,
+        rcv_space: u32,
+        now: Instant,
+    ) -> core::ops::ControlFlow<Option<Transmit>> {
+        use core::ops::ControlFlow::{Break, Continue};
+        let Some(loss) = self.loss.as_deref_mut() else { return Continue(()) };
+        if core::mem::take(&mut loss.probe_now) {
+            return match self.transmit_tail_probe(rcv_space, now) {
+                Some(probe) => Break(Some(probe)),
+                None => Continue(()),
+            };
+        }
+        let lost = loss.records.lost() > 0;
+        let has_data = lost || self.has_unsent();
+        let Some(loss) = self.loss.as_deref_mut() else { return Continue(()) };
+        if !has_data {
+            loss.pacing.stop_waiting();
+            self.note_app_limited();
+            return Continue(());
+        }
+        if self.cc.pacing_rate().is_some() {
+            if !loss.pacing.may_send(now) {
+                return Break(None);
+            }
+        } else {
+            loss.pacing.stop_waiting();
+        }
+        if !lost || self.keeps_trying_new_data() {
+            return Continue(());
+        }
+        Break(self.transmit_lost(rcv_space, now))
+    }
+
+    /// True while F-RTO wants new data to be sent first. Without any, or room for it, it gives up (RFC 5682
+    /// section 2.1 step 2b).
+    fn keeps_trying_new_data(&mut self) -> bool {
+        let possible = self.has_unsent() && self.snd_wnd > self.flight();
+        let Some(loss) = self.loss.as_deref_mut() else { return false };
+        let tries = loss.tries_new_data();
+        if tries && !possible {
+            loss.frto = None;
+        }
+        tries && possible
+    }
+
+    /// True if there are bytes, or a FIN, that were never sent.
+    fn has_unsent(&self) -> bool {
+        let offset = self.snd_nxt.since(self.snd_una);
+        self.snd_len > offset || (self.fin_queued && self.snd_len >= offset)
+    }
+
+    fn note_app_limited(&mut self) {
+        if !self.cc.wants_rate_samples() {
+            return;
+        }
+        let (flight, cwnd) = (self.flight(), self.cc.cwnd());
+        let Some(loss) = self.loss.as_deref_mut() else { return };
+        let pipe = loss.pipe(flight);
+        if pipe < cwnd {
+            loss.rate.on_app_limited(pipe);
+        }
+    }
+
+    /// Repeats the first range that is lost, if it may go.
+    fn transmit_lost(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let mss = u32::from(self.mss);
+        let (start, end) = self.loss.as_deref_mut()?.records.next_lost()?;
+        let want = end.since(start).min(self.tuning.tso_max.max(mss));
+        let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
+        let room = (self.snd_una + self.snd_wnd).since(start);
+        let mut len = want.min(allowed).min(room);
+        if len < want {
+            // No part of a segment goes alone: the rest would cost another header.
+            len -= len % mss;
+        }
+        if len == 0 {
+            return None;
+        }
+        let why = match self.recovery.phase() {
+            Phase::Loss => Why::Timeout,
+            Phase::Recovery | Phase::Open => Why::Fast,
+        };
+        let at_una = start == self.snd_una;
+        let again = self.repeat(start, start + len, why, rcv_space, now)?;
+        self.recovery.deflate(len);
+        if at_una {
+            self.arm_rexmt(now);
+        }
+        Some(again)
+    }
+
+    /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if there is any that the
+    /// peer has room for, else the last segment again.
+    fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let unsent = self.snd_len.saturating_sub(flight);
+        let len = unsent.min(mss).min(self.snd_wnd.saturating_sub(flight));
+        let fresh = len > 0 && self.snd_nxt == self.snd_max;
+        let segment = if fresh {
+            let fin = self.fin_queued && len == unsent && self.snd_wnd > flight + len;
+            Some(self.transmit_at_nxt(flight, len, fin, rcv_space, now))
+        } else {
+            let last = *self.loss.as_deref()?.records.last()?;
+            let start = last.start.max(last.end - mss);
+            if last.end.after(self.snd_una + self.snd_wnd) {
+                return None;
+            }
+            self.repeat(start, last.end, Why::Probe, rcv_space, now)
+        };
+        if let (Some(_), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
+            loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh });
+            loss.probe_at = NEVER;
+            loss.stats.probe_count += 1;
+            self.arm_rexmt(now);
+        }
+        segment
+    }
+
+    /// Sends `start` to `end` again.
+    fn repeat(
+        &mut self,
+        start: SeqNum,
+        end: SeqNum,
+        why: Why,
+        rcv_space: u32,
+        now: Instant,
+    ) -> Option<Transmit> {
+        let offset = start.since(self.snd_una);
+        let fin = self.fin_sent && end == self.snd_max;
+        let len = (end.since(start) - u32::from(fin)).min(self.snd_len.saturating_sub(offset));
+        if len == 0 && !fin {
+            return None;
+        }
+        self.record(start, end, now);
+        self.count_rexmt(why, end.since(start), now);
+        let ts = timestamp::value(now, self.ts_offset);
+        if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut())
+            && why != Why::Probe
+        {
+            undo.on_rexmt(end.since(start), ts);
+        }
+        self.spoil_timing();
+        Some(self.data_segment(start, offset, len, fin, rcv_space, now))
+    }
+
+    /// Counts a repetition. The box is made for it if there is none.
+    pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
+        let (una, mss) = (self.snd_una, u32::from(self.mss));
+        self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.on_rexmt(why, bytes, mss);
+    }
+
+    /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way.
+    pub(super) fn arm_probe(&mut self, loss: &mut Loss, now: Instant) {
+        if loss.probe.is_some() || self.snd_wnd == 0 {
+            return;
+        }
+        let pto_us = match self.rtt.srtt_us() {
+            0 => PTO_UNMEASURED_US,
+            srtt_us => {
+                // The peer may delay the acknowledgment of a single segment.
+                let single = self.flight() <= u32::from(self.mss);
+                2 * u64::from(srtt_us) + if single { MAX_ACK_DELAY_US } else { 0 }
+            }
+        };
+        loss.probe_at = after_us(now, pto_us.max(PTO_MIN_US)).min(self.rexmt_at);
+    }
+}
+
+/// The probe's time while no round trip was measured (RFC 8985 section 7.2).
+const PTO_UNMEASURED_US: u64 = 1_000_000;
+/// TLP.max_ack_delay: what common receivers wait at most.
+const MAX_ACK_DELAY_US: u64 = 200_000;
+/// A probe after less would only meet a receiver that has not run yet.
+const PTO_MIN_US: u64 = 2_000;

@@ -1,0 +1,61 @@
+//! Counters of loss recovery, for who looks at a connection from outside (as Linux's `TCP_INFO`).
+//!
+//! They are kept beside the recovery state and appear with the first repetition: a connection that never
+//! repeats anything has none. Tests: with what they count.
+
+/// What was repeated, and why. Segments are counted in units of the MSS, a shorter one as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LossStats {
+    /// Segments repeated in fast recovery: found lost by RACK, or by three duplicate acknowledgments.
+    pub rexmt_fast: u32,
+    /// Segments repeated as tail loss probes.
+    pub rexmt_probe: u32,
+    /// Segments repeated after the retransmission timer had expired.
+    pub rexmt_rto: u32,
+    /// Bytes repeated, for whatever reason.
+    pub rexmt_bytes: u64,
+    /// Fast recoveries begun.
+    pub recovery_count: u32,
+    /// Expiries of the retransmission timer over data in flight.
+    pub rto_count: u32,
+    /// Tail loss probes sent, new data included.
+    pub probe_count: u32,
+    /// Recoveries and timeouts that turned out to be needless, and were undone.
+    pub undo_count: u32,
+    /// Duplicates that the peer reported (RFC 2883).
+    pub dsack_count: u32,
+    /// Times that the peer had thrown away what it had acknowledged selectively.
+    pub renege_count: u32,
+    /// Bytes delivered, as far as transmission records were kept.
+    pub delivered_bytes: u64,
+    /// The path was seen to reorder segments.
+    pub reordering_seen: bool,
+    /// Bytes that the peer holds behind holes now.
+    pub sacked_bytes: u32,
+    /// Bytes believed lost now and not repeated yet.
+    pub lost_bytes: u32,
+    /// The least round trip of the last minutes, microseconds; 0 if unknown.
+    pub min_rtt_us: u32,
+}
+
+/// Why something is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::tcp) enum Why {
+    Fast,
+    Probe,
+    Timeout,
+}
+
+impl LossStats {
+    /// `bytes` are sent again.
+    pub(in crate::tcp) fn on_rexmt(&mut self, why: Why, bytes: u32, mss: u32) {
+        let count = bytes.div_ceil(mss.max(1)).max(1);
+        let counter = match why {
+            Why::Fast => &mut self.rexmt_fast,
+            Why::Probe => &mut self.rexmt_probe,
+            Why::Timeout => &mut self.rexmt_rto,
+        };
+        *counter = counter.saturating_add(count);
+        self.rexmt_bytes += u64::from(bytes);
+    }
+}

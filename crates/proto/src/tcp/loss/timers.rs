@@ -1,0 +1,80 @@
+//! The timers of loss recovery: reordering, tail loss probe, pacing, giving memory back, and what an expiry of
+//! the retransmission timer does to records.
+//!
+//! One deadline for the caller ([`Loss::deadline`]), as with all timers of a pcb. No wake-up is lost: a probe or
+//! a pause of pacing that is due leaves a mark that the next `poll_transmit` finds, and the retransmission timer
+//! runs besides. It must not know the caller's wheel. Tests: `tests/rack.rs`, `tests/undo.rs`.
+
+use crate::time::Instant;
+
+use super::super::cc::Phase;
+use super::super::pcb::Pcb;
+use super::super::segment::Payload;
+use super::super::timers::NEVER;
+use super::records::Fate;
+use super::undo::{Frto, Undo};
+
+impl<P: Payload> Pcb<P> {
+    /// Runs those of the timers that are due. True if a probe goes out instead of what the retransmission timer
+    /// would do.
+    pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
+        let Some(mut loss) = self.loss.take() else { return false };
+        if loss.trim_at <= now {
+            loss.trim_at = NEVER;
+            if !loss.is_worth_keeping() {
+                return false;
+            }
+            loss.records.shrink();
+            loss.rate.shrink();
+        }
+        if loss.reorder_at <= now {
+            self.find_losses(&mut loss, now);
+            self.enter_recovery(&mut loss, now);
+            self.allow(&mut loss, 0);
+        }
+        let probe = loss.probe_at <= now;
+        if probe {
+            loss.probe_at = NEVER;
+            loss.probe_now = true;
+            // The timer starts anew when the probe leaves; until then it must not find itself due.
+            self.arm_rexmt(now);
+        }
+        self.loss = Some(loss);
+        probe
+    }
+
+    /// The retransmission timer has expired over data in flight: everything is lost that the peer does not
+    /// hold. False if there are no records. Congestion control is told by the caller; not if the timer only
+    /// finds a closed window (`is_probing`).
+    pub(in crate::tcp) fn lose_all(&mut self, is_probing: bool) -> bool {
+        let phase = self.recovery.phase();
+        let Some(loss) = self.loss.as_deref_mut() else { return false };
+        if loss.records.is_empty() {
+            return false;
+        }
+        if loss.records.first().is_some_and(|first| first.fate == Fate::Sacked) {
+            // It holds what it does not acknowledge: it has thrown it away.
+            loss.records.forget_sacks();
+            loss.stats.renege_count += 1;
+        }
+        loss.frto = None;
+        if !is_probing {
+            loss.stats.rto_count += 1;
+            if phase != Phase::Loss {
+                loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
+                loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
+            }
+        }
+        loss.records.lose_all();
+        (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
+        true
+    }
+
+    /// After an expiry, with the window that congestion control has set.
+    pub(in crate::tcp) fn allow_after_timeout(&mut self) {
+        if let Some(mut loss) = self.loss.take() {
+            self.allow(&mut loss, 0);
+            self.loss = Some(loss);
+        }
+    }
+}

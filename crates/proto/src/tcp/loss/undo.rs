@@ -1,0 +1,92 @@
+//! Repairs that were not needed: how that is found out, and the way back.
+//!
+//! Three signs. The first acknowledgment that moves SND.UNA after a repetition echoes a timestamp from before
+//! it: the original had arrived (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK,
+//! RFC 3708). After a timeout, something that was sent before it, and only once, turns out to have arrived
+//! (F-RTO with SACK, RFC 5682 section 3). Then congestion control is put back to what it was before (RFC 4015
+//! in spirit: the whole window comes back, as it was in use), and what was called lost is not.
+//!
+//! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
+//! acknowledged, new data is sent; what the next acknowledgment reports tells. It must not know records.
+//! Tests: `tests/undo.rs`.
+
+use crate::seq::SeqNum;
+
+use super::super::cc::Cc;
+use super::super::timestamp;
+
+/// How things were before the repair that is going on, or was the last.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct Undo {
+    /// Congestion control before it.
+    pub before: Cc,
+    /// SND.UNA when it began.
+    marker: SeqNum,
+    /// What was out then, and later what was out when it had ended: then it is too late to undo.
+    until: SeqNum,
+    /// TSval of the first repetition.
+    rexmt_ts: Option<u32>,
+    /// Bytes repeated of which the peer has not reported a duplicate.
+    unreported: u32,
+    /// Bytes of which it has.
+    reported: u32,
+    /// SND.UNA has moved since, so a timestamp tells nothing any more.
+    moved: bool,
+}
+
+impl Undo {
+    pub fn new(before: Cc, marker: SeqNum, until: SeqNum) -> Self {
+        Self { before, marker, until, rexmt_ts: None, unreported: 0, reported: 0, moved: false }
+    }
+
+    /// `bytes` are sent again, with this TSval.
+    pub fn on_rexmt(&mut self, bytes: u32, ts: u32) {
+        self.unreported = self.unreported.saturating_add(bytes);
+        self.rexmt_ts.get_or_insert(ts);
+    }
+
+    /// The peer has received `start` to `end` twice. True if a repetition of ours can be the reason.
+    pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum) -> bool {
+        let ours = start.at_or_after(self.marker) && end.at_or_before(self.until) && self.unreported > 0;
+        if ours {
+            let bytes = end.since(start).min(self.unreported);
+            self.unreported -= bytes;
+            self.reported = self.reported.saturating_add(bytes);
+        }
+        ours
+    }
+
+    /// SND.UNA has moved with an acknowledgment that echoes `echo`, if timestamps are on. True if that says
+    /// that the original had arrived.
+    pub fn on_new_ack(&mut self, echo: Option<u32>) -> bool {
+        let first = !core::mem::replace(&mut self.moved, true);
+        match (self.rexmt_ts, echo) {
+            (Some(rexmt), Some(echo)) => first && timestamp::older(echo, rexmt),
+            (Some(_) | None, Some(_) | None) => false,
+        }
+    }
+
+    /// True if every repetition was reported as a duplicate.
+    pub fn is_all_reported(&self) -> bool {
+        self.reported > 0 && self.unreported == 0
+    }
+
+    /// The repair is over, `snd_max` is the end of what is out.
+    pub fn on_end(&mut self, snd_max: SeqNum) {
+        self.until = snd_max;
+    }
+
+    /// True once everything is acknowledged whose acknowledgment could tell.
+    pub fn is_over(&self, una: SeqNum) -> bool {
+        una.at_or_after(self.until)
+    }
+}
+
+/// F-RTO after an expiry of the retransmission timer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Frto {
+    /// RecoveryPoint: the end of what had been sent.
+    pub recover: SeqNum,
+    /// The repeated segment is acknowledged, new data is to tell (step 2b).
+    pub tries_new_data: bool,
+}
