@@ -219,8 +219,12 @@ impl<P: Payload> Pcb<P> {
     fn undo(&mut self, loss: &mut Loss) {
         let Some(undo) = loss.undo.take() else { return };
         match self.recovery.phase() {
-            // An overtaken segment was taken for a lost one.
-            Phase::Recovery | Phase::Open => loss.rack.note_reordering(),
+            // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
+            // under way, but says no more than is known now.
+            Phase::Recovery | Phase::Open => {
+                loss.rack.note_reordering();
+                loss.rack.on_dsack(self.snd_max);
+            }
             Phase::Loss => self.rtt.end_backoff(),
         }
         self.cc.on_undo(&undo.before);

@@ -118,8 +118,9 @@ impl<P: Payload> Pcb<P> {
         let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
         let room = (self.snd_una + self.snd_wnd).since(start);
         let mut len = want.min(allowed).min(room);
-        if len < want {
-            // No part of a segment goes alone: the rest would cost another header.
+        if len < want && len < room {
+            // No part of a segment goes alone: the rest would cost another header. Only where the peer has
+            // no room for more does it go, or it would never.
             len -= len % mss;
         }
         if len == 0 {

@@ -9,6 +9,7 @@ mod delack;
 mod handshake;
 mod loss;
 mod output;
+mod paths;
 mod properties;
 mod script;
 mod settings;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::sack::{SackBlock, SackBlocks};
 use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -20,12 +21,15 @@ enum Op {
         window: u16,
         ts: Option<(i32, u32)>,
         len: u16,
+        /// Start and length, from SND.UNA.
+        sack: Vec<(i32, i32)>,
     },
     /// As a correct peer would: in order, acknowledging `ack` percent of what is out.
     Polite {
         ack: u8,
         window: u16,
         len: u16,
+        sack: Vec<(i32, i32)>,
     },
     Write(u32),
     Read(u32),
@@ -43,12 +47,17 @@ fn near() -> impl Strategy<Value = i32> {
 fn op() -> impl Strategy<Value = Op> {
     let ts = prop::option::weighted(0.8, (near(), any::<u32>()));
     let window = prop_oneof![Just(0u16), 1u16..2000, any::<u16>()];
-    let segment = (near(), near(), any::<u8>(), window.clone(), ts, 0u16..3000);
+    let block = || (near(), prop_oneof![4 => 1i32..3000, 1 => near()]);
+    let held = || (0i32..12_000, 1i32..3000);
+    let sack = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(block(), 1..5)];
+    let good_sack = prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(held(), 1..4)];
+    let segment = (near(), near(), any::<u8>(), window.clone(), ts, 0u16..3000, sack);
     prop_oneof![
-        6 => segment.prop_map(|(seq, ack, flags, window, ts, len)| Op::Segment {
-            seq, ack, flags, window, ts, len
+        6 => segment.prop_map(|(seq, ack, flags, window, ts, len, sack)| Op::Segment {
+            seq, ack, flags, window, ts, len, sack
         }),
-        6 => (0u8..=100, window, 0u16..3000).prop_map(|(ack, window, len)| Op::Polite { ack, window, len }),
+        6 => (0u8..=100, window, 0u16..3000, good_sack)
+            .prop_map(|(ack, window, len, sack)| Op::Polite { ack, window, len, sack }),
         4 => (1u32..5000).prop_map(Op::Write),
         2 => (1u32..60_000).prop_map(Op::Read),
         3 => (1u32..500_000).prop_map(Op::Wait),
@@ -56,6 +65,15 @@ fn op() -> impl Strategy<Value = Op> {
         1 => prop_oneof![Just(Op::Shutdown), Just(Op::Close)],
         1 => any::<bool>().prop_map(Op::Nodelay),
     ]
+}
+
+fn blocks(t: &Script, sack: &[(i32, i32)]) -> SackBlocks {
+    let place = |from: SeqNum, by: i32| SeqNum::new(from.raw().wrapping_add_signed(by));
+    let block = |&(start, len): &(i32, i32)| {
+        let start = place(t.pcb.snd_una(), start);
+        SackBlock { start, end: place(start, len) }
+    };
+    sack.iter().map(block).collect()
 }
 
 /// A byte that depends on its place in the peer's stream only.
@@ -70,7 +88,7 @@ fn text(seq: SeqNum, len: u16) -> Vec<u8> {
 fn header(t: &Script, op: &Op) -> Option<(Header, u16)> {
     let (rcv_nxt, una) = (t.pcb.rcv_nxt(), t.pcb.snd_una());
     match *op {
-        Op::Segment { seq, ack, flags, window, ts, len } => {
+        Op::Segment { seq, ack, flags, window, ts, len, ref sack } => {
             let ts = ts.map(|(val, ecr)| Timestamps { val: 100u32.wrapping_add_signed(val), ecr });
             let header = Header {
                 seq: SeqNum::new(rcv_nxt.raw().wrapping_add_signed(seq)),
@@ -78,14 +96,16 @@ fn header(t: &Script, op: &Op) -> Option<(Header, u16)> {
                 flags: Flags::from_bits(flags),
                 window,
                 urgent: 0,
-                options: Options { timestamps: ts, ..Options::default() },
+                options: Options { timestamps: ts, sack: blocks(t, sack), ..Options::default() },
             };
             Some((header, len))
         }
-        Op::Polite { ack, window, len } => {
+        Op::Polite { ack, window, len, ref sack } => {
             let out = u64::from(t.pcb.snd_max().since(una));
             let ack = una + u32::try_from(out * u64::from(ack) / 100).unwrap();
-            Some((Header { ack, window, ..t.seg(Flags::ACK) }, len))
+            let mut header = Header { ack, window, ..t.seg(Flags::ACK) };
+            header.options.sack = blocks(t, sack);
+            Some((header, len))
         }
         Op::Write(_) | Op::Read(_) | Op::Wait(_) | Op::Poll | Op::Shutdown | Op::Close | Op::Nodelay(_) => {
             None
@@ -135,6 +155,8 @@ fn check(t: &Script) {
     assert!(pcb.state() == State::SynSent || pcb.rcv_nxt().at_or_before(pcb.rcv_adv()));
     assert!(pcb.cwnd() >= u32::from(pcb.mss()));
     assert!(pcb.state() != State::Closed || pcb.next_deadline().is_none());
+    let (stats, flight) = (pcb.loss_stats(), pcb.snd_max().since(pcb.snd_una()));
+    assert!(stats.sacked_bytes + stats.lost_bytes <= flight, "more is gone than was there");
 }
 
 /// What keeps a stream alive: anything unacknowledged or held back has a timer.
@@ -178,15 +200,15 @@ fn check_due(t: &mut Script, more: u32) {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let bufs = prop_oneof![Just(500u32), Just(5000), Just(50_000), Just(300_000)];
-    (any::<bool>(), any::<bool>(), any::<bool>(), bufs).prop_map(|(timestamps, nodelay, tso, rcv_buf)| {
-        Settings {
-            timestamps,
-            nodelay,
-            rcv_buf,
-            tso_max: if tso { 20_000 } else { 0 },
-            time_wait: Duration::from_millis(300),
-            ..plain()
-        }
+    let flags = any::<(bool, bool, bool, bool)>();
+    (flags, bufs).prop_map(|((timestamps, nodelay, tso, sack), rcv_buf)| Settings {
+        timestamps,
+        sack,
+        nodelay,
+        rcv_buf,
+        tso_max: if tso { 20_000 } else { 0 },
+        time_wait: Duration::from_millis(300),
+        ..plain()
     })
 }
 

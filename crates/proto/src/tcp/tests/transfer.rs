@@ -31,6 +31,8 @@ fn settings(rng: &mut Rng) -> Settings {
         rcv_buf: [4096, 20_000, 65_536, 262_144][rng.below(4) as usize],
         rcv_buf_max: [65_535, 262_144, 4 << 20][rng.below(3) as usize].max(262_144),
         timestamps: rng.percent(70),
+        sack: rng.percent(80),
+        lossless: rng.percent(10),
         window_scaling: rng.percent(70),
         nodelay: rng.percent(30),
         tso_max: if rng.percent(50) { 65_535 } else { 0 },
@@ -50,6 +52,10 @@ fn random_links_and_settings_deliver_every_stream() {
             jitter_us: rng.below(3) * rng.below(20_000),
             loss: rng.below(3) * rng.below(11),
             duplication: rng.below(2) * rng.below(20),
+            rate: rng.below(3) * (100 + rng.below(20_000)),
+            reorder: rng.below(2) * rng.below(20),
+            late: 1 + rng.below(5),
+            ..Link::CLEAN
         };
         let (write_max, read_max) = (1 + rng.below(20_000) as usize, 1 + rng.below(40_000) as usize);
         let len = 1 + rng.below(120_000) as usize;
@@ -64,7 +70,7 @@ fn random_links_and_settings_deliver_every_stream() {
 #[test]
 fn a_fifth_of_all_segments_lost_loses_no_byte() {
     for seed in 0..6 {
-        let link = Link { delay_us: 2_000, jitter_us: 0, loss: 20, duplication: 0 };
+        let link = Link { delay_us: 2_000, jitter_us: 0, loss: 20, duplication: 0, ..Link::CLEAN };
         both_ways(seed, Settings::default(), Settings::default(), link, 40_000, |_| {});
     }
 }
@@ -72,7 +78,7 @@ fn a_fifth_of_all_segments_lost_loses_no_byte() {
 #[test]
 fn heavy_reordering_and_duplication_delivers_each_byte_once() {
     for seed in 0..6 {
-        let link = Link { delay_us: 1_000, jitter_us: 50_000, loss: 0, duplication: 30 };
+        let link = Link { delay_us: 1_000, jitter_us: 50_000, loss: 0, duplication: 30, ..Link::CLEAN };
         both_ways(seed, Settings::default(), Settings::default(), link, 200_000, |_| {});
     }
 }

@@ -42,17 +42,23 @@ impl Rng {
     }
 }
 
-/// What the link does to segments, in percent and microseconds.
+/// What the link does to segments, in percent and microseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub delay_us: u64,
     pub jitter_us: u64,
     pub loss: u64,
     pub duplication: u64,
+    /// Bytes per millisecond; 0: without bound.
+    pub rate: u64,
+    /// So many are up to `late` segments late.
+    pub reorder: u64,
+    pub late: u64,
 }
 
 impl Link {
-    pub const CLEAN: Self = Self { delay_us: 5_000, jitter_us: 0, loss: 0, duplication: 0 };
+    pub const CLEAN: Self =
+        Self { delay_us: 5_000, jitter_us: 0, loss: 0, duplication: 0, rate: 0, reorder: 0, late: 0 };
 }
 
 /// One host's end of the connection, with its socket buffers and its application.
@@ -137,6 +143,8 @@ pub struct World {
     flying: Vec<Flying>,
     order: u64,
     seed: u64,
+    /// When the link is free again, by sender.
+    free_at: [Instant; 2],
 }
 
 impl World {
@@ -160,6 +168,7 @@ impl World {
             flying: Vec::new(),
             order: 0,
             seed,
+            free_at: [Instant::ZERO; 2],
         };
         world.connect(0);
         world.ends[1].listening = true;
@@ -363,15 +372,21 @@ impl World {
                 return;
             }
         }
+        let wire_us = ((payload.len() as u64 + 60) * 1000).checked_div(self.link.rate).unwrap_or(0);
+        let leaves = self.now.max(self.free_at[from]) + Duration::from_micros(wire_us);
+        self.free_at[from] = leaves;
         let copies = 1 + usize::from(self.rng.percent(self.link.duplication));
         for _ in 0..copies {
             if self.rng.percent(self.link.loss) {
                 continue;
             }
-            let delay = self.link.delay_us + self.rng.below(self.link.jitter_us + 1);
+            let mut delay = self.link.delay_us + self.rng.below(self.link.jitter_us + 1);
+            if self.link.reorder > 0 && self.rng.percent(self.link.reorder) {
+                delay += (1 + self.rng.below(self.link.late)) * wire_us + wire_us / 2;
+            }
             self.order += 1;
             self.flying.push(Flying {
-                at: self.now + Duration::from_micros(delay),
+                at: leaves + Duration::from_micros(delay),
                 order: self.order,
                 to: 1 - from,
                 header,
