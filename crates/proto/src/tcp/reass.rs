@@ -21,7 +21,7 @@ pub(super) struct Reass<P> {
     runs: Vec<Run<P>>,
     /// Segments that went into all runs together.
     piece_count: u32,
-    /// A place in each of the runs that grew last, the latest first. Several may name the same one.
+    /// A place in each of the runs that grew last, the latest first. A run may be gone since.
     recent: [SeqNum; SACK_BLOCKS_MAX],
     recent_count: u8,
     /// What came twice and is not reported yet.
@@ -122,17 +122,23 @@ impl<P: Payload> Reass<P> {
 
     /// The run that holds `place` has grown.
     fn note_recent(&mut self, place: SeqNum) {
-        if let Some(&latest) = self.recent.first()
-            && self.recent_count > 0
-            && self.run_at(latest) == self.run_at(place)
-        {
-            return;
+        let run = self.run_at(place);
+        let mut recent = [place; SACK_BLOCKS_MAX];
+        let mut count = 1;
+        for &earlier in self.recent.iter().take(usize::from(self.recent_count)) {
+            let at = self.run_at(earlier);
+            // One whose run is gone, or is this one, says nothing.
+            if at.is_some()
+                && at != run
+                && let Some(slot) = recent.get_mut(count)
+            {
+                *slot = earlier;
+                count += 1;
+            }
         }
-        self.recent.copy_within(..SACK_BLOCKS_MAX - 1, 1);
-        if let Some(first) = self.recent.first_mut() {
-            *first = place;
-        }
-        self.recent_count = (self.recent_count + 1).min(RECENT_MAX);
+        self.recent = recent;
+        // At most SACK_BLOCKS_MAX.
+        self.recent_count = u8::try_from(count).unwrap_or(RECENT_MAX);
     }
 
     /// Puts `payload`, which begins at `start`, into its place.

@@ -229,6 +229,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.cc.on_undo(&undo.before);
         loss.frto = None;
+        loss.rack.forget_latest();
         loss.records.unlose();
         loss.stats.undo_count += 1;
         if self.recovery.phase() != Phase::Open {

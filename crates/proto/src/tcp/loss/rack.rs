@@ -59,7 +59,9 @@ impl Rack {
         } else if record.end.before(self.fack) && !record.repeated {
             self.reordering_seen = true;
         }
-        if record.repeated && (!is_ours || rtt_us < self.min_rtt_us) {
+        // Too early for the repetition: the original has arrived (section 6.2 step 2).
+        let too_early = rtt_us < self.min_rtt_us || self.min_rtt_us == 0;
+        if record.repeated && (!is_ours || too_early) {
             return;
         }
         if !record.repeated {
@@ -110,6 +112,11 @@ impl Rack {
     /// A loss was none: the path has overtaken a segment.
     pub fn note_reordering(&mut self) {
         self.reordering_seen = true;
+    }
+
+    /// What arrived was not the repetition that it was taken for: nothing is known of the order any more.
+    pub fn forget_latest(&mut self) {
+        self.latest = None;
     }
 
     /// True if the path has been seen to reorder.

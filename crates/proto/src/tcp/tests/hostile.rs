@@ -1,0 +1,122 @@
+//! What a hostile peer can make us do: bounded work per segment and bounded memory, counted and not timed.
+//!
+//! A step is a record looked at, or some dozens of them moved (`loss/records.rs`). The classes are those of
+//! CVE-2019-11477 and CVE-2019-11478 (SACK blocks that cut the scoreboard to pieces) and of CVE-2018-5390 (tiny
+//! segments out of order).
+
+use super::super::sack::SackBlock;
+use super::super::settings::Settings;
+use super::script::{ACK, IRS, Script, WND, ms, plain};
+use super::world::{Link, Rng, World, pattern};
+use crate::seq::SeqNum;
+use core::time::Duration;
+
+fn steps(t: &Script) -> u64 {
+    t.pcb.loss.as_ref().map_or(0, |loss| loss.records.steps)
+}
+
+/// Steps that an acknowledgment costs on a path with losses, on average, at least one.
+fn good_steps() -> u64 {
+    let link = Link { delay_us: 20_000, rate: 12_500, loss: 2, ..Link::CLEAN };
+    let s = Settings { rcv_buf: 1 << 20, ..Settings::default() };
+    let mut w = World::established(5, s.clone(), s, link);
+    w.ends[0].to_write = pattern(2_000_000, 3);
+    w.ends[0].snd_hiwat = 1 << 20;
+    w.run("transfer", |w| w.ends[1].received.len() == 2_000_000);
+    let acks = w.trace.iter().filter(|(_, from, ..)| *from == 1).count() as u64;
+    let steps = w.ends[0].pcb().loss.as_ref().map_or(0, |loss| loss.records.steps);
+    (steps / acks).max(1)
+}
+
+/// A large flight of small segments, each sent at a time of its own.
+fn large_flight() -> Script {
+    let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+    for _ in 0..8 {
+        t.write(u32::from(WND));
+        t.now = t.now + ms(10);
+        let _ = t.input(t.seg(ACK), &[]);
+        t.snd = 0;
+    }
+    assert!(t.pcb.cwnd() >= u32::from(WND));
+    for _ in 0..u32::from(WND) / SMALL {
+        t.now = t.now + Duration::from_micros(200);
+        assert_eq!(t.write(SMALL), [SMALL]);
+    }
+    t
+}
+
+/// Bytes of each segment of that flight.
+const SMALL: u32 = 25;
+
+/// Sends `count` acknowledgments with blocks made by `blocks`; returns steps per segment.
+fn flood(t: &mut Script, count: u64, mut blocks: impl FnMut(u64, u32) -> [(u32, u32); 4]) -> u64 {
+    let before = steps(t);
+    for i in 0..count {
+        let flight = t.pcb.snd_max().since(t.pcb.snd_una());
+        let una = t.pcb.snd_una();
+        let mut header = t.ack_of(0, WND);
+        header.options.sack = blocks(i, flight)
+            .iter()
+            .map(|&(from, to)| SackBlock { start: una + from, end: una + to })
+            .collect();
+        let _ = t.input(header, &[]);
+        if i % 16 == 0 {
+            let _ = t.output();
+            t.now = t.now + ms(1);
+        }
+    }
+    (steps(t) - before) / count
+}
+
+#[test]
+fn floods_of_blocks_cost_at_most_ten_times_an_ordinary_acknowledgment() {
+    let good = good_steps();
+    let mut t = large_flight();
+    let tiny = flood(&mut t, 5_000, |i, flight| {
+        let at = |n: u64| (i * 8 + n * 2) as u32 % flight.max(2);
+        [0, 1, 2, 3].map(|n| (at(n), at(n) + 1))
+    });
+    let mut t = large_flight();
+    let backwards = flood(&mut t, 5_000, |i, flight| {
+        let at = |n: u64| flight.saturating_sub(((i * 4 + n) * 3) as u32 % flight.max(1)).max(2);
+        [0, 1, 2, 3].map(|n| (at(n) - 2, at(n) - 1))
+    });
+    let mut rng = Rng::new(7);
+    let mut t = large_flight();
+    let random = flood(&mut t, 5_000, |_, flight| {
+        [0; 4].map(|_| {
+            let from = rng.below(u64::from(flight.max(2))) as u32;
+            (from, from + 1 + rng.below(3000) as u32)
+        })
+    });
+    let mut t = large_flight();
+    let repeated = flood(&mut t, 5_000, |_, flight| [(1, flight), (1, flight), (1, flight), (1, flight)]);
+    for (name, cost) in [("tiny", tiny), ("backwards", backwards), ("random", random), ("repeated", repeated)]
+    {
+        println!("{name}: {cost} steps a segment, ordinary {good}");
+        assert!(cost <= 10 * good, "{name}: {cost} steps a segment, an ordinary one {good}");
+    }
+}
+
+#[test]
+fn the_smallest_mss_is_bounded_so_a_flight_is_of_few_segments() {
+    let s = Settings { sack: true, mss: 1, ..plain() };
+    let mut t = Script::established(&s);
+    let sent = t.write(100_000);
+    assert!(sent.len() <= 20, "{} segments for one window", sent.len());
+}
+
+#[test]
+fn tiny_segments_out_of_order_are_bounded_in_number_and_reported_all_the_same() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    for i in 0..20_000u32 {
+        let offset = 2 + (i * 7919) % 40_000;
+        let header = super::super::segment::Header { seq: SeqNum::new(IRS + 1 + offset), ..t.seg(ACK) };
+        let _ = t.input(header, &[1]);
+        if i % 64 == 0 {
+            assert!(t.output().iter().all(|s| !s.header.options.sack.is_empty()));
+        }
+    }
+    let sent = t.output();
+    assert!(sent.len() <= 256);
+}

@@ -1,0 +1,288 @@
+//! Loss found by RACK-TLP and repaired under proportional rate reduction (RFC 8985, RFC 6937, RFC 6675).
+//!
+//! The script's round trip is 10 ms, measured in the handshake. Places are in segments from the first byte.
+
+use super::super::settings::Settings;
+use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+const FIRST: u32 = ISS + 1;
+
+fn settings() -> Settings {
+    Settings { sack: true, ..plain() }
+}
+
+/// Ten full segments in flight for a round trip, more to send.
+fn in_flight() -> Script {
+    let mut t = Script::established(&settings());
+    assert_eq!(t.write(30 * MSS), [MSS; 10]);
+    t.now = t.now + ms(10);
+    t
+}
+
+/// The peer acknowledges `ack` segments in order, and holds those of `held`.
+fn report(t: &mut Script, ack: u32, held: &[(u32, u32)]) {
+    let mut header = t.ack_of(0, WND);
+    header.ack = SeqNum::new(FIRST + ack * MSS);
+    header.options.sack = held.iter().map(|&(from, to)| block(from, to)).collect();
+    let _ = t.input(header, &[]);
+}
+
+fn block(from: u32, to: u32) -> super::super::sack::SackBlock {
+    let place = |segments: u32| SeqNum::new(FIRST + segments * MSS);
+    super::super::sack::SackBlock { start: place(from), end: place(to) }
+}
+
+/// Places of what is sent now.
+fn sent(t: &mut Script) -> Vec<u32> {
+    t.output().iter().map(|s| s.header.seq.since(SeqNum::new(FIRST)) / MSS).collect()
+}
+
+#[test]
+fn three_segments_behind_a_hole_repeat_it_at_once_and_new_data_flows_before() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(1, 2)]);
+    assert_eq!(sent(&mut t), [10], "limited transmit: one has left the network");
+    report(&mut t, 0, &[(1, 3)]);
+    assert_eq!(sent(&mut t), [11]);
+    report(&mut t, 0, &[(1, 4)]);
+    assert_eq!(sent(&mut t), [0]);
+    assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (5 * MSS, 5 * MSS));
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.rexmt_fast, stats.rexmt_bytes, stats.recovery_count), (1, u64::from(MSS), 1));
+    assert_eq!((stats.sacked_bytes, stats.lost_bytes), (3 * MSS, 0));
+}
+
+#[test]
+fn fewer_than_three_wait_for_a_quarter_of_the_round_trip() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(9, 10)]);
+    assert_eq!(sent(&mut t), [10]);
+    let again = t.wait(ms(4));
+    assert_eq!(again[0].0.as_micros(), 2_500);
+    assert_eq!(again[0].1.header.seq, SeqNum::new(FIRST));
+}
+
+#[test]
+fn every_hole_is_repeated_once_in_order() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(8, 10), (4, 6), (1, 2)]);
+    let mut all = sent(&mut t);
+    for i in 0..8 {
+        t.now = t.now + ms(1);
+        report(
+            &mut t,
+            0,
+            &[(10, 10 + i), (8, 10), (4, 6), (1, 2)].map(|b| if b.0 == b.1 { (8, 10) } else { b }),
+        );
+        all.extend(sent(&mut t));
+    }
+    let holes: Vec<u32> = all.iter().copied().filter(|&place| place < 10).collect();
+    assert_eq!(holes, [0, 2, 3, 6, 7]);
+}
+
+#[test]
+fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(1, 10)]);
+    assert_eq!(sent(&mut t).first(), Some(&0));
+    t.now = t.now + ms(10);
+    // What was sent after the repetition has arrived, the repetition has not.
+    report(&mut t, 0, &[(1, 12)]);
+    let mut again = sent(&mut t);
+    again.extend(t.wait(ms(20)).iter().map(|(_, s)| s.header.seq.since(SeqNum::new(FIRST)) / MSS));
+    assert!(again.contains(&0), "{again:?}");
+    assert_eq!(t.pcb.loss_stats().rto_count, 0);
+}
+
+#[test]
+fn an_overtaken_segment_is_no_loss_and_is_remembered() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(1, 3)]);
+    t.now = t.now + ms(1);
+    report(&mut t, 3, &[]);
+    assert!(t.pcb.loss_stats().reordering_seen);
+    let _ = sent(&mut t);
+    t.now = t.now + ms(9);
+    // From now on even many segments behind a hole are given their time.
+    report(&mut t, 3, &[(4, 9)]);
+    assert!(sent(&mut t).iter().all(|&place| place > 10));
+    report(&mut t, 9, &[]);
+    assert_eq!(t.pcb.loss_stats().rexmt_bytes, 0);
+}
+
+#[test]
+fn half_of_what_arrives_is_sent_during_recovery_and_the_window_is_reached_at_its_end() {
+    let mut t = Script::established(&settings());
+    assert_eq!(t.write(40 * MSS).len(), 10);
+    t.now = t.now + ms(10);
+    report(&mut t, 0, &[(1, 4)]);
+    let mut count = sent(&mut t).len();
+    for held in 5..=10 {
+        report(&mut t, 0, &[(1, held)]);
+        count += sent(&mut t).len();
+    }
+    assert!((4..=6).contains(&count), "{count}: half of ten");
+    t.now = t.now + ms(10);
+    report(&mut t, 10, &[]);
+    assert!(t.pcb.cwnd() <= 5 * MSS);
+    assert!(sent(&mut t).len() <= 5, "no burst");
+}
+
+#[test]
+fn a_lost_tail_is_probed_after_two_round_trips_and_counts_as_a_loss() {
+    let mut t = Script::established(&settings());
+    t.write(3 * MSS);
+    let probes = t.wait(ms(25));
+    assert_eq!(probes.len(), 1);
+    assert_eq!((probes[0].0, probes[0].1.header.seq), (ms(20), SeqNum::new(FIRST + 2 * MSS)));
+    // The peer had the first two: the probe has repaired the loss.
+    report(&mut t, 3, &[]);
+    t.write(MSS);
+    t.now = t.now + ms(10);
+    report(&mut t, 4, &[]);
+    assert!(t.pcb.cwnd() < 10 * MSS, "a repaired loss is a loss");
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.rexmt_probe, stats.probe_count, stats.rto_count), (1, 1, 0));
+}
+
+#[test]
+fn a_needless_probe_costs_nothing() {
+    let mut t = Script::established(&settings());
+    t.write(3 * MSS);
+    let _ = t.wait(ms(25));
+    report(&mut t, 3, &[(2, 3)]);
+    t.write(MSS);
+    t.now = t.now + ms(10);
+    report(&mut t, 4, &[]);
+    assert!(t.pcb.cwnd() >= 10 * MSS);
+    assert_eq!(t.pcb.loss_stats().dsack_count, 1);
+}
+
+#[test]
+fn a_probe_carries_new_data_if_there_is_any() {
+    let mut t = in_flight();
+    let probes = t.wait(ms(15));
+    assert_eq!(probes[0].1.header.seq, SeqNum::new(FIRST + 10 * MSS), "beyond the congestion window");
+    assert_eq!(probes[0].1.len, MSS);
+    assert_eq!(t.pcb.loss_stats().rexmt_bytes, 0);
+}
+
+#[test]
+fn a_single_segment_is_probed_no_later_than_the_timeout_which_then_starts_anew() {
+    let mut t = Script::established(&settings());
+    let rto = t.pcb.rto();
+    t.write(MSS);
+    let first = t.wait(rto);
+    assert_eq!((first[0].0, first[0].1.len), (rto, MSS));
+    assert_eq!((t.pcb.loss_stats().rexmt_probe, t.pcb.loss_stats().rto_count), (1, 0));
+    let second = t.wait(rto);
+    assert_eq!((second[0].0, t.pcb.loss_stats().rto_count), (rto, 1));
+}
+
+#[test]
+fn the_time_already_waited_counts_where_little_is_in_flight() {
+    let mut t = Script::established(&settings());
+    t.write(2 * MSS);
+    t.now = t.now + ms(9);
+    report(&mut t, 1, &[]);
+    let rto = t.pcb.rto();
+    let deadline = t.pcb.next_deadline().unwrap();
+    assert!(deadline.since(t.now) <= rto - ms(9), "RFC 7765");
+}
+
+#[test]
+fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
+    let mut t = Script::established(&settings());
+    t.write(10 * MSS);
+    t.now = t.now + ms(1);
+    report(&mut t, 0, &[(3, 5)]);
+    let _ = sent(&mut t);
+    // Everything after that is lost, repetitions included, until the timer has expired.
+    let _ = t.wait(secs(1));
+    assert!(t.pcb.loss_stats().rto_count > 0);
+    let mut places = Vec::new();
+    for ack in 1..=10 {
+        t.now = t.now + ms(10);
+        let held: &[(u32, u32)] = if ack < 5 { &[(3, 5)] } else { &[] };
+        if (3..5).contains(&ack) {
+            continue;
+        }
+        report(&mut t, ack, held);
+        places.extend(sent(&mut t));
+    }
+    assert!(!places.contains(&3) && !places.contains(&4), "{places:?}");
+    assert_eq!(t.pcb.snd_una(), t.pcb.snd_max());
+}
+
+#[test]
+fn a_peer_that_throws_away_what_it_held_gets_it_again() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(1, 10)]);
+    let _ = sent(&mut t);
+    t.now = t.now + ms(10);
+    // The hole is filled, and what lay behind it is gone.
+    report(&mut t, 1, &[]);
+    let _ = sent(&mut t);
+    let again: Vec<u32> =
+        t.wait(secs(3)).iter().map(|(_, s)| s.header.seq.since(SeqNum::new(FIRST)) / MSS).collect();
+    assert!(again.contains(&1), "{again:?}");
+    assert_eq!(t.pcb.loss_stats().renege_count, 1);
+    assert_eq!(t.pcb.loss_stats().sacked_bytes, 0);
+}
+
+#[test]
+fn memory_is_given_back_when_nothing_was_in_flight_for_a_second() {
+    let mut t = Script::established(&settings());
+    t.write(3 * MSS);
+    t.now = t.now + ms(10);
+    report(&mut t, 3, &[]);
+    assert!(t.pcb.loss.is_some());
+    let _ = t.wait(secs(2));
+    assert!(t.pcb.loss.is_none() && t.pcb.next_deadline().is_none());
+}
+
+#[test]
+fn what_was_learnt_is_kept_without_its_queues() {
+    let mut t = in_flight();
+    report(&mut t, 0, &[(1, 4)]);
+    for _ in 0..20 {
+        let _ = sent(&mut t);
+        t.now = t.now + ms(10);
+        let _ = t.input(t.seg(super::script::ACK), &[]);
+    }
+    assert_eq!(t.snd, 0);
+    let _ = t.wait(secs(5));
+    assert_eq!((t.pcb.loss_stats().rexmt_fast, t.pcb.next_deadline()), (1, None));
+}
+
+#[test]
+fn a_lossless_path_is_not_recorded_and_still_recovers() {
+    let s = Settings { lossless: true, ..Settings::default() };
+    let mut w = World::established(3, s.clone(), s, Link::CLEAN);
+    w.ends[0].to_write = pattern(300_000, 3);
+    w.run("clean", |w| w.ends[1].received.len() == 300_000);
+    assert!(w.ends[0].pcb().loss.is_none(), "nothing is kept");
+    w.link.loss = 5;
+    w.ends[0].to_write = pattern(600_000, 3);
+    w.run("losses", |w| w.ends[1].received.len() == 600_000);
+    assert!(w.ends[0].pcb().loss_stats().rexmt_fast > 0);
+}
+
+#[test]
+fn losses_are_repaired_without_timeouts_and_without_repeating_more() {
+    for (seed, loss) in [(1, 1), (2, 1), (3, 3)] {
+        let link = Link { delay_us: 5_000, rate: 12_500, loss, ..Link::CLEAN };
+        let s = Settings { rcv_buf: 1 << 20, ..Settings::default() };
+        let mut w = World::established(seed, s.clone(), s, link);
+        w.ends[0].to_write = pattern(3_000_000, 3);
+        w.ends[0].snd_hiwat = 1 << 20;
+        w.run("transfer", |w| w.ends[1].received.len() == 3_000_000);
+        let stats = w.ends[0].pcb().loss_stats();
+        let lost = 3_000_000 / 1448 * loss;
+        assert!(u64::from(stats.rexmt_fast) < 2 * lost && stats.rexmt_fast > 0, "{stats:?}");
+        assert_eq!(stats.undo_count, 0, "{stats:?}");
+        assert!(stats.rto_count <= 1, "{stats:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! SACK as a receiver: what is reported, in which order, and beside what (RFC 2018, RFC 2883).
+
+use super::super::sack::{SackBlock, SackBlocks};
+use super::super::segment::{Flags, Header, Timestamps};
+use super::super::settings::Settings;
+use super::script::{ACK, IRS, MSS, Script, WND, ms, plain};
+use crate::seq::SeqNum;
+
+/// The peer's first byte.
+const FIRST: u32 = IRS + 1;
+
+fn script(timestamps: bool) -> Script {
+    Script::established(&Settings { sack: true, timestamps, ..plain() })
+}
+
+/// 100 bytes of the peer's stream, from `offset` on; returns the blocks of what is answered.
+fn comes(t: &mut Script, offset: u32) -> Vec<Vec<(u32, u32)>> {
+    let header = Header { seq: SeqNum::new(FIRST + offset), ..t.seg(ACK) };
+    let input = t.input(header, &[7; 100]);
+    t.space -= input.deliver.len() as u32;
+    t.output().iter().map(|s| blocks(s.header.options.sack)).collect()
+}
+
+fn blocks(sack: SackBlocks) -> Vec<(u32, u32)> {
+    let place = |s: SeqNum| s.raw() - FIRST;
+    sack.as_slice().iter().map(|b| (place(b.start), place(b.end))).collect()
+}
+
+#[test]
+fn the_block_that_grew_last_is_first() {
+    let mut t = script(false);
+    assert_eq!(comes(&mut t, 200), [[(200, 300)]]);
+    assert_eq!(comes(&mut t, 400), [[(400, 500), (200, 300)]]);
+    assert_eq!(comes(&mut t, 600), [[(600, 700), (400, 500), (200, 300)]]);
+    assert_eq!(comes(&mut t, 800), [[(800, 900), (600, 700), (400, 500), (200, 300)]]);
+    assert_eq!(comes(&mut t, 1000), [[(1000, 1100), (800, 900), (600, 700), (400, 500)]]);
+    assert_eq!(comes(&mut t, 300), [[(200, 500), (1000, 1100), (800, 900), (600, 700)]]);
+    assert_eq!(comes(&mut t, 0), [[(200, 500), (1000, 1100), (800, 900), (600, 700)]]);
+    assert_eq!(comes(&mut t, 100), [[(1000, 1100), (800, 900), (600, 700)]]);
+}
+
+#[test]
+fn beside_timestamps_three_blocks_are_reported() {
+    let mut t = script(true);
+    for i in 1..6 {
+        t.peer_ts = Some(Timestamps { val: 100 + i, ecr: 0 });
+        let sent = comes(&mut t, 200 * i);
+        assert_eq!(sent[0].len(), 3.min(i as usize));
+    }
+}
+
+#[test]
+fn without_agreement_nothing_is_reported() {
+    let mut t = Script::established(&plain());
+    assert_eq!(comes(&mut t, 200), [[]]);
+}
+
+#[test]
+fn what_comes_twice_is_reported_once_and_first() {
+    let mut t = script(false);
+    let _ = comes(&mut t, 0);
+    let _ = t.wait(ms(50));
+    assert_eq!(comes(&mut t, 0), [[(0, 100)]], "below the acknowledgment");
+    assert!(t.pcb.reass.is_none(), "a report keeps no memory");
+    let _ = comes(&mut t, 200);
+    assert_eq!(comes(&mut t, 200), [[(200, 300), (200, 300)]], "inside a block");
+    assert_eq!(comes(&mut t, 400), [[(400, 500), (200, 300)]]);
+}
+
+#[test]
+fn blocks_that_do_not_fit_beside_data_go_behind_it() {
+    let mut t = script(false);
+    let _ = t.input(Header { seq: SeqNum::new(FIRST + 200), ..t.seg(ACK) }, &[7; 100]);
+    t.snd += MSS;
+    let sent = t.output();
+    assert_eq!((sent[0].len, sent[0].header.options.sack.len()), (MSS, 0));
+    assert_eq!((sent[1].len, sent[1].header.options.sack.len()), (0, 1));
+    t.output();
+    t.snd += 100;
+    let _ = t.input(Header { seq: SeqNum::new(FIRST + 400), ..t.ack_of(MSS, WND) }, &[7; 100]);
+    let sent = t.output();
+    assert_eq!((sent[0].len, sent[0].header.options.sack.len()), (100, 2), "beside a small one they fit");
+}
+
+#[test]
+fn an_early_fin_waits_behind_the_reported_text() {
+    let mut t = script(false);
+    let header = Header { seq: SeqNum::new(FIRST + 100), ..t.seg(Flags::FIN.with(Flags::ACK)) };
+    let _ = t.input(header, &[7; 100]);
+    assert_eq!(blocks(t.output()[0].header.options.sack), [(100, 200)]);
+    assert_eq!(comes(&mut t, 0).len(), 1);
+    assert!(t.pcb.reass.is_none());
+}
+
+#[test]
+fn a_block_is_plain_data() {
+    let block = |i| SackBlock { start: SeqNum::new(i), end: SeqNum::new(i + 1) };
+    let mut all = SackBlocks::NONE;
+    (0..9).for_each(|i| all.push(block(i)));
+    assert_eq!(all.as_slice(), [block(0), block(1), block(2), block(3)]);
+    assert!(!all.is_empty() && SackBlocks::NONE.as_slice().is_empty());
+}

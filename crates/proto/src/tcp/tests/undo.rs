@@ -1,0 +1,152 @@
+//! Repairs that were not needed are recognised and undone (RFC 3522, 3708, 5682), and become rare.
+
+use super::super::sack::SackBlock;
+use super::super::segment::Timestamps;
+use super::super::settings::Settings;
+use super::script::{ISS, MSS, Script, WND, ms, plain};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+const FIRST: u32 = ISS + 1;
+
+fn in_flight(timestamps: bool) -> Script {
+    let mut t = Script::established(&Settings { sack: true, timestamps, ..plain() });
+    t.write(30 * MSS);
+    assert_eq!(t.pcb.snd_max().since(t.pcb.snd_una()), 10 * u32::from(t.pcb.mss()));
+    t.now = t.now + ms(10);
+    t
+}
+
+/// In segments from the first byte, as `rack.rs`.
+fn report(t: &mut Script, ack: u32, held: &[(u32, u32)]) {
+    let mss = u32::from(t.pcb.mss());
+    let place = |segments: u32| SeqNum::new(FIRST + segments * mss);
+    let mut header = t.ack_of(0, WND);
+    header.ack = place(ack);
+    header.options.sack =
+        held.iter().map(|&(from, to)| SackBlock { start: place(from), end: place(to) }).collect();
+    let _ = t.input(header, &[]);
+}
+
+fn sent(t: &mut Script) -> Vec<u32> {
+    let mss = u32::from(t.pcb.mss());
+    t.output().iter().map(|s| s.header.seq.since(SeqNum::new(FIRST)) / mss).collect()
+}
+
+/// The retransmission timer expires, after a tail loss probe.
+fn time_out(t: &mut Script) {
+    let before = t.pcb.loss_stats().rto_count;
+    for _ in 0..10 {
+        let at = t.pcb.next_deadline().expect("a timer");
+        let _ = t.wait(at.since(t.now));
+        if t.pcb.loss_stats().rto_count > before {
+            return;
+        }
+    }
+    panic!("no timeout");
+}
+
+#[test]
+fn a_timeout_is_spurious_if_something_sent_once_and_before_it_arrives() {
+    let mut t = in_flight(false);
+    time_out(&mut t);
+    assert_eq!(t.pcb.cwnd(), MSS);
+    assert_eq!(t.pcb.loss_stats().rexmt_rto, 1, "one segment and no more");
+    // The acknowledgments of the originals come, late.
+    report(&mut t, 1, &[]);
+    let new = sent(&mut t);
+    assert!(!new.is_empty() && new.iter().all(|&place| place > 10), "new data is to tell: {new:?}");
+    report(&mut t, 2, &[]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+    assert!(t.pcb.cwnd() >= 10 * MSS);
+    let _ = sent(&mut t);
+    report(&mut t, 11, &[]);
+    assert_eq!(t.pcb.loss_stats().rexmt_rto, 1);
+}
+
+#[test]
+fn a_real_timeout_goes_on_to_repeat_the_rest() {
+    let mut t = in_flight(false);
+    time_out(&mut t);
+    report(&mut t, 1, &[]);
+    let new = sent(&mut t);
+    let last = *new.last().expect("new data");
+    // Only what is new arrives.
+    report(&mut t, 1, &[(last, last + 1)]);
+    assert_eq!(sent(&mut t).first(), Some(&1));
+    assert_eq!(t.pcb.loss_stats().undo_count, 0);
+    assert!(t.pcb.cwnd() < 5 * MSS);
+}
+
+#[test]
+fn an_echo_from_before_the_repetition_undoes_it_at_once() {
+    let mut t = in_flight(true);
+    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    report(&mut t, 0, &[(1, 4)]);
+    assert_eq!(sent(&mut t), [0]);
+    assert!(t.pcb.cwnd() <= 5 * MSS);
+    report(&mut t, 4, &[]);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.undo_count, stats.reordering_seen), (1, true));
+    assert!(t.pcb.cwnd() >= 10 * u32::from(t.pcb.mss()));
+}
+
+#[test]
+fn an_echo_of_the_repetition_undoes_nothing() {
+    let mut t = in_flight(true);
+    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    report(&mut t, 0, &[(1, 4)]);
+    let _ = sent(&mut t);
+    t.now = t.now + ms(10);
+    t.peer_ts = Some(Timestamps { val: 111, ecr: val });
+    report(&mut t, 4, &[]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 0);
+}
+
+#[test]
+fn a_repetition_reported_as_duplicate_is_undone_and_widens_the_window() {
+    let mut t = in_flight(false);
+    report(&mut t, 0, &[(1, 4)]);
+    assert_eq!(sent(&mut t), [0]);
+    // The original was only late; then comes the report of the copy.
+    report(&mut t, 5, &[]);
+    let _ = sent(&mut t);
+    assert!(t.pcb.cwnd() <= 5 * MSS);
+    report(&mut t, 6, &[(0, 1)]);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.undo_count, stats.dsack_count), (1, 1));
+    assert!(t.pcb.cwnd() >= 10 * MSS);
+}
+
+#[test]
+fn a_duplicate_that_the_network_made_says_nothing() {
+    let mut t = in_flight(false);
+    for i in 1..5 {
+        report(&mut t, i, &[(0, 1)]);
+        let _ = sent(&mut t);
+    }
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.dsack_count, stats.undo_count, stats.rexmt_bytes), (4, 0, 0));
+}
+
+/// Five in a hundred segments are up to three segments late: one in a thousand may be repeated.
+#[test]
+fn pure_reordering_repeats_next_to_nothing() {
+    for (seed, rate, delay_us) in
+        [(1, 1_250, 5_000), (2, 12_500, 5_000), (3, 12_500, 25_000), (4, 1_250, 50_000)]
+    {
+        for timestamps in [true, false] {
+            let link = Link { delay_us, rate, reorder: 5, late: 3, ..Link::CLEAN };
+            let s = Settings { timestamps, rcv_buf: 1 << 20, ..Settings::default() };
+            let mut w = World::established(seed, s.clone(), s, link);
+            w.ends[0].to_write = pattern(12_000_000, 3);
+            w.ends[0].snd_hiwat = 1 << 20;
+            w.run("transfer", |w| w.ends[1].received.len() == 12_000_000);
+            let stats = w.ends[0].pcb().loss_stats();
+            assert!(stats.rexmt_bytes <= 12_000, "rate {rate} delay {delay_us}: {stats:?}");
+            assert_eq!(stats.rto_count, 0);
+        }
+    }
+}
