@@ -319,6 +319,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Reports what lies behind holes (RFC 2018). A segment with `len` bytes of data takes the blocks only if
     /// they fit beside it; if not, an acknowledgment follows it that does.
+    #[inline(never)]
     fn attach_sack(&mut self, header: &mut Header, len: Option<u32>) {
         if !self.sack_ok {
             return;

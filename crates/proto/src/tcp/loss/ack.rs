@@ -65,6 +65,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Takes an acknowledgment into the records. SND.UNA has moved by `acked` bytes, of `flight`. `None` if no records
     /// are kept.
+    #[inline(never)]
     pub(in crate::tcp) fn take_report(
         &mut self,
         acked: u32,
@@ -106,6 +107,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Draws the conclusions from a report.
+    #[inline(never)]
     pub(in crate::tcp) fn after_report(&mut self, report: &Report, options: &Options, now: Instant) {
         let Some(mut loss) = self.loss.take() else { return };
         let phase = self.recovery.phase();

@@ -25,6 +25,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         let una = self.snd_una;
         let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, now));
@@ -46,6 +47,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// What is to be sent before new data; `Break` if new data must wait.
+    #[inline(never)]
     pub(in crate::tcp) fn transmit_recorded(
         &mut self,
         rcv_space: u32,
@@ -194,6 +196,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Counts a repetition. The box is made for it if there is none.
+    #[inline(never)]
     pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
         let (una, mss) = (self.snd_una, u32::from(self.mss));
         self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.on_rexmt(why, bytes, mss);

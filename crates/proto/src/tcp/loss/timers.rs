@@ -17,6 +17,7 @@ use super::undo::{Frto, Undo};
 impl<P: Payload> Pcb<P> {
     /// Runs those of the timers that are due. True if a probe goes out instead of what the retransmission timer
     /// would do.
+    #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
         if loss.trim_at <= now {
