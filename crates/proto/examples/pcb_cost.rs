@@ -1,7 +1,8 @@
 //! What a segment costs the state machine alone: no wire, no buffers, no threads.
 //!
 //! `cargo run --release -p sockeye-proto --example pcb_cost`. Each line is the best of several rounds, in
-//! nanoseconds per operation. The payload is a length without bytes, so that no memory is measured.
+//! nanoseconds per operation; an argument picks the lines whose name contains it. The payload is a length
+//! without bytes, so that no memory is measured.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -62,6 +63,9 @@ fn header(pcb: &Pcb<Length>, tick: u64) -> Header {
 
 /// Runs `step` often and prints its best time.
 fn measure(name: &str, mut step: impl FnMut(&mut Pcb<Length>, u64)) {
+    if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
+        return;
+    }
     let settings = Settings { nodelay: true, ..Settings::default() };
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {

@@ -223,11 +223,12 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        let mut header = self.header(seq, flags, now);
+        let mut segment =
+            Transmit { header: self.header(seq, flags, now), offset, len, is_window_update: false };
         if self.reass.is_some() {
-            self.attach_sack(&mut header, Some(len));
+            self.attach_sack(&mut segment);
         }
-        Transmit { header, offset, len, is_window_update: false }
+        segment
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -300,11 +301,12 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let seq = self.acceptable_seq();
-        let mut header = self.header(seq, Flags::ACK, now);
+        let mut segment =
+            Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0, is_window_update };
         if self.reass.is_some() {
-            self.attach_sack(&mut header, None);
+            self.attach_sack(&mut segment);
         }
-        Some(Transmit { header, offset: 0, len: 0, is_window_update })
+        Some(segment)
     }
 
     /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
@@ -317,21 +319,21 @@ impl<P: Payload> Pcb<P> {
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 
-    /// Reports what lies behind holes (RFC 2018). A segment with `len` bytes of data takes the blocks only if
-    /// they fit beside it; if not, an acknowledgment follows it that does.
+    /// Reports what lies behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside
+    /// it; if not, an acknowledgment follows it that does.
     #[inline(never)]
-    fn attach_sack(&mut self, header: &mut Header, len: Option<u32>) {
+    fn attach_sack(&mut self, segment: &mut Transmit) {
         if !self.sack_ok {
             return;
         }
         let Some(reass) = self.reass.as_deref_mut() else { return };
         let count = wire::sack_blocks_fit(reass.sack_count(), self.ts_on);
-        let room = len.map_or(u32::MAX, |len| u32::from(self.mss).saturating_sub(len));
-        if u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
+        let room = u32::from(self.mss).saturating_sub(segment.len);
+        if segment.len > 0 && u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
             self.ack_now = true;
             return;
         }
-        header.options.sack = reass.take_sack(count);
+        segment.header.options.sack = reass.take_sack(count);
         if reass.is_empty() {
             self.reass = None;
         }
