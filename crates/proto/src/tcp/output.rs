@@ -114,7 +114,7 @@ impl<P: Payload> Pcb<P> {
 
     /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may go in one [`Transmit`]
     /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
-    fn sendable(&self, offset: u32, unsent: u32) -> u32 {
+    pub(super) fn sendable(&self, offset: u32, unsent: u32) -> u32 {
         let mss = u32::from(self.mss);
         let len = unsent.min(self.usable(offset)).min(self.tuning.tso_max.max(mss));
         if len < mss {
@@ -154,6 +154,9 @@ impl<P: Payload> Pcb<P> {
             self.timing = Timing::Running;
             self.rtt_seq = end;
             self.rtt_sent_at = now;
+        }
+        if seq != self.snd_max && !self.keeps_records() {
+            self.count_rexmt(Why::Timeout, len, now);
         }
         let mss = u32::from(self.mss);
         if len < mss || (len > mss && !len.is_multiple_of(mss)) {

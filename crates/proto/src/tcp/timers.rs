@@ -85,10 +85,10 @@ impl<P: Payload> Pcb<P> {
             // A window that closed over data in flight is probed too, not flooded.
             self.persist = true;
             self.probe_now = true;
-            self.go_back(true);
+            self.go_back(true, now);
         } else {
             let flight = self.snd_max.since(self.snd_una);
-            self.go_back(false);
+            self.go_back(false, now);
             self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
             self.allow_after_timeout();
         }
@@ -98,12 +98,13 @@ impl<P: Payload> Pcb<P> {
 
     /// Everything that is not known to have arrived may be sent again: with records what they call lost, without
     /// from SND.UNA on.
-    fn go_back(&mut self, is_probing: bool) {
+    fn go_back(&mut self, is_probing: bool, now: Instant) {
         if self.lose_all(is_probing) {
             self.recovery.on_timeout(self.snd_max);
         } else {
             if !is_probing {
                 self.recovery.on_timeout(self.snd_max);
+                self.count_timeout(now);
             }
             self.snd_nxt = self.snd_una;
         }

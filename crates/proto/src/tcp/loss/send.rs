@@ -82,16 +82,19 @@ impl<P: Payload> Pcb<P> {
         Break(self.transmit_lost(rcv_space, now))
     }
 
-    /// True while F-RTO wants new data to be sent first. Without any, or room for it, it gives up (RFC 5682
-    /// section 2.1 step 2b).
+    /// True while F-RTO waits for what new data tells. If none was sent and none can go now, it gives up
+    /// (RFC 5682 section 2.1 step 2b).
     fn keeps_trying_new_data(&mut self) -> bool {
-        let possible = self.has_unsent() && self.snd_wnd > self.flight();
+        let offset = self.snd_nxt.since(self.snd_una);
+        let can_go = self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0;
+        let snd_max = self.snd_max;
         let Some(loss) = self.loss.as_deref_mut() else { return false };
-        let tries = loss.tries_new_data();
-        if tries && !possible {
+        let Some(frto) = loss.frto.filter(|frto| frto.tries_new_data) else { return false };
+        let waits = can_go || snd_max.after(frto.recover);
+        if !waits {
             loss.frto = None;
         }
-        tries && possible
+        waits
     }
 
     /// True if there are bytes, or a FIN, that were never sent.
@@ -200,6 +203,12 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
         let (una, mss) = (self.snd_una, u32::from(self.mss));
         self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.on_rexmt(why, bytes, mss);
+    }
+
+    /// Counts an expiry of the retransmission timer where no records are kept.
+    pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
+        let una = self.snd_una;
+        self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.rto_count += 1;
     }
 
     /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way.

@@ -74,6 +74,8 @@ fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].0, sent[0].1.header.seq, sent[0].1.len), (rto, SeqNum::new(FIRST), MSS));
     assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (MSS, 5 * MSS));
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.rto_count, stats.rexmt_rto, stats.rexmt_bytes), (1, 1, u64::from(MSS)));
     let _ = t.input(t.ack_of(MSS, WND), &[]);
     assert_eq!(t.lens(), [MSS; 2], "slow start");
     // An acknowledgment beyond what was repeated is believed: the rest had arrived.

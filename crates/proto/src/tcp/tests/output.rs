@@ -99,6 +99,13 @@ fn a_pcb_weighs_at_most_320_bytes() {
     assert_eq!(size, size_of::<Pcb<[u64; 0]>>(), "the payload type must not matter");
 }
 
+#[test]
+fn what_recovery_remembers_weighs_at_most_512_bytes_beside_its_queues() {
+    let size = size_of::<super::super::loss::Loss>();
+    println!("Loss: {size} bytes");
+    assert!(size <= 512, "{size}");
+}
+
 impl super::super::segment::Payload for [u64; 0] {
     fn len(&self) -> usize {
         0

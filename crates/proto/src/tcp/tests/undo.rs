@@ -79,6 +79,28 @@ fn a_real_timeout_goes_on_to_repeat_the_rest() {
 }
 
 #[test]
+fn without_new_data_to_tell_a_timeout_goes_on_at_once() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(4 * MSS);
+    t.now = t.now + ms(10);
+    time_out(&mut t);
+    report(&mut t, 1, &[]);
+    assert_eq!(sent(&mut t), [1, 2]);
+}
+
+#[test]
+fn new_data_that_nagle_holds_back_tells_nothing_either() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(4 * MSS);
+    t.write(10);
+    t.now = t.now + ms(10);
+    time_out(&mut t);
+    report(&mut t, 1, &[]);
+    t.snd += 10;
+    assert_eq!(sent(&mut t), [1, 2]);
+}
+
+#[test]
 fn an_echo_from_before_the_repetition_undoes_it_at_once() {
     let mut t = in_flight(true);
     let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
