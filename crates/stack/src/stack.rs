@@ -333,7 +333,7 @@ impl Core {
             retries: config.retries,
             time_wait: config.time_wait,
             ts_offset,
-            lossless: true,
+            lossless: self.netifs.out(via).is_none(),
             ..Settings::default()
         }
     }
