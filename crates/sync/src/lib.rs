@@ -69,4 +69,4 @@ pub use run_queue::RunQueue;
 pub use scatter::Scatter;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
-pub use wait::{Notified, Ticket, WaitQueue, Woken};
+pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};

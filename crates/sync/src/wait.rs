@@ -54,6 +54,14 @@ pub struct WaitQueue {
     word: Futex,
 }
 
+/// Whether a queue has a waiter, kept beside the condition under its mutex.
+///
+/// It is `WAITING` once more, where a waker has it at hand: the line of the word is then fetched once, to be written,
+/// if somebody waits, and not at all if nobody does. A queue with one of these is used through
+/// [`WaitQueue::prepare_in`] and [`WaitQueue::notify_in`] alone, always with the same one.
+#[derive(Debug, Default)]
+pub struct Awaited(bool);
+
 /// The announcement of a waiter: which generation it waits out.
 #[must_use = "a ticket is to be waited on"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +165,31 @@ impl WaitQueue {
     #[cold]
     pub fn wake(&self) {
         self.word.wake_all();
+    }
+
+    /// [`WaitQueue::prepare`], noted in `awaited` as well.
+    pub fn prepare_in(&self, awaited: &mut Awaited) -> Ticket {
+        awaited.0 = true;
+        self.prepare()
+    }
+
+    /// [`WaitQueue::notify`] by what `awaited` says. Touches nothing else if nobody waits.
+    #[inline]
+    pub fn notify_in(&self, awaited: &mut Awaited) -> Notified {
+        if !core::mem::take(&mut awaited.0) {
+            return Notified::Nobody;
+        }
+        // `WAITING` is set, since only this clears it: so one addition clears it and counts the generation up, and
+        // the word need not be read first. Release: as in `notify_waiting`.
+        let before = self.word.fetch_add(GENERATION_STEP - WAITING, Ordering::Release);
+        debug_assert!(before & WAITING != 0, "a queue with an `Awaited` is used through it alone");
+        if before & PARKED == 0 {
+            return Notified::Spinning;
+        }
+        // Nobody sets the flag meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
+        // generation gone.
+        self.word.fetch_and(!PARKED, Ordering::Relaxed);
+        Notified::Parked
     }
 
     fn notify_waiting(&self, seen: u32) -> Notified {

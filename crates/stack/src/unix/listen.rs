@@ -204,7 +204,7 @@ fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, E
             if is_shut && sock.blocks() {
                 return Err(Errno::INVAL);
             }
-            let ticket = sock.blocks().then(|| pcb.rcv_wait.prepare());
+            let ticket = sock.blocks().then(|| pcb.rcv_wait.prepare_in(&mut so.rcv_awaited));
             return Ok(Err((ticket, cpu)));
         };
         so.sockets_held -= 1;

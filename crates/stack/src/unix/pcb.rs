@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
 use sockeye_sync::pair::{Link, Linked};
-use sockeye_sync::{Mutex, WaitQueue};
+use sockeye_sync::{Awaited, Mutex, WaitQueue};
 
 use super::addr::Name;
 use super::ancillary::UCred;
@@ -124,6 +124,8 @@ pub(crate) struct So {
     /// Polls of this socket, and those of the peer that want to write.
     pub watch: Watchers,
     pub out_watch: Watchers,
+    /// Whether `rcv_wait` has a waiter.
+    pub rcv_awaited: Awaited,
     /// The CPUs on which somebody was last told of data and of room.
     pub data_cpu: u32,
     pub room_cpu: u32,
@@ -240,6 +242,7 @@ impl So {
             write_wakers: Vec::new(),
             watch: Watchers::new(),
             out_watch: Watchers::new(),
+            rcv_awaited: Awaited::default(),
             data_cpu: u32::MAX,
             room_cpu: u32::MAX,
             flows: Flows::default(),

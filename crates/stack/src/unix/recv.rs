@@ -257,7 +257,8 @@ fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result
     if so.shut && (pcb.kind.is_connected() || request.blocks) {
         return Ok(Found::End);
     }
-    Ok(Found::Nothing { ticket: request.blocks.then(|| pcb.rcv_wait.prepare()), cpu: so.data_cpu })
+    let ticket = request.blocks.then(|| pcb.rcv_wait.prepare_in(&mut so.rcv_awaited));
+    Ok(Found::Nothing { ticket, cpu: so.data_cpu })
 }
 
 /// recv(2) on a datagram or packet socket.

@@ -36,7 +36,7 @@ impl Wakes {
     /// There is something to read (or accept) in `so`, the buffer of `pcb`.
     #[inline]
     pub fn readers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
-        match pcb.rcv_wait.notify() {
+        match pcb.rcv_wait.notify_in(&mut so.rcv_awaited) {
             Notified::Nobody => {}
             Notified::Spinning => so.data_cpu = cpu::current(),
             Notified::Parked => {

@@ -2,7 +2,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Mutex, Notified, Spin, WaitQueue, Woken};
+use sockeye_sync::{Awaited, Mutex, Notified, Spin, WaitQueue, Woken};
 
 use crate::{check, check_bounded};
 
@@ -107,6 +107,47 @@ fn a_spinning_reader_sees_the_notify() {
         // One pause: a spin that fails, and one that succeeds, are both reached with it.
         let reader = thread::spawn(move || other.recv(Spin::up_to(std::time::Duration::from_micros(1))));
         so_rcv.append(1);
+        reader.join().unwrap();
+    });
+}
+
+/// The same with the announcement kept under the mutex.
+#[derive(Default)]
+struct Guarded {
+    bytes: usize,
+    awaited: Awaited,
+}
+
+#[test]
+fn a_reader_that_announces_itself_under_the_mutex_is_woken_each_time() {
+    check(|| {
+        let so = Arc::new((Mutex::new(Guarded::default()), WaitQueue::new()));
+        let other = so.clone();
+        let reader = thread::spawn(move || {
+            let (guarded, readers) = &*other;
+            let mut left = 2;
+            while left > 0 {
+                let mut so = guarded.lock();
+                if so.bytes > 0 {
+                    so.bytes -= 1;
+                    left -= 1;
+                    continue;
+                }
+                let ticket = readers.prepare_in(&mut so.awaited);
+                drop(so);
+                assert_ne!(readers.wait(ticket, None, Spin::OFF), Woken::TimedOut);
+            }
+        });
+        let (guarded, readers) = &*so;
+        for _ in 0..2 {
+            let mut so = guarded.lock();
+            so.bytes += 1;
+            let found = readers.notify_in(&mut so.awaited);
+            drop(so);
+            if found.is_wake_owed() {
+                readers.wake();
+            }
+        }
         reader.join().unwrap();
     });
 }
