@@ -58,4 +58,4 @@ pub use sockeye_sync::count;
 pub use config::{Config, Grain, SetError};
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
-pub use tcp::{Incoming, TcpListener, TcpSocket, TcpStream};
+pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};

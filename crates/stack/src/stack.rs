@@ -6,6 +6,7 @@
 //! stack whose only interface is loopback there is nobody left to notice, and over an interface the
 //! peer finds out as it would if a host lost its power.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
 use std::thread::JoinHandle;
@@ -63,6 +64,8 @@ pub(crate) struct Core {
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
     serial: AtomicU64,
+    /// The CPU to take every thread for, where what happens may not depend on that.
+    pinned: Option<u32>,
 }
 
 /// A handle of a stack. Clones are the same stack.
@@ -83,9 +86,27 @@ impl Stack {
     /// `InvalidInput` if a field of `config` is out of its bounds; the system's error if there is no
     /// entropy or a worker thread cannot be started.
     pub fn new(config: Config) -> io::Result<Self> {
+        Self::start(config, None)
+    }
+
+    /// A stack without threads that does the same whenever it is told the same: hash keys, sequence numbers and
+    /// ports come from `seed`, the time from [`poll`](Self::poll), and neither from the system; on which CPU it is
+    /// called makes no difference. For simulations and tests: whoever knows the seed knows all its secrets.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a field of `config` is out of its bounds, or `workers` is not 0.
+    pub fn seeded(config: Config, seed: [u8; 16]) -> io::Result<Self> {
+        if config.workers != 0 {
+            let message = format!("Config::workers is {}: a seeded stack has none, set it to 0", config.workers);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Self::start(config, Some(seed))
+    }
+
+    fn start(config: Config, seed: Option<[u8; 16]>) -> io::Result<Self> {
         config.validate()?;
         let workers = config.workers;
-        let core = Arc::new(Core::new(config)?);
+        let core = Arc::new(Core::new(config, seed)?);
         let stack = Self(Arc::new(Handle { core: Arc::clone(&core), threads: Mutex::new(Vec::new()) }));
         for index in 0..workers {
             let core = Arc::clone(&core);
@@ -105,6 +126,19 @@ impl Stack {
         DEFAULT.get_or_init(|| {
             Self::new(Config::default()).expect("the default stack needs entropy and worker threads")
         })
+    }
+
+    /// The stack that a call without one uses: that of the innermost [`scope`](Self::scope) on this thread, else
+    /// [`global`](Self::global).
+    pub fn current() -> Self {
+        AMBIENT.with_borrow(Clone::clone).unwrap_or_else(|| Self::global().clone())
+    }
+
+    /// Calls `f`, within which sockets that are made without naming a stack are this stack's:
+    /// `TcpStream::connect` then connects on it instead of on the process's default stack.
+    pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _outer = Outer(AMBIENT.replace(Some(self.clone())));
+        f()
     }
 
     /// Does what is due, for a stack with `workers = 0`: `now` is the time since the stack was made, as
@@ -223,6 +257,22 @@ impl std::fmt::Debug for Stack {
     }
 }
 
+thread_local! {
+    /// The stack of the innermost scope.
+    static AMBIENT: RefCell<Option<Stack>> = const { RefCell::new(None) };
+}
+
+/// The stack of the scope around, put back at the end of the inner one.
+struct Outer(Option<Stack>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        // The inner stack is dropped outside of the cell: its end may run code that asks for the current one.
+        let inner = AMBIENT.replace(self.0.take());
+        drop(inner);
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.core.workers.stop();
@@ -238,8 +288,11 @@ impl Drop for Handle {
 }
 
 impl Core {
-    fn new(config: Config) -> io::Result<Self> {
-        let mut entropy = Entropy::draw()?;
+    fn new(config: Config, seed: Option<[u8; 16]>) -> io::Result<Self> {
+        let mut entropy = match seed {
+            Some(seed) => Entropy { seed, drawn: 0 },
+            None => Entropy::draw()?,
+        };
         let key = HashKey(entropy.u64(), entropy.u64());
         let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
         let range = PortRange::new(*config.port_range.start(), *config.port_range.end())
@@ -272,9 +325,16 @@ impl Core {
             serial: AtomicU64::new(1),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
             unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
+            pinned: seed.map(|_| 0),
             clock,
             config,
         })
+    }
+
+    /// The CPU that the calling thread runs on, for choosing among copies.
+    #[inline]
+    pub fn cpu(&self) -> u32 {
+        self.pinned.unwrap_or_else(sockeye_sync::cpu::current)
     }
 
     /// Counts one.

@@ -16,12 +16,12 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the process's default stack.
+    /// Listens on the current stack ([`Stack::current`]).
     ///
     /// # Errors
     /// As for [`crate::TcpListener::bind`].
     pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        Self::bind_on(Stack::global(), addr).await
+        Self::bind_on(&Stack::current(), addr).await
     }
 
     /// [`bind`](Self::bind) on a stack of your own. Asynchronous only in its shape: it never waits.

@@ -21,13 +21,13 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects on the process's default stack, trying each address in turn. Name resolution, if there is
+    /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Name resolution, if there is
     /// a name, blocks: prefer addresses.
     ///
     /// # Errors
     /// As for [`crate::TcpStream::connect`].
     pub async fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        Self::connect_on(Stack::global(), addr).await
+        Self::connect_on(&Stack::current(), addr).await
     }
 
     /// [`connect`](Self::connect) on a stack of your own.

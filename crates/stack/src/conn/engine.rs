@@ -146,7 +146,7 @@ pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
 }
 
 /// Runs the queue and leaves.
-pub(super) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
+pub(crate) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
     if cx.entry == Entry::NoDrain {
         return exit::leave(cx, inside, conn, At::Item);
     }

@@ -155,7 +155,7 @@ impl<'s> Context<'s> {
 
     fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
         let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        let mut cx = Self { core, now: core.clock.now(), cpu: sockeye_sync::cpu::current(), entry, outbox };
+        let mut cx = Self { core, now: core.clock.now(), cpu: core.cpu(), entry, outbox };
         let result = f(&mut cx);
         cx.flush();
         // The thread may be ending; then the box is simply freed.

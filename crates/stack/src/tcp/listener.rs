@@ -32,13 +32,13 @@ thread_local! {
 const BACKLOG: usize = 128;
 
 impl TcpListener {
-    /// Listens on the process's default stack, with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
+    /// Listens on the current stack ([`Stack::current`]), with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
     /// takes a free one.
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack).
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        Self::bind_on(Stack::global(), addr)
+        Self::bind_on(&Stack::current(), addr)
     }
 
     /// [`bind`](Self::bind) on a stack of your own.

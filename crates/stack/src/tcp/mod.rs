@@ -3,10 +3,12 @@
 //! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
 //! be set before binding.
 
+mod info;
 mod listener;
 mod socket;
 mod stream;
 
+pub use info::TcpInfo;
 pub use listener::{Incoming, TcpListener};
 pub(crate) use socket::SocketSettings;
 pub use socket::TcpSocket;

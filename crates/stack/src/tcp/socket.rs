@@ -246,7 +246,7 @@ impl TcpSocket {
                 })
             }
             None => {
-                let cpu = sockeye_sync::cpu::current();
+                let cpu = core.cpu();
                 core.ports.choose(cpu, source, remote, |tuple| self.take(core, tuple))
             }
         }

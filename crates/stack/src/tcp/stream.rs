@@ -27,14 +27,14 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects on the process's default stack, trying each address in turn. Blocks.
+    /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Blocks.
     ///
     /// # Errors
     /// The last address's: `ConnectionRefused` (nobody listens), `TimedOut` (no answer),
     /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
     /// (too many connections).
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        Self::connect_on(Stack::global(), addr)
+        Self::connect_on(&Stack::current(), addr)
     }
 
     /// [`connect`](Self::connect) on a stack of your own.
@@ -51,7 +51,7 @@ impl TcpStream {
     /// As for [`connect`](Self::connect); `InvalidInput` for a timeout of zero, `TimedOut` at its end.
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         nonzero(Some(timeout))?;
-        TcpSocket::for_addr(Stack::global(), *addr).connect_timeout(*addr, timeout)
+        TcpSocket::for_addr(&Stack::current(), *addr).connect_timeout(*addr, timeout)
     }
 
     /// The address of the other end.

@@ -1,0 +1,195 @@
+//! The loop that drives a simulation: run what can run, then jump to the next event.
+//!
+//! At one moment of virtual time, tasks run first and then the stacks that were touched; a stack that wakes a task
+//! makes it run at the same moment. Only when all of them wait does the clock jump. A stack's own clock moves when it is
+//! polled, so a stack is polled before a task of its host runs at a later moment than the last.
+//!
+//! When nothing can happen any more while the program still waits, or the time is over, or a moment does not end,
+//! the run fails ([`Stuck`]). Tests: `tests/programs.rs`.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::{Event, Nanos};
+use crate::executor::Tasks;
+use crate::pipe::nanos;
+use crate::world::World;
+
+/// Why a simulation does not go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stuck {
+    /// Nothing will ever happen, but the program is not over.
+    Idle,
+    /// The program was not over when the time was.
+    Overtime,
+    /// Tasks and stacks keep each other busy without waiting for time.
+    Spinning,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "the program waits, and nothing will ever happen: no packet is on its way and no timer runs",
+            Self::Overtime => "the program was not over within the simulated time that it was given (Sim::time_max)",
+            Self::Spinning => "time stands still: tasks wake each other without ever waiting for it",
+        })
+    }
+}
+
+/// Most turns of tasks and stacks within one moment.
+const TURNS_MAX: u64 = 10_000_000;
+
+/// See the module's head.
+pub(crate) struct Driver {
+    pub world: Arc<World>,
+    pub tasks: Rc<Tasks>,
+    pub time_max: Duration,
+}
+
+impl Driver {
+    /// Goes on until `is_done`.
+    pub fn run(&self, is_done: impl Fn() -> bool) -> Result<(), Stuck> {
+        loop {
+            self.settle(&is_done)?;
+            if is_done() {
+                return Ok(());
+            }
+            self.jump()?;
+        }
+    }
+
+    /// Everything that can be done at this moment.
+    fn settle(&self, is_done: &impl Fn() -> bool) -> Result<(), Stuck> {
+        for _ in 0..TURNS_MAX {
+            if let Some(task) = self.world.ready.pop() {
+                self.run_task(task);
+                if is_done() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let mut state = self.world.lock();
+            let Some(host) = state.dirty.pop_front() else { return Ok(()) };
+            let is_dirty = state.hosts[host].is_dirty;
+            drop(state);
+            if is_dirty {
+                self.poll(host);
+            }
+        }
+        Err(Stuck::Spinning)
+    }
+
+    fn run_task(&self, task: u64) {
+        let Some(host) = self.tasks.host_of(task) else { return };
+        let mut state = self.world.lock();
+        let now = state.now;
+        let stale = |host: usize| (state.hosts[host].told != now).then_some(host);
+        let stale: Vec<usize> = match host {
+            Some(host) => stale(host).into_iter().collect(),
+            None => (0..state.hosts.len()).filter_map(stale).collect(),
+        };
+        // Whoever runs may touch its stack, and a program without a host every one.
+        match host {
+            Some(host) => state.mark(host),
+            None => state.mark_all(),
+        }
+        drop(state);
+        stale.into_iter().for_each(|host| self.poll(host));
+        self.tasks.run(task);
+        let mut state = self.world.lock();
+        match host {
+            Some(host) => state.mark(host),
+            None => state.mark_all(),
+        }
+    }
+
+    /// Tells a host's stack the time and lets it do what is due.
+    fn poll(&self, host: usize) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        let entry = &mut state.hosts[host];
+        (entry.is_dirty, entry.told) = (false, now);
+        let Some(stack) = entry.stack.clone() else { return };
+        drop(state);
+        let next = stack.poll(Duration::from_nanos(now));
+        let mut state = self.world.lock();
+        let at = next.map_or(Nanos::MAX, nanos);
+        if at <= now {
+            return state.mark(host);
+        }
+        if state.hosts[host].wake_at != at {
+            state.hosts[host].wake_at = at;
+            if next.is_some() {
+                state.queue.push(at, Event::Poll { host });
+            }
+        }
+    }
+
+    /// Moves the clock to the next event, and handles all of that moment.
+    fn jump(&self) -> Result<(), Stuck> {
+        let mut state = self.world.lock();
+        let (at, first) = state.queue.pop().ok_or(Stuck::Idle)?;
+        if at > nanos(self.time_max) {
+            return Err(Stuck::Overtime);
+        }
+        state.now = state.now.max(at);
+        drop(state);
+        let mut event = Some(first);
+        while let Some(next) = event {
+            self.handle(next);
+            event = self.world.lock().queue.pop_at(at);
+        }
+        Ok(())
+    }
+
+    fn handle(&self, event: Event) {
+        let mut state = self.world.lock();
+        state.events += 1;
+        match event {
+            Event::Arrive { frame } => {
+                let lost = state.arrive(frame);
+                drop(state);
+                drop(lost);
+            }
+            Event::Release { pipe, frame, number } => {
+                if state.pipes[pipe].release(number) {
+                    let lost = state.arrive(frame);
+                    drop(state);
+                    drop(lost);
+                }
+            }
+            Event::Poll { host } => {
+                let now = state.now;
+                if state.hosts[host].wake_at == now {
+                    state.hosts[host].wake_at = Nanos::MAX;
+                    state.mark(host);
+                }
+            }
+            Event::Wake { timer, number } => {
+                let entry = state.timers.get_mut(timer).filter(|entry| entry.number == number);
+                let waker = entry.and_then(|entry| entry.waker.take());
+                drop(state);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Ends everything: tasks, stacks, packets.
+    pub fn end(&self) {
+        self.tasks.clear();
+        let mut state = self.world.lock();
+        let stacks: Vec<_> = state
+            .hosts
+            .iter_mut()
+            .map(|host| (host.stack.take(), std::mem::take(&mut host.inbox)))
+            .collect();
+        let frames = state.sweep();
+        let filters: Vec<_> = state.pipes.iter_mut().map(|pipe| pipe.filter.take()).collect();
+        drop(state);
+        drop((stacks, frames, filters));
+    }
+}

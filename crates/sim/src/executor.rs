@@ -1,0 +1,290 @@
+//! Tasks: the programs of a simulation, one at a time, in an order that only the seed and the programs decide.
+//!
+//! A task that is woken goes to the end of [`Ready`]; the loop takes from its front. Each task belongs to a host, or to
+//! none, and runs within the scope of that host's stack, so that `TcpStream::connect` in it means that host. Tasks of a
+//! host that crashes are dropped where they stand, after the task that is running has returned.
+//!
+//! Why no wake-up is lost: a waker puts its task into the queue unless it is there already, and the mark that it
+//! is there is taken away before the task is polled. Tests: `tests/programs.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+
+use crate::world::World;
+
+/// Tasks that can go on, oldest first.
+#[derive(Default)]
+pub(crate) struct Ready(Mutex<VecDeque<u64>>);
+
+impl Ready {
+    pub fn pop(&self) -> Option<u64> {
+        self.0.lock().pop_front()
+    }
+}
+
+/// What a task's waker does.
+struct Alarm {
+    task: u64,
+    is_queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Only one thread of a simulation runs at a time; the exchange is for the compiler.
+        if !self.is_queued.swap(true, Ordering::AcqRel) {
+            self.ready.0.lock().push_back(self.task);
+        }
+    }
+}
+
+type Body = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Task {
+    body: Body,
+    host: Option<usize>,
+    alarm: Arc<Alarm>,
+}
+
+/// All tasks of a simulation. Only its own thread has it.
+pub(crate) struct Tasks {
+    world: Arc<World>,
+    waiting: RefCell<BTreeMap<u64, Task>>,
+    next: Cell<u64>,
+    /// Tasks to be dropped, once the running one has returned.
+    doomed: RefCell<Vec<u64>>,
+    running: Cell<Option<u64>>,
+}
+
+/// What the running task can reach without being told.
+#[derive(Clone)]
+pub(crate) struct Ambient {
+    pub world: Arc<World>,
+    pub host: Option<usize>,
+    /// `None` on a thread of the blocking kind, which cannot start tasks.
+    pub tasks: Option<Rc<Tasks>>,
+}
+
+thread_local! {
+    static AMBIENT: RefCell<Option<Ambient>> = const { RefCell::new(None) };
+}
+
+impl Ambient {
+    /// That of the running task.
+    ///
+    /// # Panics
+    /// Outside of a simulation.
+    pub fn current() -> Self {
+        let ambient = AMBIENT.with_borrow(Clone::clone);
+        ambient.expect("this works within a simulation only: call it from a program that sockeye_sim::run runs")
+    }
+
+    /// Calls `f` with this as the current one.
+    pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
+        struct Outer(Option<Ambient>);
+        impl Drop for Outer {
+            fn drop(&mut self) {
+                drop(AMBIENT.replace(self.0.take()));
+            }
+        }
+        let stack = self.host.and_then(|host| self.world.lock().hosts[host].stack.clone());
+        let _outer = Outer(AMBIENT.replace(Some(self)));
+        match stack {
+            Some(stack) => stack.scope(f),
+            None => f(),
+        }
+    }
+}
+
+impl Tasks {
+    pub fn new(world: Arc<World>) -> Rc<Self> {
+        Rc::new(Self {
+            world,
+            waiting: RefCell::default(),
+            next: Cell::new(0),
+            doomed: RefCell::default(),
+            running: Cell::new(None),
+        })
+    }
+
+    /// Starts a task, which runs when its turn comes.
+    pub fn spawn<F: Future + 'static>(&self, host: Option<usize>, body: F) -> JoinHandle<F::Output> {
+        let id = self.next.replace(self.next.get() + 1);
+        let outcome = Rc::new(RefCell::new(Outcome { value: None, waker: None, is_over: false }));
+        let finish = Finish(Rc::clone(&outcome));
+        let body = Box::pin(async move {
+            let value = body.await;
+            finish.0.borrow_mut().value = Some(value);
+        });
+        let alarm = Arc::new(Alarm {
+            task: id,
+            is_queued: AtomicBool::new(true),
+            ready: Arc::clone(&self.world.ready),
+        });
+        self.waiting.borrow_mut().insert(id, Task { body, host, alarm });
+        self.world.ready.0.lock().push_back(id);
+        JoinHandle { task: id, outcome }
+    }
+
+    /// Runs a task until it waits or is over.
+    pub fn run(self: &Rc<Self>, id: u64) {
+        let Some(mut task) = self.waiting.borrow_mut().remove(&id) else { return };
+        // Before the body is polled: who wakes it from now on queues it again.
+        task.alarm.is_queued.store(false, Ordering::Release);
+        let ambient = Ambient { world: Arc::clone(&self.world), host: task.host, tasks: Some(Rc::clone(self)) };
+        self.running.set(Some(id));
+        let waker = Waker::from(Arc::clone(&task.alarm));
+        let (task, is_over) = ambient.scope(|| {
+            let is_over = task.body.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            // Sockets that go with a task close within its scope.
+            if is_over { (None, true) } else { (Some(task), false) }
+        });
+        self.running.set(None);
+        if let (Some(task), false) = (task, is_over) {
+            self.waiting.borrow_mut().insert(id, task);
+        }
+        self.bury();
+    }
+
+    /// The host of a task that has not ended.
+    pub fn host_of(&self, id: u64) -> Option<Option<usize>> {
+        self.waiting.borrow().get(&id).map(|task| task.host)
+    }
+
+    /// Dooms the tasks of a host, the running one included.
+    pub fn doom_host(&self, host: usize) {
+        let of_host = |(id, task): (&u64, &Task)| (task.host == Some(host)).then_some(*id);
+        let mut doomed: Vec<u64> = self.waiting.borrow().iter().filter_map(of_host).collect();
+        if Ambient::current().host == Some(host) {
+            doomed.extend(self.running.get());
+        }
+        self.doom(doomed);
+    }
+
+    /// Drops tasks: now, or when the running one has returned.
+    pub fn doom(&self, ids: Vec<u64>) {
+        self.doomed.borrow_mut().extend(ids);
+        if self.running.get().is_none() {
+            self.bury();
+        }
+    }
+
+    fn bury(&self) {
+        loop {
+            // Dropping a task may doom others, so neither list is borrowed meanwhile.
+            let Some(id) = self.doomed.borrow_mut().pop() else { return };
+            let task = self.waiting.borrow_mut().remove(&id);
+            if let Some(task) = task {
+                // What it holds may ask for the time when it goes.
+                Ambient { world: Arc::clone(&self.world), host: task.host, tasks: None }.scope(|| drop(task));
+            }
+        }
+    }
+
+    /// Drops all tasks.
+    pub fn clear(&self) {
+        let ids = self.waiting.borrow().keys().copied().collect();
+        self.running.set(None);
+        self.doom(ids);
+    }
+}
+
+struct Outcome<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+    is_over: bool,
+}
+
+/// Says that a task is over, however that came.
+struct Finish<T>(Rc<RefCell<Outcome<T>>>);
+
+impl<T> Drop for Finish<T> {
+    fn drop(&mut self) {
+        let mut outcome = self.0.borrow_mut();
+        outcome.is_over = true;
+        let waker = outcome.waker.take();
+        drop(outcome);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Waits for a task. Dropping it lets the task go on by itself.
+pub struct JoinHandle<T> {
+    task: u64,
+    outcome: Rc<RefCell<Outcome<T>>>,
+}
+
+/// A task did not come to its end: it was aborted, or its host crashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aborted;
+
+impl fmt::Display for Aborted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the task was aborted, or its host crashed")
+    }
+}
+
+impl std::error::Error for Aborted {}
+
+impl<T> JoinHandle<T> {
+    /// Ends the task where it stands.
+    pub fn abort(&self) {
+        if let Some(tasks) = Ambient::current().tasks {
+            tasks.doom(vec![self.task]);
+        }
+    }
+
+    /// Its value, if it has come to its end and nobody took it yet.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.outcome.borrow_mut().value.take()
+    }
+
+    /// Whether the task is over.
+    pub fn is_finished(&self) -> bool {
+        self.outcome.borrow().is_over
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Aborted>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = self.outcome.borrow_mut();
+        if outcome.is_over {
+            return Poll::Ready(outcome.value.take().ok_or(Aborted));
+        }
+        outcome.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+/// Starts a task on the host of the running one.
+///
+/// # Panics
+/// Outside of a simulation, and on a thread of [`blocking`](crate::blocking).
+pub fn spawn<F: Future + 'static>(body: F) -> JoinHandle<F::Output> {
+    let ambient = Ambient::current();
+    let tasks = ambient.tasks.expect("a blocking thread cannot start tasks: start them from an asynchronous one");
+    tasks.spawn(ambient.host, body)
+}

@@ -1,0 +1,75 @@
+//! A network of real TCP stacks inside one thread, under a virtual clock, decided by one seed.
+//!
+//! Programs are ordinary asynchronous functions over the `tokio`-shaped types of `sockeye`; every byte goes through a
+//! whole stack on each side, as IP packets over links that delay, lose, reorder, double and damage them. What happens is
+//! decided by the programs and the seed alone: a run that fails can be played again, and looked at packet by packet.
+//!
+//! ```
+//! use std::time::Duration;
+//! use sockeye_sim::net::{TcpListener, TcpStream};
+//! use sockeye_sim::{LinkConfig, time};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! sockeye_sim::run(7, |net| async move {
+//!     let (client, server) = (net.host("client"), net.host("server"));
+//!     net.link(&client, &server, LinkConfig { loss: 0.02, ..LinkConfig::rtt(Duration::from_millis(100)) });
+//!     let addr = server.at(80);
+//!     server.spawn(async move {
+//!         let listener = TcpListener::bind(addr).await.unwrap();
+//!         let (mut stream, _) = listener.accept().await.unwrap();
+//!         stream.write_all(b"hello").await.unwrap();
+//!     });
+//!     let told = client.spawn(async move {
+//!         let mut stream = TcpStream::connect(addr).await?;
+//!         let mut hello = String::new();
+//!         stream.read_to_string(&mut hello).await?;
+//!         std::io::Result::Ok(hello)
+//!     });
+//!     assert_eq!(told.await.unwrap().unwrap(), "hello");
+//!     assert!(net.now() >= Duration::from_millis(200), "two round trips at least");
+//! });
+//! ```
+//!
+//! # What to know
+//! * [`run`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] says what a link does.
+//! * A program on a [`Host`] connects and binds on that host's stack. A host can [crash](Host::crash) and start again;
+//!   links can be [cut](Link::cut), changed while they run, and asked about every packet ([`Direction::filter`]).
+//! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
+//!   nothing unless something happens in it. Programs must not use another clock, and not wait for another thread.
+//! * [`blocking`] runs programs of the blocking kind.
+//! * On failure the seed is printed with the command that replays it, and what crossed the links is written to a pcap-ng
+//!   file. `SOCKEYE_SIM_SEED` and `SOCKEYE_SIM_PCAP` ask for one seed and for a file.
+//!
+//! Three longer examples are in `examples/`: retries against a partition, a slow reader, a lossy link. More in `docs/sim.md`.
+//! The code is read best from `drive.rs` (the loop) over `world.rs` and `pipe.rs` (packets) to `executor.rs` (programs).
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod capture;
+mod drive;
+mod event;
+mod executor;
+mod link;
+mod network;
+mod packet;
+mod pipe;
+mod port;
+mod rng;
+mod run;
+pub mod time;
+mod watch;
+mod world;
+
+pub use capture::Capture;
+pub use executor::{Aborted, JoinHandle, spawn};
+pub use link::{Burst, Fate, LinkConfig, LinkStats};
+pub use network::{Direction, Host, HostConfig, Link, Net};
+pub use packet::{Packet, Segment};
+pub use rng::Rng;
+pub use run::{PCAP_VARIABLE, SEED_VARIABLE, Sim, run, run_seeds};
+pub use watch::{Retransmission, Traffic};
+
+/// The sockets that programs use: those of `sockeye`, in the shape of `tokio::net`.
+pub mod net {
+    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+}

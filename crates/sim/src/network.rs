@@ -1,0 +1,379 @@
+//! The network as a program holds it: hosts, links, partitions.
+//!
+//! Handles are counted references to the world; they can be cloned into every task. Tests: `tests/`.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sockeye::netif::Prefix;
+use sockeye::{Config, Stack};
+
+use crate::event::Nanos;
+use crate::executor::{JoinHandle, Tasks};
+use crate::link::{Fate, LinkConfig, LinkStats};
+use crate::packet::Packet;
+use crate::port::Port;
+use crate::rng::Rng;
+use crate::watch::{Retransmission, Traffic};
+use crate::world::{HostState, Setup, World};
+
+/// A network of hosts. Clones are the same network.
+#[derive(Clone)]
+pub struct Net {
+    pub(crate) world: Arc<World>,
+    pub(crate) tasks: Rc<Tasks>,
+}
+
+/// What a host is like. Start from [`HostConfig::default`].
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// The stack's settings; `workers` is 0 whatever it says here.
+    pub stack: Config,
+    /// MTU of the host's interface, bytes, 1,280 to 65,536. Default 1500.
+    pub mtu: u32,
+    /// Leaves TCP checksums out, as with devices that compute and check them: faster, but nothing then notices
+    /// corruption. Both ends of a link must agree. Default off.
+    pub offload: bool,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self { stack: Config { workers: 0, ..Config::default() }, mtu: 1500, offload: false }
+    }
+}
+
+/// Hosts that a network may have: what 10.0.0.0/8 gives with room to spare.
+const HOSTS_MAX: usize = 60_000;
+/// Hosts in one step of the third octet.
+const HOSTS_PER_OCTET: usize = 250;
+
+impl Net {
+    /// A host with default settings, linked to every other by the [default link](Self::set_default_link) until
+    /// [`link`](Self::link) says otherwise. Addresses are 10.0.0.1, fd00::1 and so on, in the order of creation.
+    ///
+    /// # Panics
+    /// Beyond 60,000 hosts.
+    pub fn host(&self, name: &str) -> Host {
+        self.host_with(name, HostConfig::default()).expect("the default settings are valid")
+    }
+
+    /// A host of one's own settings.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a setting is out of its bounds, `QuotaExceeded` beyond 60,000 hosts.
+    pub fn host_with(&self, name: &str, config: HostConfig) -> io::Result<Host> {
+        let index = self.world.lock().hosts.len();
+        if index >= HOSTS_MAX {
+            let message = format!("a network has {HOSTS_MAX} hosts at most");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
+        }
+        let (high, low) = (index / HOSTS_PER_OCTET, index % HOSTS_PER_OCTET + 1);
+        let octet = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+        let v4 = Ipv4Addr::new(10, 0, octet(high), octet(low));
+        let v6 = Ipv6Addr::from(FIRST_V6 + index as u128);
+        let stack = Config { workers: 0, ..config.stack };
+        let setup = Setup { config: stack, v4, v6, mtu: config.mtu, offload: config.offload };
+        let mut state = self.world.lock();
+        state.hosts.push(HostState {
+            name: name.to_owned(),
+            stack: None,
+            life: 0,
+            inbox: std::collections::VecDeque::new(),
+            wake_at: Nanos::MAX,
+            is_dirty: false,
+            told: Nanos::MAX,
+            setup,
+        });
+        state.addresses.insert(v4.into(), index);
+        state.addresses.insert(v6.into(), index);
+        drop(state);
+        let host = Host { net: self.clone(), index };
+        host.start()?;
+        Ok(host)
+    }
+
+    /// Links two hosts, in both directions alike. A link that is there already gets the new settings.
+    pub fn link(&self, left: &Host, right: &Host, config: LinkConfig) -> Link {
+        let mut state = self.world.lock();
+        let there = state.connect(left.index, right.index, config.clone());
+        let back = state.connect(right.index, left.index, config);
+        drop(state);
+        let direction = |pipe| Direction { world: Arc::clone(&self.world), pipe };
+        Link { there: direction(there), back: direction(back) }
+    }
+
+    /// What lies between hosts that are not linked otherwise. Links that carried a packet already keep what they have.
+    pub fn set_default_link(&self, config: LinkConfig) {
+        self.world.lock().default_link = config;
+    }
+
+    /// Cuts every link between a host of `left` and one of `right`. What is on its way still arrives.
+    pub fn partition(&self, left: &[&Host], right: &[&Host]) {
+        let mut state = self.world.lock();
+        for (from, to) in left.iter().flat_map(|l| right.iter().map(move |r| (l.index, r.index))) {
+            for (from, to) in [(from, to), (to, from)] {
+                let pipe = state.pipe(from, to);
+                state.pipes[pipe].is_up = false;
+            }
+        }
+    }
+
+    /// Ends all partitions.
+    pub fn heal(&self) {
+        self.world.lock().pipes.iter_mut().for_each(|pipe| pipe.is_up = true);
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Duration {
+        self.world.now()
+    }
+
+    /// The seed that decides this run.
+    pub fn seed(&self) -> u64 {
+        self.world.seed
+    }
+
+    /// Chance of the program's own, decided by the seed. `label` tells one user of it from another: what one draws
+    /// does not change what another does.
+    pub fn rng(&self, label: &str) -> Rng {
+        let label = label.bytes().fold(1u64, |sum, byte| Rng::new(sum).fork(u64::from(byte)).u64());
+        Rng::new(self.world.seed).fork(label)
+    }
+
+    /// Events that were handled so far: what a run costs.
+    pub fn events(&self) -> u64 {
+        self.world.lock().events
+    }
+
+    /// What became of the packets of all links.
+    pub fn stats(&self) -> LinkStats {
+        self.world.lock().link_stats()
+    }
+
+    /// What all links saw.
+    pub fn traffic(&self) -> Traffic {
+        self.world.lock().watch.total
+    }
+
+    /// What one direction of a connection has sent, if any of it was seen; the latest connection of that name.
+    pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
+        self.world.lock().watch.flow(src, dst)
+    }
+
+    /// The segments that were sent again, the first 65,536 of them.
+    pub fn retransmissions(&self) -> Vec<Retransmission> {
+        self.world.lock().watch.retransmissions.clone()
+    }
+
+    /// Packets that are on their way now.
+    pub fn in_flight(&self) -> usize {
+        self.world.lock().in_flight()
+    }
+
+    /// Writes what crossed the links so far, as far as it was [kept](crate::Capture), in pcap-ng.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_pcap(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let state = self.world.lock();
+        state.tape.write(state.pipes.iter().map(|pipe| pipe.name.as_str()), out)
+    }
+
+    /// [`write_pcap`](Self::write_pcap) into a file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save_pcap(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.write_pcap(&mut io::BufWriter::new(std::fs::File::create(path)?))
+    }
+}
+
+/// fd00::1.
+const FIRST_V6: u128 = 0xfd00 << 112 | 1;
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").field("seed", &self.seed()).field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// A host: one stack, and the programs on it. Clones are the same host.
+#[derive(Clone)]
+pub struct Host {
+    net: Net,
+    index: usize,
+}
+
+impl Host {
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.net.world.lock().hosts[self.index].name.clone()
+    }
+
+    /// Its IPv4 address.
+    pub fn addr(&self) -> IpAddr {
+        self.net.world.lock().hosts[self.index].setup.v4.into()
+    }
+
+    /// Its IPv6 address.
+    pub fn addr_v6(&self) -> IpAddr {
+        self.net.world.lock().hosts[self.index].setup.v6.into()
+    }
+
+    /// A port of its IPv4 address.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.addr(), port)
+    }
+
+    /// Its stack, while it is up. Whoever keeps it over a crash has the stack of a dead host, which sends nothing.
+    pub fn stack(&self) -> Option<Stack> {
+        self.net.world.lock().hosts[self.index].stack.clone()
+    }
+
+    /// Starts a program on it, in which `TcpStream::connect` and `TcpListener::bind` are this host's.
+    pub fn spawn<F: Future + 'static>(&self, program: F) -> JoinHandle<F::Output> {
+        self.net.tasks.spawn(Some(self.index), program)
+    }
+
+    /// Whether it is up.
+    pub fn is_up(&self) -> bool {
+        self.net.world.lock().hosts[self.index].stack.is_some()
+    }
+
+    /// Cuts its power: its programs end where they stand, its stack is gone without a word to anybody. If a program of
+    /// its own calls this, it ends at its next `await`.
+    pub fn crash(&self) {
+        let mut state = self.net.world.lock();
+        let host = &mut state.hosts[self.index];
+        host.life += 1;
+        let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
+        drop(state);
+        self.net.tasks.doom_host(self.index);
+        drop(remains);
+    }
+
+    /// Starts it again after a crash, with the same addresses and a new stack. Programs have to be started anew.
+    ///
+    /// # Panics
+    /// If it is up.
+    pub fn restart(&self) {
+        assert!(!self.is_up(), "{} is up: crash it first", self.name());
+        self.start().expect("the settings were valid before");
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let world = &self.net.world;
+        let state = world.lock();
+        let host = &state.hosts[self.index];
+        let (setup, life) = (host.setup.clone(), host.life);
+        drop(state);
+        let mut secret = Rng::new(world.seed).fork(self.index as u64).fork(u64::from(life));
+        let mut seed = [0; 16];
+        secret.fill(&mut seed);
+        let stack = Stack::seeded(setup.config, seed)?;
+        let port = Port::new(world, self.index, life, setup.mtu, setup.offload);
+        let prefix = |addr: IpAddr, len| Prefix::new(addr, len).map_err(io::Error::other);
+        stack.attach(port, &[prefix(setup.v4.into(), 8)?, prefix(setup.v6.into(), 64)?])?;
+        let mut state = world.lock();
+        let host = &mut state.hosts[self.index];
+        (host.stack, host.wake_at, host.told) = (Some(stack), Nanos::MAX, Nanos::MAX);
+        state.mark(self.index);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("name", &self.name()).field("addr", &self.addr()).finish_non_exhaustive()
+    }
+}
+
+/// A link between two hosts.
+#[derive(Clone, Debug)]
+pub struct Link {
+    there: Direction,
+    back: Direction,
+}
+
+impl Link {
+    /// From the first host that was named to the second.
+    pub fn there(&self) -> &Direction {
+        &self.there
+    }
+
+    /// From the second to the first.
+    pub fn back(&self) -> &Direction {
+        &self.back
+    }
+
+    /// Changes both directions, from now on.
+    pub fn update(&self, mut change: impl FnMut(&mut LinkConfig)) {
+        self.there.update(&mut change);
+        self.back.update(change);
+    }
+
+    /// Cuts both directions. What is on its way still arrives.
+    pub fn cut(&self) {
+        self.there.cut();
+        self.back.cut();
+    }
+
+    /// Mends both directions.
+    pub fn heal(&self) {
+        self.there.heal();
+        self.back.heal();
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone)]
+pub struct Direction {
+    world: Arc<World>,
+    pipe: usize,
+}
+
+impl Direction {
+    /// Changes its settings, from now on.
+    pub fn update(&self, change: impl FnOnce(&mut LinkConfig)) {
+        change(&mut self.world.lock().pipes[self.pipe].config);
+    }
+
+    /// Asks `filter` about every packet from now on, instead of what was asked before. It must not use the network.
+    pub fn filter(&self, filter: impl FnMut(&Packet<'_>) -> Fate + Send + 'static) {
+        let old = self.world.lock().pipes[self.pipe].filter.replace(Box::new(filter));
+        drop(old);
+    }
+
+    /// Asks nobody any more.
+    pub fn clear_filter(&self) {
+        let old = self.world.lock().pipes[self.pipe].filter.take();
+        drop(old);
+    }
+
+    /// Cuts it. What is on its way still arrives.
+    pub fn cut(&self) {
+        self.world.lock().pipes[self.pipe].is_up = false;
+    }
+
+    /// Mends it.
+    pub fn heal(&self) {
+        self.world.lock().pipes[self.pipe].is_up = true;
+    }
+
+    /// What became of its packets.
+    pub fn stats(&self) -> LinkStats {
+        self.world.lock().pipes[self.pipe].stats
+    }
+}
+
+impl fmt::Debug for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Direction").field(&self.world.lock().pipes[self.pipe].name).finish()
+    }
+}

@@ -1,0 +1,197 @@
+//! Running a simulation, and what is said when it fails.
+//!
+//! A failure is a panic of the program or a run that is stuck. It is reported with the seed, the command that plays it
+//! again and a pcap-ng file, and then goes on as the panic that it was, so that a test fails as any other.
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `SOCKEYE_SIM_SEED` | this seed instead of the program's |
+//! | `SOCKEYE_SIM_PCAP` | writes everything that crosses the links into this file, failure or not |
+//!
+//! Tests: `tests/failures.rs`.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::capture::Capture;
+use crate::drive::Driver;
+use crate::executor::{Ambient, Tasks};
+use crate::network::Net;
+use crate::world::World;
+
+/// Names the seed to run instead of the program's.
+pub const SEED_VARIABLE: &str = "SOCKEYE_SIM_SEED";
+/// Names the file into which all packets go.
+pub const PCAP_VARIABLE: &str = "SOCKEYE_SIM_PCAP";
+/// Simulated time after which a run fails, unless told otherwise: a day.
+const TIME_MAX: Duration = Duration::from_secs(86_400);
+
+/// A simulation to be run, with settings that [`run`] has defaults for.
+#[derive(Clone, Debug)]
+pub struct Sim {
+    seed: u64,
+    time_max: Duration,
+    capture: Capture,
+    replay: Option<String>,
+    pcap: Option<PathBuf>,
+}
+
+impl Sim {
+    /// A simulation that `seed` decides, or `SOCKEYE_SIM_SEED` if that is set.
+    ///
+    /// # Panics
+    /// If the variable is no number.
+    pub fn new(seed: u64) -> Self {
+        Self::exactly(seed_of_environment().unwrap_or(seed))
+    }
+
+    /// A simulation that `seed` decides, whatever the environment says.
+    pub fn exactly(seed: u64) -> Self {
+        let pcap = std::env::var_os(PCAP_VARIABLE).map(PathBuf::from);
+        let capture = if pcap.is_some() { Capture::All } else { Capture::default() };
+        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap }
+    }
+
+    /// The run fails if the program is not over after so much simulated time. Default: a day.
+    #[must_use]
+    pub fn time_max(mut self, time: Duration) -> Self {
+        self.time_max = time;
+        self
+    }
+
+    /// How much is kept of what crosses the links. Default: the last 32 MiB.
+    #[must_use]
+    pub fn capture(mut self, capture: Capture) -> Self {
+        if self.pcap.is_none() {
+            self.capture = capture;
+        }
+        self
+    }
+
+    /// The command to print on failure, instead of the one for a test of this name.
+    #[must_use]
+    pub fn replay(mut self, command: impl Into<String>) -> Self {
+        self.replay = Some(command.into());
+        self
+    }
+
+    /// Runs the program that `main` begins; what it starts on hosts goes on until it ends, and not longer.
+    ///
+    /// # Panics
+    /// With the program, and if it never ends: nothing will happen any more, the time is over, or tasks keep each
+    /// other awake.
+    pub fn run<F, Fut>(self, main: F) -> Fut::Output
+    where
+        F: FnOnce(Net) -> Fut,
+        Fut: Future + 'static,
+    {
+        let world = World::new(self.seed, self.capture);
+        let tasks = Tasks::new(world.clone());
+        let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
+        let net = Net { world: world.clone(), tasks: tasks.clone() };
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let ambient = Ambient { world, host: None, tasks: Some(tasks.clone()) };
+            let program = ambient.scope(|| main(net.clone()));
+            let mut main = tasks.spawn(None, program);
+            if let Err(stuck) = driver.run(|| main.is_finished()) {
+                panic!("{stuck}");
+            }
+            main.take().expect("only its own end ends the main program")
+        }));
+        if let Some(path) = &self.pcap
+            && let Err(error) = net.save_pcap(path)
+        {
+            eprintln!("sockeye-sim: no packets in {}: {error}", path.display());
+        }
+        if outcome.is_err() {
+            self.report(&net);
+        }
+        // A program that failed may fail again when it is dropped; the first failure is the one to show.
+        let ended = catch_unwind(AssertUnwindSafe(|| driver.end()));
+        match (outcome, ended) {
+            (Ok(value), Ok(())) => value,
+            (Err(panic), _) | (Ok(_), Err(panic)) => resume_unwind(panic),
+        }
+    }
+
+    fn report(&self, net: &Net) {
+        let stats = net.stats();
+        eprintln!("sockeye-sim: seed {} failed at {:?} of simulated time", self.seed, net.now());
+        eprintln!(
+            "  packets: {} offered, {} delivered, {} dropped",
+            stats.offered,
+            stats.delivered,
+            stats.dropped()
+        );
+        let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed));
+        eprintln!("  replay:  {command}");
+        if self.capture != Capture::Off && self.pcap.is_none() {
+            let path = std::env::temp_dir().join(format!("sockeye-sim-{}-{}.pcapng", std::process::id(), self.seed));
+            match net.save_pcap(&path) {
+                Ok(()) => {
+                    let forgotten = net.world.lock().tape.forgotten;
+                    eprintln!("  packets: {} ({forgotten} earlier ones were not kept)", path.display());
+                }
+                Err(error) => eprintln!("  packets: not in {}: {error}", path.display()),
+            }
+        }
+    }
+}
+
+/// Runs the program that `main` begins in a network of its own, which `seed` decides: see the crate's documentation.
+///
+/// # Panics
+/// As [`Sim::run`].
+pub fn run<F, Fut>(seed: u64, main: F) -> Fut::Output
+where
+    F: FnOnce(Net) -> Fut,
+    Fut: Future + 'static,
+{
+    Sim::new(seed).run(main)
+}
+
+/// Runs a program once for each seed; with `SOCKEYE_SIM_SEED` set, for that one only.
+///
+/// # Panics
+/// As [`Sim::run`], at the first seed that fails.
+pub fn run_seeds<F, Fut>(seeds: impl IntoIterator<Item = u64>, mut main: F)
+where
+    F: FnMut(Net) -> Fut,
+    Fut: Future<Output = ()> + 'static,
+{
+    if let Some(seed) = seed_of_environment() {
+        return Sim::exactly(seed).run(main);
+    }
+    for seed in seeds {
+        Sim::exactly(seed).run(&mut main);
+    }
+}
+
+/// The seed that the environment asks for.
+///
+/// # Panics
+/// If it is no number: to run something else would be worse.
+fn seed_of_environment() -> Option<u64> {
+    let text = std::env::var(SEED_VARIABLE).ok()?;
+    match text.trim().parse() {
+        Ok(seed) => Some(seed),
+        Err(_) => panic!("{SEED_VARIABLE} is {text:?}: it must be a number from 0 to 2^64 - 1"),
+    }
+}
+
+/// The command that plays a seed again, as well as the process can tell.
+fn replay_command(seed: u64) -> String {
+    let thread = std::thread::current();
+    let package = std::env::var("CARGO_PKG_NAME");
+    match (thread.name(), package) {
+        (Some(test), Ok(package)) if test != "main" => {
+            format!("{SEED_VARIABLE}={seed} cargo test -p {package} -- --exact {test}")
+        }
+        _ => {
+            let command: Vec<String> = std::env::args().collect();
+            format!("{SEED_VARIABLE}={seed} {}", command.join(" "))
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! An observer of all links: what was sent again, seen from the packets alone.
+//!
+//! It sees every packet as its sender put it out, lost ones too, so it needs no word of the stack that it judges.
+//! A segment is *sent again* if it begins before the end of what its direction has sent already. What is sent while
+//! the peer's window is shut is a probe (RFC 9293 section 3.8.6.1); a keepalive has no length and is not counted.
+//!
+//! Bound: [`FLOWS_MAX`] directions are known; beyond it the oldest is forgotten. Tests: `tests/links.rs` and the
+//! checkers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::segment::Flags;
+
+use crate::event::Nanos;
+use crate::packet::Segment;
+
+/// What the packets of all links, or of one direction of a connection, tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Segments sent, lost ones included.
+    pub segments: u64,
+    /// Bytes of payload in them.
+    pub payload_bytes: u64,
+    /// Segments with data, SYN or FIN that were sent before.
+    pub retransmitted: u64,
+    /// Bytes of payload in those, as far as they were sent before.
+    pub retransmitted_bytes: u64,
+    /// Probes of closed windows.
+    pub probes: u64,
+    /// Segments with RST.
+    pub resets: u64,
+    /// Connections begun: first SYNs without ACK.
+    pub connects: u64,
+}
+
+/// A segment that was sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retransmission {
+    /// When, nanoseconds since the start.
+    pub at: u64,
+    /// From where.
+    pub src: SocketAddr,
+    /// To where.
+    pub dst: SocketAddr,
+    /// Bytes behind the initial sequence number, modulo 2^32.
+    pub offset: u32,
+    /// Bytes of payload.
+    pub len: u32,
+}
+
+/// Directions that are known at a time.
+const FLOWS_MAX: usize = 1 << 16;
+/// Retransmissions that are kept one by one.
+const KEPT_MAX: usize = 1 << 16;
+
+type Name = (SocketAddr, SocketAddr);
+
+/// One direction of a connection.
+#[derive(Clone, Copy)]
+struct Flow {
+    iss: SeqNum,
+    /// The end of what was sent.
+    max: SeqNum,
+    /// The peer's latest window field is 0.
+    is_shut: bool,
+    traffic: Traffic,
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub(crate) struct Watch {
+    pub total: Traffic,
+    pub retransmissions: Vec<Retransmission>,
+    flows: BTreeMap<Name, Flow>,
+    order: VecDeque<Name>,
+}
+
+impl Watch {
+    /// A segment comes to a link.
+    pub fn sent(&mut self, at: Nanos, segment: &Segment) {
+        let seen = self.judge(at, segment);
+        self.total.add(&seen);
+        if let Some(flow) = self.flows.get_mut(&(segment.src, segment.dst)) {
+            flow.traffic.add(&seen);
+        }
+    }
+
+    /// A segment arrives: its window is the other direction's.
+    pub fn arrived(&mut self, segment: &Segment) {
+        if let Some(back) = self.flows.get_mut(&(segment.dst, segment.src)) {
+            back.is_shut = segment.header.window == 0 && !segment.is_syn();
+        }
+    }
+
+    /// What one direction of a connection has sent.
+    pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
+        self.flows.get(&(src, dst)).map(|flow| flow.traffic)
+    }
+
+    fn judge(&mut self, at: Nanos, segment: &Segment) -> Traffic {
+        let header = &segment.header;
+        let mut seen = Traffic { segments: 1, payload_bytes: u64::from(segment.len), ..Traffic::default() };
+        if segment.is_rst() {
+            seen.resets = 1;
+            return seen;
+        }
+        let name = (segment.src, segment.dst);
+        let known = self.flows.get(&name).filter(|flow| !segment.is_syn() || flow.iss == header.seq);
+        let Some(mut flow) = known.copied() else {
+            self.begin(name, segment);
+            seen.connects = u64::from(segment.is_syn() && !header.flags.has(Flags::ACK));
+            return seen;
+        };
+        if segment.seq_len() == 0 {
+            return seen;
+        }
+        if flow.is_shut {
+            // What lies beyond the window is not taken, so it has not been sent yet.
+            seen.probes = 1;
+            return seen;
+        }
+        let end = header.seq + segment.seq_len();
+        if header.seq.before(flow.max) {
+            seen.retransmitted = 1;
+            let again = flow.max.min(end).since(header.seq);
+            seen.retransmitted_bytes = u64::from(again.min(segment.len));
+            self.keep(at, segment, flow.iss);
+        }
+        flow.max = flow.max.max(end);
+        self.flows.insert(name, flow);
+        seen
+    }
+
+    fn begin(&mut self, name: Name, segment: &Segment) {
+        let (iss, max) = (segment.header.seq, segment.header.seq + segment.seq_len());
+        let flow = Flow { iss, max, is_shut: false, traffic: Traffic::default() };
+        if self.flows.insert(name, flow).is_none() {
+            self.order.push_back(name);
+        }
+        if self.order.len() > FLOWS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.flows.remove(&oldest);
+        }
+    }
+
+    fn keep(&mut self, at: Nanos, segment: &Segment, iss: SeqNum) {
+        if self.retransmissions.len() < KEPT_MAX {
+            let offset = segment.header.seq.since(iss);
+            let Segment { src, dst, len, .. } = *segment;
+            self.retransmissions.push(Retransmission { at, src, dst, offset, len });
+        }
+    }
+}
+
+impl Traffic {
+    fn add(&mut self, more: &Self) {
+        self.segments += more.segments;
+        self.payload_bytes += more.payload_bytes;
+        self.retransmitted += more.retransmitted;
+        self.retransmitted_bytes += more.retransmitted_bytes;
+        self.probes += more.probes;
+        self.resets += more.resets;
+        self.connects += more.connects;
+    }
+}

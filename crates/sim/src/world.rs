@@ -1,0 +1,305 @@
+//! The world: hosts, pipes, what is on its way, and the clock. One mutex around all of it.
+//!
+//! It is entered by a host's interface (`port.rs`, from inside the stack, with a perimeter held), by the programs'
+//! handles (`network.rs`) and by the loop that drives everything (`drive.rs`). Under the mutex nothing of a stack is called, no
+//! program's code runs but a link's predicate, and nothing wakes: the mutex is a leaf. Only one thread of a simulation
+//! runs at a time, so it is never contended; it is a mutex because interfaces have to be `Sync`.
+//!
+//! Invariants: `now` never goes back; a frame in `frames` has exactly one `Arrive` event, or is held by its pipe with one
+//! `Release` event. Tests: `tests/`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use slab::Slab;
+use sockeye::Stack;
+use sockeye::netif::TxFrame;
+use sockeye_mbuf::{Chain, Pool, PoolConfig};
+
+use crate::capture::{Capture, Tape};
+use crate::event::{Event, Nanos, Queue};
+use crate::executor::Ready;
+use crate::link::{LinkConfig, LinkStats};
+use crate::packet::Packet;
+use crate::pipe::{Course, Held, Pipe};
+use crate::rng::Rng;
+use crate::watch::Watch;
+
+/// See the module's head.
+pub(crate) struct World {
+    state: Mutex<State>,
+    /// Tasks that can go on.
+    pub ready: Arc<Ready>,
+    pub seed: u64,
+}
+
+/// What stands under the mutex.
+pub(crate) struct State {
+    pub now: Nanos,
+    pub queue: Queue,
+    pub hosts: Vec<HostState>,
+    pub pipes: Vec<Pipe>,
+    /// From one host to another.
+    pub paths: BTreeMap<(usize, usize), usize>,
+    pub addresses: BTreeMap<IpAddr, usize>,
+    /// What two hosts have between them that were not linked.
+    pub default_link: LinkConfig,
+    /// Hosts whose stack may have something to do, each once.
+    pub dirty: VecDeque<usize>,
+    pub timers: Slab<Timer>,
+    pub tape: Tape,
+    pub watch: Watch,
+    pub rng: Rng,
+    /// Events that were handled.
+    pub events: u64,
+    frames: Slab<InFlight>,
+    /// Memory of packets that differ from what was sent.
+    pool: Pool,
+}
+
+/// A host, up or down.
+pub(crate) struct HostState {
+    pub name: String,
+    /// `None` while it is down.
+    pub stack: Option<Stack>,
+    /// How often it was started. Frames of an earlier life go nowhere.
+    pub life: u32,
+    pub inbox: VecDeque<TxFrame>,
+    /// The event at which its stack wants to be polled; `Nanos::MAX` for none.
+    pub wake_at: Nanos,
+    pub is_dirty: bool,
+    /// The time that its stack was told last; `Nanos::MAX` if none.
+    pub told: Nanos,
+    pub setup: Setup,
+}
+
+/// What a host is made of, each time it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub config: sockeye::Config,
+    pub v4: std::net::Ipv4Addr,
+    pub v6: std::net::Ipv6Addr,
+    pub mtu: u32,
+    pub offload: bool,
+}
+
+/// A sleeper.
+pub(crate) struct Timer {
+    pub number: u64,
+    pub waker: Option<Waker>,
+}
+
+struct InFlight {
+    frame: TxFrame,
+    pipe: usize,
+}
+
+impl World {
+    pub fn new(seed: u64, capture: Capture) -> Arc<Self> {
+        let state = State {
+            now: 0,
+            queue: Queue::default(),
+            hosts: Vec::new(),
+            pipes: Vec::new(),
+            paths: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            default_link: LinkConfig::default(),
+            dirty: VecDeque::new(),
+            timers: Slab::new(),
+            tape: Tape::new(capture),
+            watch: Watch::default(),
+            rng: Rng::new(seed),
+            events: 0,
+            frames: Slab::new(),
+            pool: Pool::new(PoolConfig::default()),
+        };
+        Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.lock().now)
+    }
+}
+
+impl State {
+    /// A host's stack may have something to do.
+    pub fn mark(&mut self, host: usize) {
+        if let Some(state) = self.hosts.get_mut(host)
+            && !state.is_dirty
+        {
+            state.is_dirty = true;
+            self.dirty.push_back(host);
+        }
+    }
+
+    /// All hosts' stacks may have something to do.
+    pub fn mark_all(&mut self) {
+        (0..self.hosts.len()).for_each(|host| self.mark(host));
+    }
+
+    /// The pipe from one host to another. Hosts that were never linked are now, by the default link.
+    pub fn pipe(&mut self, from: usize, to: usize) -> usize {
+        if let Some(pipe) = self.paths.get(&(from, to)) {
+            return *pipe;
+        }
+        let config = self.default_link.clone();
+        self.connect(from, to, config)
+    }
+
+    /// Lays a pipe, or gives the one that lies there new settings.
+    pub fn connect(&mut self, from: usize, to: usize, config: LinkConfig) -> usize {
+        if let Some(pipe) = self.paths.get(&(from, to)) {
+            self.pipes[*pipe].config = config;
+            return *pipe;
+        }
+        let name = format!("{} → {}", self.hosts[from].name, self.hosts[to].name);
+        // A stream of its own for each pipe, the same in whatever order they are laid.
+        let rng = Rng::new(self.rng.clone().u64()).fork((from as u64) << 32 | to as u64);
+        self.pipes.push(Pipe::new(name, to, config, rng));
+        self.paths.insert((from, to), self.pipes.len() - 1);
+        self.pipes.len() - 1
+    }
+
+    /// A host's stack sends a frame.
+    pub fn send(&mut self, from: usize, frame: TxFrame) {
+        let mut packet =
+            Packet { at: Duration::from_nanos(self.now), index: 0, head: frame.head(), len: frame.len() };
+        let to = packet.dst().and_then(|dst| self.addresses.get(&dst).copied());
+        // To an address that nobody has: there is no link that could carry it.
+        let Some(to) = to else { return };
+        let index = self.pipe(from, to);
+        let pipe = &mut self.pipes[index];
+        packet.index = pipe.stats.offered;
+        let segment = packet.segment();
+        let course = pipe.course(self.now, &packet);
+        if let Some(segment) = segment {
+            self.watch.sent(self.now, &segment);
+        }
+        if self.tape.is_on() {
+            self.tape.push(index, self.now, bytes_of(&frame), note(course));
+        }
+        match course {
+            Course::Dropped(_) => {}
+            Course::Arrives { at, twice, flip } => {
+                let copy = twice.then(|| copy(&frame)).flatten();
+                // Without memory for a damaged copy the packet is lost, which is damage too.
+                let frame = match flip {
+                    Some(bit) => flipped(&self.pool, &frame, bit),
+                    None => Some(frame),
+                };
+                frame.into_iter().chain(copy).for_each(|frame| self.put(index, at, frame));
+                for overtaken in self.pipes[index].overtake() {
+                    self.queue.push(at, Event::Arrive { frame: overtaken });
+                }
+            }
+            Course::Overtaken { at, span, wait } => {
+                let frame = self.frames.insert(InFlight { frame, pipe: index });
+                let number = self.queue.number();
+                self.pipes[index].held.push(Held { frame, number, left: span });
+                self.queue.push(at.saturating_add(wait), Event::Release { pipe: index, frame, number });
+            }
+        }
+    }
+
+    fn put(&mut self, pipe: usize, at: Nanos, frame: TxFrame) {
+        let frame = self.frames.insert(InFlight { frame, pipe });
+        self.queue.push(at, Event::Arrive { frame });
+    }
+
+    /// A frame arrives. What becomes of it is dropped by the caller, outside the mutex.
+    pub fn arrive(&mut self, frame: usize) -> Option<TxFrame> {
+        let InFlight { frame, pipe } = self.frames.try_remove(frame)?;
+        let pipe = &mut self.pipes[pipe];
+        let to = pipe.to;
+        let host = &mut self.hosts[to];
+        if host.stack.is_none() {
+            pipe.stats.cut += 1;
+            return Some(frame);
+        }
+        pipe.stats.delivered += 1;
+        pipe.stats.delivered_bytes += frame.len() as u64;
+        let packet = Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() };
+        if let Some(segment) = packet.segment() {
+            self.watch.arrived(&segment);
+        }
+        host.inbox.push_back(frame);
+        self.mark(to);
+        None
+    }
+
+    /// All frames that are on their way, to be dropped outside the mutex.
+    pub fn sweep(&mut self) -> Vec<TxFrame> {
+        self.frames.drain().map(|flight| flight.frame).collect()
+    }
+
+    /// Packets that are on their way now.
+    pub fn in_flight(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// What became of all packets.
+    pub fn link_stats(&self) -> LinkStats {
+        let mut sum = LinkStats::default();
+        self.pipes.iter().for_each(|pipe| sum.add(&pipe.stats));
+        sum
+    }
+}
+
+impl LinkStats {
+    fn add(&mut self, more: &Self) {
+        self.offered += more.offered;
+        self.delivered += more.delivered;
+        self.delivered_bytes += more.delivered_bytes;
+        self.lost += more.lost;
+        self.filtered += more.filtered;
+        self.queue_full += more.queue_full;
+        self.cut += more.cut;
+        self.too_long += more.too_long;
+        self.duplicated += more.duplicated;
+        self.held += more.held;
+        self.corrupted += more.corrupted;
+    }
+}
+
+/// What the capture says of a packet that did not simply pass.
+fn note(course: Course) -> Option<&'static str> {
+    match course {
+        Course::Dropped(reason) => Some(reason),
+        Course::Overtaken { .. } => Some("held back"),
+        Course::Arrives { flip: Some(_), .. } => Some("corrupted on its way"),
+        Course::Arrives { twice: true, flip: None, .. } => Some("comes twice"),
+        Course::Arrives { twice: false, flip: None, .. } => None,
+    }
+}
+
+fn bytes_of(frame: &TxFrame) -> Box<[u8]> {
+    let mut bytes = vec![0; frame.len()];
+    let (head, payload) = bytes.split_at_mut(frame.head().len());
+    head.copy_from_slice(frame.head());
+    frame.payload.copy_to(0, payload);
+    bytes.into()
+}
+
+/// The same frame once more; the payload is shared.
+fn copy(frame: &TxFrame) -> Option<TxFrame> {
+    TxFrame::new(frame.head(), frame.payload.slice(0, frame.payload.len()), frame.checksum)
+}
+
+/// The frame with one bit turned over, in memory of its own: the sender still has the payload.
+fn flipped(pool: &Pool, frame: &TxFrame, bit: u64) -> Option<TxFrame> {
+    let mut bytes = bytes_of(frame);
+    let place = usize::try_from(bit / 8).ok()?;
+    *bytes.get_mut(place)? ^= 1 << (bit % 8);
+    let (head, payload) = bytes.split_at(frame.head().len());
+    let payload: Chain = pool.copy_in(payload).ok()?;
+    TxFrame::new(head, payload, frame.checksum)
+}

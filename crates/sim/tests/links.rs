@@ -1,0 +1,179 @@
+//! What links do to connections over them.
+
+use std::time::Duration;
+
+use sockeye_sim::net::{TcpListener, TcpStream};
+use sockeye_sim::{Burst, Fate, Host, HostConfig, LinkConfig, LinkStats, Net, Sim, time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Two hosts and a link.
+fn pair(net: &Net, config: LinkConfig) -> (Host, Host, sockeye_sim::Link) {
+    let (client, server) = (net.host("client"), net.host("server"));
+    let link = net.link(&client, &server, config);
+    (client, server, link)
+}
+
+/// Bytes that a position decides, so that any loss or change of place shows.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// Sends `len` bytes from `client` to `server`; the time from the connect to the reader's end of stream.
+async fn transfer(client: &Host, server: &Host, len: usize) -> Duration {
+    let addr = server.at(80);
+    let received = server.spawn(async move {
+        let listener = TcpListener::bind(addr).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        all
+    });
+    let start = time::Instant::now();
+    client.spawn(async move {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(&bytes(len)).await.unwrap();
+        stream.shutdown().await.unwrap();
+        // Unread bytes would make the close a reset; the peer sends none.
+        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+    });
+    let all = received.await.unwrap();
+    assert!(all == bytes(len), "{} of {len} bytes, or other ones", all.len());
+    start.elapsed()
+}
+
+#[test]
+fn a_perfect_link_takes_the_time_that_distance_and_rate_demand_and_nothing_twice() {
+    Sim::new(1).run(|net| async move {
+        let config = LinkConfig {
+            rate: Some(100_000_000),
+            queue: 4 << 20,
+            ..LinkConfig::rtt(20 * MS)
+        };
+        let (client, server, link) = pair(&net, config);
+        let took = transfer(&client, &server, 4 << 20).await;
+        // 4 MiB at 100 Mbit/s are 336 ms; the handshake and slow start come on top.
+        assert!(took > 356 * MS && took < 700 * MS, "{took:?}");
+        let traffic = net.traffic();
+        assert_eq!((traffic.retransmitted, traffic.resets, traffic.connects), (0, 0, 1));
+        assert_eq!(traffic.payload_bytes, 4 << 20);
+        assert_eq!(link.there().stats().faults() + link.back().stats().faults(), 0);
+    });
+}
+
+#[test]
+fn every_fault_is_survived_and_counted() {
+    let faults: [(&str, LinkConfig, fn(&LinkStats) -> u64); 6] = [
+        ("loss", LinkConfig { loss: 0.02, ..LinkConfig::default() }, |s| s.lost),
+        (
+            "burst",
+            LinkConfig { burst: Some(Burst { begin: 0.005, end: 0.3, loss: 0.8 }), ..LinkConfig::default() },
+            |s| s.lost,
+        ),
+        ("duplicate", LinkConfig { duplicate: 0.05, ..LinkConfig::default() }, |s| s.duplicated),
+        ("reorder", LinkConfig { reorder: 0.05, ..LinkConfig::default() }, |s| s.held),
+        ("corrupt", LinkConfig { corrupt: 0.02, ..LinkConfig::default() }, |s| s.corrupted),
+        (
+            "queue",
+            LinkConfig { rate: Some(10_000_000), queue: 16 << 10, ..LinkConfig::default() },
+            |s| s.queue_full,
+        ),
+    ];
+    for (name, config, count) in faults {
+        Sim::new(2).run(|net| async move {
+            let (client, server, link) = pair(&net, LinkConfig { delay: 5 * MS, ..config });
+            transfer(&client, &server, 1 << 20).await;
+            let seen = count(&link.there().stats());
+            assert!(seen > 0, "no packet met with {name}: {:?}", link.there().stats());
+        });
+    }
+}
+
+#[test]
+fn a_predicate_chooses_its_packets_and_what_is_lost_is_sent_again() {
+    Sim::new(3).run(|net| async move {
+        let (client, server, link) = pair(&net, LinkConfig::rtt(10 * MS));
+        let mut dropped = 0;
+        link.there().filter(move |packet| {
+            let data = packet.segment().is_some_and(|segment| segment.len > 0);
+            dropped += u32::from(data);
+            if data && dropped == 3 { Fate::Drop } else { Fate::Pass }
+        });
+        transfer(&client, &server, 100_000).await;
+        assert_eq!(link.there().stats().filtered, 1);
+        assert_eq!(net.traffic().retransmitted, 1, "{:?}", net.retransmissions());
+    });
+}
+
+#[test]
+fn a_partition_holds_a_transfer_up_until_it_heals() {
+    Sim::new(4).run(|net| async move {
+        let (client, server, _) = pair(&net, LinkConfig { rate: Some(8_000_000), ..LinkConfig::rtt(10 * MS) });
+        let cut = net.clone();
+        let (left, right) = (client.clone(), server.clone());
+        sockeye_sim::spawn(async move {
+            time::sleep(300 * MS).await;
+            cut.partition(&[&left], &[&right]);
+            time::sleep(Duration::from_secs(20)).await;
+            cut.heal();
+        });
+        let took = transfer(&client, &server, 1 << 20).await;
+        assert!(took > Duration::from_secs(20), "{took:?}");
+        assert!(net.stats().cut > 0);
+    });
+}
+
+#[test]
+fn a_link_may_differ_by_direction_and_change_while_it_is_used() {
+    Sim::new(5).run(|net| async move {
+        let (client, server, link) = pair(&net, LinkConfig::rtt(2 * MS));
+        link.back().update(|back| back.delay = 50 * MS);
+        let took = transfer(&client, &server, 10).await;
+        // SYN there, SYN-ACK back, data there.
+        assert!(took >= 52 * MS && took < 60 * MS, "{took:?}");
+        link.there().update(|there| there.rate = Some(800_000));
+        let later = transfer(&client, &server, 100_000);
+        let error = time::timeout(Duration::from_millis(900), later).await.unwrap_err();
+        assert_eq!(error, time::Elapsed, "100,000 bytes take a second at 800 kbit/s");
+    });
+}
+
+#[test]
+fn packets_longer_than_the_links_mtu_vanish() {
+    Sim::new(6).run(|net| async move {
+        let wide = HostConfig { mtu: 9000, ..HostConfig::default() };
+        let (client, server) = (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
+        let link = net.link(&client, &server, LinkConfig { mtu: 1500, ..LinkConfig::default() });
+        let stuck = time::timeout(Duration::from_secs(5), transfer(&client, &server, 100_000)).await;
+        assert_eq!(stuck, Err(time::Elapsed));
+        assert!(link.there().stats().too_long > 0);
+    });
+}
+
+#[test]
+fn hosts_that_were_never_linked_reach_each_other_by_the_default_link_and_over_ipv6_too() {
+    Sim::new(7).run(|net| async move {
+        net.set_default_link(LinkConfig { delay: 30 * MS, ..LinkConfig::default() });
+        let hosts: Vec<Host> = (0..3).map(|i| net.host(&format!("h{i}"))).collect();
+        let addr = std::net::SocketAddr::new(hosts[2].addr_v6(), 9);
+        hosts[2].spawn(async move {
+            let listener = TcpListener::bind(addr).await.unwrap();
+            loop {
+                let (mut stream, from) = listener.accept().await.unwrap();
+                stream.write_all(from.ip().to_string().as_bytes()).await.unwrap();
+            }
+        });
+        for host in &hosts[..2] {
+            let expected = host.addr_v6().to_string();
+            let start = time::Instant::now();
+            let told = host.spawn(async move {
+                let mut told = String::new();
+                TcpStream::connect(addr).await.unwrap().read_to_string(&mut told).await.unwrap();
+                told
+            });
+            assert_eq!(told.await.unwrap(), expected);
+            assert_eq!(start.elapsed(), 120 * MS, "two round trips");
+        }
+    });
+}
