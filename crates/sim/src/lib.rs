@@ -46,6 +46,7 @@
 #![warn(missing_docs)]
 
 mod capture;
+pub mod check;
 mod drive;
 mod event;
 mod executor;

@@ -1,1 +1,94 @@
-fn main() {}
+//! `soak`: runs the checkers' seeds for as long as one likes.
+//!
+//! Purpose: find what some hundred seeds do not. A seed that fails is printed with the command that replays it and the
+//! file of its packets, and ends the run, unless it is to go on. Exit codes: 0 all seeds passed, 1 one failed, 2 wrong
+//! command line. Must not know what the checkers check. Tests: `tests/checkers.rs`.
+#![forbid(unsafe_code)]
+
+use std::io::{IsTerminal, Write};
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use sockeye_sim::check::{Summary, run_seed};
+
+/// Runs random worlds against the checkers: faults, crashes, programs, each decided by a seed.
+#[derive(Parser)]
+#[command(name = "soak", version)]
+struct Args {
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// How many seeds to run
+    #[arg(long, conflicts_with = "seconds", default_value_t = 1000)]
+    seeds: u64,
+    /// Run for so many seconds instead
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let start = Instant::now();
+    let (mut told, mut total, mut failed) = (start, Summary::default(), Vec::new());
+    let mut seed = args.first;
+    let is_over = |seed: u64| match args.seconds {
+        Some(seconds) => start.elapsed() >= Duration::from_secs(seconds),
+        None => seed - args.first >= args.seeds,
+    };
+    while !is_over(seed) {
+        let replay = format!("cargo run --release -p sockeye-sim --bin soak -- --first {seed} --seeds 1");
+        match catch_unwind(|| run_seed(seed, Some(replay))) {
+            Ok(summary) => add(&mut total, &summary),
+            Err(_) => failed.push(seed),
+        }
+        seed += 1;
+        if !failed.is_empty() && !args.keep_going {
+            break;
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            progress(seed - args.first, &total, failed.len(), start);
+        }
+    }
+    progress(seed - args.first, &total, failed.len(), start);
+    println!();
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("failed seeds: {failed:?}");
+    ExitCode::FAILURE
+}
+
+fn add(total: &mut Summary, one: &Summary) {
+    total.conversations += one.conversations;
+    total.clean += one.clean;
+    total.bytes += one.bytes;
+    total.faults += one.faults;
+    total.retransmitted += one.retransmitted;
+    total.crashes += one.crashes;
+    total.seconds += one.seconds;
+}
+
+/// One line, over and over on a terminal.
+fn progress(seeds: u64, total: &Summary, failed: usize, start: Instant) {
+    let mut out = std::io::stdout();
+    let end = if out.is_terminal() { "\r" } else { "\n" };
+    let Summary { conversations, clean, bytes, faults, retransmitted, crashes, seconds } = *total;
+    let _ = write!(
+        out,
+        "{seeds} seeds in {:.0?}: {failed} failed; {clean} of {conversations} conversations clean, {} MB, {faults} faults, \
+         {retransmitted} retransmissions, {crashes} crashes, {} simulated hours{end}",
+        start.elapsed(),
+        bytes / 1_000_000,
+        seconds / 3600,
+    );
+    let _ = out.flush();
+}

@@ -1,0 +1,44 @@
+//! The checkers on some hundred seeds: part of every test run. `soak` runs more.
+
+use sockeye_sim::check::{Summary, run_seed};
+
+/// Seeds of one of the tests below, which run side by side.
+const SEEDS: u64 = 100;
+
+fn run(first: u64) {
+    let (mut sum, mut calm) = (Summary::default(), 0);
+    for seed in first..first + SEEDS {
+        let one = run_seed(seed, None);
+        sum.conversations += one.conversations;
+        sum.clean += one.clean;
+        sum.bytes += one.bytes;
+        sum.faults += one.faults;
+        sum.retransmitted += one.retransmitted;
+        sum.crashes += one.crashes;
+        calm += u64::from(one.faults == 0);
+    }
+    // The plans are what they are meant to be: enough of everything.
+    assert!(sum.conversations > 2 * SEEDS && sum.clean > sum.conversations / 3, "{sum:?}");
+    assert!(sum.bytes > 10_000_000 && sum.faults > 1000 && sum.retransmitted > 100, "{sum:?}");
+    assert!(sum.crashes > SEEDS / 20 && calm > SEEDS / 8, "{sum:?}, {calm} of {SEEDS} seeds without a fault");
+}
+
+#[test]
+fn the_first_hundred_seeds_keep_every_rule() {
+    run(0);
+}
+
+#[test]
+fn the_second_hundred_seeds_keep_every_rule() {
+    run(1000);
+}
+
+#[test]
+fn the_third_hundred_seeds_keep_every_rule() {
+    run(2000);
+}
+
+#[test]
+fn a_seed_does_the_same_twice() {
+    assert_eq!(run_seed(5, None), run_seed(5, None));
+}
