@@ -315,10 +315,12 @@ impl<P: Payload> Pcb<P> {
     /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
     /// behind its end would not be acceptable to it. An end that is less than a unit of the window field short was
     /// only rounded down (RFC 7323 section 2.4): the peer has accepted what lay beyond, and to begin before that would
-    /// not be acceptable either.
+    /// not be acceptable either. The one byte beyond a shut window is no such case: it is a probe, and was refused.
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
-        let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
+        let is_probe = self.persist && self.snd_wnd == 0 && self.snd_max == edge + 1;
+        let is_rounded =
+            !is_probe && self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 

@@ -98,6 +98,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Whether a segment without text begins one byte off, on either side. Its sender has probed our window and does not
+    /// know whether we have taken the byte; with scaling, a window that it sees shut may have had room. What it
+    /// acknowledges must count, or data that has arrived would be sent again.
+    fn is_beside_a_probe(&self, seg: &Segment<P>) -> bool {
+        let is_behind = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt + 1;
+        seg.seq_len() == 0 && (seg.seq + 1 == self.rcv_nxt || is_behind)
+    }
+
     /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
     fn on_unacceptable(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
@@ -113,6 +121,10 @@ impl<P: Payload> Pcb<P> {
         {
             // The peer has not seen the acknowledgment of its FIN: wait once more.
             self.two_msl_at = now + self.tuning.time_wait();
+        }
+        if self.is_beside_a_probe(seg) {
+            seg.seq = self.rcv_nxt;
+            return Step::Continue(());
         }
         if closed_window && !seg.flags.has(Flags::SYN) {
             // A window probe: its text is refused, what it acknowledges is not (RFC 9293 section 3.10.7.4).

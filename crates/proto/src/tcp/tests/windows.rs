@@ -253,6 +253,35 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
     }
 }
 
+/// With window scaling, one byte beyond a shut window looks like a rounded edge. What begins behind it is
+/// unacceptable to a peer that has refused the byte: it would take no acknowledgment from us, and send again what has
+/// arrived.
+#[test]
+fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that_was_refused() {
+    for scale in [0, 10] {
+        let mut t = Script::connect(&Settings { window_scaling: true, ..plain() });
+        t.output();
+        let mut syn_ack = t.raw(IRS, ISS + 1, super::script::SYN_ACK);
+        syn_ack.options.window_scale = Some(scale);
+        let _ = t.input(syn_ack, &[]);
+        t.output();
+        let una = t.pcb.snd_una();
+        let _ = t.input(Header { window: 0, ..t.seg(ACK) }, &[]);
+        t.snd = 100;
+        assert!(t.output().is_empty(), "the window is shut");
+        t.expire();
+        let probe = t.output();
+        assert_eq!((probe.len(), probe[0].header.seq, probe[0].len), (1, una, 1));
+        // The peer refuses the byte, and sends two full segments of its own.
+        for begin in [0, MSS] {
+            let header = Header { window: 0, ack: una, ..t.seg(ACK) };
+            let _ = t.input(Header { seq: SeqNum::new(IRS + 1 + begin), ..header }, &[0; MSS as usize]);
+        }
+        let sent = t.output();
+        assert_eq!(sent.last().map(|s| s.header.seq), Some(una), "window scale {scale}");
+    }
+}
+
 #[test]
 fn a_lost_window_update_is_made_good_by_a_probe() {
     let b = Settings { rcv_buf: 10_000, ..Settings::default() };
