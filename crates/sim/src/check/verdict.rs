@@ -76,10 +76,12 @@ impl Case<'_> {
                 "{self} did not stop reading"
             ),
             End::Left => {}
+            // An error is reported once, as on Linux: the writer was told, and the reader found an end.
+            End::Clean if matches!(own.wrote.get(), End::Error(_)) => {}
             End::Clean => {
                 // Leaving early with nothing unread is an orderly end too.
                 assert_ne!(other.wrote.get(), End::GaveUp, "{self} read an end that was never written");
-                assert_eq!(own.got.get(), bytes, "{self} read the stream's end before its last byte");
+                assert_eq!(own.got.get(), bytes, "{self} read the stream's end before its last byte; {own:?}, {other:?}");
             }
             End::Error(kind) => self.must_be_explained("read", kind),
             End::GaveUp => assert!(self.may_be_forgotten(), "{self} waited for bytes for ever"),
