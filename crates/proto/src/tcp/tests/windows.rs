@@ -269,9 +269,8 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that
         let _ = t.input(Header { window: 0, ..t.seg(ACK) }, &[]);
         t.snd = 100;
         assert!(t.output().is_empty(), "the window is shut");
-        t.expire();
-        let probe = t.output();
-        assert_eq!((probe.len(), probe[0].header.seq, probe[0].len), (1, una, 1));
+        let (_, probe) = t.wait(secs(1)).into_iter().next().expect("a shut window is probed");
+        assert_eq!((probe.header.seq, probe.len), (una, 1));
         // The peer refuses the byte, and sends two full segments of its own.
         for begin in [0, MSS] {
             let header = Header { window: 0, ack: una, ..t.seg(ACK) };
@@ -279,6 +278,30 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that
         }
         let sent = t.output();
         assert_eq!(sent.last().map(|s| s.header.seq), Some(una), "window scale {scale}");
+    }
+}
+
+/// The other end's side of it: whether the byte was refused or taken, and not acknowledged yet, what the prober
+/// acknowledges counts.
+#[test]
+fn what_is_acknowledged_from_beside_a_probe_counts() {
+    for is_taken in [false, true] {
+        let mut t = Script::established(&Settings { rcv_buf: 1000, ..plain() });
+        let _ = t.input(t.seg(ACK), &[0; 999]);
+        t.space = 0;
+        assert_eq!(t.write(500).last(), Some(&500));
+        let una = t.pcb.snd_una();
+        // The window's last byte: to a peer that sees multiples of 1,024 it is shut.
+        let probe = Header { ack: una, ..t.seg(ACK) };
+        let _ = t.input(probe, &[7]);
+        let mut header = t.ack_of(500, WND);
+        if is_taken {
+            header.seq = probe.seq;
+        } else {
+            t.output();
+            header.seq += 1;
+        }
+        assert_eq!(t.input(header, &[]).acked, 500, "the byte was taken: {is_taken}");
     }
 }
 
