@@ -15,9 +15,11 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod sim;
 
 use bench::workloads::{mem, rr};
 use bench::{BenchArgs, BenchError};
+use sim::SimArgs;
 
 /// Sockeye: a multi-core TCP stack in user space.
 #[derive(Parser)]
@@ -32,6 +34,9 @@ enum Command {
     /// Measure Sockeye beside the kernel, both doing the same work over loopback
     #[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
     Bench(BenchArgs),
+    /// Run transfers over a simulated path and show what TCP makes of it
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(SimArgs),
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
@@ -41,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(args) => bench::bench(&args),
+        Command::Sim(args) => sim::sim(&args).map_err(BenchError::Io),
         Command::RrServer(args) => helper(rr::remote::serve(&args)),
         Command::Hold(args) => helper(mem::hold(&args)),
     };
@@ -94,3 +100,14 @@ Examples:
       every experiment and what more cores would do, on a page
 
 Exit codes: 0 all measured, 1 something failed, 2 wrong command line, 3 a measurement hung.";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  sockeye sim --rtt 100ms --loss 0.1% --rate 1gbit --streams 4 --seed 7
+      four transfers over a long and fast path that loses a packet in a thousand
+  sockeye sim --rtt 20ms --rate 50mbit --reorder 5% --chart course.html
+      what reordering costs, with charts of sequence, window and round-trip time
+  sockeye sim --rtt 10ms --rate 10mbit --queue 30K --seconds 3 --pcap course.pcapng
+      a short queue, packet by packet
+
+Equal arguments give equal results. The clock is simulated: what is printed does not depend on this machine.";

@@ -27,6 +27,10 @@ pub struct Traffic {
     pub retransmitted: u64,
     /// Bytes of payload in those, as far as they were sent before.
     pub retransmitted_bytes: u64,
+    /// Of the segments sent again, those sent on an acknowledgment's arrival; the others were sent by a timer.
+    pub by_ack: u64,
+    /// Of the segments sent again, those of which every earlier byte was on its way or had arrived.
+    pub needless: u64,
     /// Probes of closed windows.
     pub probes: u64,
     /// Segments with RST.
@@ -48,6 +52,10 @@ pub struct Retransmission {
     pub offset: u32,
     /// Bytes of payload.
     pub len: u32,
+    /// Whether it was sent on an acknowledgment's arrival; by a timer otherwise.
+    pub by_ack: bool,
+    /// Whether nothing of what it repeats had been lost.
+    pub needless: bool,
 }
 
 /// Directions that are known at a time.
@@ -57,14 +65,20 @@ const KEPT_MAX: usize = 1 << 16;
 
 type Name = (SocketAddr, SocketAddr);
 
+/// Lost pieces that are kept of one direction; beyond it the first are forgotten, and count as not lost.
+const MISSING_MAX: usize = 4096;
+
 /// One direction of a connection.
-#[derive(Clone, Copy)]
 struct Flow {
     iss: SeqNum,
     /// The end of what was sent.
     max: SeqNum,
     /// The peer's latest window field is 0.
     is_shut: bool,
+    /// When its sender heard of the peer last.
+    heard_at: Nanos,
+    /// Lost and not sent again since: from where to where, behind the initial sequence number.
+    missing: BTreeMap<u32, u32>,
     traffic: Traffic,
 }
 
@@ -78,18 +92,22 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A segment comes to a link.
-    pub fn sent(&mut self, at: Nanos, segment: &Segment) {
+    /// A segment comes to a link, where it may be lost.
+    pub fn sent(&mut self, at: Nanos, segment: &Segment, is_lost: bool) {
         let seen = self.judge(at, segment);
         self.total.add(&seen);
         if let Some(flow) = self.flows.get_mut(&(segment.src, segment.dst)) {
             flow.traffic.add(&seen);
+            if is_lost && segment.seq_len() > 0 {
+                flow.lose(segment);
+            }
         }
     }
 
-    /// A segment arrives: its window is the other direction's.
-    pub fn arrived(&mut self, segment: &Segment) {
+    /// A segment arrives: its window and its acknowledgment are the other direction's.
+    pub fn arrived(&mut self, at: Nanos, segment: &Segment) {
         if let Some(back) = self.flows.get_mut(&(segment.dst, segment.src)) {
+            back.heard_at = at;
             back.is_shut = segment.header.window == 0 && !segment.is_syn();
         }
     }
@@ -107,8 +125,8 @@ impl Watch {
             return seen;
         }
         let name = (segment.src, segment.dst);
-        let known = self.flows.get(&name).filter(|flow| !segment.is_syn() || flow.iss == header.seq);
-        let Some(mut flow) = known.copied() else {
+        let known = self.flows.get_mut(&name).filter(|flow| !segment.is_syn() || flow.iss == header.seq);
+        let Some(flow) = known else {
             self.begin(name, segment);
             seen.connects = u64::from(segment.is_syn() && !header.flags.has(Flags::ACK));
             return seen;
@@ -123,19 +141,37 @@ impl Watch {
         }
         let end = header.seq + segment.seq_len();
         if header.seq.before(flow.max) {
-            seen.retransmitted = 1;
             let again = flow.max.min(end).since(header.seq);
+            let one = Retransmission {
+                at,
+                src: segment.src,
+                dst: segment.dst,
+                offset: header.seq.since(flow.iss),
+                len: segment.len,
+                by_ack: flow.heard_at == at,
+                needless: !flow.repair(segment),
+            };
+            seen.retransmitted = 1;
             seen.retransmitted_bytes = u64::from(again.min(segment.len));
-            self.keep(at, segment, flow.iss);
+            (seen.by_ack, seen.needless) = (u64::from(one.by_ack), u64::from(one.needless));
+            if self.retransmissions.len() < KEPT_MAX {
+                self.retransmissions.push(one);
+            }
         }
         flow.max = flow.max.max(end);
-        self.flows.insert(name, flow);
         seen
     }
 
     fn begin(&mut self, name: Name, segment: &Segment) {
         let (iss, max) = (segment.header.seq, segment.header.seq + segment.seq_len());
-        let flow = Flow { iss, max, is_shut: false, traffic: Traffic::default() };
+        let flow = Flow {
+            iss,
+            max,
+            is_shut: false,
+            heard_at: Nanos::MAX,
+            missing: BTreeMap::new(),
+            traffic: Traffic::default(),
+        };
         if self.flows.insert(name, flow).is_none() {
             self.order.push_back(name);
         }
@@ -145,13 +181,40 @@ impl Watch {
             self.flows.remove(&oldest);
         }
     }
+}
 
-    fn keep(&mut self, at: Nanos, segment: &Segment, iss: SeqNum) {
-        if self.retransmissions.len() < KEPT_MAX {
-            let offset = segment.header.seq.since(iss);
-            let Segment { src, dst, len, .. } = *segment;
-            self.retransmissions.push(Retransmission { at, src, dst, offset, len });
+impl Flow {
+    /// What a segment takes of the sequence space, behind the initial sequence number.
+    fn span(&self, segment: &Segment) -> (u32, u32) {
+        let start = segment.header.seq.since(self.iss);
+        (start, start.saturating_add(segment.seq_len()))
+    }
+
+    fn lose(&mut self, segment: &Segment) {
+        let (start, end) = self.span(segment);
+        let known = self.missing.entry(start).or_insert(end);
+        *known = end.max(*known);
+        if self.missing.len() > MISSING_MAX {
+            self.missing.pop_first();
         }
+    }
+
+    /// Takes out of what is missing what the segment repeats; `false` if it was not missing.
+    fn repair(&mut self, segment: &Segment) -> bool {
+        let (start, end) = self.span(segment);
+        let hit = |(from, to): (&u32, &u32)| (*to > start).then_some((*from, *to));
+        let found: Vec<(u32, u32)> = self.missing.range(..end).rev().map_while(hit).collect();
+        for (from, to) in &found {
+            self.missing.remove(from);
+            // What the segment leaves of it on either side is still missing.
+            if *from < start {
+                self.missing.insert(*from, start);
+            }
+            if *to > end {
+                self.missing.insert(end, *to);
+            }
+        }
+        !found.is_empty()
     }
 }
 
@@ -161,6 +224,8 @@ impl Traffic {
         self.payload_bytes += more.payload_bytes;
         self.retransmitted += more.retransmitted;
         self.retransmitted_bytes += more.retransmitted_bytes;
+        self.by_ack += more.by_ack;
+        self.needless += more.needless;
         self.probes += more.probes;
         self.resets += more.resets;
         self.connects += more.connects;

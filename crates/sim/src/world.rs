@@ -182,7 +182,8 @@ impl State {
         let segment = packet.segment();
         let course = pipe.course(self.now, &packet);
         if let Some(segment) = segment {
-            self.watch.sent(self.now, &segment);
+            let is_lost = matches!(course, Course::Dropped(_) | Course::Arrives { flip: Some(_), .. });
+            self.watch.sent(self.now, &segment, is_lost);
         }
         if self.tape.is_on() {
             self.tape.push(index, self.now, bytes_of(&frame), note(course));
@@ -229,7 +230,7 @@ impl State {
         pipe.stats.delivered_bytes += frame.len() as u64;
         let packet = Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() };
         if let Some(segment) = packet.segment() {
-            self.watch.arrived(&segment);
+            self.watch.arrived(self.now, &segment);
         }
         host.inbox.push_back(frame);
         self.mark(to);

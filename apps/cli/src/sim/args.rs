@@ -1,0 +1,101 @@
+//! What `sockeye sim` is told.
+//!
+//! Must not know how transfers run. Tests: `parse.rs`, `apps/cli/tests/cli/sim.rs`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::parse;
+
+/// A path and the transfers over it.
+#[derive(Args, Clone, Debug)]
+pub struct SimArgs {
+    /// Round-trip time of the path without queues
+    #[arg(long, value_parser = parse::time, default_value = "100ms")]
+    pub rtt: Duration,
+    /// Up to so much is added to the delay of each packet, without changing their order
+    #[arg(long, value_parser = parse::time, default_value = "0ms")]
+    pub jitter: Duration,
+    /// Rate of the bottleneck, in each direction
+    #[arg(long, value_parser = parse::rate, default_value = "100mbit")]
+    pub rate: u64,
+    /// Bytes that may wait at the bottleneck; default: what the path holds in a round trip, 64K at least
+    #[arg(long, value_parser = parse::size)]
+    pub queue: Option<usize>,
+    /// Packets that are lost, in percent, in each direction
+    #[arg(long, value_parser = parse::percent, default_value = "0%")]
+    pub loss: f64,
+    /// Packets that are overtaken by up to --reorder-span others
+    #[arg(long, value_parser = parse::percent, default_value = "0%")]
+    pub reorder: f64,
+    /// Most packets that overtake one
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub reorder_span: u32,
+    /// Packets that come twice
+    #[arg(long, value_parser = parse::percent, default_value = "0%")]
+    pub duplicate: f64,
+    /// Packets of which a bit is turned over
+    #[arg(long, value_parser = parse::percent, default_value = "0%")]
+    pub corrupt: f64,
+    /// MTU of both hosts
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65536))]
+    pub mtu: u32,
+    /// Transfers side by side
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub streams: u16,
+    /// Congestion control
+    #[arg(long, value_enum, default_value_t = CongestionControl::Newreno)]
+    pub cc: CongestionControl,
+    /// Send and receive buffer of each connection; default: twice what the path and its queue hold, at most 64M
+    #[arg(long, value_parser = parse::size)]
+    pub buffer: Option<usize>,
+    /// Simulated seconds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+    /// Decides everything that chance decides
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Prints the results as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Writes a page with charts of sequence, window and round-trip time
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+    /// Writes everything that crosses the path as pcap-ng
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+}
+
+/// How a sender finds its rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CongestionControl {
+    /// RFC 5681 and RFC 6582
+    Newreno,
+}
+
+/// Smallest queue unless told otherwise, bytes.
+const QUEUE_MIN: usize = 64 << 10;
+/// Buffers of a connection, bytes: what the stack's settings allow.
+const BUFFER_MIN: usize = 256 << 10;
+const BUFFER_MAX: usize = 64 << 20;
+
+impl SimArgs {
+    /// Bytes that the path holds in a round trip.
+    pub fn path_bytes(&self) -> usize {
+        (self.rate as f64 / 8.0 * self.rtt.as_secs_f64()) as usize
+    }
+
+    /// Bytes that may wait at the bottleneck.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.unwrap_or_else(|| self.path_bytes().max(QUEUE_MIN))
+    }
+
+    /// Bytes of each buffer.
+    pub fn buffer_bytes(&self) -> u32 {
+        let twice = 2 * (self.path_bytes() + self.queue_bytes());
+        let bytes = self.buffer.unwrap_or_else(|| twice.max(BUFFER_MIN)).min(BUFFER_MAX);
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}

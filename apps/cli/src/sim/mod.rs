@@ -1,0 +1,35 @@
+//! `sockeye sim`: transfers over a simulated path.
+//!
+//! Purpose: see what TCP does with a delay, a rate and some loss, in the time that it takes to compute it. `args` says
+//! what is wanted, `transfer` runs it, `report` and `chart` show it. Equal arguments give equal results.
+//!
+//! Tests: `apps/cli/tests/cli/sim.rs`, and at the ends of the files.
+
+mod args;
+mod chart;
+mod parse;
+mod report;
+mod transfer;
+
+use std::io;
+use std::process::ExitCode;
+
+pub use args::SimArgs;
+
+/// Runs the transfers and prints what came of them.
+///
+/// # Errors
+/// If a setting is refused, or a file cannot be written.
+pub fn sim(args: &SimArgs) -> io::Result<ExitCode> {
+    let outcome = transfer::run(args)?;
+    if let Some(path) = &args.chart {
+        std::fs::write(path, chart::page(args, &outcome))?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        report::json(args, &outcome, &mut out)?;
+    } else {
+        report::text(args, &outcome, &mut out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
