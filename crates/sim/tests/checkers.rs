@@ -3,7 +3,7 @@
 use sockeye_sim::check::{Summary, run_seed};
 
 /// Seeds of one of the tests below, which run side by side.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 300;
 
 fn run(first: u64) {
     let (mut sum, mut calm) = (Summary::default(), 0);
@@ -24,17 +24,17 @@ fn run(first: u64) {
 }
 
 #[test]
-fn the_first_hundred_seeds_keep_every_rule() {
+fn the_first_three_hundred_seeds_keep_every_rule() {
     run(0);
 }
 
 #[test]
-fn the_second_hundred_seeds_keep_every_rule() {
+fn the_second_three_hundred_seeds_keep_every_rule() {
     run(1000);
 }
 
 #[test]
-fn the_third_hundred_seeds_keep_every_rule() {
+fn the_third_three_hundred_seeds_keep_every_rule() {
     run(2000);
 }
 

@@ -37,7 +37,7 @@ pub fn page(args: &SimArgs, outcome: &Outcome) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>sockeye sim</title>\n\
          <style>{STYLE}</style></head>\n<body>\n<h1>{} of {}</h1>\n\
          <p>{:?} round trip, queue of {} bytes, {} % loss, {} % reordering, {} streams, {} s, seed {}. \
-         {} segments were sent again ({} needlessly).</p>\n{}{}{}</body></html>\n",
+         {} segments were sent again ({} needlessly).</p>\n<p>{}</p>\n{}{}{}</body></html>\n",
         rate(total),
         rate(args.rate as f64),
         args.rtt,
@@ -49,6 +49,7 @@ pub fn page(args: &SimArgs, outcome: &Outcome) -> String {
         args.seed,
         outcome.traffic.retransmitted,
         outcome.traffic.needless,
+        legend(outcome.streams.len()),
         sequence.draw(&marks, "Crosses mark segments that were sent again."),
         window.draw("", ""),
         rtt.draw("", "")
@@ -62,6 +63,7 @@ body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)
 padding:0 1rem}h1{font-size:1.3rem}h2{font-size:1.05rem;margin:1.6rem 0 .3rem}\
 svg{width:100%;height:auto;display:block}svg text{fill:var(--ink);font-size:13px}\
 .grid{stroke:var(--faint)}.line{fill:none;stroke-width:1.6}.again{stroke:#d33;stroke-width:1.3}\
+@media(max-width:600px){svg text{font-size:21px}}\
 figcaption{font-size:.85rem;opacity:.8}figure{margin:0}";
 
 /// A point in seconds and in the chart's unit.
@@ -136,6 +138,12 @@ impl Chart {
     }
 }
 
+/// Which line is whose, as far as colours tell.
+fn legend(streams: usize) -> String {
+    let entry = |(number, colour)| format!("<b style=\"color:{colour}\">&#9632;</b> stream {number} ");
+    (1..=streams).zip(COLOURS).map(entry).collect()
+}
+
 /// Crosses where segments were sent again, at the height of what was received by then.
 fn marks(outcome: &Outcome, chart: &Chart) -> String {
     let step = outcome.retransmissions.len().div_ceil(MARKS_MAX).max(1);
@@ -150,13 +158,13 @@ fn marks(outcome: &Outcome, chart: &Chart) -> String {
     if path.is_empty() { path } else { format!("<path class=\"again\" d=\"{path}\"/>") }
 }
 
-/// The next number above that reads well: 1, 2, 2.5 or 5 times a power of ten.
+/// The next number above that reads well, in five parts too.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     steps.iter().map(|step| step * power).find(|rounded| *rounded >= value).unwrap_or(10.0 * power)
 }
 
@@ -171,7 +179,7 @@ mod tests {
 
     #[test]
     fn scales_end_at_numbers_that_read_well() {
-        for (value, expected) in [(0.0, 1.0), (1.0, 1.0), (1.1, 2.0), (23.0, 25.0), (26.0, 50.0), (730.0, 1000.0)] {
+        for (value, expected) in [(0.0, 1.0), (1.0, 1.0), (1.1, 1.5), (23.0, 25.0), (26.0, 30.0), (830.0, 1000.0)] {
             assert_eq!(round_up(value), expected, "{value}");
         }
         assert_eq!((short(2.0), short(2.5), short(0.25)), ("2".into(), "2.5".into(), "0.25".into()));

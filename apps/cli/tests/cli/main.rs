@@ -5,6 +5,7 @@
 mod experiments;
 mod helpers;
 mod results;
+mod sim;
 mod usage;
 
 use std::process::{Command, Output, Stdio};
