@@ -31,8 +31,12 @@ pub(crate) enum Stuck {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Idle => "the program waits, and nothing will ever happen: no packet is on its way and no timer runs",
-            Self::Overtime => "the program was not over within the simulated time that it was given (Sim::time_max)",
+            Self::Idle => {
+                "the program waits, and nothing will ever happen: no packet is on its way and no timer runs"
+            }
+            Self::Overtime => {
+                "the program was not over within the simulated time that it was given (Sim::time_max)"
+            }
             Self::Spinning => "time stands still: tasks wake each other without ever waiting for it",
         })
     }
@@ -182,11 +186,8 @@ impl Driver {
     pub fn end(&self) {
         self.tasks.clear();
         let mut state = self.world.lock();
-        let stacks: Vec<_> = state
-            .hosts
-            .iter_mut()
-            .map(|host| (host.stack.take(), std::mem::take(&mut host.inbox)))
-            .collect();
+        let stacks: Vec<_> =
+            state.hosts.iter_mut().map(|host| (host.stack.take(), std::mem::take(&mut host.inbox))).collect();
         let frames = state.sweep();
         let filters: Vec<_> = state.pipes.iter_mut().map(|pipe| pipe.filter.take()).collect();
         drop(state);

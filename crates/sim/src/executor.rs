@@ -89,7 +89,8 @@ impl Ambient {
     /// Outside of a simulation.
     pub fn current() -> Self {
         let ambient = AMBIENT.with_borrow(Clone::clone);
-        ambient.expect("this works within a simulation only: call it from a program that sockeye_sim::run runs")
+        ambient
+            .expect("this works within a simulation only: call it from a program that sockeye_sim::run runs")
     }
 
     /// Calls `f` with this as the current one.
@@ -144,7 +145,8 @@ impl Tasks {
         let Some(mut task) = self.waiting.borrow_mut().remove(&id) else { return };
         // Before the body is polled: who wakes it from now on queues it again.
         task.alarm.is_queued.store(false, Ordering::Release);
-        let ambient = Ambient { world: Arc::clone(&self.world), host: task.host, tasks: Some(Rc::clone(self)) };
+        let ambient =
+            Ambient { world: Arc::clone(&self.world), host: task.host, tasks: Some(Rc::clone(self)) };
         self.running.set(Some(id));
         let waker = Waker::from(Arc::clone(&task.alarm));
         let (task, is_over) = ambient.scope(|| {
@@ -285,6 +287,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// Outside of a simulation, and on a thread of [`blocking`](crate::blocking).
 pub fn spawn<F: Future + 'static>(body: F) -> JoinHandle<F::Output> {
     let ambient = Ambient::current();
-    let tasks = ambient.tasks.expect("a blocking thread cannot start tasks: start them from an asynchronous one");
+    let tasks =
+        ambient.tasks.expect("a blocking thread cannot start tasks: start them from an asynchronous one");
     tasks.spawn(ambient.host, body)
 }

@@ -220,7 +220,9 @@ mod tests {
         let mut pipe = pipe(config);
         let at: Vec<_> = (0..1000).map(|i| arrival(pipe.course(i * 10_000, &packet(100)))).collect();
         assert!(at.is_sorted());
-        assert!(at.iter().zip(0..).all(|(at, i)| *at >= i * 10_000 + 1_000_000 && *at < i * 10_000 + 11_000_000));
+        assert!(
+            at.iter().zip(0..).all(|(at, i)| *at >= i * 10_000 + 1_000_000 && *at < i * 10_000 + 11_000_000)
+        );
     }
 
     #[test]

@@ -128,7 +128,8 @@ impl Sim {
         let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed));
         eprintln!("  replay:  {command}");
         if self.capture != Capture::Off && self.pcap.is_none() {
-            let path = std::env::temp_dir().join(format!("sockeye-sim-{}-{}.pcapng", std::process::id(), self.seed));
+            let path =
+                std::env::temp_dir().join(format!("sockeye-sim-{}-{}.pcapng", std::process::id(), self.seed));
             match net.save_pcap(&path) {
                 Ok(()) => {
                     let forgotten = net.world.lock().tape.forgotten;

@@ -40,8 +40,12 @@ fn a_failure_names_its_seed_its_command_and_a_file_that_begins_as_pcapng_does() 
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("as it was meant to"), "{text}");
     assert!(text.contains("seed 42 failed at 2ms of simulated time"), "{text}");
-    assert!(text.contains(&format!("SOCKEYE_SIM_SEED=42 cargo test -p sockeye-sim -- --exact {name}")), "{text}");
-    let path = text.lines().find_map(|line| line.trim().strip_prefix("packets: /")).expect("no file is named");
+    assert!(
+        text.contains(&format!("SOCKEYE_SIM_SEED=42 cargo test -p sockeye-sim -- --exact {name}")),
+        "{text}"
+    );
+    let path =
+        text.lines().find_map(|line| line.trim().strip_prefix("packets: /")).expect("no file is named");
     let path = format!("/{}", path.split(" (").next().unwrap());
     let file = std::fs::read(&path).unwrap();
     std::fs::remove_file(path).unwrap();

@@ -46,11 +46,7 @@ async fn transfer(client: &Host, server: &Host, len: usize) -> Duration {
 #[test]
 fn a_perfect_link_takes_the_time_that_distance_and_rate_demand_and_nothing_twice() {
     Sim::new(1).run(|net| async move {
-        let config = LinkConfig {
-            rate: Some(100_000_000),
-            queue: 4 << 20,
-            ..LinkConfig::rtt(20 * MS)
-        };
+        let config = LinkConfig { rate: Some(100_000_000), queue: 4 << 20, ..LinkConfig::rtt(20 * MS) };
         let (client, server, link) = pair(&net, config);
         let took = transfer(&client, &server, 4 << 20).await;
         // 4 MiB at 100 Mbit/s are 336 ms; the handshake and slow start come on top.
@@ -74,11 +70,9 @@ fn every_fault_is_survived_and_counted() {
         ("duplicate", LinkConfig { duplicate: 0.05, ..LinkConfig::default() }, |s| s.duplicated),
         ("reorder", LinkConfig { reorder: 0.05, ..LinkConfig::default() }, |s| s.held),
         ("corrupt", LinkConfig { corrupt: 0.02, ..LinkConfig::default() }, |s| s.corrupted),
-        (
-            "queue",
-            LinkConfig { rate: Some(10_000_000), queue: 16 << 10, ..LinkConfig::default() },
-            |s| s.queue_full,
-        ),
+        ("queue", LinkConfig { rate: Some(10_000_000), queue: 16 << 10, ..LinkConfig::default() }, |s| {
+            s.queue_full
+        }),
     ];
     for (name, config, count) in faults {
         Sim::new(2).run(|net| async move {
@@ -111,7 +105,8 @@ fn a_predicate_chooses_its_packets_and_what_is_lost_is_sent_again() {
 #[test]
 fn a_partition_holds_a_transfer_up_until_it_heals() {
     Sim::new(4).run(|net| async move {
-        let (client, server, _) = pair(&net, LinkConfig { rate: Some(8_000_000), ..LinkConfig::rtt(10 * MS) });
+        let (client, server, _) =
+            pair(&net, LinkConfig { rate: Some(8_000_000), ..LinkConfig::rtt(10 * MS) });
         let cut = net.clone();
         let (left, right) = (client.clone(), server.clone());
         sockeye_sim::spawn(async move {
@@ -145,7 +140,8 @@ fn a_link_may_differ_by_direction_and_change_while_it_is_used() {
 fn packets_longer_than_the_links_mtu_vanish() {
     Sim::new(6).run(|net| async move {
         let wide = HostConfig { mtu: 9000, ..HostConfig::default() };
-        let (client, server) = (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
+        let (client, server) =
+            (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
         let link = net.link(&client, &server, LinkConfig { mtu: 1500, ..LinkConfig::default() });
         let stuck = time::timeout(Duration::from_secs(5), transfer(&client, &server, 100_000)).await;
         assert_eq!(stuck, Err(time::Elapsed));

@@ -97,7 +97,8 @@ impl Stack {
     /// `InvalidInput` if a field of `config` is out of its bounds, or `workers` is not 0.
     pub fn seeded(config: Config, seed: [u8; 16]) -> io::Result<Self> {
         if config.workers != 0 {
-            let message = format!("Config::workers is {}: a seeded stack has none, set it to 0", config.workers);
+            let message =
+                format!("Config::workers is {}: a seeded stack has none, set it to 0", config.workers);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Self::start(config, Some(seed))

@@ -27,8 +27,15 @@ const MARKS_MAX: usize = 3000;
 pub fn page(args: &SimArgs, outcome: &Outcome) -> String {
     let seconds = f64::from(args.seconds);
     let of = |value: fn(&Sample) -> Option<f64>| move |stream: &Stream| points(stream, value);
-    let sequence = Chart::new("Received by the application", "MB", seconds, outcome, of(|s| Some(s.received as f64 / 1e6)));
-    let window = Chart::new("Congestion window", "KiB", seconds, outcome, of(|s| Some(f64::from(s.cwnd) / 1024.0)));
+    let sequence = Chart::new(
+        "Received by the application",
+        "MB",
+        seconds,
+        outcome,
+        of(|s| Some(s.received as f64 / 1e6)),
+    );
+    let window =
+        Chart::new("Congestion window", "KiB", seconds, outcome, of(|s| Some(f64::from(s.cwnd) / 1024.0)));
     let rtt = Chart::new("Smoothed round-trip time", "ms", seconds, outcome, of(|s| s.srtt.map(millis)));
     let marks = marks(outcome, &sequence);
     let total = outcome.total(args);
@@ -131,7 +138,11 @@ impl Chart {
         for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
             let place = |(at, value): &Point| format!("{:.1},{:.1}", self.x(*at), self.y(*value));
             let places: Vec<String> = line.iter().map(place).collect();
-            let _ = writeln!(svg, "<polyline class=\"line\" stroke=\"{colour}\" points=\"{}\"/>", places.join(" "));
+            let _ = writeln!(
+                svg,
+                "<polyline class=\"line\" stroke=\"{colour}\" points=\"{}\"/>",
+                places.join(" ")
+            );
         }
         let _ = write!(svg, "{marks}</svg><figcaption>{caption}</figcaption></figure>\n");
         svg
@@ -170,7 +181,11 @@ fn round_up(value: f64) -> f64 {
 
 /// A number without needless digits.
 fn short(value: f64) -> String {
-    if value == value.trunc() { format!("{value:.0}") } else { format!("{value:.2}").trim_end_matches('0').to_owned() }
+    if value == value.trunc() {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}").trim_end_matches('0').to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +194,9 @@ mod tests {
 
     #[test]
     fn scales_end_at_numbers_that_read_well() {
-        for (value, expected) in [(0.0, 1.0), (1.0, 1.0), (1.1, 1.5), (23.0, 25.0), (26.0, 30.0), (830.0, 1000.0)] {
+        for (value, expected) in
+            [(0.0, 1.0), (1.0, 1.0), (1.1, 1.5), (23.0, 25.0), (26.0, 30.0), (830.0, 1000.0)]
+        {
             assert_eq!(round_up(value), expected, "{value}");
         }
         assert_eq!((short(2.0), short(2.5), short(0.25)), ("2".into(), "2.5".into(), "0.25".into()));

@@ -14,7 +14,8 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// `1gbit`, `100mbit`, `64kbit`, `9600bit`: bits per second, at least 1,000.
 pub fn rate(text: &str) -> Result<u64, String> {
     let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
-    let bits = with_unit(&text.to_lowercase(), &units).ok_or("give a rate such as 1gbit, 100mbit or 64kbit")?;
+    let bits =
+        with_unit(&text.to_lowercase(), &units).ok_or("give a rate such as 1gbit, 100mbit or 64kbit")?;
     if !(1e3..=1e12).contains(&bits) {
         return Err("a rate is 1kbit to 1000gbit".to_owned());
     }
@@ -61,6 +62,8 @@ mod tests {
         for bad in ["", "10", "ms", "-1s", "1e400s", "NaNs"] {
             assert!(time(bad).is_err(), "{bad}");
         }
-        assert!(rate("1").is_err() && rate("1bit").is_err() && size("4G").is_err() && percent("101%").is_err());
+        assert!(
+            rate("1").is_err() && rate("1bit").is_err() && size("4G").is_err() && percent("101%").is_err()
+        );
     }
 }

@@ -38,7 +38,10 @@ pub fn text(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
         100.0 * total / args.rate as f64,
         outcome.fairness(args)
     )?;
-    writeln!(out, "\n stream       goodput   segments  again   on ACK  by timer  needless    RTT mean / max ms   cwnd mean")?;
+    writeln!(
+        out,
+        "\n stream       goodput   segments  again   on ACK  by timer  needless    RTT mean / max ms   cwnd mean"
+    )?;
     for (number, stream) in outcome.streams.iter().enumerate() {
         let traffic = &stream.traffic;
         let rtts: Vec<f64> = stream.samples.iter().filter_map(|s| s.srtt).map(millis).collect();

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use sockeye::Config;
 use sockeye_sim::net::{TcpListener, TcpStream};
-use sockeye_sim::{Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time};
+use sockeye_sim::{
+    Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time,
+};
 
 use super::args::SimArgs;
 

@@ -26,10 +26,22 @@ pub(super) struct Plan {
 /// Something bad that happens at some time, and ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
-    Partition { link: usize, at: Duration, lasts: Duration },
-    Crash { host: usize, at: Duration, lasts: Duration },
+    Partition {
+        link: usize,
+        at: Duration,
+        lasts: Duration,
+    },
+    Crash {
+        host: usize,
+        at: Duration,
+        lasts: Duration,
+    },
     /// The path becomes another one.
-    Change { link: usize, at: Duration, delay: Duration },
+    Change {
+        link: usize,
+        at: Duration,
+        delay: Duration,
+    },
 }
 
 /// A conversation: two programs, one connection.

@@ -55,11 +55,16 @@ impl Case<'_> {
     fn opening(&self) {
         match self.own().opened.get() {
             End::Clean | End::Left => {}
-            End::Unknown => assert!(self.is_crashed(self.side), "{self} never began, and its host did not crash"),
+            End::Unknown => {
+                assert!(self.is_crashed(self.side), "{self} never began, and its host did not crash")
+            }
             // Who waits in vain for a client may do so if there was none.
             End::GaveUp if self.side == SERVER => {
                 let is_told = self.other().opened.get() == End::Clean && !self.may_be_half_open();
-                assert!(!is_told || self.has_crash() || self.other_breaks_off(), "{self} never saw its client");
+                assert!(
+                    !is_told || self.has_crash() || self.other_breaks_off(),
+                    "{self} never saw its client"
+                );
             }
             End::GaveUp => panic!("{self} waited for its connect longer than a connect lasts"),
             End::Error(kind) => self.must_be_explained("open", kind),
@@ -81,7 +86,11 @@ impl Case<'_> {
             End::Clean => {
                 // Leaving early with nothing unread is an orderly end too.
                 assert_ne!(other.wrote.get(), End::GaveUp, "{self} read an end that was never written");
-                assert_eq!(own.got.get(), bytes, "{self} read the stream's end before its last byte; {own:?}, {other:?}");
+                assert_eq!(
+                    own.got.get(),
+                    bytes,
+                    "{self} read the stream's end before its last byte; {own:?}, {other:?}"
+                );
             }
             End::Error(kind) => self.must_be_explained("read", kind),
             End::GaveUp => assert!(self.may_be_forgotten(), "{self} waited for bytes for ever"),
@@ -111,13 +120,19 @@ impl Case<'_> {
             ErrorKind::ConnectionReset
             | ErrorKind::BrokenPipe
             | ErrorKind::ConnectionAborted
-            | ErrorKind::NotConnected => self.other_breaks_off() || self.has_crash() || self.was_cut_for_long(),
+            | ErrorKind::NotConnected => {
+                self.other_breaks_off() || self.has_crash() || self.was_cut_for_long()
+            }
             ErrorKind::TimedOut => self.has_crash() || self.was_cut_for_long(),
             // Nothing else is for the network to say.
             _ => false,
         };
         let own = self.own();
-        assert!(explained, "{self} cannot {what}: {kind:?}, which no fault explains; {own:?}, other: {:?}", self.other());
+        assert!(
+            explained,
+            "{self} cannot {what}: {kind:?}, which no fault explains; {own:?}, other: {:?}",
+            self.other()
+        );
     }
 
     /// The other side ends the connection before everything is exchanged.
