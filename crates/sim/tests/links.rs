@@ -8,6 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Which of a link's counters.
+type Count = fn(&LinkStats) -> u64;
+
 /// Two hosts and a link.
 fn pair(net: &Net, config: LinkConfig) -> (Host, Host, sockeye_sim::Link) {
     let (client, server) = (net.host("client"), net.host("server"));
@@ -60,7 +63,7 @@ fn a_perfect_link_takes_the_time_that_distance_and_rate_demand_and_nothing_twice
 
 #[test]
 fn every_fault_is_survived_and_counted() {
-    let faults: [(&str, LinkConfig, fn(&LinkStats) -> u64); 6] = [
+    let faults: [(&str, LinkConfig, Count); 6] = [
         ("loss", LinkConfig { loss: 0.02, ..LinkConfig::default() }, |s| s.lost),
         (
             "burst",

@@ -123,11 +123,11 @@ impl Chart {
             let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
             let anchor = if tick == TICKS { "end" } else { "middle" };
             // Writing into a string does not fail.
-            let _ = write!(
+            let _ = writeln!(
                 svg,
                 "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{} s</text>\n",
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{} s</text>",
                 LEFT - 6.0,
                 y + 4.0,
                 short(most * part),
@@ -144,7 +144,7 @@ impl Chart {
                 places.join(" ")
             );
         }
-        let _ = write!(svg, "{marks}</svg><figcaption>{caption}</figcaption></figure>\n");
+        let _ = writeln!(svg, "{marks}</svg><figcaption>{caption}</figcaption></figure>");
         svg
     }
 }

@@ -146,7 +146,7 @@ fn leave(cx: &mut Context<'_>, held: Option<Held<'_>>) {
 /// The connection that a packet is for.
 fn lookup(cx: &Context<'_>, packet: &Packet) -> Option<Arc<Conn>> {
     let hash = packet.to.hash(&cx.core.key);
-    cx.core.demux.shard(hash).conn(hash, &packet.to).map(Arc::clone)
+    cx.core.demux.shard(hash).conn(hash, &packet.to).cloned()
 }
 
 /// A packet without a connection: whoever answers for it, does.
