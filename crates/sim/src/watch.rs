@@ -54,6 +54,8 @@ pub struct Retransmission {
     pub len: u32,
     /// Whether it was sent on an acknowledgment's arrival; by a timer otherwise.
     pub by_ack: bool,
+    /// Whether it ends where everything ends that was sent so far, as a tail loss probe does (RFC 8985 section 7).
+    pub is_tail: bool,
     /// Whether nothing of what it repeats had been lost.
     pub needless: bool,
 }
@@ -149,6 +151,7 @@ impl Watch {
                 offset: header.seq.since(flow.iss),
                 len: segment.len,
                 by_ack: flow.heard_at == at,
+                is_tail: end == flow.max,
                 needless: !flow.repair(segment),
             };
             seen.retransmitted = 1;

@@ -40,20 +40,21 @@ pub fn text(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
     )?;
     writeln!(
         out,
-        "\n stream       goodput   segments  again   on ACK  by timer  needless    RTT mean / max ms   cwnd mean"
+        "\n stream       goodput   segments  again     fast    probe  timeout  needless    RTT mean / max ms   cwnd mean"
     )?;
     for (number, stream) in outcome.streams.iter().enumerate() {
         let traffic = &stream.traffic;
         let rtts: Vec<f64> = stream.samples.iter().filter_map(|s| s.srtt).map(millis).collect();
         writeln!(
             out,
-            "{:>7} {:>13} {:>10} {:>6} {:>8} {:>9} {:>9} {:>12.1} / {:>6.1} {:>11.0}",
+            "{:>7} {:>13} {:>10} {:>6} {:>8} {:>8} {:>8} {:>9} {:>12.1} / {:>6.1} {:>11.0}",
             number + 1,
             rate(stream.goodput(args)),
             traffic.segments,
             traffic.retransmitted,
-            traffic.by_ack,
-            traffic.retransmitted - traffic.by_ack,
+            stream.info.rexmt_fast,
+            stream.info.rexmt_probe,
+            stream.info.rexmt_rto,
             traffic.needless,
             mean(rtts.iter().copied()),
             rtts.iter().copied().fold(0.0, f64::max),
@@ -131,6 +132,8 @@ fn of_stream(args: &SimArgs, stream: &Stream) -> Value {
         "retransmitted": {
             "segments": traffic.retransmitted, "bytes": traffic.retransmitted_bytes, "on_ack": traffic.by_ack,
             "by_timer": traffic.retransmitted - traffic.by_ack, "needless": traffic.needless,
+            "fast": stream.info.rexmt_fast, "probe": stream.info.rexmt_probe, "timeout": stream.info.rexmt_rto,
+            "undone": stream.info.undo_count, "dsack": stream.info.dsack_count,
         },
         "samples": samples,
     })

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::Config;
+use sockeye::{Config, TcpInfo};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{
     Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time,
@@ -35,6 +35,8 @@ pub struct Stream {
     pub received: u64,
     /// The sender's packets.
     pub traffic: Traffic,
+    /// The sender's own account.
+    pub info: TcpInfo,
     /// The sender's address.
     pub from: SocketAddr,
     pub samples: Vec<Sample>,
@@ -111,7 +113,7 @@ async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<Out
     let result = |(stream, samples): (&Rc<TcpStream>, Vec<Sample>)| {
         let from = stream.local_addr()?;
         let traffic = net.flow(from, addr).unwrap_or_default();
-        Ok(Stream { received: read_of(stream), traffic, from, samples })
+        Ok(Stream { received: read_of(stream), traffic, from, info: stream.get_ref().info()?, samples })
     };
     Ok(Outcome {
         streams: senders.iter().zip(samples).map(result).collect::<io::Result<_>>()?,

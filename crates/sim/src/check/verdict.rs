@@ -11,6 +11,10 @@ use super::conversation::{CLIENT, Conversation, End, SERVER};
 use super::plan::{LONG_CUT, Leaves, Plan};
 use crate::network::{Host, Net};
 
+/// Where nothing is lost, so many segments go with a tail loss probe on average, at least; and so many are nothing yet.
+const PROBES_PER_SEGMENTS: u64 = 50;
+const PROBES_FEW: u64 = 5;
+
 /// Rules 1 and 2.
 pub(super) fn on_conversations(plan: &Plan, talks: &[Rc<Conversation>]) {
     for talk in talks {
@@ -38,8 +42,18 @@ pub(super) fn on_traffic(net: &Net, plan: &Plan, spoken: u64) {
     let traffic = net.traffic();
     assert_eq!(traffic.segments, spoken, "somebody still sends, long after everything is over");
     if plan.is_calm {
-        let again: Vec<_> = net.retransmissions().into_iter().take(5).collect();
-        assert_eq!(traffic.retransmitted, 0, "nothing was lost, yet this was sent again: {again:?}");
+        // A tail loss probe is a guess: an acknowledgment that is delayed for longer than two round trips brings it
+        // about, and nobody can know (RFC 8985 section 7.1). It is one segment, and rare.
+        let (probes, others): (Vec<_>, Vec<_>) =
+            net.retransmissions().into_iter().partition(|again| again.is_tail && !again.by_ack);
+        assert!(others.is_empty(), "nothing was lost, yet this was sent again: {:?}", others.first());
+        let most = traffic.segments / PROBES_PER_SEGMENTS + PROBES_FEW;
+        assert!(
+            probes.len() as u64 <= most,
+            "{} tail loss probes in {} segments",
+            probes.len(),
+            traffic.segments
+        );
         assert_eq!(net.stats().faults(), 0, "the plan was to be calm");
     }
 }

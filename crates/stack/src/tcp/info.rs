@@ -32,6 +32,18 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
     /// Written and not sent yet (`tcpi_notsent_bytes`).
     pub not_sent: u32,
+    /// Segments sent again in fast recovery; shorter ones than the MSS count as one.
+    pub rexmt_fast: u32,
+    /// Segments sent again as tail loss probes.
+    pub rexmt_probe: u32,
+    /// Segments sent again after the retransmission timer had expired.
+    pub rexmt_rto: u32,
+    /// Bytes sent again (`tcpi_bytes_retrans`).
+    pub rexmt_bytes: u64,
+    /// Recoveries and timeouts that turned out to be needless, and were undone.
+    pub undo_count: u32,
+    /// Duplicates that the peer reported (`tcpi_dsack_dups`).
+    pub dsack_count: u32,
 }
 
 impl TcpStream {
@@ -50,6 +62,7 @@ impl TcpStream {
         let pcb = self.conn.pcb.get(&mut inside);
         let buffered = self.conn.so.lock().snd.len();
         let in_flight = pcb.snd_max().since(pcb.snd_una());
+        let loss = pcb.loss_stats();
         let info = TcpInfo {
             state: self.state_name(),
             snd_mss: u32::from(pcb.mss()),
@@ -61,6 +74,12 @@ impl TcpStream {
             snd_wnd: pcb.snd_wnd(),
             rcv_wnd: pcb.rcv_adv().since(pcb.rcv_nxt()),
             not_sent: buffered.saturating_sub(in_flight),
+            rexmt_fast: loss.rexmt_fast,
+            rexmt_probe: loss.rexmt_probe,
+            rexmt_rto: loss.rexmt_rto,
+            rexmt_bytes: loss.rexmt_bytes,
+            undo_count: loss.undo_count,
+            dsack_count: loss.dsack_count,
         };
         Context::run(self.core(), |cx| engine::drive(cx, inside, &self.conn, 0));
         Ok(info)
