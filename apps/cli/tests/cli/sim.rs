@@ -32,8 +32,9 @@ fn results_are_json_that_the_seed_decides() {
 
 #[test]
 fn a_path_without_faults_loses_nothing_and_is_filled() {
-    let output = run(sockeye("sim --rtt 10ms --rate 10mbit --queue 1M --seconds 5 --json"));
+    let output = run(sockeye("sim --rtt 10ms --rate 10mbit --queue 1M --buffer 256K --seconds 5 --json"));
     let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    assert_eq!(value["retransmitted"], 0, "the queue holds more than the window");
     // 1,448 of 1,500 bytes are payload.
     assert!(value["utilisation"].as_f64().unwrap() > 0.93, "{}", value["utilisation"]);
 }
