@@ -137,6 +137,8 @@ impl Case<'_> {
             | ErrorKind::NotConnected => {
                 self.other_breaks_off() || self.has_crash() || self.was_cut_for_long()
             }
+            // A burst lasts for some packets, and the SYNs of a connect may be all that there are.
+            ErrorKind::TimedOut if what == "open" && self.has_bursts() => true,
             ErrorKind::TimedOut => self.has_crash() || self.was_cut_for_long(),
             // Nothing else is for the network to say.
             _ => false,
@@ -184,6 +186,10 @@ impl Case<'_> {
     fn is_crashed(&self, side: usize) -> bool {
         let talk = &self.talk.talk;
         self.plan.crashes_host(if side == CLIENT { talk.client } else { talk.server })
+    }
+
+    fn has_bursts(&self) -> bool {
+        self.plan.links[self.talk.talk.link].2.burst.is_some()
     }
 
     fn was_cut_for_long(&self) -> bool {
