@@ -1,7 +1,7 @@
 //! The checkers: a random world, random programs, and what must hold of them whatever happens.
 //!
-//! A seed decides a [`plan`]: hosts, their settings, links and their faults, partitions, crashes, and conversations
-//! between pairs of hosts ([`conversation`]). When all of it is over the [`verdict`] looks whether
+//! A seed decides a `plan`: hosts, their settings, links and their faults, partitions, crashes, and conversations
+//! between pairs of hosts (`conversation`). When all of it is over the `verdict` looks whether
 //!
 //! 1. every stream delivered exactly what was sent, or reported an error that a fault of the plan explains;
 //! 2. both sides agree on how it ended;
