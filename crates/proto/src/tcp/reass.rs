@@ -4,7 +4,8 @@
 //! segments overlap, a byte that is already held stays, except that a run swallowed whole gives way.
 //! It must not know windows: the caller has cut everything to the receive window, which bounds
 //! the bytes. Two more bounds stand here, because many tiny segments cost more memory than their bytes:
-//! `RUNS_MAX` holes and `PIECES_MAX` segments. A segment that would go beyond is dropped, not
+//! `RUNS_MAX` holes and `PIECES_MAX` segments that are shorter than `SMALL`; longer ones are worth their memory, and one
+//! loss on a long and fast path leaves thousands of them. A segment that would go beyond is dropped, not
 //! acknowledged, and the peer repeats it; to keep room for what is needed first, the last run
 //! gives way to an earlier one. It also remembers what to report: which runs have grown last (RFC 2018 section 4),
 //! and what came twice (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs`
@@ -19,7 +20,7 @@ use super::segment::{Payload, SACK_BLOCKS_MAX};
 #[derive(Debug)]
 pub(super) struct Reass<P> {
     runs: Vec<Run<P>>,
-    /// Segments that went into all runs together.
+    /// Small segments that went into all runs together.
     piece_count: u32,
     /// A place in each of the runs that grew last, the latest first. A run may be gone since.
     recent: [SeqNum; SACK_BLOCKS_MAX],
@@ -35,7 +36,7 @@ pub(super) struct Reass<P> {
 struct Run<P> {
     start: SeqNum,
     payload: P,
-    /// Segments that went into this run.
+    /// Small segments that went into this run.
     piece_count: u32,
 }
 
@@ -146,7 +147,7 @@ impl<P: Payload> Reass<P> {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
         }
-        let mut new = Run { start, payload, piece_count: 1 };
+        let mut new = Run { start, payload, piece_count: 0 };
         // Index of the first run that begins behind the start of the new one.
         let mut at = self.runs.partition_point(|run| run.start.at_or_before(start));
         if let Some(before) = at.checked_sub(1).and_then(|i| self.runs.get(i)) {
@@ -167,11 +168,12 @@ impl<P: Payload> Reass<P> {
             let room = after.start.since(new.start);
             new.payload.truncate(room as usize);
         }
-        if new.payload.is_empty() || !self.make_room(&mut at) {
+        new.piece_count = u32::from(new.payload.len() < SMALL);
+        if new.payload.is_empty() || !self.make_room(&mut at, new.piece_count) {
             return;
         }
         let place = new.start;
-        self.piece_count += 1;
+        self.piece_count += new.piece_count;
         self.runs.insert(at, new);
         self.join(at);
         if let Some(before) = at.checked_sub(1) {
@@ -204,9 +206,9 @@ impl<P: Payload> Reass<P> {
         self.piece_count -= gone;
     }
 
-    /// Keeps the bounds. False if the new run, to be put at index `at`, has to be dropped.
-    fn make_room(&mut self, at: &mut usize) -> bool {
-        if self.runs.len() < RUNS_MAX && self.piece_count < PIECES_MAX {
+    /// Keeps the bounds. False if the new run of `pieces` small segments, to be put at index `at`, has to be dropped.
+    fn make_room(&mut self, at: &mut usize, pieces: u32) -> bool {
+        if self.runs.len() < RUNS_MAX && self.piece_count + pieces <= PIECES_MAX {
             return true;
         }
         if *at >= self.runs.len() {
@@ -237,8 +239,11 @@ impl<P: Payload> Reass<P> {
 const RECENT_MAX: u8 = 4;
 /// Holes kept, at most. A window of a megabyte with every second segment lost has about 360.
 const RUNS_MAX: usize = 256;
-/// Segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
+/// Small segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
 const PIECES_MAX: u32 = 1024;
+/// Bytes from which on a segment is not small: what it takes of memory is at most four times what it holds, and the
+/// window bounds that.
+const SMALL: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -338,6 +343,17 @@ mod tests {
         assert_eq!(reass.runs.len(), RUNS_MAX);
         assert_eq!(reass.runs.first().unwrap().start, seq(50));
         assert_eq!(reass.runs.last().unwrap().start, seq(10 * (limit - 2) + 100));
+    }
+
+    #[test]
+    fn full_segments_are_bounded_by_the_window_alone() {
+        let mut reass = Reass::new();
+        let full = 1448;
+        for i in 0..3 * PIECES_MAX {
+            put(&mut reass, 100 + i * full..100 + (i + 1) * full);
+        }
+        assert_eq!(reass.take(seq(100)), Some(bytes(100..100 + 3 * PIECES_MAX * full)));
+        assert_eq!(reass.piece_count, 0);
     }
 
     #[test]
