@@ -178,3 +178,24 @@ fn hosts_that_were_never_linked_reach_each_other_by_the_default_link_and_over_ip
         }
     });
 }
+
+#[test]
+fn one_loss_in_a_window_of_megabytes_makes_one_segment_be_sent_again() {
+    Sim::new(8).run(|net| async move {
+        let mut large = HostConfig::default();
+        (large.stack.sndbuf, large.stack.rcvbuf) = (16 << 20, 16 << 20);
+        let client = net.host_with("client", large.clone()).unwrap();
+        let server = net.host_with("server", large).unwrap();
+        let config = LinkConfig { rate: Some(1_000_000_000), queue: 16 << 20, ..LinkConfig::rtt(100 * MS) };
+        let link = net.link(&client, &server, config);
+        // Some 4 MB are in flight when it is lost, and as many more come before that is known.
+        link.there().filter(|packet| if packet.index == 5000 { Fate::Drop } else { Fate::Pass });
+        transfer(&client, &server, 20 << 20).await;
+        assert_eq!(link.there().stats().filtered, 1);
+        // Times of sending are kept in cells of a part of a round trip, so what is sent again may be taken for older
+        // than it is, once.
+        let again = net.retransmissions();
+        assert!((1..=2).contains(&again.len()), "{again:?}");
+        assert!(!again[0].needless && again.iter().all(|one| one.offset == again[0].offset), "{again:?}");
+    });
+}
