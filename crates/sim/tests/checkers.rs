@@ -42,3 +42,17 @@ fn the_third_three_hundred_seeds_keep_every_rule() {
 fn a_seed_does_the_same_twice() {
     assert_eq!(run_seed(5, None), run_seed(5, None));
 }
+
+#[test]
+fn soak_runs_seeds_says_what_they_did_and_refuses_other_words() {
+    let soak = |args: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_soak")).args(args).output().expect("soak starts")
+    };
+    let done = soak(&["--first", "3", "--seeds", "4"]);
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert_eq!(done.status.code(), Some(0), "{text}");
+    assert!(text.contains("4 seeds in") && text.contains("0 failed"), "{text}");
+    let refused = soak(&["--sedes", "4"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("usage: soak"));
+}

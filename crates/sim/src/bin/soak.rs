@@ -10,32 +10,45 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use sockeye_sim::check::{Summary, run_seed};
 
-/// Runs random worlds against the checkers: faults, crashes, programs, each decided by a seed.
-#[derive(Parser)]
-#[command(name = "soak", version)]
+const USAGE: &str = "\
+usage: soak [--first SEED] [--seeds COUNT | --seconds SECONDS] [--keep-going]
+
+Runs random worlds against the checkers, one for each seed from SEED (default 0) on: COUNT of them (default 1000), or for so
+many seconds. Ends with the first that fails, unless it is to keep going.";
+
 struct Args {
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many seeds to run
-    #[arg(long, conflicts_with = "seconds", default_value_t = 1000)]
     seeds: u64,
-    /// Run for so many seconds instead
-    #[arg(long)]
     seconds: Option<u64>,
-    /// Go on after a failure
-    #[arg(long)]
     keep_going: bool,
+}
+
+/// Reads the command line by hand: who uses the library in tests should not have to build a parser for this.
+fn arguments(mut args: impl Iterator<Item = String>) -> Option<Args> {
+    let mut read = Args { first: 0, seeds: 1000, seconds: None, keep_going: false };
+    while let Some(arg) = args.next() {
+        let mut number = || args.next()?.parse().ok();
+        match arg.as_str() {
+            "--first" => read.first = number()?,
+            "--seeds" => read.seeds = number()?,
+            "--seconds" => read.seconds = Some(number()?),
+            "--keep-going" => read.keep_going = true,
+            _ => return None,
+        }
+    }
+    Some(read)
 }
 
 /// How often progress is told.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let Some(args) = arguments(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
     let start = Instant::now();
     let (mut told, mut total, mut failed) = (start, Summary::default(), Vec::new());
     let mut seed = args.first;
