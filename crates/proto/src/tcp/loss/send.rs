@@ -192,7 +192,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut())
             && why != Why::Probe
         {
-            undo.on_rexmt(end.since(start), ts);
+            undo.on_rexmt(end.since(start), ts, offset == 0);
         }
         self.spoil_timing();
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))

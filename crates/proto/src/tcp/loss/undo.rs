@@ -30,7 +30,7 @@ pub(in crate::tcp) struct Undo {
     unreported: u32,
     /// Bytes of which it has.
     reported: u32,
-    /// SND.UNA has moved since, so a timestamp tells nothing any more.
+    /// SND.UNA has moved since, or something else lay before the first repetition: a timestamp tells nothing any more.
     moved: bool,
 }
 
@@ -39,9 +39,12 @@ impl Undo {
         Self { before, marker, until, rexmt_ts: None, unreported: 0, reported: 0, moved: false }
     }
 
-    /// `bytes` are sent again, with this TSval.
-    pub fn on_rexmt(&mut self, bytes: u32, ts: u32) {
+    /// `bytes` are sent again, with this TSval; `at_una` if they begin at SND.UNA.
+    pub fn on_rexmt(&mut self, bytes: u32, ts: u32, at_una: bool) {
         self.unreported = self.unreported.saturating_add(bytes);
+        // What lies below the first repetition, an earlier repair's repetition for one, may be what moves SND.UNA next,
+        // and its echo is older without saying anything of this one.
+        self.moved |= self.rexmt_ts.is_none() && !at_una;
         self.rexmt_ts.get_or_insert(ts);
     }
 
