@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use super::super::accepted::{Accepted, TimestampState, WindowScale};
+use super::super::cc::Algorithm;
 use super::super::events::{Events, Input, Transmit};
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Timestamps};
@@ -46,6 +47,9 @@ pub fn plain() -> Settings {
         timestamps: false,
         window_scaling: false,
         sack: false,
+        // With the round trip of 10 ms that the handshake measures, the first timeout is 200 ms.
+        rto_min: Duration::from_millis(190),
+        congestion_control: Algorithm::NewReno,
         ..Settings::default()
     }
 }

@@ -102,11 +102,12 @@ fn a_closed_window_is_probed_with_back_off_for_as_long_as_it_is_answered() {
         let _ = t.input(t.ack_of(0, 0), &[]);
         assert!(t.output().is_empty());
     }
-    assert_eq!(waits[..5], [200, 400, 800, 1600, 3200]);
+    // 190 ms and seven eighths of 10 ms.
+    assert_eq!(waits[..5], [198, 397, 795, 1590, 3180]);
     assert_eq!(waits.last(), Some(&120_000));
     let _ = t.input(t.ack_of(0, 3000), &[]);
     assert_eq!(t.lens(), [MSS; 3], "the window opens");
-    assert_eq!(t.pcb.rto(), ms(200));
+    assert_eq!(t.pcb.rto(), core::time::Duration::from_micros(198_750));
 }
 
 #[test]
