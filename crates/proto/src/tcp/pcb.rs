@@ -102,6 +102,10 @@ pub struct Pcb<P: Payload> {
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
     pub(super) rexmt_count: u8,
+    // These two fill a gap; they belong to what an ordinary segment does not touch.
+    pub(super) challenge_count: u8,
+    /// The second in which `challenge_count` challenge acknowledgments were sent.
+    pub(super) challenge_second: u32,
     /// Retransmission timer, or persist timer if `persist`.
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
@@ -134,9 +138,6 @@ pub struct Pcb<P: Payload> {
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
     pub(super) rcv_hiwat: u32,
-    /// The second in which `challenge_count` challenge acknowledgments were sent.
-    pub(super) challenge_second: u32,
-    pub(super) challenge_count: u8,
     pub(super) tuning: Tuning,
 }
 
@@ -247,7 +248,7 @@ impl<P: Payload> Pcb<P> {
             max_snd_wnd: 0,
             rtt_sent_at: now,
             rtt: Rtt::new(s.rto_initial),
-            cc: Cc::new(s.congestion_control, u32::from(mss), false),
+            cc: Cc::new(s.algorithm(), u32::from(mss), false),
             recovery: Recovery::new(),
             loss: None,
             reass: None,

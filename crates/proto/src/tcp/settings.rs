@@ -32,7 +32,8 @@ pub struct Settings {
     pub nodelay: bool,
     /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
-    /// Floor of the retransmission timeout.
+    /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
+    /// and at least this.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round trip is measured (RFC 6298 section 2.1).
     pub rto_initial: Duration,
@@ -53,7 +54,8 @@ pub struct Settings {
     pub tso_max: u32,
     /// This connection's timestamp offset, random per connection (RFC 7323 section 7.1).
     pub ts_offset: u32,
-    /// Congestion control.
+    /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
+    /// has to grow there, and nothing does that for less.
     pub congestion_control: Algorithm,
 }
 
@@ -98,8 +100,15 @@ impl Default for Settings {
             keepalive: KeepaliveSettings::default(),
             tso_max: 0,
             ts_offset: 0,
-            congestion_control: Algorithm::NewReno,
+            congestion_control: Algorithm::default(),
         }
+    }
+}
+
+impl Settings {
+    /// The algorithm that the path gets.
+    pub(super) fn algorithm(&self) -> Algorithm {
+        if self.lossless { Algorithm::NewReno } else { self.congestion_control }
     }
 }
 

@@ -4,14 +4,28 @@
 //! was lost is decided outside, in `recovery` and `loss/`; what may leave during fast recovery is decided
 //! there too (`loss/prr.rs`), unless the algorithm wants to do it itself. It must not know sequence
 //! numbers, the peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
-//! Tests: with each algorithm.
+//!
+//! | file | what |
+//! |---|---|
+//! | `newreno.rs` | RFC 5681 and 6582; twelve bytes inside the pcb |
+//! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment comes |
+//! | `fresh.rs` | what stands in for an algorithm with a box until then |
+//!
+//! Tests: with each algorithm; `tests.rs` lets several flows share a bottleneck.
 
+mod cubic;
+mod fresh;
+mod hystart;
 mod newreno;
+#[cfg(test)]
+mod tests;
 
 use core::num::NonZeroU64;
 
 use crate::time::Instant;
 
+use cubic::Cubic;
+use fresh::Fresh;
 use newreno::NewReno;
 
 /// Where loss recovery stood when an acknowledgment had been taken in.
@@ -124,14 +138,27 @@ pub(super) trait CongestionControl {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
     /// RFC 5681 and RFC 6582.
-    #[default]
     NewReno,
+    /// RFC 9438, with HyStart++ (RFC 9406).
+    #[default]
+    Cubic,
 }
 
-/// An algorithm's state. An enum and not a trait object: no allocation, no indirect call per segment.
+impl Algorithm {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic];
+    /// Their names as text, in the same order.
+    pub const NAMES: &'static [&'static str] = &["newreno", "cubic"];
+}
+
+/// An algorithm's state. An enum and not a trait object: no indirect call per segment. What is larger than
+/// [`NewReno`] stands in a box, so that a pcb on a path that loses nothing does not carry it.
 #[derive(Clone, Debug)]
 pub(super) enum Cc {
     NewReno(NewReno),
+    Cubic(Box<Cubic>),
+    /// Nothing was acknowledged yet.
+    Fresh(Fresh),
 }
 
 impl Cc {
@@ -140,71 +167,89 @@ impl Cc {
         let cwnd = if syn_lost { mss } else { initial_window(mss) };
         match algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(cwnd)),
+            Algorithm::Cubic => Self::Fresh(Fresh { algorithm, cwnd }),
         }
     }
 
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Self::NewReno(_) => Algorithm::NewReno,
+            Self::Cubic(_) => Algorithm::Cubic,
+            Self::Fresh(fresh) => fresh.algorithm,
         }
     }
 }
 
+/// Lets the algorithm that there is do something; a fresh one is begun first.
+macro_rules! begun {
+    ($self:ident, $cc:ident => $act:expr) => {
+        match $self {
+            Self::NewReno($cc) => $act,
+            Self::Cubic($cc) => $act,
+            Self::Fresh(fresh) => {
+                let mut begun = fresh.begin();
+                {
+                    let $cc = &mut begun;
+                    $act
+                };
+                *$self = begun;
+            }
+        }
+    };
+}
+
+/// Asks the algorithm that there is.
+macro_rules! asked {
+    ($self:ident, $cc:ident => $answer:expr, $fresh:pat => $otherwise:expr) => {
+        match $self {
+            Self::NewReno($cc) => $answer,
+            Self::Cubic($cc) => $answer,
+            Self::Fresh($fresh) => $otherwise,
+        }
+    };
+}
+
 impl CongestionControl for Cc {
     fn cwnd(&self) -> u32 {
-        match self {
-            Self::NewReno(cc) => cc.cwnd(),
-        }
+        asked!(self, cc => cc.cwnd(), fresh => fresh.cwnd)
     }
     fn ssthresh(&self) -> u32 {
-        match self {
-            Self::NewReno(cc) => cc.ssthresh(),
-        }
+        asked!(self, cc => cc.ssthresh(), _ => CWND_MAX)
     }
     fn on_ack(&mut self, ack: &Ack) {
-        match self {
-            Self::NewReno(cc) => cc.on_ack(ack),
-        }
+        begun!(self, cc => cc.on_ack(ack));
     }
     fn on_congestion(&mut self, congestion: &Congestion) {
-        match self {
-            Self::NewReno(cc) => cc.on_congestion(congestion),
-        }
+        begun!(self, cc => cc.on_congestion(congestion));
     }
     fn on_recovery_end(&mut self, flight: u32, mss: u32) {
-        match self {
-            Self::NewReno(cc) => cc.on_recovery_end(flight, mss),
-        }
+        begun!(self, cc => cc.on_recovery_end(flight, mss));
     }
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
-        match self {
-            Self::NewReno(cc) => cc.on_rto(flight, mss, first),
-        }
+        begun!(self, cc => cc.on_rto(flight, mss, first));
     }
     fn on_undo(&mut self, before: &Self) {
-        match (self, before) {
+        match (&mut *self, before) {
             (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before),
+            (Self::Cubic(cc), Self::Cubic(before)) => cc.on_undo(before),
+            // The mistake was made before the first acknowledgment, or nothing has happened since: it begins anew.
+            (
+                Self::NewReno(_) | Self::Cubic(_) | Self::Fresh(_),
+                Self::NewReno(_) | Self::Cubic(_) | Self::Fresh(_),
+            ) => *self = before.clone(),
         }
     }
     fn on_idle(&mut self, mss: u32) {
-        match self {
-            Self::NewReno(cc) => cc.on_idle(mss),
-        }
+        begun!(self, cc => cc.on_idle(mss));
     }
     fn pacing_rate(&self) -> Option<NonZeroU64> {
-        match self {
-            Self::NewReno(cc) => cc.pacing_rate(),
-        }
+        asked!(self, cc => cc.pacing_rate(), _ => None)
     }
     fn wants_rate_samples(&self) -> bool {
-        match self {
-            Self::NewReno(cc) => cc.wants_rate_samples(),
-        }
+        asked!(self, cc => cc.wants_rate_samples(), _ => false)
     }
     fn governs_recovery(&self) -> bool {
-        match self {
-            Self::NewReno(cc) => cc.governs_recovery(),
-        }
+        asked!(self, cc => cc.governs_recovery(), _ => false)
     }
 }
 
@@ -215,3 +260,12 @@ pub(super) fn initial_window(mss: u32) -> u32 {
 
 /// No window grows beyond this, bytes: the largest that RFC 7323 can announce.
 const CWND_MAX: u32 = 1 << 30;
+
+/// Growth per acknowledgment in slow start, segments. RFC 9406 section 4.2 allows eight without pacing;
+/// receivers that acknowledge once per batch would make one segment per acknowledgment crawl.
+const SLOW_START_SEGMENTS_MAX: u32 = 8;
+
+/// `bytes` times `percent` / 100.
+fn percent(bytes: u32, percent: u32) -> u32 {
+    u32::try_from(u64::from(bytes) * u64::from(percent) / 100).unwrap_or(CWND_MAX)
+}

@@ -2,7 +2,10 @@
 //!
 //! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
 
-use super::{Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, initial_window};
+use super::{
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, SLOW_START_SEGMENTS_MAX, initial_window,
+    percent,
+};
 
 /// The classic: additive increase, multiplicative decrease.
 #[derive(Clone, Debug)]
@@ -19,8 +22,8 @@ impl NewReno {
     }
 
     /// RFC 5681 equation 4.
-    fn reduce(&mut self, flight: u32, mss: u32) {
-        self.ssthresh = (flight / 2).max(2 * mss);
+    fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
+        self.ssthresh = percent(flight, keep_percent).max(2 * mss);
         self.bytes_acked = 0;
     }
 }
@@ -55,13 +58,13 @@ impl CongestionControl for NewReno {
     }
 
     fn on_congestion(&mut self, congestion: &Congestion) {
-        match congestion.cause {
-            Cause::Loss | Cause::Mark => {
-                // What limited transmit sent lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
-                self.reduce(congestion.flight.min(self.cwnd), congestion.mss);
-                self.cwnd = self.ssthresh;
-            }
-        }
+        let keep_percent = match congestion.cause {
+            Cause::Loss => BETA_PERCENT,
+            Cause::Mark => BETA_ECN_PERCENT,
+        };
+        // What limited transmit sent lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
+        self.reduce(congestion.flight.min(self.cwnd), congestion.mss, keep_percent);
+        self.cwnd = self.ssthresh;
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32) {
@@ -71,7 +74,7 @@ impl CongestionControl for NewReno {
 
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
         if first {
-            self.reduce(flight, mss);
+            self.reduce(flight, mss, BETA_PERCENT);
         }
         self.cwnd = mss;
     }
@@ -87,9 +90,10 @@ impl CongestionControl for NewReno {
     }
 }
 
-/// Growth per acknowledgment in slow start, segments. RFC 9406 section 4.2 allows eight without pacing;
-/// receivers that acknowledge once per batch would make one segment per acknowledgment crawl.
-const SLOW_START_SEGMENTS_MAX: u32 = 8;
+/// Share of the window that is kept at a loss (RFC 5681).
+const BETA_PERCENT: u32 = 50;
+/// The same at a mark (RFC 8511): marks come before a queue is full.
+const BETA_ECN_PERCENT: u32 = 80;
 
 #[cfg(test)]
 mod tests {
@@ -129,6 +133,14 @@ mod tests {
         assert_eq!(cc.cwnd(), 10 * MSS);
         cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         assert_eq!(cc.cwnd(), 11 * MSS);
+    }
+
+    #[test]
+    fn a_mark_takes_a_fifth_where_a_loss_takes_half() {
+        let mut cc = NewReno::new(20 * MSS);
+        let now = crate::time::Instant::ZERO;
+        cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight: 20 * MSS, mss: MSS });
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (16 * MSS, 16 * MSS));
     }
 
     #[test]

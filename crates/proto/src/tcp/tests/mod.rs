@@ -5,6 +5,7 @@
 
 mod attacks;
 mod close;
+mod congestion;
 mod delack;
 mod handshake;
 mod hostile;
@@ -20,4 +21,4 @@ mod transfer;
 mod transitions;
 mod undo;
 mod windows;
-mod world;
+pub mod world;

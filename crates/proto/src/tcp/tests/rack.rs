@@ -2,6 +2,7 @@
 //!
 //! The script's round trip is 10 ms, measured in the handshake. Places are in segments from the first byte.
 
+use super::super::cc::Algorithm;
 use super::super::settings::Settings;
 use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
@@ -272,9 +273,12 @@ fn a_lossless_path_is_not_recorded_and_still_recovers() {
 
 #[test]
 fn losses_are_repaired_without_timeouts_and_without_repeating_more() {
-    for (seed, loss) in [(1, 1), (2, 1), (3, 3)] {
+    let seeds = [(1, 1), (2, 1), (3, 3)];
+    for (seed, loss, congestion_control) in
+        Algorithm::ALL.iter().flat_map(|cc| seeds.map(|(seed, loss)| (seed, loss, *cc)))
+    {
         let link = Link { delay_us: 5_000, rate: 12_500, loss, ..Link::CLEAN };
-        let s = Settings { rcv_buf: 1 << 20, ..Settings::default() };
+        let s = Settings { rcv_buf: 1 << 20, congestion_control, ..Settings::default() };
         let mut w = World::established(seed, s.clone(), s, link);
         w.ends[0].to_write = pattern(3_000_000, 3);
         w.ends[0].snd_hiwat = 1 << 20;

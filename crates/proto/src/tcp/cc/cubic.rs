@@ -1,0 +1,243 @@
+//! CUBIC (RFC 9438), counting bytes, with HyStart++ for its first slow start and a milder answer to marks.
+//!
+//! Phases, all of them read off the variables: slow start while `cwnd < ssthresh`; congestion avoidance else, in
+//! periods that begin with the first acknowledgment after a reduction (`period`). Time during which the
+//! window was not used does not count into a period, and such a window does not grow (section 5.8).
+//!
+//! It must not know sequence numbers: a round is over when as much is acknowledged as was out at its beginning.
+//! Invariants: `mss <= cwnd <= CWND_MAX`; it never shrinks but in `on_congestion`, `on_recovery_end`,
+//! `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `tests/cubic.rs`.
+
+mod curve;
+#[cfg(test)]
+mod tests;
+
+use crate::time::Instant;
+
+use super::super::timers::since_us;
+use super::hystart::{Growth, HyStart};
+use super::{
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, SLOW_START_SEGMENTS_MAX, initial_window,
+    percent,
+};
+use curve::{Curve, RenoLine, ticks};
+
+/// CUBIC's state, in a box of its own.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct Cubic {
+    cwnd: u32,
+    ssthresh: u32,
+    /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
+    w_max: u32,
+    /// The window before the latest reduction.
+    cwnd_prior: u32,
+    period: Option<Period>,
+    /// Growth that is less than a byte, in 1/`cwnd` byte.
+    credit: u64,
+    /// The latest acknowledgment.
+    acked_at: Instant,
+    /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
+    srtt_8: u32,
+    round: Round,
+    hystart: HyStart,
+}
+
+/// Congestion avoidance between two reductions.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    /// Microseconds for which it has lasted, the time left out in which the window was not used.
+    age_us: u64,
+    curve: Curve,
+    line: RenoLine,
+}
+
+/// Which round trip it is, and how much was in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// Bytes to be acknowledged until it is over.
+    left: u32,
+    /// Most that was outstanding in this one and in the one before.
+    flight_max: u32,
+    flight_max_before: u32,
+}
+
+impl Round {
+    /// True if the acknowledgment is the first of a new round.
+    fn on_ack(&mut self, ack: &Ack) -> bool {
+        let ended = self.left == 0;
+        if ended {
+            self.flight_max_before = self.flight_max;
+            self.flight_max = 0;
+            self.left = ack.flight.saturating_sub(ack.acked);
+        } else {
+            self.left = self.left.saturating_sub(ack.acked);
+        }
+        self.flight_max = self.flight_max.max(ack.flight);
+        ended
+    }
+
+    /// Most that was outstanding lately. A batch of acknowledgments shows less with each, for nothing is sent
+    /// in between.
+    fn used(&self) -> u32 {
+        self.flight_max.max(self.flight_max_before)
+    }
+}
+
+impl Cubic {
+    pub fn new(cwnd: u32) -> Self {
+        Self {
+            cwnd,
+            ssthresh: CWND_MAX,
+            w_max: 0,
+            cwnd_prior: 0,
+            period: None,
+            credit: 0,
+            acked_at: Instant::ZERO,
+            srtt_8: 0,
+            round: Round::default(),
+            hystart: HyStart::new(),
+        }
+    }
+
+    fn smooth(&mut self, rtt_us: Option<u32>) {
+        let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
+        self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
+    }
+
+    fn grow_in_slow_start(&mut self, ack: &Ack, round_ended: bool) {
+        let mut growth = ack.acked.min(SLOW_START_SEGMENTS_MAX * ack.mss);
+        // HyStart++ is for the first slow start: later ones know where to end (RFC 9406 section 4.3).
+        if self.ssthresh == CWND_MAX {
+            match self.hystart.on_ack(ack.rtt_us, round_ended) {
+                Growth::Full => {}
+                Growth::Quarter => growth /= 4,
+                Growth::Over => {
+                    self.ssthresh = self.cwnd;
+                    return;
+                }
+            }
+        }
+        self.cwnd = (self.cwnd + growth).min(self.ssthresh);
+    }
+
+    /// Sections 4.2 to 4.5.
+    fn grow_in_avoidance(&mut self, ack: &Ack, elapsed_us: u64) {
+        let (cwnd, mss) = (self.cwnd, ack.mss);
+        let rtt_us = u64::from(self.srtt_8 / 8);
+        let w_max = self.w_max;
+        let period = self.period.get_or_insert_with(|| Period {
+            age_us: 0,
+            curve: Curve::new(w_max, cwnd, mss),
+            line: RenoLine::new(cwnd),
+        });
+        // The time before the first acknowledgment belongs to what came before.
+        period.age_us = period.age_us.saturating_add(elapsed_us);
+        period.line.on_ack(ack.acked, cwnd, self.cwnd_prior, mss);
+        let reno = period.line.window();
+        if period.curve.window(ticks(period.age_us), mss) < reno {
+            let reno = u32::try_from(reno).unwrap_or(CWND_MAX);
+            self.cwnd = cwnd.max(reno).min(CWND_MAX);
+            return;
+        }
+        let target = period.curve.window(ticks(period.age_us.saturating_add(rtt_us)), mss);
+        let (cwnd, acked) = (u64::from(cwnd), u64::from(ack.acked));
+        // At most half a window a round trip, below 2^29, times at most 2^30 acknowledged.
+        let target = target.clamp(cwnd, cwnd + cwnd / 2);
+        self.credit += (target - cwnd) * acked.min(cwnd);
+        let growth = u32::try_from(self.credit / cwnd).unwrap_or(CWND_MAX);
+        self.credit %= cwnd;
+        self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
+    }
+
+    /// Sections 4.6 and 4.7, with `keep_percent` of the window kept. Fast convergence leaves a newcomer
+    /// what a window that shrinks from loss to loss shows to be wanted.
+    fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
+        // What limited transmit sent lies beyond cwnd and does not count; what was not used does not either.
+        let window = self.cwnd.min(flight.max(self.round.used())).max(mss);
+        self.cwnd_prior = window;
+        self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
+        self.ssthresh = percent(window, keep_percent).max(2 * mss);
+        (self.period, self.credit) = (None, 0);
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> u32 {
+        self.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        let elapsed_us = since_us(ack.now, self.acked_at);
+        self.acked_at = self.acked_at.max(ack.now);
+        self.smooth(ack.rtt_us);
+        let round_ended = ack.acked > 0 && self.round.on_ack(ack);
+        match ack.phase {
+            Phase::Open | Phase::Loss => {}
+            Phase::Recovery => return,
+        }
+        if self.cwnd < self.ssthresh {
+            // Slow start has used the window if it used half: it doubles within the round.
+            if self.round.used() >= self.cwnd / 2 {
+                self.grow_in_slow_start(ack, round_ended);
+            }
+        } else if self.round.used().saturating_add(ack.mss.max(self.cwnd / UNUSED_SHARE)) > self.cwnd {
+            let elapsed_us = if self.period.is_some() { elapsed_us } else { 0 };
+            self.grow_in_avoidance(ack, elapsed_us);
+        }
+    }
+
+    fn on_congestion(&mut self, congestion: &Congestion) {
+        let keep_percent = match congestion.cause {
+            Cause::Loss => BETA_PERCENT,
+            Cause::Mark => BETA_ECN_PERCENT,
+        };
+        self.reduce(congestion.flight, congestion.mss, keep_percent);
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_recovery_end(&mut self, flight: u32, mss: u32) {
+        // No burst beyond what a beginning may send when little is left in flight.
+        self.cwnd = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
+    }
+
+    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
+        if first {
+            self.reduce(flight, mss, BETA_PERCENT);
+            // The next period begins level, where slow start will have led (section 4.8).
+            self.w_max = 0;
+        }
+        self.cwnd = mss;
+    }
+
+    fn on_undo(&mut self, before: &Self) {
+        // Section 4.9: everything is as it was; what was measured since is true all the same.
+        let Self { acked_at, srtt_8, round, .. } = *self;
+        let cwnd = self.cwnd.max(before.cwnd);
+        *self = Self { cwnd, acked_at, srtt_8, round, ..before.clone() };
+    }
+
+    fn on_idle(&mut self, mss: u32) {
+        if self.ssthresh != CWND_MAX {
+            // Slow start leads back to most of what was found out (RFC 7661 section 4.4.2).
+            self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
+        }
+        self.cwnd = self.cwnd.min(initial_window(mss));
+        (self.period, self.credit, self.round) = (None, 0, Round::default());
+    }
+}
+
+/// beta_cubic.
+const BETA_PERCENT: u32 = 70;
+/// beta_ecn of RFC 8511 for CUBIC: marks come before a queue is full.
+const BETA_ECN_PERCENT: u32 = 85;
+/// (1 + beta_cubic) / 2.
+const FAST_CONVERGENCE_PERCENT: u32 = 85;
+/// In congestion avoidance the window counts as used if less than a segment, or than an eighth of it, was not: what
+/// is sent goes in whole segments, and in runs of several.
+const UNUSED_SHARE: u32 = 8;
+/// A longer round trip counts as this, so that its eighths fit.
+const RTT_MAX_US: u32 = 1 << 28;

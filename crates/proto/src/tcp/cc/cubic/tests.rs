@@ -1,0 +1,273 @@
+//! The curve against RFC 9438 in floating point, the rules around it one by one, and arbitrary lives.
+
+use proptest::prelude::*;
+
+use super::super::tests::ack;
+use super::*;
+
+const MSS: u32 = 1_000;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_micros(1_000_000 + ms * 1_000)
+}
+
+/// Acknowledges a segment of a full window at `ms`.
+fn full(cc: &mut Cubic, ms: u64) {
+    let flight = cc.cwnd();
+    cc.on_ack(&ack(at(ms), MSS, flight, MSS, Phase::Open, Some(100_000)));
+}
+
+/// A round trip of acknowledgments, from `ms` to `ms + 100`.
+fn round(cc: &mut Cubic, ms: u64) {
+    let count = u64::from(cc.cwnd() / MSS);
+    for i in 0..count {
+        full(cc, ms + i * 100 / count);
+    }
+}
+
+fn congest(cc: &mut Cubic, flight: u32, cause: Cause) {
+    cc.on_congestion(&Congestion { now: at(0), cause, flight, mss: MSS });
+}
+
+/// W_cubic(t) of RFC 9438 in segments.
+fn w_cubic(seconds: f64, w_max: f64, cwnd: f64) -> f64 {
+    let k = ((w_max - cwnd).max(0.0) / 0.4).cbrt();
+    0.4 * (seconds - k).powi(3) + w_max.max(cwnd)
+}
+
+proptest! {
+    #[test]
+    fn the_curve_is_the_rfcs(
+        w_max in 0u32..CWND_MAX, share in 0u32..=100, us in 0u64..200_000_000, mss in 88u32..65_535,
+    ) {
+        let cwnd = percent(w_max, share).max(mss);
+        let curve = Curve::new(w_max, cwnd, mss);
+        let segments = |bytes: u32| f64::from(bytes) / f64::from(mss);
+        let seconds = us as f64 / 1e6;
+        let exact = w_cubic(seconds, segments(w_max), segments(cwnd)) * f64::from(mss);
+        let got = curve.window(ticks(us), mss) as f64;
+        // A tick of error in t and one in K shift the curve by its slope.
+        let k = ((segments(w_max) - segments(cwnd)).max(0.0) / 0.4).cbrt();
+        let slope = 1.2 * ((seconds - k).abs() + 0.01).powi(2) * f64::from(mss);
+        let allowed = slope * 3.0 / 1024.0 + f64::from(mss) / 1000.0 + 2.0;
+        prop_assert!((got - exact.max(0.0)).abs() <= allowed, "{got} {exact} allowed {allowed}");
+    }
+
+    #[test]
+    fn the_cube_root_is_exact(n in any::<u64>()) {
+        let root = u128::from(curve::cbrt(n));
+        prop_assert!(root.pow(3) <= u128::from(n) && (root + 1).pow(3) > u128::from(n));
+    }
+
+    #[test]
+    fn the_line_grows_as_the_sum_of_its_steps(
+        cwnd in 10u32..100_000, acks in prop::collection::vec(1u32..5, 1..300),
+    ) {
+        let cwnd = cwnd * MSS;
+        let mut line = RenoLine::new(cwnd);
+        let mut exact = f64::from(cwnd);
+        for segments in acks {
+            line.on_ack(segments * MSS, cwnd, u32::MAX, MSS);
+            exact += 9.0 / 17.0 * f64::from(MSS) * f64::from((segments * MSS).min(cwnd)) / f64::from(cwnd);
+        }
+        prop_assert!((line.window() as f64 - exact).abs() <= 2.0, "{} {exact}", line.window());
+    }
+
+    /// Whatever a peer and a clock do: no overflow, the window within its bounds, and it falls only where it may.
+    #[test]
+    fn any_life_keeps_the_window_in_its_bounds(
+        mss in 88u32..=65_535,
+        steps in prop::collection::vec((0u8..16, any::<u32>(), any::<u32>(), any::<u64>()), 1..200),
+    ) {
+        let mut cc = Cubic::new(initial_window(mss));
+        let mut before = cc.clone();
+        let mut now_us = 0u64;
+        for (what, a, b, time) in steps {
+            now_us = now_us.saturating_add(time >> (time % 64));
+            let (now, flight) = (Instant::from_micros(now_us), a % CWND_MAX);
+            let old = cc.cwnd();
+            let may_fall = match what {
+                0 => { before = cc.clone(); congest(&mut cc, flight, Cause::Loss); true }
+                1 => { congest(&mut cc, flight, Cause::Mark); true }
+                2 => { cc.on_rto(flight, mss, b & 1 == 0); true }
+                3 => { cc.on_recovery_end(flight, mss); true }
+                4 => { cc.on_idle(mss); true }
+                5 => { cc.on_undo(&before); false }
+                _ => {
+                    let phase = if what == 6 { Phase::Loss } else { Phase::Open };
+                    let used = if b & 1 == 0 { cc.cwnd() } else { flight };
+                    let acked = b % (used + 1);
+                    cc.on_ack(&ack(now, acked, used, mss, phase, Some(b)));
+                    false
+                }
+            };
+            prop_assert!(cc.cwnd() >= mss.min(MSS) && cc.cwnd() <= CWND_MAX);
+            prop_assert!(may_fall || cc.cwnd() >= old);
+        }
+    }
+}
+
+#[test]
+fn a_loss_takes_three_tenths_and_a_mark_half_of_that() {
+    for (cause, left) in [(Cause::Loss, 70), (Cause::Mark, 85)] {
+        let mut cc = Cubic::new(100 * MSS);
+        congest(&mut cc, 100 * MSS, cause);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (left * MSS, left * MSS));
+        assert_eq!((cc.w_max, cc.cwnd_prior), (100 * MSS, 100 * MSS));
+    }
+}
+
+#[test]
+fn the_threshold_is_no_less_than_two_segments_and_counts_no_more_than_was_out() {
+    let mut cc = Cubic::new(2 * MSS);
+    congest(&mut cc, 2 * MSS, Cause::Loss);
+    assert_eq!(cc.cwnd(), 2 * MSS);
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 10 * MSS, Cause::Loss);
+    assert_eq!(cc.cwnd(), 7 * MSS, "the rest of the window was not used");
+    let mut cc = Cubic::new(10 * MSS);
+    congest(&mut cc, 12 * MSS, Cause::Loss);
+    assert_eq!(cc.cwnd(), 7 * MSS, "nor does limited transmit count");
+}
+
+#[test]
+fn fast_convergence_gives_up_more_when_the_window_shrinks_from_loss_to_loss() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    congest(&mut cc, 70 * MSS, Cause::Loss);
+    assert_eq!(cc.w_max, 59_500, "70 segments times 0.85");
+    assert_eq!(cc.cwnd(), 49 * MSS);
+}
+
+#[test]
+fn the_window_is_back_after_k_and_goes_beyond() {
+    let mut cc = Cubic::new(1_000 * MSS);
+    congest(&mut cc, 1_000 * MSS, Cause::Loss);
+    // K = cbrt(300 / 0.4) = 9.09 s.
+    let mut windows = Vec::new();
+    for round_trip in 0..140u64 {
+        round(&mut cc, round_trip * 100);
+        windows.push(cc.cwnd());
+    }
+    assert!((985 * MSS..=1_001 * MSS).contains(&windows[90]), "{}", windows[90]);
+    assert!(windows[45] > 900 * MSS && windows[45] < 970 * MSS, "{}", windows[45]);
+    assert!(windows[139] > 1_020 * MSS, "{}", windows[139]);
+    // The growth slows down towards K, and speeds up from there.
+    assert!(windows[10] - windows[0] > windows[80] - windows[70]);
+    assert!(windows[139] - windows[129] > windows[95] - windows[85]);
+}
+
+#[test]
+fn on_a_short_path_it_grows_as_reno_would() {
+    let mut cc = Cubic::new(20 * MSS);
+    congest(&mut cc, 20 * MSS, Cause::Loss);
+    // Ten round trips of a millisecond each: 9/17 of a segment in each.
+    for round_trip in 0..10u64 {
+        let flight = cc.cwnd();
+        for _ in 0..flight / MSS {
+            let now = at(round_trip);
+            cc.on_ack(&ack(now, MSS, flight, MSS, Phase::Open, Some(1_000)));
+        }
+    }
+    assert!((18_700..=19_500).contains(&cc.cwnd()), "{}", cc.cwnd());
+}
+
+#[test]
+fn an_unused_window_does_not_grow_and_its_time_does_not_count() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    round(&mut cc, 0);
+    let mut window = 0;
+    // Ten minutes of a segment at a time; for two rounds the window still counts as used.
+    for i in 0..6_000 {
+        if i == 200 {
+            window = cc.cwnd();
+        }
+        cc.on_ack(&ack(at(200 + i * 100), MSS, MSS, MSS, Phase::Open, Some(100_000)));
+    }
+    assert_eq!(cc.cwnd(), window);
+    let age_us = cc.period.map(|period| period.age_us).unwrap();
+    assert!(age_us < 1_000_000, "{age_us}");
+    let mut cc = Cubic::new(10 * MSS);
+    for i in 0..100 {
+        cc.on_ack(&ack(at(i), MSS, MSS, MSS, Phase::Open, Some(100_000)));
+    }
+    assert_eq!(cc.cwnd(), 10 * MSS, "in slow start");
+}
+
+#[test]
+fn a_small_window_that_is_no_whole_number_of_segments_counts_as_used() {
+    let mut cc = Cubic::new(4 * MSS);
+    congest(&mut cc, 4 * MSS, Cause::Loss);
+    assert_eq!(cc.cwnd(), 2_800);
+    for i in 0..100 {
+        cc.on_ack(&ack(at(i * 50), MSS, 2 * MSS, MSS, Phase::Open, Some(100_000)));
+    }
+    assert!(cc.cwnd() >= 3 * MSS, "{}", cc.cwnd());
+}
+
+#[test]
+fn a_batch_of_acknowledgments_counts_as_a_used_window_to_its_end() {
+    let mut cc = Cubic::new(64 * MSS);
+    for i in 0..16 {
+        let flight = (64 - 4 * i) * MSS;
+        cc.on_ack(&ack(at(0), 4 * MSS, flight, MSS, Phase::Open, Some(100_000)));
+    }
+    assert_eq!(cc.cwnd(), 128 * MSS);
+}
+
+#[test]
+fn a_timeout_leaves_one_segment_and_slow_start_ends_at_the_threshold() {
+    let mut cc = Cubic::new(100 * MSS);
+    cc.on_rto(100 * MSS, MSS, true);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 70 * MSS));
+    cc.on_rto(MSS, MSS, false);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 70 * MSS));
+    for i in 0..69 {
+        full(&mut cc, i);
+    }
+    assert_eq!(cc.cwnd(), 70 * MSS);
+    round(&mut cc, 100);
+    assert!(cc.cwnd() < 72 * MSS, "level from there: {}", cc.cwnd());
+}
+
+#[test]
+fn an_undo_brings_everything_back() {
+    let mut cc = Cubic::new(1_000 * MSS);
+    congest(&mut cc, 1_000 * MSS, Cause::Loss);
+    for i in 0..20 {
+        round(&mut cc, i * 100);
+    }
+    let before = cc.clone();
+    congest(&mut cc, before.cwnd(), Cause::Loss);
+    round(&mut cc, 2_000);
+    cc.on_undo(&before);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (before.cwnd(), before.ssthresh()));
+    assert_eq!((cc.w_max, cc.cwnd_prior), (before.w_max, before.cwnd_prior));
+    assert_eq!(cc.period.map(|p| p.age_us), before.period.map(|p| p.age_us));
+    let mut grown = Cubic { cwnd: before.cwnd() + 5 * MSS, ..before.clone() };
+    grown.on_undo(&before);
+    assert_eq!(grown.cwnd(), before.cwnd() + 5 * MSS, "never back");
+}
+
+#[test]
+fn idleness_leads_to_the_initial_window_and_slow_start_to_three_quarters() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    cc.cwnd = 120 * MSS;
+    cc.on_idle(MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, 90 * MSS));
+    let mut cc = Cubic::new(100 * MSS);
+    cc.on_idle(MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
+}
+
+#[test]
+fn the_end_of_recovery_allows_no_burst_beyond_the_initial_window() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    cc.on_recovery_end(69 * MSS, MSS);
+    assert_eq!(cc.cwnd(), 70 * MSS);
+    cc.on_recovery_end(2 * MSS, MSS);
+    assert_eq!(cc.cwnd(), 10 * MSS);
+}

@@ -1,0 +1,27 @@
+//! What stands in for an algorithm with a box until something happens.
+//!
+//! Many connections only ever receive, so the box is made by the first event that changes anything. Until then there is
+//! the initial window and nothing else. Tests: `tests.rs`.
+
+use super::cubic::Cubic;
+use super::newreno::NewReno;
+use super::{Algorithm, Cc};
+
+/// An algorithm to begin, with this window.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Fresh {
+    pub algorithm: Algorithm,
+    /// Bytes.
+    pub cwnd: u32,
+}
+
+impl Fresh {
+    /// The algorithm as it begins.
+    #[cold]
+    pub fn begin(self) -> Cc {
+        match self.algorithm {
+            Algorithm::NewReno => Cc::NewReno(NewReno::new(self.cwnd)),
+            Algorithm::Cubic => Cc::Cubic(Box::new(Cubic::new(self.cwnd))),
+        }
+    }
+}

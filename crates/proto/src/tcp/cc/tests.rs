@@ -1,0 +1,249 @@
+//! Several flows at one bottleneck, and what an algorithm is before it begins.
+//!
+//! The bottleneck is a queue of whole segments with a bound, served at a rate. A flow keeps a window's worth out, learns of
+//! an arrival after the delay, and of a loss when the segment behind the lost one arrives; then it is in recovery until
+//! what was out has been accounted for. That is all of TCP that algorithms see, without sequence numbers.
+
+use std::collections::BinaryHeap;
+
+use core::cmp::Reverse;
+
+use super::super::tests::world::Rng;
+use super::*;
+
+const MSS: u32 = 1_460;
+const JITTER_US: u64 = 1_000;
+
+/// What a flow is told, and when.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Word {
+    at_us: u64,
+    order: u64,
+    flow: usize,
+    sent_at_us: u64,
+    lost: bool,
+}
+
+struct Flow {
+    cc: Cc,
+    starts_at_us: u64,
+    /// Segments out.
+    out: u32,
+    /// Recovery lasts until what was sent before then is accounted for.
+    recovery_until_us: Option<u64>,
+    delivered: u64,
+}
+
+struct Bottleneck {
+    now_us: u64,
+    /// Time that a segment takes, and how long the queue may become, microseconds.
+    segment_us: u64,
+    queue_max_us: u64,
+    delay_us: u64,
+    free_at_us: u64,
+    flows: Vec<Flow>,
+    words: BinaryHeap<Reverse<Word>>,
+    order: u64,
+    marks: bool,
+    drops: u64,
+    rng: Rng,
+}
+
+impl Bottleneck {
+    /// `mbit` a second, `delay_ms` for the round trip, a queue of so many milliseconds.
+    fn new(mbit: u64, delay_ms: u64, queue_ms: u64) -> Self {
+        Self {
+            now_us: 1_000_000,
+            segment_us: u64::from(MSS) * 8 / mbit,
+            queue_max_us: queue_ms * 1_000,
+            delay_us: delay_ms * 1_000,
+            free_at_us: 0,
+            flows: Vec::new(),
+            words: BinaryHeap::new(),
+            order: 0,
+            marks: false,
+            drops: 0,
+            rng: Rng::new(mbit * delay_ms),
+        }
+    }
+
+    fn add(&mut self, algorithm: Algorithm, after_ms: u64) {
+        let cc = Cc::new(algorithm, MSS, false);
+        let starts_at_us = self.now_us + after_ms * 1_000;
+        self.flows.push(Flow { cc, starts_at_us, out: 0, recovery_until_us: None, delivered: 0 });
+    }
+
+    fn send(&mut self, i: usize) {
+        while self.flows[i].starts_at_us <= self.now_us
+            && (self.flows[i].out + 1) * MSS <= self.flows[i].cc.cwnd().max(MSS)
+        {
+            self.flows[i].out += 1;
+            let waiting = self.free_at_us.saturating_sub(self.now_us);
+            let lost = waiting > self.queue_max_us;
+            if lost {
+                self.drops += 1;
+            } else {
+                self.free_at_us = self.free_at_us.max(self.now_us) + self.segment_us;
+            }
+            self.order += 1;
+            // Some jitter, or flows in step would take turns in meeting a full queue.
+            let jitter_us = self.rng.below(JITTER_US);
+            let at_us = self.free_at_us + self.delay_us + jitter_us;
+            let word = Word { at_us, order: self.order, flow: i, sent_at_us: self.now_us, lost };
+            self.words.push(Reverse(word));
+        }
+    }
+
+    fn hear(&mut self, word: Word) {
+        let flow = &mut self.flows[word.flow];
+        let now = Instant::from_micros(self.now_us);
+        let flight = flow.out * MSS;
+        flow.out -= 1;
+        let in_recovery = flow.recovery_until_us.is_some_and(|until| word.sent_at_us <= until);
+        if flow.recovery_until_us.is_some() && !in_recovery {
+            flow.recovery_until_us = None;
+            flow.cc.on_recovery_end(flight, MSS);
+        }
+        if word.lost {
+            if !in_recovery {
+                let cause = if self.marks { Cause::Mark } else { Cause::Loss };
+                flow.cc.on_congestion(&Congestion { now, cause, flight, mss: MSS });
+                flow.recovery_until_us = Some(self.now_us);
+            }
+            return;
+        }
+        flow.delivered += u64::from(MSS);
+        let rtt_us = Some(u32::try_from(self.now_us - word.sent_at_us).unwrap());
+        let phase = if in_recovery { Phase::Recovery } else { Phase::Open };
+        flow.cc.on_ack(&ack(now, MSS, flight, MSS, phase, rtt_us));
+    }
+
+    fn run(&mut self, seconds: u64) {
+        let end = self.now_us + seconds * 1_000_000;
+        while self.now_us < end {
+            for i in 0..self.flows.len() {
+                self.send(i);
+            }
+            let starts = self.flows.iter().map(|f| f.starts_at_us).filter(|at| *at > self.now_us).min();
+            let heard = self.words.peek().map(|Reverse(word)| word.at_us);
+            let Some(next) = heard.into_iter().chain(starts).min() else { return };
+            self.now_us = next;
+            while let Some(Reverse(word)) = self.words.peek().copied().filter(|w| w.0.at_us <= next) {
+                self.words.pop();
+                self.hear(word);
+            }
+        }
+    }
+
+    /// Bytes that arrived, by flow.
+    fn delivered(&self) -> Vec<u64> {
+        self.flows.iter().map(|flow| flow.delivered).collect()
+    }
+}
+
+/// An acknowledgment of `acked` bytes and nothing special.
+pub(super) fn ack(now: Instant, acked: u32, flight: u32, mss: u32, phase: Phase, rtt_us: Option<u32>) -> Ack {
+    let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
+    Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate: None }
+}
+
+/// Jain's index, thousandths.
+fn jain(shares: &[u64]) -> u64 {
+    let sum: u128 = shares.iter().map(|x| u128::from(*x)).sum();
+    let squares: u128 = shares.iter().map(|x| u128::from(*x).pow(2)).sum();
+    u64::try_from(sum * sum * 1000 / (squares * shares.len() as u128)).unwrap()
+}
+
+#[test]
+fn four_flows_that_begin_at_different_times_share_a_bottleneck_evenly() {
+    for (mbit, delay_ms) in [(20, 20), (50, 50), (50, 100)] {
+        let mut b = Bottleneck::new(mbit, delay_ms, delay_ms);
+        for i in 0..4 {
+            b.add(Algorithm::Cubic, i * 1_700);
+        }
+        b.run(30);
+        let before = b.delivered();
+        b.run(90);
+        let shares: Vec<u64> = b.delivered().iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert!(jain(&shares) >= 950, "{mbit} Mbit/s {delay_ms} ms: {shares:?}");
+        let used = shares.iter().sum::<u64>() * 8 / 90 * 100 / (mbit * 1_000_000);
+        assert!(used >= 95, "{mbit} Mbit/s {delay_ms} ms: {used} %");
+    }
+}
+
+/// 200 Mbit/s at 100 ms are 1,712 segments. With a queue of a tenth of that, NewReno falls far below and needs minutes.
+#[test]
+fn cubic_fills_a_long_fat_path_with_a_short_queue_better_than_newreno() {
+    let carried = |algorithm| {
+        let mut b = Bottleneck::new(200, 100, 10);
+        b.add(algorithm, 0);
+        b.run(30);
+        let before = b.delivered()[0];
+        b.run(60);
+        (b.delivered()[0] - before) * 8 / 60 * 100 / 200_000_000
+    };
+    let (newreno, cubic) = (carried(Algorithm::NewReno), carried(Algorithm::Cubic));
+    assert!(cubic >= 85 && cubic > newreno, "cubic {cubic} %, newreno {newreno} %");
+}
+
+#[test]
+fn cubic_leaves_newreno_its_share_where_the_path_is_short() {
+    let mut b = Bottleneck::new(20, 10, 20);
+    b.add(Algorithm::Cubic, 0);
+    b.add(Algorithm::NewReno, 0);
+    b.run(120);
+    let shares = b.delivered();
+    assert!(jain(&shares) >= 900, "{shares:?}");
+}
+
+#[test]
+fn hystart_loses_less_than_slow_start_to_the_end() {
+    let drops = |algorithm| {
+        let mut b = Bottleneck::new(100, 80, 320);
+        b.add(algorithm, 0);
+        b.run(6);
+        b.drops
+    };
+    let (newreno, cubic) = (drops(Algorithm::NewReno), drops(Algorithm::Cubic));
+    assert!(cubic * 2 <= newreno, "cubic {cubic}, newreno {newreno}");
+}
+
+#[test]
+fn a_milder_answer_to_marks_keeps_a_path_with_a_short_queue_busier() {
+    let carried = |marks| {
+        let mut b = Bottleneck::new(50, 40, 4);
+        b.marks = marks;
+        b.add(Algorithm::Cubic, 0);
+        b.run(30);
+        b.delivered()[0]
+    };
+    assert!(carried(true) > carried(false));
+}
+
+#[test]
+fn nothing_is_allocated_before_the_first_acknowledgment() {
+    let mut cc = Cc::new(Algorithm::Cubic, MSS, false);
+    assert!(matches!(cc, Cc::Fresh(_)));
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
+    assert_eq!(cc.algorithm(), Algorithm::Cubic);
+    let before = cc.clone();
+    cc.on_rto(10 * MSS, MSS, true);
+    assert!(matches!(cc, Cc::Cubic(_)));
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 7 * MSS));
+    cc.on_undo(&before);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
+    assert_eq!(Cc::new(Algorithm::Cubic, MSS, true).cwnd(), MSS);
+}
+
+#[test]
+fn congestion_control_takes_sixteen_bytes_of_a_pcb() {
+    assert_eq!(size_of::<Cc>(), 16);
+}
+
+#[test]
+fn each_algorithm_has_its_name_and_is_what_it_was_made() {
+    assert_eq!(Algorithm::ALL.len(), Algorithm::NAMES.len());
+    for algorithm in Algorithm::ALL {
+        assert_eq!(Cc::new(*algorithm, MSS, false).algorithm(), *algorithm);
+    }
+}

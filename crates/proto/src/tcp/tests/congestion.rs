@@ -1,0 +1,55 @@
+//! Congestion control over a whole connection: which algorithm a path gets, and what a long fat one carries.
+
+use core::time::Duration;
+
+use super::super::cc::Algorithm;
+use super::super::settings::Settings;
+use super::world::{Link, World, pattern};
+
+/// 80 Mbit/s at 100 ms are a megabyte in flight; the queue has no bound, and two segments are lost.
+fn time_for_ten_megabytes(congestion_control: Algorithm) -> Duration {
+    const BYTES: usize = 10_000_000;
+    let link = Link { delay_us: 50_000, rate: 10_000, ..Link::CLEAN };
+    let s = Settings { rcv_buf: 1 << 20, congestion_control, ..Settings::default() };
+    let mut w = World::established(11, s.clone(), s, link);
+    w.drop_data = vec![700, 3_000];
+    w.ends[0].to_write = pattern(BYTES, 3);
+    w.ends[0].snd_hiwat = 1 << 20;
+    let start = w.now;
+    w.run("transfer", |w| w.ends[1].received.len() == BYTES);
+    assert!(w.ends[1].received == w.ends[0].to_write);
+    let stats = w.ends[0].pcb().loss_stats();
+    assert_eq!((stats.recovery_count, stats.rto_count, stats.undo_count), (2, 0, 0), "{stats:?}");
+    w.now.since(start)
+}
+
+#[test]
+fn cubic_carries_more_over_a_long_fat_path_with_losses_than_newreno() {
+    let (newreno, cubic) =
+        (time_for_ten_megabytes(Algorithm::NewReno), time_for_ten_megabytes(Algorithm::Cubic));
+    assert!(cubic * 10 < newreno * 8, "cubic {cubic:?}, newreno {newreno:?}");
+}
+
+#[test]
+fn a_path_without_losses_has_newreno_whatever_is_set() {
+    for congestion_control in Algorithm::ALL.iter().copied() {
+        let s = Settings { lossless: true, congestion_control, ..Settings::default() };
+        let w = World::established(1, s.clone(), s, Link::CLEAN);
+        for end in &w.ends {
+            assert_eq!(end.pcb.as_ref().unwrap().cc.algorithm(), Algorithm::NewReno);
+        }
+    }
+}
+
+#[test]
+fn a_connection_keeps_its_algorithm_through_the_handshake() {
+    for congestion_control in Algorithm::ALL.iter().copied() {
+        let s = Settings { congestion_control, ..Settings::default() };
+        let mut w = World::established(1, s.clone(), s, Link::CLEAN);
+        w.ends[0].to_write = pattern(100_000, 3);
+        w.run("transfer", |w| w.ends[1].received.len() == 100_000);
+        for end in &w.ends {
+            assert_eq!(end.pcb.as_ref().unwrap().cc.algorithm(), congestion_control);
+        }
+    }
+}
