@@ -8,6 +8,8 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use sockeye_proto::tcp::cc::Algorithm;
+
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
 mod text;
@@ -71,8 +73,12 @@ pub struct Config {
     pub window_scaling: bool,
     /// Longest delay of an acknowledgment (RFC 9293 section 3.8.6.3), at most 500 ms. Default 40 ms.
     pub delack: Duration,
-    /// Smallest retransmission timeout. Default 200 ms.
+    /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
+    /// and at least this. Default 200 ms.
     pub rto_min: Duration,
+    /// Congestion control (`tcp_congestion_control`) of connections through an interface; on loopback, which loses
+    /// nothing, it is always NewReno. Default `cubic`.
+    pub congestion_control: Algorithm,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
     pub syn_retries: u8,
     /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
@@ -111,6 +117,7 @@ impl Default for Config {
             window_scaling: true,
             delack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
+            congestion_control: Algorithm::default(),
             syn_retries: 6,
             retries: 15,
             time_wait: Duration::from_secs(60),

@@ -56,6 +56,7 @@ mod workers;
 pub use sockeye_sync::count;
 
 pub use config::{Config, Grain, SetError};
+pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};

@@ -390,6 +390,7 @@ impl Core {
             window_scaling: config.window_scaling,
             delack: config.delack,
             rto_min: config.rto_min,
+            congestion_control: config.congestion_control,
             syn_retries: config.syn_retries,
             retries: config.retries,
             time_wait: config.time_wait,

@@ -15,6 +15,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use sockeye_proto::tcp::cc::Algorithm;
+
 use crate::config::{Config, Grain};
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
@@ -110,6 +112,7 @@ const FIELDS: &[Field] = &[
     field!(window_scaling, on_off),
     field!(delack, time),
     field!(rto_min, time),
+    field!(congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(syn_retries, number),
     field!(retries, number),
     field!(time_wait, time),
@@ -204,6 +207,7 @@ mod tests {
             ("time_wait", "2s"),
             ("loopback_encode", "on"),
             ("timestamps", "off"),
+            ("congestion_control", "newreno"),
             ("port_range", "1024-2047"),
         ] {
             config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -215,6 +219,7 @@ mod tests {
         assert_eq!((config.spin_max, config.delack), (Duration::from_micros(250), Duration::ZERO));
         assert_eq!(config.time_wait, Duration::from_secs(2));
         assert!(config.loopback_encode && !config.timestamps);
+        assert_eq!(config.congestion_control, Algorithm::NewReno);
         assert_eq!(config.port_range, 1024..=2047);
     }
 
@@ -234,6 +239,7 @@ mod tests {
             ("delack", "40", "40ms"),
             ("delack", "ms", "40ms"),
             ("timestamps", "yes", "on or off"),
+            ("congestion_control", "reno", "newreno, cubic"),
             ("port_range", "1024", "32768-60999"),
             ("port_range", "1-70000", "32768-60999"),
         ] {
