@@ -27,7 +27,7 @@ impl Curve {
         let distance = ticks.abs_diff(self.k).min(DISTANCE_MAX);
         // 2^57, then 2^47, times an MSS of 16 bits.
         let cubed = (distance * distance * distance) >> TICK_BITS;
-        let bytes = cubed * u64::from(mss.min(MSS_MAX)) / C_DIVISOR * C_FACTOR >> (2 * TICK_BITS);
+        let bytes = (cubed * u64::from(mss.min(MSS_MAX)) / C_DIVISOR * C_FACTOR) >> (2 * TICK_BITS);
         let origin = u64::from(self.origin);
         if ticks < self.k { origin.saturating_sub(bytes) } else { origin + bytes }
     }
