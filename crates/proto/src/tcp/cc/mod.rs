@@ -209,15 +209,36 @@ macro_rules! asked {
     };
 }
 
-impl CongestionControl for Cc {
-    fn cwnd(&self) -> u32 {
+/// What every segment asks of an algorithm that is not inside the pcb, out of the way of the one that is.
+impl Cc {
+    #[inline(never)]
+    fn cwnd_elsewhere(&self) -> u32 {
         asked!(self, cc => cc.cwnd(), fresh => fresh.cwnd)
+    }
+
+    #[inline(never)]
+    fn on_ack_elsewhere(&mut self, ack: &Ack) {
+        begun!(self, cc => cc.on_ack(ack));
+    }
+}
+
+impl CongestionControl for Cc {
+    #[inline]
+    fn cwnd(&self) -> u32 {
+        match self {
+            Self::NewReno(cc) => cc.cwnd(),
+            Self::Cubic(_) | Self::Fresh(_) => self.cwnd_elsewhere(),
+        }
     }
     fn ssthresh(&self) -> u32 {
         asked!(self, cc => cc.ssthresh(), _ => CWND_MAX)
     }
+    #[inline]
     fn on_ack(&mut self, ack: &Ack) {
-        begun!(self, cc => cc.on_ack(ack));
+        match self {
+            Self::NewReno(cc) => cc.on_ack(ack),
+            Self::Cubic(_) | Self::Fresh(_) => self.on_ack_elsewhere(ack),
+        }
     }
     fn on_congestion(&mut self, congestion: &Congestion) {
         begun!(self, cc => cc.on_congestion(congestion));
