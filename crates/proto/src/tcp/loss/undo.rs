@@ -8,7 +8,7 @@
 //!
 //! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
 //! acknowledged, new data is sent; what the next acknowledgment reports tells. It must not know records.
-//! Tests: `tests/undo.rs`.
+//! Tests: `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;
 
@@ -92,4 +92,21 @@ pub(in crate::tcp) struct Frto {
     pub recover: SeqNum,
     /// The repeated segment is acknowledged, new data is to tell (step 2b).
     pub tries_new_data: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::cc::Algorithm;
+    use super::*;
+
+    #[test]
+    fn an_old_echo_tells_only_of_a_repetition_with_nothing_below_it() {
+        for at_una in [true, false] {
+            let una = SeqNum::new(1000);
+            let mut undo = Undo::new(Cc::new(Algorithm::NewReno, 1000, false), una, una + 20_000);
+            undo.on_rexmt(1000, 50, at_una);
+            undo.on_rexmt(1000, 50, false);
+            assert_eq!(undo.on_new_ack(Some(40)), at_una);
+        }
+    }
 }
