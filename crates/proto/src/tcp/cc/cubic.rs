@@ -6,7 +6,7 @@
 //!
 //! It must not know sequence numbers: a round is over when as much is acknowledged as was out at its beginning.
 //! Invariants: `mss <= cwnd <= CWND_MAX`; it never shrinks but in `on_congestion`, `on_recovery_end`,
-//! `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `tests/cubic.rs`.
+//! `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
 
 mod curve;
 #[cfg(test)]
