@@ -57,6 +57,8 @@ fn no_more_than_the_backlog_wait_for_accept() {
     let listener = listen_with_backlog(&stack, 3);
     let addr = listener.local_addr().unwrap();
     let waiting: Vec<_> = (0..3).map(|_| common::connect(&stack, &listener)).collect();
+    // A connect ends with the SYN-ACK; the place in the backlog is taken by the third segment, which may be a worker's.
+    common::eventually("all three wait", || counter(&stack, "passive_opens") == 3);
     let error = TcpSocket::new_v4(&stack).connect_timeout(addr, Duration::from_millis(50)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(counter(&stack, "listen_overflows") > 0);
