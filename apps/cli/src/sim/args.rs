@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sockeye::CongestionControl;
 
 use super::parse;
 
@@ -46,8 +47,8 @@ pub struct SimArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub streams: u16,
     /// Congestion control
-    #[arg(long, value_enum, default_value_t = CongestionControl::Newreno)]
-    pub cc: CongestionControl,
+    #[arg(long, value_enum, default_value_t = Cc::Cubic)]
+    pub cc: Cc,
     /// Send and receive buffer of each connection; default: twice what the path and its queue hold, at most 64M
     #[arg(long, value_parser = parse::size)]
     pub buffer: Option<usize>,
@@ -70,9 +71,21 @@ pub struct SimArgs {
 
 /// How a sender finds its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum CongestionControl {
+pub enum Cc {
+    /// RFC 9438, with HyStart++
+    Cubic,
     /// RFC 5681 and RFC 6582
     Newreno,
+}
+
+impl Cc {
+    /// The stack's setting.
+    pub fn setting(self) -> CongestionControl {
+        match self {
+            Self::Cubic => CongestionControl::Cubic,
+            Self::Newreno => CongestionControl::NewReno,
+        }
+    }
 }
 
 /// Smallest queue unless told otherwise, bytes.

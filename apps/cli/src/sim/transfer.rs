@@ -131,7 +131,8 @@ fn host(args: &SimArgs) -> HostConfig {
     let memory = usize::try_from(buffer).unwrap_or(usize::MAX).saturating_mul(4 * usize::from(args.streams));
     let default = Config::default();
     let memory_max = memory.max(default.memory_max);
-    let stack = Config { sndbuf: buffer, rcvbuf: buffer, memory_max, ..default };
+    let congestion_control = args.cc.setting();
+    let stack = Config { sndbuf: buffer, rcvbuf: buffer, memory_max, congestion_control, ..default };
     // Checksums are there to find damage, and to be looked at.
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }
