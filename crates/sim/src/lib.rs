@@ -31,7 +31,7 @@
 //! ```
 //!
 //! # What to know
-//! * [`run`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] says what a link does.
+//! * [`run()`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] says what a link does.
 //! * A program on a [`Host`] connects and binds on that host's stack. A host can [crash](Host::crash) and start again;
 //!   links can be [cut](Link::cut), changed while they run, and asked about every packet ([`Direction::filter`]).
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs

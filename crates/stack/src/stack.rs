@@ -285,6 +285,7 @@ impl Drop for Handle {
                 let _ = thread.join();
             }
         }
+        self.core.workers.finish(&self.core);
     }
 }
 

@@ -165,7 +165,24 @@ impl Workers {
         }
         lane.clockwork.lock().wheel.next().map(Instant::from_micros)
     }
+
+    /// After the threads have ended: runs what was handed to them and not done. A connection in the queue of a
+    /// shared perimeter keeps that perimeter, which keeps the queue: neither would ever be freed.
+    pub fn finish(&self, core: &Core) {
+        let mut due = Vec::new();
+        for _ in 0..FINISH_TURNS_MAX {
+            if self.lanes.iter().all(|lane| lane.queue.is_empty()) {
+                return;
+            }
+            for index in 0..self.lanes.len() {
+                self.turn(core, index, &mut due);
+            }
+        }
+    }
 }
+
+/// Turns of each lane at the end of a stack: work that makes work ends in a few.
+const FINISH_TURNS_MAX: usize = 1000;
 
 /// When a worker wakes by itself: at its wheel's deadline, or to look for what was left without waking it.
 fn sooner(core: &Core, deadline: Option<StdInstant>) -> Option<StdInstant> {
