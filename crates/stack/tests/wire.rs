@@ -7,8 +7,8 @@ mod lab;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
@@ -81,15 +81,16 @@ fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_th
     for queues in [1, 4] {
         let config = WireConfig { queues, queue_len: 1 << 16, ..WireConfig::default() };
         let (left, right) = wire(&config).unwrap();
-        let edges: &'static Mutex<HashMap<u16, u32>> = Box::leak(Box::default());
-        let backwards: &'static Mutex<Vec<(u32, u32)>> = Box::leak(Box::default());
-        let watch = |frame: RxFrame<'_>| {
+        let edges: Mutex<HashMap<u16, u32>> = Mutex::default();
+        let backwards: Arc<Mutex<Vec<(u32, u32)>>> = Arc::default();
+        let seen = Arc::clone(&backwards);
+        let watch = move |frame: RxFrame<'_>| {
             let (port, seq, len) = data_of(frame);
             let mut edges = edges.lock().unwrap();
             let edge = edges.entry(port).or_insert(seq);
             // Acknowledgments begin at the edge.
             if seq.wrapping_sub(*edge) > 1 << 31 {
-                backwards.lock().unwrap().push((*edge, seq));
+                seen.lock().unwrap().push((*edge, seq));
             }
             *edge = seq.wrapping_add(len);
             true

@@ -182,7 +182,7 @@ pub fn grains() -> Vec<Grain> {
 /// How long to wait for what nobody can ask for: until the other threads have done what a call has left them. With
 /// settings that leave more to workers, which may look every 10 ms only, it is longer.
 pub fn settling_time() -> Duration {
-    Duration::from_millis(if given_switches().is_empty() { 5 } else { 25 })
+    Duration::from_millis(if given_switches().is_empty() { 5 } else { 50 })
 }
 
 /// How often to wait for the [`settling_time`] once more before something counts as not coming.
