@@ -81,12 +81,12 @@ fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_th
     for queues in [1, 4] {
         let config = WireConfig { queues, queue_len: 1 << 16, ..WireConfig::default() };
         let (left, right) = wire(&config).unwrap();
-        let edges: Mutex<HashMap<u16, u32>> = Mutex::default();
+        let edges: Arc<Mutex<HashMap<u16, u32>>> = Arc::default();
         let backwards: Arc<Mutex<Vec<(u32, u32)>>> = Arc::default();
-        let seen = Arc::clone(&backwards);
+        let (last, seen) = (Arc::clone(&edges), Arc::clone(&backwards));
         let watch = move |frame: RxFrame<'_>| {
             let (port, seq, len) = data_of(frame);
-            let mut edges = edges.lock().unwrap();
+            let mut edges = last.lock().unwrap();
             let edge = edges.entry(port).or_insert(seq);
             // Acknowledgments begin at the edge.
             if seq.wrapping_sub(*edge) > 1 << 31 {
