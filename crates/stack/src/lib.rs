@@ -33,6 +33,7 @@
 pub mod tokio;
 
 mod base;
+mod blocking;
 mod config;
 mod conn;
 mod demux;

@@ -6,19 +6,20 @@
 //! in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
-use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::{Ticket, WaitQueue};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
 use super::{Conn, LINGER_OFF, engine, rcvd, reason};
+use crate::blocking::{self, Timeout};
 use crate::stack::{Core, counter};
 use crate::switches::Entry;
-use crate::workers::{self, deadline_after};
+use crate::workers;
 
 /// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
 const COPY_LOCKED_MAX: usize = 4096;
@@ -216,18 +217,8 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
         }
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    let until = timeout.until();
-    // Looked at again from time to time: the connection may fail while memory stays short.
-    let slice = StdInstant::now() + MEMORY_WAIT;
-    core.pool.wait_freed(Some(until.map_or(slice, |u| u.min(slice))));
-    if until.is_some_and(|u| StdInstant::now() >= u) {
-        return Err(io::ErrorKind::WouldBlock.into());
-    }
-    Ok(())
+    if blocking::wait_for_memory(core, timeout) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
-
-/// How long a send waits for memory before it looks at its connection again.
-const MEMORY_WAIT: Duration = Duration::from_millis(50);
 
 /// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
 pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
@@ -323,32 +314,11 @@ fn wait(
     let Some((ticket, cpu)) = ticket else {
         return Err(io::ErrorKind::WouldBlock.into());
     };
-    core.count(counter::SLEEPS);
     core.recycler.before_wait(core);
-    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
-    match queue.wait(ticket, timeout.until(), spin) {
-        Woken::Spinning | Woken::Parked => Ok(()),
-        Woken::TimedOut => Err(io::ErrorKind::WouldBlock.into()),
-    }
-}
-
-/// SO_RCVTIMEO or SO_SNDTIMEO: counted from the first time that a call has to wait.
-struct Timeout {
-    timeout: Option<Duration>,
-    until: Option<StdInstant>,
-}
-
-impl Timeout {
-    fn of(micros: &AtomicU64) -> Self {
-        let micros = micros.load(Ordering::Relaxed);
-        Self { timeout: (micros > 0).then(|| Duration::from_micros(micros)), until: None }
-    }
-
-    fn until(&mut self) -> Option<StdInstant> {
-        if self.until.is_none() {
-            self.until = deadline_after(self.timeout);
-        }
-        self.until
+    if blocking::wait(core, queue, ticket, cpu, timeout) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WouldBlock.into())
     }
 }
 
@@ -365,7 +335,7 @@ pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
 
 /// Waits until the handshake is over, well or not.
 pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Duration>) -> io::Result<()> {
-    let mut timeout = Timeout { timeout, until: None };
+    let mut timeout = Timeout::after(timeout);
     loop {
         let so = conn.so.lock();
         if let Some(error) = conn.take_error() {
@@ -441,7 +411,7 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 
 /// SO_LINGER: waits until everything has been acknowledged, or the time is over.
 fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
-    let mut timeout = Timeout { timeout: Some(time), until: None };
+    let mut timeout = Timeout::after(Some(time));
     loop {
         let so = conn.so.lock();
         if so.snd.chain.is_empty() || conn.is_dead() {

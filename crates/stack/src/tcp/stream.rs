@@ -6,9 +6,10 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::TcpSocket;
+use crate::blocking::{load_timeout, nonzero, store_timeout};
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, LINGER_OFF, engine, reason, user};
 use crate::poll::{Target, sealed};
@@ -392,23 +393,4 @@ pub(super) fn each_address<A: ToSocketAddrs, T>(
 
 pub(super) fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
-}
-
-fn nonzero(timeout: Option<Duration>) -> io::Result<()> {
-    if timeout == Some(Duration::ZERO) {
-        return Err(invalid("a timeout of zero is not a timeout: use None, or set_nonblocking".into()));
-    }
-    Ok(())
-}
-
-fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
-    nonzero(timeout)?;
-    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
-    slot.store(micros, Ordering::Relaxed);
-    Ok(())
-}
-
-fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
-    let micros = slot.load(Ordering::Relaxed);
-    (micros > 0).then(|| Duration::from_micros(micros))
 }

@@ -4,9 +4,8 @@
 //! Must not know how data moves. Tests: `tests/unix/`.
 
 use std::io;
-use std::time::Duration;
 
-use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::SocketAddr;
 use super::ancillary::UCred;
@@ -86,21 +85,6 @@ impl Sock {
 
 fn clamped(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
-}
-
-pub(super) fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
-    if timeout == Some(Duration::ZERO) {
-        let message = "a timeout of zero is not a timeout: use None, or set_nonblocking";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
-    slot.store(micros, Ordering::Relaxed);
-    Ok(())
-}
-
-pub(super) fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
-    let micros = slot.load(Ordering::Relaxed);
-    (micros > 0).then(|| Duration::from_micros(micros))
 }
 
 /// The methods of every type.
@@ -199,7 +183,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::unix::common::store_timeout(&self.sock.pcb.options.read_timeout, timeout)
+                $crate::blocking::store_timeout(&self.sock.pcb.options.read_timeout, timeout)
             }
 
             /// The SO_RCVTIMEO setting.
@@ -207,7 +191,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::unix::common::load_timeout(&self.sock.pcb.options.read_timeout))
+                Ok($crate::blocking::load_timeout(&self.sock.pcb.options.read_timeout))
             }
 
             /// SO_SNDTIMEO: how long a send or connect may block; then it fails with `WouldBlock`. `None`: for
@@ -216,7 +200,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::unix::common::store_timeout(&self.sock.pcb.options.write_timeout, timeout)
+                $crate::blocking::store_timeout(&self.sock.pcb.options.write_timeout, timeout)
             }
 
             /// The SO_SNDTIMEO setting.
@@ -224,7 +208,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::unix::common::load_timeout(&self.sock.pcb.options.write_timeout))
+                Ok($crate::blocking::load_timeout(&self.sock.pcb.options.write_timeout))
             }
 
             /// Closes one direction or both. A listener that reads no more refuses connections, and `accept` ends

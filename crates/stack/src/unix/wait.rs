@@ -1,38 +1,14 @@
-//! Blocking of UNIX-domain sockets' calls: timeouts, tickets, packet memory.
+//! Blocking of UNIX-domain sockets' calls, with the errors of theirs. How it is done: `crate::blocking`.
 //!
 //! Must not know what is waited for. The tickets are taken under the mutex of the condition, by the caller.
 //! Tests: `tests/unix/`.
 
-use std::time::{Duration, Instant};
-
 use rustix::io::Errno;
-use sockeye_sync::facade::{AtomicU64, Ordering};
-use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
+use sockeye_sync::{Ticket, WaitQueue};
 
+use crate::blocking;
+pub(crate) use crate::blocking::Timeout;
 use crate::stack::{Core, counter};
-use crate::workers::deadline_after;
-
-/// SO_RCVTIMEO or SO_SNDTIMEO: counted from the first time that a call has to wait.
-pub(crate) struct Timeout {
-    timeout: Option<Duration>,
-    until: Option<Instant>,
-}
-
-impl Timeout {
-    #[inline]
-    pub fn of(micros: &AtomicU64) -> Self {
-        // Relaxed: an option, which orders nothing.
-        let micros = micros.load(Ordering::Relaxed);
-        Self { timeout: (micros > 0).then(|| Duration::from_micros(micros)), until: None }
-    }
-
-    fn until(&mut self) -> Option<Instant> {
-        if self.until.is_none() {
-            self.until = deadline_after(self.timeout);
-        }
-        self.until
-    }
-}
 
 /// Waits with a ticket. `cpu`: where the one that will notify ran last, if it is known.
 ///
@@ -47,12 +23,7 @@ pub(crate) fn wait(
     timeout: &mut Timeout,
 ) -> Result<(), Errno> {
     let Some(ticket) = ticket else { return Err(Errno::AGAIN) };
-    core.count(counter::SLEEPS);
-    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
-    match queue.wait(ticket, timeout.until(), spin) {
-        Woken::Spinning | Woken::Parked => Ok(()),
-        Woken::TimedOut => Err(Errno::AGAIN),
-    }
+    if blocking::wait(core, queue, ticket, cpu, timeout) { Ok(()) } else { Err(Errno::AGAIN) }
 }
 
 /// At the memory cap: waits for memory for a moment, and says to try again.
@@ -65,14 +36,5 @@ pub(crate) fn wait_for_memory(core: &Core, blocks: bool, timeout: &mut Timeout) 
     if !blocks {
         return Err(Errno::NOMEM);
     }
-    let until = timeout.until();
-    let slice = Instant::now() + MEMORY_WAIT;
-    core.pool.wait_freed(Some(until.map_or(slice, |until| until.min(slice))));
-    if until.is_some_and(|until| Instant::now() >= until) {
-        return Err(Errno::AGAIN);
-    }
-    Ok(())
+    if blocking::wait_for_memory(core, timeout) { Ok(()) } else { Err(Errno::AGAIN) }
 }
-
-/// How long a send waits for memory before it looks at its peer again.
-const MEMORY_WAIT: Duration = Duration::from_millis(50);

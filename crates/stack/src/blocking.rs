@@ -1,0 +1,87 @@
+//! How a call blocks: timeouts as options, a wait with a ticket, a wait for packet memory.
+//!
+//! One piece for all sockets. Must not know what is waited for, nor which error says that the time is over: that is
+//! the caller's. The tickets are taken by the caller, under the mutex of the condition.
+//! Tests: `tests/suite/blocking.rs`, `tests/suite/limits.rs`, `tests/unix/`.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use sockeye_sync::facade::{AtomicU64, Ordering};
+use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
+
+use crate::stack::{Core, counter};
+use crate::workers::deadline_after;
+
+/// SO_RCVTIMEO, SO_SNDTIMEO or the like: counted from the first time that a call has to wait.
+pub(crate) struct Timeout {
+    timeout: Option<Duration>,
+    until: Option<Instant>,
+}
+
+impl Timeout {
+    /// As long as the option says, in microseconds; 0 for no limit.
+    #[inline]
+    pub fn of(micros: &AtomicU64) -> Self {
+        Self::after(load_timeout(micros))
+    }
+
+    /// As long as this; `None` for no limit.
+    #[inline]
+    pub fn after(timeout: Option<Duration>) -> Self {
+        Self { timeout, until: None }
+    }
+
+    fn until(&mut self) -> Option<Instant> {
+        if self.until.is_none() {
+            self.until = deadline_after(self.timeout);
+        }
+        self.until
+    }
+}
+
+/// Waits with a ticket; `false` at the end of the time. `cpu`: where the one that will notify ran last, if it is known.
+pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
+    core.count(counter::SLEEPS);
+    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
+    match queue.wait(ticket, timeout.until(), spin) {
+        Woken::Spinning | Woken::Parked => true,
+        Woken::TimedOut => false,
+    }
+}
+
+/// Waits for packet memory, for a moment at most: the caller's socket may fail while memory stays short. `false` at the
+/// end of the time.
+pub(crate) fn wait_for_memory(core: &Core, timeout: &mut Timeout) -> bool {
+    let until = timeout.until();
+    let slice = Instant::now() + MEMORY_WAIT;
+    core.pool.wait_freed(Some(until.map_or(slice, |until| until.min(slice))));
+    until.is_none_or(|until| Instant::now() < until)
+}
+
+/// How long a send waits for memory before it looks at its socket again.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
+
+/// Refuses a timeout of zero, as `std` does.
+pub(crate) fn nonzero(timeout: Option<Duration>) -> io::Result<()> {
+    if timeout == Some(Duration::ZERO) {
+        let message = "a timeout of zero is not a timeout: use None, or set_nonblocking";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Sets a timeout option, in microseconds.
+pub(crate) fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
+    nonzero(timeout)?;
+    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
+    slot.store(micros, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Reads a timeout option. Relaxed: an option, which orders nothing.
+#[inline]
+pub(crate) fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
+    let micros = slot.load(Ordering::Relaxed);
+    (micros > 0).then(|| Duration::from_micros(micros))
+}
