@@ -109,5 +109,8 @@ Examples:
       what reordering costs, with charts of sequence, window and round-trip time
   sockeye sim --rtt 10ms --rate 10mbit --queue 30K --seconds 3 --pcap course.pcapng
       a short queue, packet by packet
+  sockeye sim --on kernel --rtt 50ms --rate 100mbit --loss 0.1%
+      the kernel's TCP on the same path, in real time (root)
 
-Equal arguments give equal results. The clock is simulated: what is printed does not depend on this machine.";
+Equal arguments give equal results. The clock is simulated: what is printed does not depend on this machine, unless it \
+is the kernel's TCP that runs.";

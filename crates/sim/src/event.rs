@@ -46,6 +46,11 @@ impl Queue {
         if *next == at { self.pop().map(|(_, event)| event) } else { None }
     }
 
+    /// The moment of the next event.
+    pub fn next_at(&self) -> Option<Nanos> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
     /// A number that no other call gives, for telling a void event from a valid one.
     pub fn number(&mut self) -> u64 {
         self.serial += 1;

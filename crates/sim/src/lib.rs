@@ -49,6 +49,7 @@ pub mod blocking;
 mod capture;
 pub mod check;
 mod drive;
+pub mod emulate;
 mod event;
 mod executor;
 mod link;

@@ -175,6 +175,11 @@ impl Pipe {
     }
 }
 
+/// The stream of chance of the pipe between two hosts: its own for each, the same in whatever order pipes are laid.
+pub(crate) fn stream_of(rng: &Rng, from: usize, to: usize) -> Rng {
+    Rng::new(rng.clone().u64()).fork((from as u64) << 32 | to as u64)
+}
+
 /// A time as nanoseconds, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

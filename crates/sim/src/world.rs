@@ -25,7 +25,7 @@ use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
 use crate::link::{LinkConfig, LinkStats};
 use crate::packet::Packet;
-use crate::pipe::{Course, Held, Pipe};
+use crate::pipe::{Course, Held, Pipe, stream_of};
 use crate::rng::Rng;
 use crate::watch::Watch;
 
@@ -162,8 +162,7 @@ impl State {
             return *pipe;
         }
         let name = format!("{} → {}", self.hosts[from].name, self.hosts[to].name);
-        // A stream of its own for each pipe, the same in whatever order they are laid.
-        let rng = Rng::new(self.rng.clone().u64()).fork((from as u64) << 32 | to as u64);
+        let rng = stream_of(&self.rng, from, to);
         self.pipes.push(Pipe::new(name, to, config, rng));
         self.paths.insert((from, to), self.pipes.len() - 1);
         self.pipes.len() - 1

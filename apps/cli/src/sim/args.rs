@@ -13,6 +13,9 @@ use super::parse;
 /// A path and the transfers over it.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
+    /// Whose TCP: Sockeye's in the simulator, or the kernel's over the same link in real time (needs root)
+    #[arg(long, value_enum, default_value_t = On::Sockeye)]
+    pub on: On,
     /// Round-trip time of the path without queues
     #[arg(long, value_parser = parse::time, default_value = "100ms")]
     pub rtt: Duration,
@@ -69,6 +72,15 @@ pub struct SimArgs {
     pub pcap: Option<PathBuf>,
 }
 
+/// Whose TCP is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum On {
+    /// In the simulator
+    Sockeye,
+    /// This machine's, between two network name spaces
+    Kernel,
+}
+
 /// How a sender finds its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Cc {
@@ -79,6 +91,14 @@ pub enum Cc {
 }
 
 impl Cc {
+    /// What the kernel calls it.
+    pub fn kernel_name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Newreno => "reno",
+        }
+    }
+
     /// The stack's setting.
     pub fn setting(self) -> CongestionControl {
         match self {

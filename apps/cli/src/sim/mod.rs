@@ -7,6 +7,7 @@
 
 mod args;
 mod chart;
+mod kernel;
 mod parse;
 mod report;
 mod transfer;
@@ -14,13 +15,29 @@ mod transfer;
 use std::io;
 use std::process::ExitCode;
 
+use args::On;
 pub use args::SimArgs;
 
 /// Runs the transfers and prints what came of them.
 ///
 /// # Errors
-/// If a setting is refused, or a file cannot be written.
+/// If a setting is refused, a file cannot be written, or the kernel does not let us.
 pub fn sim(args: &SimArgs) -> io::Result<ExitCode> {
+    match args.on {
+        On::Sockeye => simulated(args),
+        On::Kernel => in_real_time(args),
+    }
+}
+
+fn in_real_time(args: &SimArgs) -> io::Result<ExitCode> {
+    let measured = kernel::run(args)?;
+    let mut out = io::stdout().lock();
+    let show = if args.json { kernel::json } else { kernel::text };
+    show(args, &measured, &mut out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulated(args: &SimArgs) -> io::Result<ExitCode> {
     let outcome = transfer::run(args)?;
     if let Some(path) = &args.chart {
         std::fs::write(path, chart::page(args, &outcome))?;

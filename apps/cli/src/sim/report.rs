@@ -19,16 +19,7 @@ const COURSE_LINES: usize = 12;
 /// The writer's.
 pub fn text(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let total = outcome.total(args);
-    writeln!(
-        out,
-        "path     {:?} round trip, {} each way, queue of {} bytes, {} % loss, {} % reordering, seed {}",
-        args.rtt,
-        rate(args.rate as f64),
-        args.queue_bytes(),
-        args.loss * 100.0,
-        args.reorder * 100.0,
-        args.seed
-    )?;
+    path(args, out)?;
     writeln!(
         out,
         "goodput  {} in {} s over {} streams: {:.1} % of the rate; Jain's index {:.3}",
@@ -70,6 +61,23 @@ pub fn text(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
     )
 }
 
+/// The path, in a line.
+///
+/// # Errors
+/// The writer's.
+pub fn path(args: &SimArgs, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "path     {:?} round trip, {} each way, queue of {} bytes, {} % loss, {} % reordering, seed {}",
+        args.rtt,
+        rate(args.rate as f64),
+        args.queue_bytes(),
+        args.loss * 100.0,
+        args.reorder * 100.0,
+        args.seed
+    )
+}
+
 /// The first stream over time.
 fn course(streams: &[Stream], out: &mut dyn Write) -> io::Result<()> {
     let Some(stream) = streams.first() else { return Ok(()) };
@@ -89,13 +97,7 @@ fn course(streams: &[Stream], out: &mut dyn Write) -> io::Result<()> {
 pub fn json(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let streams: Vec<Value> = outcome.streams.iter().map(|stream| of_stream(args, stream)).collect();
     let value = json!({
-        "params": {
-            "rtt_ms": millis(args.rtt), "jitter_ms": millis(args.jitter), "rate_bits": args.rate,
-            "queue_bytes": args.queue_bytes(), "buffer_bytes": args.buffer_bytes(), "loss": args.loss,
-            "reorder": args.reorder, "reorder_span": args.reorder_span, "duplicate": args.duplicate,
-            "corrupt": args.corrupt, "mtu": args.mtu, "streams": args.streams, "seconds": args.seconds,
-            "seed": args.seed, "cc": format!("{:?}", args.cc).to_lowercase(),
-        },
+        "params": params(args),
         "goodput_bits": outcome.total(args),
         "utilisation": outcome.total(args) / args.rate as f64,
         "fairness": outcome.fairness(args),
@@ -111,6 +113,17 @@ pub fn json(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
         "streams": streams,
     });
     writeln!(out, "{value}")
+}
+
+/// What was asked for.
+pub fn params(args: &SimArgs) -> Value {
+    json!({
+        "rtt_ms": millis(args.rtt), "jitter_ms": millis(args.jitter), "rate_bits": args.rate,
+        "queue_bytes": args.queue_bytes(), "buffer_bytes": args.buffer_bytes(), "loss": args.loss,
+        "reorder": args.reorder, "reorder_span": args.reorder_span, "duplicate": args.duplicate,
+        "corrupt": args.corrupt, "mtu": args.mtu, "streams": args.streams, "seconds": args.seconds,
+        "seed": args.seed, "cc": format!("{:?}", args.cc).to_lowercase(),
+    })
 }
 
 fn of_stream(args: &SimArgs, stream: &Stream) -> Value {

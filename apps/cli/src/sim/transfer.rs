@@ -137,7 +137,8 @@ fn host(args: &SimArgs) -> HostConfig {
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }
 
-fn link(args: &SimArgs) -> LinkConfig {
+/// Either direction of the path.
+pub fn link(args: &SimArgs) -> LinkConfig {
     LinkConfig {
         jitter: args.jitter,
         rate: Some(args.rate),

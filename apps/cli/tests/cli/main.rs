@@ -6,6 +6,7 @@ mod experiments;
 mod helpers;
 mod results;
 mod sim;
+mod sim_kernel;
 mod usage;
 
 use std::process::{Command, Output, Stdio};

@@ -1,0 +1,129 @@
+//! A network name space for the calling thread: its device, its settings, its counters.
+//!
+//! The name space belongs to the thread that entered it and ends with it. Settings are those that Linux has by default,
+//! written down because a machine may have others; only the bounds of the buffers are ours. Must not know what is
+//! sent. Tests: below, `apps/cli/tests/cli/sim_kernel.rs`.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
+use std::{fs, path};
+
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+/// What is set in each name space: Linux's defaults, as of version 6.
+const SETTINGS: [(&str, &str); 16] = [
+    // Router solicitations would take their share of the link.
+    ("ipv6/conf/default/disable_ipv6", "1"),
+    ("ipv4/tcp_sack", "1"),
+    ("ipv4/tcp_dsack", "1"),
+    ("ipv4/tcp_timestamps", "1"),
+    ("ipv4/tcp_window_scaling", "1"),
+    ("ipv4/tcp_recovery", "1"),
+    ("ipv4/tcp_early_retrans", "3"),
+    ("ipv4/tcp_frto", "2"),
+    ("ipv4/tcp_reordering", "3"),
+    ("ipv4/tcp_max_reordering", "300"),
+    ("ipv4/tcp_ecn", "2"),
+    ("ipv4/tcp_fastopen", "1"),
+    ("ipv4/tcp_moderate_rcvbuf", "1"),
+    ("ipv4/tcp_slow_start_after_idle", "1"),
+    ("ipv4/tcp_mtu_probing", "0"),
+    ("ipv4/tcp_notsent_lowat", "4294967295"),
+];
+/// Least and first size of the buffers, Linux's defaults.
+const RMEM: &str = "4096 131072";
+const WMEM: &str = "4096 16384";
+/// The kernel counts a packet's memory, of which payload is a half or less: so many times what Sockeye's buffers hold.
+const OVERHEAD: u64 = 4;
+/// Packets that wait in a device for the emulator, whose own queue must be the one that fills.
+const DEVICE_QUEUE: u32 = 100_000;
+/// Bits of the network part of the addresses.
+const PREFIX: u8 = 24;
+const DEVICE: &str = "sim0";
+
+/// Moves the calling thread into a new name space with buffers that hold `buffer` bytes.
+///
+/// # Errors
+/// The system's, with a hint if rights are missing.
+pub fn enter(buffer: u32) -> io::Result<()> {
+    #[expect(deprecated, reason = "only shared descriptor tables make it unsafe, and none is unshared here")]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
+        .map_err(|error| hint(error.into(), "make a network name space"))?;
+    let most = u64::from(buffer).saturating_mul(OVERHEAD).min(i32::MAX.unsigned_abs().into());
+    let buffers = [("ipv4/tcp_rmem", format!("{RMEM} {most}")), ("ipv4/tcp_wmem", format!("{WMEM} {most}"))];
+    for (name, value) in SETTINGS.map(|(name, value)| (name, value.to_owned())).into_iter().chain(buffers) {
+        let file = path::Path::new("/proc/sys/net").join(name);
+        match fs::write(&file, value) {
+            Ok(()) => {}
+            // A kernel without it has nothing to set.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(hint(error, &format!("set {}", file.display()))),
+        }
+    }
+    Ok(())
+}
+
+/// A device in the thread's name space. No offloads: packets come out as they would go on a wire.
+///
+/// # Errors
+/// The system's, with a hint if rights are missing.
+pub fn device(addr: Ipv4Addr, mtu: u32) -> io::Result<SyncDevice> {
+    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let device =
+        DeviceBuilder::new().name(DEVICE).ipv4(addr, PREFIX, None).mtu(mtu).offload(false).build_sync();
+    let device = device.map_err(|error| hint(error, "make a TUN device"))?;
+    device.set_tx_queue_len(DEVICE_QUEUE)?;
+    device.set_nonblocking(true)?;
+    Ok(device)
+}
+
+fn hint(error: io::Error, what: &str) -> io::Error {
+    let needs =
+        "--on kernel needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN), /dev/net/tun and a writable /proc/sys/net";
+    io::Error::new(error.kind(), format!("cannot {what}: {error}; {needs}"))
+}
+
+/// What the thread's name space has counted, zeros left out.
+///
+/// # Errors
+/// The system's.
+pub fn counters() -> io::Result<BTreeMap<String, u64>> {
+    let mut all = BTreeMap::new();
+    for file in ["snmp", "netstat"] {
+        let text = fs::read_to_string(path::Path::new("/proc/thread-self/net").join(file))?;
+        all.extend(parse(&text).into_iter().filter(|(name, count)| *count > 0 && name.starts_with("Tcp")));
+    }
+    Ok(all)
+}
+
+/// Pairs of lines, one of names and one of values, both behind the same word.
+fn parse(text: &str) -> BTreeMap<String, u64> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut all = BTreeMap::new();
+    for pair in lines.chunks_exact(2) {
+        let (Some((group, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':'))
+        else {
+            continue;
+        };
+        for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
+            // -1 stands for "no limit", which is no count.
+            if let Ok(value) = value.parse() {
+                all.insert(format!("{group}.{name}"), value);
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_by_their_names() {
+        let text = "Tcp: MaxConn RetransSegs\nTcp: -1 7\nTcpExt: TCPTimeouts\nTcpExt: 2\n";
+        let expected = [("Tcp.RetransSegs".to_owned(), 7), ("TcpExt.TCPTimeouts".to_owned(), 2)];
+        assert_eq!(parse(text), expected.into());
+    }
+}

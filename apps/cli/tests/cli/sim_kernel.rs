@@ -1,0 +1,42 @@
+//! `sockeye sim --on kernel`: the kernel's TCP over the emulated link, where that is allowed, and what it says where not.
+
+use serde_json::Value;
+
+use super::*;
+
+/// Whether this process may make name spaces and devices: those are what the command needs.
+fn is_allowed() -> bool {
+    let unshare = Command::new("unshare").args(["--net", "true"]).output();
+    unshare.is_ok_and(|output| output.status.success())
+        && std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_ok()
+}
+
+#[test]
+fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
+    let output =
+        run(sockeye("sim --on kernel --rtt 10ms --rate 10mbit --loss 1% --reorder 2% --seconds 1 --json"));
+    if !is_allowed() {
+        assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+        let said = stderr(&output);
+        assert!(said.contains("needs root") && said.contains("/dev/net/tun"), "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    let count = |name: &str| value["link"][name].as_u64().unwrap();
+    assert!(count("delivered") > 0 && count("delivered") <= count("offered"), "{value}");
+    let course = value["course"].as_array().unwrap();
+    let received: Vec<u64> = course.iter().map(|sample| sample["received"].as_u64().unwrap()).collect();
+    assert!(received.is_sorted() && *received.last().unwrap() > 0);
+    assert!(value["late_ms"]["most"].as_f64().unwrap() >= value["late_ms"]["median"].as_f64().unwrap());
+    assert_eq!(value["params"]["rtt_ms"], 10.0);
+}
+
+#[test]
+fn what_only_the_simulator_does_is_refused() {
+    for (line, part) in [("--streams 2", "stream"), ("--pcap none.pcapng", "--pcap")] {
+        let output = run(sockeye(&format!("sim --on kernel --seconds 1 {line}")));
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));
+    }
+}
