@@ -178,6 +178,7 @@ impl Stack {
     /// started. The interface then has no address, and is not used.
     pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
         let core = self.core();
+        netif.attached(&core.pool);
         let id = core.netifs.add(Box::new(netif))?;
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
@@ -404,7 +405,7 @@ impl Core {
     /// The first link of the way.
     fn link(&self, local: IpAddr, via: Via) -> Link {
         match self.netifs.out(via) {
-            Some((_, netif)) => Link::of_mtu(netif.mtu(), local),
+            Some((_, netif)) => Link::of_mtu(netif.mtu(), local).cut_by_device(netif.segment_max(), local),
             None => self.loopback.link(local),
         }
     }

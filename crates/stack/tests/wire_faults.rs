@@ -136,7 +136,7 @@ impl Netif for Injector {
         if self.left.swap(0, Ordering::Relaxed) == 0 {
             return 0;
         }
-        sink(RxFrame { head: &self.head, rest: &self.rest, checksum: self.checksum });
+        sink(RxFrame { checksum: self.checksum, ..RxFrame::new(&self.head, &self.rest) });
         1
     }
     fn wait(&self, _: usize, _: Duration) {}

@@ -247,14 +247,14 @@ fn input(
         // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
         if let Some(reset) = closed::reset_for(header, payload.len()) {
-            emit(cx, conn, reset, Data::default());
+            emit_bare(cx, conn, reset);
         }
         cx.outbox.freed.push(payload.0);
         return;
     }
     let effect = pcb.on_segment(header, payload, cx.now);
     if let Some(reply) = effect.reply {
-        emit(cx, conn, reply, Data::default());
+        emit_bare(cx, conn, reply);
     }
     if effect.acked > 0 {
         acked(cx, conn, so, effect.acked);
@@ -377,7 +377,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         conn.timer_at.store(0, Ordering::Relaxed);
         let outcome = pcb.on_timer(cx.now);
         if let Some(reply) = outcome.reply {
-            emit(cx, conn, reply, Data::default());
+            emit_bare(cx, conn, reply);
         }
         if !outcome.events.is_empty() {
             on_events(cx, pcb, conn, so, outcome.events);
@@ -413,7 +413,7 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
     // Whether bytes were unread was looked at under the buffers' mutex: then it is an abort.
     let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
     if let Some(reset) = reset {
-        emit(cx, conn, reset, Data::default());
+        emit_bare(cx, conn, reset);
     }
     if pcb.state() == State::Closed {
         on_events(cx, pcb, conn, so, Events::CLOSED);
@@ -432,7 +432,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         } else {
             Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))
         };
-        emit(cx, conn, segment.header, payload);
+        emit(cx, conn, segment.header, payload, pcb.mss());
     }
     if !cx.outbox.pending.is_empty() {
         output::flush(cx);
@@ -450,9 +450,14 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
+/// Sends one segment without payload.
+fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
+    emit(cx, conn, header, Data::default(), 0);
+}
+
 /// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by
-/// lookup after leaving.
-fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
+/// lookup after leaving. `mss` is what a device is to cut it into.
+fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data, mss: u16) {
     cx.core.count(counter::SEGMENTS_OUT);
     if header.flags.has(Flags::RST) {
         cx.core.count(counter::RESETS_OUT);
@@ -474,7 +479,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data) {
         return;
     }
     if conn.via.is_wire() {
-        return output::push(cx, conn, &header, payload);
+        return output::push(cx, conn, &header, payload, mss);
     }
     let to = conn.tuple.reversed();
     cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });

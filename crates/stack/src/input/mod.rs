@@ -119,7 +119,8 @@ impl Input {
 /// Takes a batch of frames and handles it. Returns how many there were.
 fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> usize {
     let Some(netif) = core.netifs.netif(netif) else { return 0 };
-    let most = (BATCH_BYTES_MAX / netif.mtu().max(1) as usize).clamp(1, BATCH_MAX);
+    let largest = netif.mtu().max(netif.segment_max()).max(1) as usize;
+    let most = (BATCH_BYTES_MAX / largest).clamp(1, BATCH_MAX);
     let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, frame) {
         Ok(packet) => batch.push(packet),
         Err(reason) => core.input.count(reason, 1),

@@ -1,10 +1,11 @@
-//! From a frame to a packet: headers read and checked, payload copied into a buffer of our own.
+//! From a frame to a packet: headers read and checked, payload copied into a buffer of our own if it is not in
+//! one already.
 //!
 //! The bytes may be anything: nothing here panics, and what is not a TCP segment for this stack is dropped
 //! and counted by its reason. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
 //! go in.
 
-use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Pool};
+use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
 use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::tcp::wire;
@@ -51,11 +52,10 @@ pub(super) fn packet(core: &Core, frame: RxFrame<'_>) -> Result<Packet, usize> {
     }
     let (ports, header, in_head) =
         wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
-    let payload = segment.head.get(in_head).unwrap_or_default();
-    let copy = || receive_buffer(&core.pool, payload, segment.rest, segment.rest_len);
-    // What is parked goes back before a segment is lost for want of memory.
-    let buffer = copy().or_else(|full| if core.recycler.reclaim(core) { copy() } else { Err(full) });
-    let payload = Data(buffer.map_err(|Exhausted| count::NO_MEMORY)?);
+    let payload = Data(match frame.own {
+        Some(first) => segment.reference(first, in_head),
+        None => segment.copy(core, in_head).map_err(|Exhausted| count::NO_MEMORY)?,
+    });
     let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
     Ok(Packet { to, header, payload })
 }
@@ -77,6 +77,8 @@ fn ip_refusal(error: ip::ParseError) -> usize {
 /// What IP carried: the part of the frame's head, and so much of the rest. Padding is in neither.
 struct Segment<'a> {
     head: &'a [u8],
+    /// Where `head` begins in the frame's.
+    start: usize,
     rest: &'a Chain,
     rest_len: usize,
     len: usize,
@@ -88,7 +90,32 @@ impl<'a> Segment<'a> {
         let len = range.end.checked_sub(range.start)?;
         let head = frame.head.get(range.start..range.end.min(frame.head.len()))?;
         let rest_len = len - head.len();
-        (rest_len <= frame.rest.len()).then_some(Self { head, rest: frame.rest, rest_len, len })
+        (rest_len <= frame.rest.len()).then_some(Self {
+            head,
+            start: range.start,
+            rest: frame.rest,
+            rest_len,
+            len,
+        })
+    }
+
+    /// The payload, which begins with `in_head` of our head, in a buffer of our own.
+    fn copy(&self, core: &Core, in_head: std::ops::Range<usize>) -> Result<Chain, Exhausted> {
+        let first = self.head.get(in_head).unwrap_or_default();
+        let copy = || receive_buffer(&core.pool, first, self.rest, self.rest_len);
+        // What is parked goes back before a segment is lost for want of memory.
+        copy().or_else(|full| if core.recycler.reclaim(core) { copy() } else { Err(full) })
+    }
+
+    /// The payload, which begins with `in_head` of our head, where it lies: in `first` and what follows it.
+    fn reference(&self, first: &Mbuf, in_head: std::ops::Range<usize>) -> Chain {
+        let in_first = self.start + in_head.start..self.start + in_head.end;
+        let mut payload =
+            if in_first.end <= first.len() { Chain::from(first.slice(in_first)) } else { Chain::new() };
+        if self.rest_len > 0 {
+            payload.append(self.rest.slice(0, self.rest_len));
+        }
+        payload
     }
 
     /// `sum` with all bytes of the segment behind it.

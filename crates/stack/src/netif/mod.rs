@@ -1,7 +1,9 @@
 //! Interfaces: where frames come from and go to.
 //!
 //! [`Netif`] is what the stack asks of a driver: frames that carry one IP packet each, in and out, over
-//! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices.
+//! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. What a frame
+//! begins with is its [`Medium`]; one that carries several packets' worth, to be cut by the device, says so by its
+//! `gso_size`.
 //! [`wire()`] makes two of them that are connected inside this process:
 //!
 //! ```
@@ -37,21 +39,19 @@
 
 use std::time::Duration;
 
-use sockeye_mbuf::Chain;
+use sockeye_mbuf::Pool;
 
+mod frame;
 pub(crate) mod loopback;
 pub(crate) mod output;
 mod prefix;
 pub(crate) mod table;
 mod wire;
 
+pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use table::NetifId;
 pub use wire::{WireConfig, WireEnd, wire};
-
-/// Bytes of the longest headers that the stack writes: IPv6 and TCP with the options of a SYN.
-pub const HEAD_MAX: usize =
-    sockeye_proto::ip::V6_HEADER_LEN + sockeye_proto::tcp::wire::HEADER_LEN_EMITTED_MAX;
 
 /// An interface, as the stack sees it. See the module's head for who calls what, and when.
 pub trait Netif: Send + Sync + 'static {
@@ -61,8 +61,32 @@ pub trait Netif: Send + Sync + 'static {
     /// Receive queues, each served by one input thread, 1 to 64. Constant.
     fn queue_count(&self) -> usize;
 
-    /// Whether frames may be given to [`transmit`](Self::transmit) without a TCP checksum. Constant.
+    /// What its frames begin with, in both directions. Constant. Default: the IP header.
+    fn medium(&self) -> Medium {
+        Medium::Ip
+    }
+
+    /// Whether frames may be given to [`transmit`](Self::transmit) without a TCP or UDP checksum. Constant.
     fn offloads_checksum(&self) -> bool;
+
+    /// Bytes of the largest IP packet that [`transmit`](Self::transmit) takes with [`TxFrame::gso_size`] set, at most
+    /// 65,535; 0 if it takes none, which is the default. Constant. Connections then hand over so much at once, and
+    /// the device cuts it. Such a frame has [`Checksum::Device`].
+    fn segment_max(&self) -> u32 {
+        0
+    }
+
+    /// Told once, before anything else, from which pool the stack takes its packet memory. A driver that reads
+    /// frames straight into mbufs of it spares the stack a copy (see [`RxFrame::own`]). Default: nothing.
+    fn attached(&self, pool: &Pool) {
+        let _ = pool;
+    }
+
+    /// Whether the device is gone for good: nothing arrives any more, and what is transmitted is dropped. Waits then
+    /// end by [`interrupt`](Self::interrupt) only. Default: never.
+    fn is_down(&self) -> bool {
+        false
+    }
 
     /// Takes all of `frames`, which belong to one flow and are in its order. `flow` is the flow's hash: frames
     /// of equal hash must arrive in one queue and in order. What there is no room for is dropped, and counted in
@@ -92,82 +116,4 @@ pub struct Sent {
     pub queue: usize,
     /// Frames for which the queue had no room.
     pub dropped_count: usize,
-}
-
-/// Who has filled in, or looked at, a frame's TCP checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Checksum {
-    /// On the way out: it is complete. On the way in: it must be checked.
-    Software,
-    /// On the way out: the field holds the sum over the pseudo header, and the device does the rest. On the way
-    /// in: the device has checked it.
-    Device,
-}
-
-/// A frame on its way out: headers by value, payload by reference.
-///
-/// The references are to the sender's own mbufs, as a device with scatter-gather DMA would read them: whoever
-/// receives copies.
-#[derive(Debug)]
-pub struct TxFrame {
-    head: [u8; HEAD_MAX],
-    head_len: u8,
-    /// Who completes the TCP checksum.
-    pub checksum: Checksum,
-    /// What comes behind the headers.
-    pub payload: Chain,
-}
-
-impl TxFrame {
-    /// A frame that begins with `head`; `None` if that is longer than [`HEAD_MAX`].
-    pub fn new(head: &[u8], payload: Chain, checksum: Checksum) -> Option<Self> {
-        let mut bytes = [0; HEAD_MAX];
-        bytes.get_mut(..head.len())?.copy_from_slice(head);
-        Some(Self { head: bytes, head_len: u8::try_from(head.len()).ok()?, checksum, payload })
-    }
-
-    /// The headers, from the IP header on.
-    pub fn head(&self) -> &[u8] {
-        &self.head[..usize::from(self.head_len)]
-    }
-
-    /// The headers, to be changed.
-    pub fn head_mut(&mut self) -> &mut [u8] {
-        &mut self.head[..usize::from(self.head_len)]
-    }
-
-    /// Keeps the first `len` bytes of the headers, and no payload if that cuts anything.
-    pub fn truncate_head(&mut self, len: usize) {
-        if len < usize::from(self.head_len) {
-            self.head_len = u8::try_from(len).unwrap_or(self.head_len);
-            self.payload = Chain::new();
-        }
-    }
-
-    /// Bytes of the packet.
-    pub fn len(&self) -> usize {
-        usize::from(self.head_len) + self.payload.len()
-    }
-
-    /// Whether the frame has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The same frame as its receiver sees it.
-    pub fn received(&self) -> RxFrame<'_> {
-        RxFrame { head: self.head(), rest: &self.payload, checksum: self.checksum }
-    }
-}
-
-/// A frame that has arrived. The bytes may be anything.
-#[derive(Clone, Copy, Debug)]
-pub struct RxFrame<'a> {
-    /// The packet from its first byte on. All headers must be in here for the packet to be understood; so much of
-    /// the payload as the device likes may be.
-    pub head: &'a [u8],
-    /// The rest of the packet.
-    pub rest: &'a Chain,
-    /// Who has looked at the TCP checksum.
-    pub checksum: Checksum,
 }

@@ -48,23 +48,32 @@ impl Pending {
 }
 
 /// A segment of `conn`, which is over a wire, as the next of its frames. What another connection of the same
-/// perimeter has left goes first.
-pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data) {
-    add(cx, conn.via, conn.hash, &conn.tuple, header, payload);
+/// perimeter has left goes first. What is longer than `mss` is for the device to cut.
+pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
+    let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
+    add(cx, conn.via, conn.hash, &conn.tuple, (header, gso_size), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
 pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
     // The hash that a connection of this name has, so that its frames go the same way.
-    add(cx, via, tuple.hash(&cx.core.key), tuple, header, payload);
+    add(cx, via, tuple.hash(&cx.core.key), tuple, (header, 0), payload);
     flush(cx);
 }
 
-fn add(cx: &mut Context<'_>, via: Via, hash: u64, tuple: &FourTuple, header: &Header, payload: Data) {
+fn add(
+    cx: &mut Context<'_>,
+    via: Via,
+    hash: u64,
+    tuple: &FourTuple,
+    (header, gso_size): (&Header, u16),
+    payload: Data,
+) {
     let Some((_, netif)) = cx.core.netifs.out(via) else { return };
-    let Some(frame) = encode(netif, tuple, header, payload.0) else {
+    let Some(mut frame) = encode(netif, tuple, header, payload.0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };
+    frame.gso_size = gso_size;
     let flow = Some((via, hash));
     if cx.outbox.pending.flow != flow {
         flush(cx);

@@ -119,12 +119,21 @@ impl Link {
         let mss = u16::try_from(packet.saturating_sub(headers)).unwrap_or(u16::MAX);
         Self { mss, segment_max: 0 }
     }
+
+    /// This link, with a device that takes IP packets of `packet_max` bytes and cuts them; 0 for none.
+    pub fn cut_by_device(self, packet_max: u32, addr: IpAddr) -> Self {
+        let headers = if addr.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
+        let packet = packet_max.min(u32::from(u16::MAX));
+        Self { segment_max: packet.saturating_sub(headers + OPTIONS_MAX), ..self }
+    }
 }
 
 /// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).
 const HEADERS_V4: u32 = 40;
 /// IPv6 and TCP headers without options, bytes.
 const HEADERS_V6: u32 = 60;
+/// The longest TCP options, bytes (RFC 9293 section 3.1).
+const OPTIONS_MAX: u32 = 40;
 
 impl Netifs {
     pub fn new() -> Self {

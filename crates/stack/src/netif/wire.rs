@@ -44,11 +44,14 @@ pub struct WireConfig {
     /// The ends trust each other's TCP checksums, as with devices that compute and check them. Default off:
     /// the sender sums up every byte and the receiver does it again.
     pub offload: bool,
+    /// Bytes of the largest IP packet that one frame carries in place of several, `mtu` to 65,535, as devices with
+    /// segmentation offload take them: what is sent so arrives uncut. Needs `offload`. Default 0: none.
+    pub segment_max: u32,
 }
 
 impl Default for WireConfig {
     fn default() -> Self {
-        Self { mtu: 1500, queues: 1, queue_len: 8192, offload: false }
+        Self { mtu: 1500, queues: 1, queue_len: 8192, offload: false, segment_max: 0 }
     }
 }
 
@@ -60,6 +63,12 @@ pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
     within("mtu", config.mtu as usize, MTU_MIN as usize, MTU_MAX as usize)?;
     within("queues", config.queues, 1, QUEUES_MAX)?;
     within("queue_len", config.queue_len, 1, QUEUE_LEN_MAX)?;
+    if config.segment_max > 0 {
+        within("segment_max", config.segment_max as usize, config.mtu as usize, u16::MAX.into())?;
+        if !config.offload {
+            return Err(invalid("WireConfig::segment_max needs WireConfig::offload".to_owned()));
+        }
+    }
     let (left, right) = (Side::new(config.queues), Side::new(config.queues));
     let end = |from: &Arc<Side>, to: &Arc<Side>| WireEnd {
         from: Arc::clone(from),
@@ -72,12 +81,15 @@ pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
 /// Most frames that a queue may hold.
 const QUEUE_LEN_MAX: usize = 1 << 20;
 
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
 fn within(field: &str, value: usize, min: usize, max: usize) -> io::Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    let message = format!("WireConfig::{field} is {value}: it must be {min} to {max}");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    Err(invalid(format!("WireConfig::{field} is {value}: it must be {min} to {max}")))
 }
 
 /// One end of a wire.
@@ -144,6 +156,10 @@ impl Netif for WireEnd {
 
     fn offloads_checksum(&self) -> bool {
         self.config.offload
+    }
+
+    fn segment_max(&self) -> u32 {
+        self.config.segment_max
     }
 
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
@@ -312,6 +328,8 @@ mod tests {
             (WireConfig { mtu: 1279, ..WireConfig::default() }, "mtu"),
             (WireConfig { queues: 0, ..WireConfig::default() }, "queues"),
             (WireConfig { queue_len: 0, ..WireConfig::default() }, "queue_len"),
+            (WireConfig { segment_max: 1499, offload: true, ..WireConfig::default() }, "segment_max"),
+            (WireConfig { segment_max: 9000, ..WireConfig::default() }, "offload"),
         ] {
             assert!(wire(&config).unwrap_err().to_string().contains(name));
         }

@@ -114,6 +114,9 @@ where
     fn offloads_checksum(&self) -> bool {
         self.end.offloads_checksum()
     }
+    fn segment_max(&self) -> u32 {
+        self.end.segment_max()
+    }
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         (self.sending)(frames);
         self.end.transmit(flow, frames)
