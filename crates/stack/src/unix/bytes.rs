@@ -17,6 +17,7 @@ const SMALL: usize = 120;
 pub(crate) const COPY_LOCKED_MAX: usize = 4096;
 
 /// See the module's head.
+#[repr(C)]
 pub(crate) struct Bytes {
     start: u8,
     end: u8,

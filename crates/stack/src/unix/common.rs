@@ -68,7 +68,7 @@ impl Sock {
         let so = self.pcb.so.lock();
         match self.pcb.kind {
             Kind::Stream | Kind::Seqpacket => so.data.len(),
-            Kind::Datagram => so.records.front().map_or(0, |record| record.len as usize),
+            Kind::Datagram => so.records.first().map_or(0, |(len, _)| len),
         }
     }
 

@@ -44,6 +44,7 @@ mod marks;
 mod names;
 mod pcb;
 pub(crate) mod ready;
+mod records;
 mod recv;
 mod rights;
 mod send;

@@ -29,6 +29,7 @@ use super::addr::Name;
 use super::ancillary::UCred;
 use super::bytes::Bytes;
 use super::flows::Flows;
+use super::records::Records;
 use super::rights::InFlight;
 use super::sock::Sock;
 use crate::config::Config;
@@ -53,13 +54,13 @@ impl Kind {
 }
 
 /// See the module's head. On cache lines of its own: two pcbs of two cores must not share one.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Pcb {
-    pub so: Mutex<So>,
     /// Our readers, or who waits in `accept`; with `so`.
     pub rcv_wait: WaitQueue,
     /// Who waits for room in our buffer or in our backlog; with `so`.
     pub snd_wait: WaitQueue,
+    pub so: Mutex<So>,
     pub kind: Kind,
     /// (a) An error is pending or our writing side of a datagram socket is shut: senders look into `so`.
     pub alert: AtomicBool,
@@ -93,12 +94,18 @@ pub(crate) struct Options {
 }
 
 /// A socket's receive buffer, and whom its changes concern.
+///
+/// In the order of use: what the exchange of a short message writes lies on one cache line with the lock, its bytes
+/// included. The fields behind are read by it at most.
+#[repr(C)]
 pub(crate) struct So {
-    pub data: Bytes,
-    /// Bytes that a writer is copying right now, already counted against `hiwat`.
-    pub reserved: usize,
-    /// What may wait here of a connected peer, bytes: the peer's SO_SNDBUF.
-    pub hiwat: usize,
+    /// The position of the first byte in `data` in the stream.
+    pub head: u64,
+    /// The CPUs on which somebody was last told of data and of room.
+    pub data_cpu: u32,
+    pub room_cpu: u32,
+    /// Whether `rcv_wait` has a waiter.
+    pub rcv_awaited: Awaited,
     /// A connection was made; it never ends again.
     pub is_connected: bool,
     /// Nothing more comes in: we, or the peer, have shut the direction.
@@ -109,13 +116,16 @@ pub(crate) struct So {
     pub closed: bool,
     /// We or our peer want credentials with what arrives.
     pub wants_creds: bool,
-    pub error: Option<Errno>,
+    pub data: Bytes,
     /// Boundaries of what is in `data`; none in a stream.
-    pub records: VecDeque<Record>,
+    pub records: Records,
+    /// Bytes that a writer is copying right now, already counted against `hiwat`.
+    pub reserved: usize,
+    /// What may wait here of a connected peer, bytes: the peer's SO_SNDBUF.
+    pub hiwat: usize,
+    pub error: Option<Errno>,
     /// What stands between a stream's bytes; usually nothing.
     pub marks: Option<Box<Marks>>,
-    /// The position of the first byte in `data` in the stream.
-    pub head: u64,
     /// References to UNIX-domain sockets in this buffer or backlog.
     pub sockets_held: u32,
     /// Tasks that wait to read, and (of the peer) to write here.
@@ -124,11 +134,6 @@ pub(crate) struct So {
     /// Polls of this socket, and those of the peer that want to write.
     pub watch: Watchers,
     pub out_watch: Watchers,
-    /// Whether `rcv_wait` has a waiter.
-    pub rcv_awaited: Awaited,
-    /// The CPUs on which somebody was last told of data and of room.
-    pub data_cpu: u32,
-    pub room_cpu: u32,
     /// Of a datagram socket: its senders.
     pub flows: Flows,
     /// Of a listener.
@@ -234,7 +239,7 @@ impl So {
             closed: false,
             wants_creds: false,
             error: None,
-            records: VecDeque::new(),
+            records: Records::default(),
             marks: None,
             head: 0,
             sockets_held: 0,
@@ -308,7 +313,7 @@ impl So {
 
     /// The boxes of rights in this buffer.
     pub fn rights(&self) -> impl Iterator<Item = &InFlight> {
-        let of_records = self.records.iter().filter_map(|r| r.extra.as_ref()?.rights.as_ref());
+        let of_records = self.records.extras().filter_map(|extra| extra.rights.as_ref());
         let marks = self.marks.iter().flat_map(|marks| marks.rights.iter());
         of_records.chain(marks.map(|mark| &mark.rights))
     }
@@ -325,7 +330,7 @@ pub(crate) struct Contents {
     /// Something that was sent has not been read.
     pub was_unread: bool,
     pub chain: Chain,
-    pub records: VecDeque<Record>,
+    pub records: Records,
     pub marks: Option<Box<Marks>>,
     pub embryos: VecDeque<Sock>,
 }

@@ -268,9 +268,8 @@ pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let mut wakes = Wakes::new();
     let taken = locking::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
-        let record = so.records.front()?;
-        let (len, flow) = (record.len as usize, record.flow);
-        if so.error.is_some() || record.extra.is_some() || len > COPY_LOCKED_MAX {
+        let (len, flow) = so.records.first()?;
+        if so.error.is_some() || so.records.first_extra().is_some() || len > COPY_LOCKED_MAX {
             return None;
         }
         so.records.pop_front();
@@ -350,15 +349,14 @@ fn take_record(
         settle_alert(pcb, so);
         return Err(errno);
     }
-    let Some(record) = so.records.front() else { return nothing(pcb, so, request, 0) };
-    let (len, flow) = (record.len as usize, record.flow);
+    let Some((len, flow)) = so.records.first() else { return nothing(pcb, so, request, 0) };
     let mut part = Part { len, bytes: len.min(request.wanted), ..Part::default() };
-    part.creds = record.extra.as_ref().and_then(|extra| extra.creds);
+    part.creds = so.records.first_extra().and_then(|extra| extra.creds);
     if pcb.kind == Kind::Datagram {
         part.sender = so.flows.sender(flow).and_then(|sender| sender.name.get().cloned());
     }
     if request.is_peek {
-        if let Some(rights) = record.extra.as_ref().and_then(|extra| extra.rights.as_ref()) {
+        if let Some(rights) = so.records.first_extra().and_then(|extra| extra.rights.as_ref()) {
             part.duplicates = rights.duplicates(request.rights_max);
             part.is_cut = part.duplicates.len() < rights.len();
         }
