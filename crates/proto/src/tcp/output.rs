@@ -338,7 +338,7 @@ impl<P: Payload> Pcb<P> {
             self.ack_now = true;
             return;
         }
-        segment.header.options.sack = reass.take_sack(count);
+        segment.header.options.sack = reass.take_sack(count, self.dup_acks_owed);
         if reass.is_empty() {
             self.reass = None;
         }

@@ -1,15 +1,20 @@
 //! The out-of-order queue: what arrived behind a hole.
 //!
-//! Runs of bytes, sorted, never touching or overlapping: neighbours are joined when they meet. Where
+//! Runs of bytes in a tree, sorted, never overlapping: neighbours are joined when they meet, unless the second is
+//! long ([`JOIN_MAX`]), for joining moves what it holds. Where
 //! segments overlap, a byte that is already held stays, except that a run swallowed whole gives way.
 //! It must not know windows: the caller has cut everything to the receive window, which bounds
-//! the bytes. Two more bounds stand here, because many tiny segments cost more memory than their bytes:
-//! `RUNS_MAX` holes and `PIECES_MAX` segments that are shorter than `SMALL`; longer ones are worth their memory, and one
-//! loss on a long and fast path leaves thousands of them. A segment that would go beyond is dropped, not
-//! acknowledged, and the peer repeats it; to keep room for what is needed first, the last run
-//! gives way to an earlier one. It also remembers what to report: which runs have grown last (RFC 2018 section 4),
+//! the bytes, and thereby the segments of [`SMALL`] bytes and more, and the runs that they make: a slow start that
+//! overshoots leaves thousands. Tiny segments cost more memory than their bytes, so they are bounded by number
+//! ([`PIECES_MAX`]). One that would go beyond is dropped, not acknowledged, and the peer repeats it; to keep
+//! room for what is needed first, a last run of tiny segments gives way to an earlier one, and what continues the
+//! stream is always taken. A segment costs a walk down the tree, whatever a peer sends.
+//!
+//! It also remembers what to report: which runs have grown since the last report and in it (RFC 2018 section 4),
 //! and what came twice (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs`
 //! and `tests/sack.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::seq::SeqNum;
 
@@ -19,12 +24,16 @@ use super::segment::{Payload, SACK_BLOCKS_MAX};
 /// The queue. Allocated when the first hole appears, freed when the last is filled.
 #[derive(Debug)]
 pub(super) struct Reass<P> {
-    runs: Vec<Run<P>>,
+    /// By their place in the stream, which unlike a sequence number does not wrap.
+    runs: BTreeMap<u64, Run<P>>,
+    /// A sequence number and its place. Follows what is taken.
+    origin: (SeqNum, u64),
     /// Small segments that went into all runs together.
     piece_count: u32,
-    /// A place in each of the runs that grew last, the latest first. A run may be gone since.
-    recent: [SeqNum; SACK_BLOCKS_MAX],
-    recent_count: u8,
+    /// Where runs have grown and no report says so yet, in order of arrival.
+    fresh: VecDeque<u64>,
+    /// A place in each of the runs that were reported last, the latest first. A run may be gone since.
+    recent: VecDeque<u64>,
     /// What came twice and is not reported yet.
     duplicate: Option<SackBlock>,
     /// Where the peer's stream ends, if its FIN arrived early.
@@ -34,26 +43,26 @@ pub(super) struct Reass<P> {
 /// Bytes without a hole.
 #[derive(Debug)]
 struct Run<P> {
-    start: SeqNum,
     payload: P,
     /// Small segments that went into this run.
     piece_count: u32,
 }
 
 impl<P: Payload> Run<P> {
-    fn end(&self) -> SeqNum {
-        // A run lies inside the receive window, so its length fits 32 bits.
-        self.start + u32::try_from(self.payload.len()).unwrap_or(u32::MAX)
+    fn len(&self) -> u64 {
+        self.payload.len() as u64
     }
 }
 
 impl<P: Payload> Reass<P> {
-    pub fn new() -> Self {
+    /// `nxt` is RCV.NXT.
+    pub fn new(nxt: SeqNum) -> Self {
         Self {
-            runs: Vec::new(),
+            runs: BTreeMap::new(),
+            origin: (nxt, PLACE_OF_ORIGIN),
             piece_count: 0,
-            recent: [SeqNum::default(); SACK_BLOCKS_MAX],
-            recent_count: 0,
+            fresh: VecDeque::new(),
+            recent: VecDeque::new(),
             duplicate: None,
             fin: None,
         }
@@ -66,7 +75,8 @@ impl<P: Payload> Reass<P> {
 
     /// The peer's stream ends at `at`. A claim that contradicts what was received before is ignored.
     pub fn note_fin(&mut self, at: SeqNum) {
-        if self.runs.last().is_none_or(|run| run.end().at_or_before(at)) {
+        let place = self.place(at);
+        if self.runs.last_key_value().is_none_or(|(start, run)| start + run.len() <= place) {
             self.fin.get_or_insert(at);
         }
     }
@@ -90,107 +100,124 @@ impl<P: Payload> Reass<P> {
         (self.runs.len() + usize::from(self.duplicate.is_some())).min(SACK_BLOCKS_MAX)
     }
 
-    /// At most `count` blocks to report: a duplicate first and once, then the runs, those first that grew
-    /// last.
-    pub fn take_sack(&mut self, count: usize) -> SackBlocks {
-        let mut indices: [Option<usize>; SACK_BLOCKS_MAX] = [None; SACK_BLOCKS_MAX];
+    /// At most `count` blocks to report, with `more` further reports to come right after this one: a duplicate first
+    /// and once, then what has grown since the last report, as much as has to go if all is to be told in these
+    /// reports; then what was reported last, for a report may be lost.
+    pub fn take_sack(&mut self, count: usize, more: u8) -> SackBlocks {
+        let mut blocks = SackBlocks::NONE;
+        if count > 0 {
+            self.duplicate.take().into_iter().for_each(|duplicate| blocks.push(duplicate));
+        }
+        let share = self.fresh.len().div_ceil(usize::from(more) + 1).max(1);
+        let mut starts: [Option<u64>; SACK_BLOCKS_MAX] = [None; SACK_BLOCKS_MAX];
         let mut known = 0;
-        let recent = self.recent.iter().take(usize::from(self.recent_count)).map(|&place| self.run_at(place));
-        // Then whatever there is, from the front.
-        let others = (0..self.runs.len().min(2 * SACK_BLOCKS_MAX)).map(Some);
-        for index in recent.chain(others).flatten() {
-            if !indices.contains(&Some(index))
-                && let Some(slot) = indices.get_mut(known)
-            {
-                *slot = Some(index);
-                known += 1;
+        let room = count - blocks.len();
+        while known < room.min(share) {
+            // The last report begins with the segment that has caused it.
+            let is_last = more == 0 && known == 0;
+            let place = if is_last { self.fresh.pop_back() } else { self.fresh.pop_front() };
+            let Some(place) = place else { break };
+            known += usize::from(self.add_run(place, &mut starts, known));
+        }
+        let reported = known;
+        let others = self.recent.iter().chain(self.runs.keys().take(2 * SACK_BLOCKS_MAX));
+        for &place in others {
+            if known < room {
+                known += usize::from(self.add_run(place, &mut starts, known));
             }
         }
-        let runs = indices.into_iter().flatten().filter_map(|index| self.runs.get(index));
-        let runs = runs.map(|run| SackBlock { start: run.start, end: run.end() });
-        let blocks: SackBlocks = self.duplicate.into_iter().chain(runs).take(count).collect();
-        if count > 0 {
-            self.duplicate = None;
+        for &start in starts.iter().take(reported).flatten().rev() {
+            self.recent.retain(|&other| other != start);
+            self.recent.push_front(start);
+        }
+        self.recent.truncate(SACK_BLOCKS_MAX);
+        for (start, run) in starts.iter().flatten().filter_map(|start| self.runs.get_key_value(start)) {
+            blocks.push(SackBlock { start: self.number(*start), end: self.number(start + run.len()) });
         }
         blocks
     }
 
-    /// The index of the run that holds `place`.
-    fn run_at(&self, place: SeqNum) -> Option<usize> {
-        let index = self.runs.partition_point(|run| run.end().at_or_before(place));
-        self.runs.get(index).filter(|run| run.start.at_or_before(place)).map(|_| index)
+    /// Notes the run that holds `place` at index `at` of `starts`, unless it is among them or gone.
+    fn add_run(&self, place: u64, starts: &mut [Option<u64>], at: usize) -> bool {
+        let start = self.run_at(place);
+        let is_new = start.is_some() && !starts.contains(&start);
+        if is_new && let Some(slot) = starts.get_mut(at) {
+            *slot = start;
+            return true;
+        }
+        false
+    }
+
+    /// Where the run begins that holds `place`.
+    fn run_at(&self, place: u64) -> Option<u64> {
+        let (start, run) = self.runs.range(..=place).next_back()?;
+        (place < start + run.len()).then_some(*start)
     }
 
     /// The run that holds `place` has grown.
-    fn note_recent(&mut self, place: SeqNum) {
-        let run = self.run_at(place);
-        let mut recent = [place; SACK_BLOCKS_MAX];
-        let mut count = 1;
-        for &earlier in self.recent.iter().take(usize::from(self.recent_count)) {
-            let at = self.run_at(earlier);
-            // One whose run is gone, or is this one, says nothing.
-            if at.is_some()
-                && at != run
-                && let Some(slot) = recent.get_mut(count)
-            {
-                *slot = earlier;
-                count += 1;
-            }
+    fn note_fresh(&mut self, place: u64) {
+        // What goes on where the last one ended is the same news.
+        if let Some(&last) = self.fresh.back()
+            && self.run_at(last) == self.run_at(place)
+        {
+            return;
         }
-        self.recent = recent;
-        // At most SACK_BLOCKS_MAX.
-        self.recent_count = u8::try_from(count).unwrap_or(RECENT_MAX);
+        if self.fresh.len() >= FRESH_MAX {
+            self.fresh.pop_front();
+        }
+        self.fresh.push_back(place);
     }
 
-    /// Puts `payload`, which begins at `start`, into its place.
+    /// Puts `payload`, which begins at `start`, into its place. What continues the stream has to be taken out
+    /// right after.
     pub fn insert(&mut self, start: SeqNum, mut payload: P) {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
         }
-        let mut new = Run { start, payload, piece_count: 0 };
-        // Index of the first run that begins behind the start of the new one.
-        let mut at = self.runs.partition_point(|run| run.start.at_or_before(start));
-        if let Some(before) = at.checked_sub(1).and_then(|i| self.runs.get(i)) {
-            if new.end().at_or_before(before.end()) {
-                let (start, end) = (new.start, new.end());
-                if start.before(end) {
-                    self.note_duplicate(start, end);
-                    self.note_recent(start);
+        let mut at = self.place(start);
+        let end = at + payload.len() as u64;
+        if let Some((before, run)) = self.runs.range(..=at).next_back() {
+            let known = before + run.len();
+            if end <= known {
+                if at < end {
+                    self.note_duplicate(start, self.number(end));
+                    self.note_fresh(at);
                 }
                 return;
             }
-            let overlap = before.end().since(new.start);
-            new.payload.trim_front(overlap as usize);
-            new.start += overlap;
+            let overlap = known.saturating_sub(at);
+            payload.trim_front(bytes(overlap));
+            at += overlap;
         }
-        self.drop_swallowed(at, new.end());
-        if let Some(after) = self.runs.get(at) {
-            let room = after.start.since(new.start);
-            new.payload.truncate(room as usize);
+        self.drop_swallowed(at, end);
+        if let Some((after, _)) = self.runs.range(at..).next() {
+            payload.truncate(bytes(after - at));
         }
-        new.piece_count = u32::from(new.payload.len() < SMALL);
-        if new.payload.is_empty() || !self.make_room(&mut at, new.piece_count) {
+        let piece_count = u32::from(payload.len() < SMALL);
+        if payload.is_empty() || !(at == self.origin.1 || self.make_room(at, piece_count)) {
             return;
         }
-        let place = new.start;
-        self.piece_count += new.piece_count;
-        self.runs.insert(at, new);
+        self.piece_count += piece_count;
+        self.runs.insert(at, Run { payload, piece_count });
         self.join(at);
-        if let Some(before) = at.checked_sub(1) {
+        if let Some((&before, _)) = self.runs.range(..at).next_back() {
             self.join(before);
         }
-        self.note_recent(place);
+        self.note_fresh(at);
     }
 
-    /// Takes the bytes that begin at `at`, all up to the next hole. What lies before `at` is discarded.
+    /// Takes the bytes that begin at `at`, which is RCV.NXT, all up to the next hole or the end of a run. What
+    /// lies before `at` is discarded.
     pub fn take(&mut self, at: SeqNum) -> Option<P> {
-        while let Some(first) = self.runs.first_mut() {
-            if first.start.after(at) {
+        let place = self.place(at);
+        self.origin = (at, place);
+        while let Some(first) = self.runs.first_entry() {
+            if *first.key() > place {
                 return None;
             }
-            let stale = at.since(first.start);
-            first.payload.trim_front(stale as usize);
-            let run = self.runs.remove(0);
+            let stale = place - first.key();
+            let mut run = first.remove();
+            run.payload.trim_front(bytes(stale));
             self.piece_count -= run.piece_count;
             if !run.payload.is_empty() {
                 return Some(run.payload);
@@ -199,46 +226,79 @@ impl<P: Payload> Reass<P> {
         None
     }
 
-    /// Drops the runs from index `at` on that lie whole before `end`: the new one contains them.
-    fn drop_swallowed(&mut self, at: usize, end: SeqNum) {
-        let swallowed = self.runs.iter().skip(at).take_while(|run| run.end().at_or_before(end)).count();
-        let gone: u32 = self.runs.drain(at..at + swallowed).map(|run| run.piece_count).sum();
-        self.piece_count -= gone;
+    /// Drops the runs that lie whole between `at` and `end`: the new one contains them.
+    fn drop_swallowed(&mut self, at: u64, end: u64) {
+        while let Some((&start, run)) = self.runs.range(at..end).next()
+            && start + run.len() <= end
+        {
+            self.remove(start);
+        }
     }
 
-    /// Keeps the bounds. False if the new run of `pieces` small segments, to be put at index `at`, has to be dropped.
-    fn make_room(&mut self, at: &mut usize, pieces: u32) -> bool {
-        if self.runs.len() < RUNS_MAX && self.piece_count + pieces <= PIECES_MAX {
+    fn remove(&mut self, start: u64) -> Option<Run<P>> {
+        let run = self.runs.remove(&start)?;
+        self.piece_count -= run.piece_count;
+        Some(run)
+    }
+
+    /// Keeps the bound of small segments. False if the new run of `pieces` of them at `at` has to be dropped.
+    fn make_room(&mut self, at: u64, pieces: u32) -> bool {
+        if self.piece_count + pieces <= PIECES_MAX {
             return true;
         }
-        if *at >= self.runs.len() {
+        let Some((&last, run)) = self.runs.last_key_value() else { return true };
+        // A run of full segments is not worth giving away for a small one.
+        if last < at || run.payload.len() >= run.piece_count as usize * SMALL {
             return false;
         }
-        self.piece_count -= self.runs.pop().map_or(0, |run| run.piece_count);
-        *at = (*at).min(self.runs.len());
+        self.remove(last);
         true
     }
 
-    /// Joins the run at index `at` with the next one if they touch.
-    fn join(&mut self, at: usize) {
-        let touch = match (self.runs.get(at), self.runs.get(at + 1)) {
-            (Some(a), Some(b)) => a.end() == b.start,
-            (Some(_) | None, None) | (None, Some(_)) => false,
-        };
-        if touch {
-            let tail = self.runs.remove(at + 1);
-            if let Some(run) = self.runs.get_mut(at) {
-                run.piece_count += tail.piece_count;
-                run.payload.append(tail.payload);
-            }
+    /// Joins the run at `start` with the next one if they touch.
+    fn join(&mut self, start: u64) {
+        let Some(end) = self.runs.get(&start).map(|run| start + run.len()) else { return };
+        if self.runs.get(&end).is_none_or(|next| next.len() > JOIN_MAX) {
+            return;
         }
+        if let Some(next) = self.runs.remove(&end)
+            && let Some(run) = self.runs.get_mut(&start)
+        {
+            run.piece_count += next.piece_count;
+            run.payload.append(next.payload);
+        }
+    }
+
+    /// The place of a sequence number, which is less than 2^31 away from what was taken last.
+    fn place(&self, seq: SeqNum) -> u64 {
+        let (origin, place) = self.origin;
+        if seq.before(origin) {
+            place - u64::from(origin.since(seq))
+        } else {
+            place + u64::from(seq.since(origin))
+        }
+    }
+
+    /// The sequence number of a place.
+    fn number(&self, place: u64) -> SeqNum {
+        let (origin, at) = self.origin;
+        // The receive window is below 2^31.
+        let distance = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        if place < at { origin - distance(at - place) } else { origin + distance(place - at) }
     }
 }
 
-/// Places of runs remembered: as many as blocks that can be reported.
-const RECENT_MAX: u8 = 4;
-/// Holes kept, at most. A window of a megabyte with every second segment lost has about 360.
-const RUNS_MAX: usize = 256;
+/// A distance inside the receive window, as memory counts.
+fn bytes(distance: u64) -> usize {
+    usize::try_from(distance).unwrap_or(usize::MAX)
+}
+
+/// The place of RCV.NXT when the queue is made. Nothing can lie further before it than sequence numbers tell.
+const PLACE_OF_ORIGIN: u64 = 1 << 32;
+/// Growths remembered until a report tells of them: some reports' worth, more than one batch of segments makes.
+const FRESH_MAX: usize = 64;
+/// Bytes of a run that are moved to join it with the one before.
+const JOIN_MAX: u64 = 64 << 10;
 /// Small segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
 const PIECES_MAX: u32 = 1024;
 /// Bytes from which on a segment is not small: what it takes of memory is at most four times what it holds, and the
@@ -250,6 +310,12 @@ mod tests {
     use super::*;
 
     const BASE: u32 = u32::MAX - 50;
+
+    impl Reass<Vec<u8>> {
+        fn last_start(&self) -> SeqNum {
+            self.number(*self.runs.last_key_value().unwrap().0)
+        }
+    }
 
     fn seq(offset: u32) -> SeqNum {
         SeqNum::new(BASE) + offset
@@ -266,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_hole_filled_releases_everything_behind_it() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         put(&mut reass, 30..40);
         assert_eq!(reass.take(seq(0)), None);
@@ -278,7 +344,7 @@ mod tests {
 
     #[test]
     fn overlaps_are_cut() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         put(&mut reass, 15..25);
         put(&mut reass, 5..12);
@@ -288,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_segment_over_several_runs_and_a_partial_one_swallows_the_whole_ones() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..12);
         put(&mut reass, 14..16);
         put(&mut reass, 18..30);
@@ -299,7 +365,7 @@ mod tests {
 
     #[test]
     fn take_discards_what_is_already_delivered() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         put(&mut reass, 30..40);
         assert_eq!(reass.take(seq(35)), Some(bytes(35..40)));
@@ -308,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_early_fin_is_found_once_its_place_is_reached() {
-        let mut reass: Reass<Vec<u8>> = Reass::new();
+        let mut reass: Reass<Vec<u8>> = Reass::new(seq(0));
         reass.note_fin(seq(20));
         reass.note_fin(seq(90));
         assert!(!reass.is_empty() && !reass.take_fin(seq(19)));
@@ -318,7 +384,7 @@ mod tests {
 
     #[test]
     fn nothing_lies_behind_a_fin() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         reass.note_fin(seq(15));
         assert!(!reass.take_fin(seq(15)), "text had come from behind it");
@@ -330,24 +396,78 @@ mod tests {
     }
 
     #[test]
-    fn the_farthest_run_gives_way_to_an_earlier_one_and_a_later_one_is_dropped() {
-        let mut reass = Reass::new();
-        let limit = u32::try_from(RUNS_MAX).unwrap();
-        for i in 0..limit {
+    fn a_last_run_of_tiny_segments_gives_way_to_an_earlier_one_and_a_later_one_is_dropped() {
+        let mut reass = Reass::new(seq(0));
+        for i in 0..PIECES_MAX {
             put(&mut reass, 10 * i + 100..10 * i + 105);
         }
-        put(&mut reass, 10 * limit + 100..10 * limit + 105);
-        assert_eq!(reass.runs.len(), RUNS_MAX);
-        assert_eq!(reass.runs.last().unwrap().start, seq(10 * (limit - 1) + 100));
+        put(&mut reass, 10 * PIECES_MAX + 100..10 * PIECES_MAX + 105);
+        assert_eq!(reass.runs.len(), PIECES_MAX as usize);
+        assert_eq!(reass.last_start(), seq(10 * (PIECES_MAX - 1) + 100));
         put(&mut reass, 50..60);
-        assert_eq!(reass.runs.len(), RUNS_MAX);
-        assert_eq!(reass.runs.first().unwrap().start, seq(50));
-        assert_eq!(reass.runs.last().unwrap().start, seq(10 * (limit - 2) + 100));
+        assert_eq!(reass.runs.len(), PIECES_MAX as usize);
+        assert_eq!(reass.last_start(), seq(10 * (PIECES_MAX - 2) + 100));
+    }
+
+    #[test]
+    fn full_segments_do_not_give_way_to_tiny_ones_and_what_continues_the_stream_is_always_taken() {
+        let mut reass = Reass::new(seq(0));
+        for i in 0..PIECES_MAX {
+            put(&mut reass, 10 * i + 100..10 * i + 105);
+        }
+        put(&mut reass, 100_000..200_000);
+        put(&mut reass, 50..60);
+        assert_eq!(reass.last_start(), seq(100_000));
+        assert_eq!(reass.runs.len(), PIECES_MAX as usize + 1);
+        put(&mut reass, 0..10);
+        assert_eq!(reass.take(seq(0)), Some(bytes(0..10)));
+    }
+
+    #[test]
+    fn thousands_of_holes_between_full_segments_are_kept_and_filled_from_either_end() {
+        let (full, count) = (1448, 5_000);
+        let hole = |i: u32| 2 * i * full..(2 * i + 1) * full;
+        for backwards in [false, true] {
+            let mut reass = Reass::new(seq(0));
+            for i in 0..count {
+                put(&mut reass, hole(i).end..hole(i).end + full);
+            }
+            assert_eq!(reass.runs.len(), count as usize);
+            for i in 0..count {
+                put(&mut reass, hole(if backwards { count - 1 - i } else { i }));
+            }
+            let mut nxt = 0;
+            while let Some(run) = reass.take(seq(nxt)) {
+                nxt += u32::try_from(run.len()).unwrap();
+            }
+            assert_eq!(nxt, 2 * count * full);
+            assert!(reass.is_empty() && reass.piece_count == 0);
+        }
+    }
+
+    #[test]
+    fn a_batch_of_reports_tells_of_every_run_that_has_grown() {
+        let mut reass = Reass::new(seq(0));
+        for i in 1..=12 {
+            put(&mut reass, 100 * i..100 * i + 50);
+        }
+        let mut told = Vec::new();
+        for more in (0..4).rev() {
+            let blocks = reass.take_sack(3, more);
+            told.extend(blocks.as_slice().iter().map(|block| block.start));
+        }
+        told.sort_unstable_by_key(|start| start.since(seq(0)));
+        assert_eq!(told, (1..=12).map(|i| seq(100 * i)).collect::<Vec<_>>());
+        // One report alone begins with the latest, and a lost one is made up for.
+        put(&mut reass, 2000..2050);
+        put(&mut reass, 3000..3050);
+        assert_eq!(reass.take_sack(3, 0).as_slice()[0].start, seq(3000));
+        assert_eq!(reass.take_sack(3, 0).as_slice()[0].start, seq(3000));
     }
 
     #[test]
     fn full_segments_are_bounded_by_the_window_alone() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         let full = 1448;
         for i in 0..3 * PIECES_MAX {
             put(&mut reass, 100 + i * full..100 + (i + 1) * full);
@@ -358,7 +478,7 @@ mod tests {
 
     #[test]
     fn tiny_segments_are_bounded_in_number_even_when_they_touch() {
-        let mut reass = Reass::new();
+        let mut reass = Reass::new(seq(0));
         for i in 0..2 * PIECES_MAX {
             put(&mut reass, 100 + i..101 + i);
         }

@@ -52,7 +52,7 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
-            self.reass.get_or_insert_with(|| Box::new(Reass::new())).note_fin(seg.seq);
+            self.reass.get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt))).note_fin(seg.seq);
             // If there was text in front of the FIN, that has already been answered.
             if seg.seq == seg.header.seq {
                 self.owe_duplicate();
@@ -88,7 +88,8 @@ impl<P: Payload> Pcb<P> {
     /// Text with a hole before it, or that fills one.
     fn reassemble(&mut self, seq: SeqNum, payload: P, input: &mut Input<P>) {
         let fills = seq == self.rcv_nxt;
-        let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new()));
+        let nxt = self.rcv_nxt;
+        let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt)));
         reass.insert(seq, payload);
         if !fills {
             self.owe_duplicate();

@@ -46,11 +46,11 @@ pub(in crate::tcp) struct Report {
 impl Report {
     fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
         self.delivered += record.len();
-        let sent = Sent { at: record.sent_at, end: record.end };
+        let sent = record.arrived();
         if self.latest.is_none_or(|(latest, _)| latest.before(sent)) {
             self.latest = Some((sent, record.snapshot));
             if !record.repeated {
-                self.rtt_us = Some(u32::try_from(since_us(now, record.sent_at)).unwrap_or(u32::MAX).max(1));
+                self.rtt_us = Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
             }
         }
         self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
@@ -95,6 +95,7 @@ impl<P: Payload> Pcb<P> {
         if has_blocks {
             let (dsack, blocks) = sorted(options.sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
+            loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
                 loss.records.sack(block.start, block.end, &mut note);
             }

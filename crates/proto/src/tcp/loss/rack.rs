@@ -53,7 +53,9 @@ impl Rack {
     /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false where a timestamp shows
     /// that the acknowledgment was caused by an earlier transmission of it.
     pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) {
-        let rtt_us = u32::try_from(since_us(now, record.sent_at)).unwrap_or(u32::MAX).max(1);
+        let round_trip = |sent_at| u32::try_from(since_us(now, sent_at)).unwrap_or(u32::MAX).max(1);
+        let sent = record.arrived();
+        let rtt_us = round_trip(sent.at);
         if record.end.after(self.fack) {
             self.fack = record.end;
         } else if record.end.before(self.fack) && !record.repeated {
@@ -66,11 +68,12 @@ impl Rack {
         }
         if !record.repeated {
             let aged = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
-            if rtt_us <= self.min_rtt_us || self.min_rtt_us == 0 || aged {
-                (self.min_rtt_us, self.min_rtt_at) = (rtt_us, now);
+            // No longer than it was, lest a repetition seem to arrive before its time.
+            let least_us = round_trip(record.sent_at);
+            if least_us <= self.min_rtt_us || self.min_rtt_us == 0 || aged {
+                (self.min_rtt_us, self.min_rtt_at) = (least_us, now);
             }
         }
-        let sent = Sent { at: record.sent_at, end: record.end };
         if self.latest.is_none_or(|latest| latest.before(sent)) {
             (self.latest, self.rtt_us) = (Some(sent), rtt_us);
         }
@@ -130,10 +133,13 @@ impl Rack {
     }
 
     /// What detection goes by: the latest arrival, and how long a segment sent before it may be out. `None`
-    /// before the first arrival.
+    /// before the first arrival. Without a window the order alone decides.
     pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, u64)> {
-        let reo_wnd = self.reo_wnd_us(is_repairing, srtt_us);
-        self.latest.map(|latest| (latest, u64::from(self.rtt_us) + u64::from(reo_wnd)))
+        let wait_us = match self.reo_wnd_us(is_repairing, srtt_us) {
+            0 => 0,
+            reo_wnd => u64::from(self.rtt_us) + u64::from(reo_wnd),
+        };
+        self.latest.map(|latest| (latest, wait_us))
     }
 
     /// RACK.reo_wnd, microseconds (step 4).

@@ -10,7 +10,8 @@
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
-//! are [`SPLIT_MAX`]; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
+//! are two for each segment that the peer's window takes, in all at least [`SPLIT_MIN`] and at most [`SPLIT_MAX`];
+//! new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
 //! every record but those after a timeout or an undo: a block is found by bisection and moves only
 //! records whose fate it changes; of what may be lost only what was not judged yet is looked at (`edge`
 //! for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
@@ -25,7 +26,7 @@ use std::collections::VecDeque;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::timers::{NEVER, after_us};
+use super::super::timers::{NEVER, after_us, since_us};
 
 /// What has become of a range of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,8 @@ pub(in crate::tcp) struct Record {
     pub end: SeqNum,
     /// When the latest of them was last sent.
     pub sent_at: Instant,
+    /// How much earlier the first of them was, microseconds.
+    pub span_us: u32,
     /// What the rate estimator noted then (`rate.rs`).
     pub snapshot: u32,
     pub fate: Fate,
@@ -56,6 +59,17 @@ impl Record {
     pub fn len(&self) -> u32 {
         self.end.since(self.start)
     }
+
+    /// Since when at the latest any of it has been on its way: what counts where it arrives. What is still out
+    /// counts from `sent_at`, so that an arrival is never taken for later than something it was sent before.
+    pub fn sent_since(&self) -> Instant {
+        Instant::from_micros(self.sent_at.as_micros().saturating_sub(u64::from(self.span_us)))
+    }
+
+    /// Its place in the order of transmissions, now that it has arrived.
+    pub fn arrived(&self) -> Sent {
+        Sent { at: self.sent_since(), end: self.end, repeated: self.repeated }
+    }
 }
 
 /// A transmission's place in the order of transmissions (RFC 8985 section 6.1, `RACK_sent_after`).
@@ -63,11 +77,17 @@ impl Record {
 pub(in crate::tcp) struct Sent {
     pub at: Instant,
     pub end: SeqNum,
+    /// It was not the first transmission of its bytes.
+    pub repeated: bool,
 }
 
 impl Sent {
-    /// True if `self` was sent before `other`.
+    /// True if `self` was sent before `other`. Among first transmissions their numbers tell, else the time, which is
+    /// known to a cell.
     pub fn before(self, other: Self) -> bool {
+        if !self.repeated && !other.repeated {
+            return self.end.before(other.end);
+        }
         self.at < other.at || (self.at == other.at && self.end.before(other.end))
     }
 }
@@ -100,6 +120,8 @@ pub(in crate::tcp) struct Records {
     edge: SeqNum,
     /// Nothing before this is Lost.
     hint: SeqNum,
+    /// From this many records on, a selective acknowledgment cuts none.
+    split_max: usize,
     /// Two to this many microseconds are a cell of time.
     cell_shift: u8,
     /// Records looked at or moved, for the tests of what a hostile segment costs.
@@ -116,6 +138,7 @@ impl Records {
             lost: 0,
             edge: una,
             hint: una,
+            split_max: SPLIT_MIN,
             cell_shift: 0,
             #[cfg(test)]
             steps: 0,
@@ -152,6 +175,11 @@ impl Records {
         let cell = rtt_us / CELLS_PER_ROUND_TRIP;
         // The logarithm of 32 bits fits the octet.
         self.cell_shift = u8::try_from(cell.checked_ilog2().unwrap_or(0)).unwrap_or(0);
+    }
+
+    /// Sets how many segments are outstanding: a peer that cuts them to pieces is not followed.
+    pub fn set_segments(&mut self, count: u32) {
+        self.split_max = (2 * count as usize).clamp(SPLIT_MIN, SPLIT_MAX);
     }
 
     /// Gives memory back. Only when nothing is outstanding.
@@ -205,7 +233,7 @@ impl Records {
         {
             let mut part = record;
             if record.end.after(end) {
-                if record.fate == Fate::Sacked || self.list.len() >= SPLIT_MAX {
+                if record.fate == Fate::Sacked || self.list.len() >= self.split_max {
                     break;
                 }
                 part.end = end;
@@ -241,7 +269,7 @@ impl Records {
         while let Some(record) = self.list.get(at).copied() {
             self.step(1);
             if record.fate == Fate::Flying && !record.repeated {
-                if !(Sent { at: record.sent_at, end: record.end }).before(latest) {
+                if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
                 let due = after_us(record.sent_at, wait_us);
@@ -334,10 +362,13 @@ impl Records {
             && !last.repeated
             && (full || same_cell(last.sent_at, now, shift))
         {
+            let first_at = last.sent_since();
             (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
+            last.span_us = span_us(first_at, now);
             return;
         }
-        let record = Record { start, end, sent_at: now, snapshot, fate: Fate::Flying, repeated: false };
+        let fate = Fate::Flying;
+        let record = Record { start, end, sent_at: now, span_us: 0, snapshot, fate, repeated: false };
         self.list.push_back(record);
     }
 
@@ -354,7 +385,8 @@ impl Records {
             }
             if record.fate != Fate::Sacked {
                 record.fate = Fate::Flying;
-                (record.sent_at, record.snapshot, record.repeated) = (now, snapshot, true);
+                (record.sent_at, record.span_us) = (now, 0);
+                (record.snapshot, record.repeated) = (snapshot, true);
             }
             at += 1;
         }
@@ -393,7 +425,7 @@ impl Records {
     /// Repetitions that are lost again.
     fn detect_repeats(&mut self, latest: Sent, wait_us: u64, now: Instant, found: &mut Detection) {
         while let Some(repeat) = self.repeats.front().copied() {
-            if !(Sent { at: repeat.sent_at, end: repeat.end }).before(latest) {
+            if !(Sent { at: repeat.sent_at, end: repeat.end, repeated: true }).before(latest) {
                 return;
             }
             let due = after_us(repeat.sent_at, wait_us);
@@ -446,7 +478,7 @@ impl Records {
         if !record.start.before(start) {
             return Some(at);
         }
-        if record.fate != Fate::Sacked && self.list.len() < SPLIT_MAX {
+        if record.fate != Fate::Sacked && self.list.len() < self.split_max {
             self.split(start);
         }
         Some(at + 1)
@@ -466,8 +498,10 @@ impl Records {
             return;
         }
         if let (Some(last), Some(first)) = (self.list.get(to - 1).copied(), self.list.get_mut(from)) {
+            let first_at = first.sent_since().min(last.sent_since());
             first.end = last.end;
             first.sent_at = first.sent_at.max(last.sent_at);
+            first.span_us = span_us(first_at, first.sent_at);
             first.snapshot = last.snapshot;
         }
         self.step(moved(from, self.list.len()));
@@ -508,16 +542,24 @@ fn moved(index: usize, len: usize) -> u64 {
     (index.min(len - index.min(len)) / MOVED_PER_STEP) as u64 + 1
 }
 
+/// Microseconds from `first` to `last`.
+fn span_us(first: Instant, last: Instant) -> u32 {
+    u32::try_from(since_us(last, first)).unwrap_or(u32::MAX)
+}
+
 fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
     a.as_micros() >> shift == b.as_micros() >> shift
 }
 
 /// Resolution of the times of transmission. RACK waits for a quarter of a round trip.
 const CELLS_PER_ROUND_TRIP: u32 = 64;
-/// From this many records on, a selective acknowledgment cuts none.
-const SPLIT_MAX: usize = 512;
+/// Records that a selective acknowledgment may make by cutting, whatever is outstanding.
+const SPLIT_MIN: usize = 512;
+/// Records that it may make at most: some 2,000 holes. Moving half of them takes as long as some tens of records
+/// looked at.
+const SPLIT_MAX: usize = 4096;
 /// From this many records on, new data joins the last one. Repairing can cut each lost record once more, so
-/// there are never more than twice as many: 48 KiB.
-const RECORDS_MAX: usize = 1024;
+/// there are never more than twice as many: 256 KiB.
+const RECORDS_MAX: usize = 4096;
 /// Records that are moved in the time in which one is looked at.
 const MOVED_PER_STEP: usize = 32;

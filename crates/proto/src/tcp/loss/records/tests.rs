@@ -29,7 +29,7 @@ fn fates(records: &Records) -> Vec<(u32, u32, Fate)> {
 }
 
 fn latest(us: u64, end: u32) -> Sent {
-    Sent { at: at(us), end: seq(end) }
+    Sent { at: at(us), end: seq(end), repeated: false }
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn apply(records: &mut Records, model: &mut Vec<Byte>, una: &mut u32, op: &Op, n
         }
         Op::Detect(back) => {
             let before = records.lost();
-            let sent = Sent { at: at(now.saturating_sub(back)), end: seq(end) };
+            let sent = Sent { at: at(now.saturating_sub(back)), end: seq(end), repeated: true };
             let found = records.detect(sent, 5, at(now));
             assert_eq!(records.lost(), before + found.lost);
             adopt(records, model, *una);
