@@ -105,8 +105,8 @@ impl<P: Payload> Pcb<P> {
             }
             self.after_report(&report, options, now);
         } else {
-            self.measure(ack, options.timestamps, None, now);
-            let news = self.plain_news(acked, flight, now);
+            let measured_us = self.measure(ack, options.timestamps, None, now);
+            let news = self.plain_news(acked, flight, measured_us, options.timestamps, now);
             if self.recovery.on_new_ack(&mut self.cc, ack, &news) && ack != self.snd_max {
                 self.arm_rexmt(now);
             }
@@ -119,7 +119,17 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// What congestion control is told where no records are kept.
-    fn plain_news(&self, acked: u32, flight: u32, now: Instant) -> Ack {
+    fn plain_news(
+        &self,
+        acked: u32,
+        flight: u32,
+        measured_us: Option<u64>,
+        ts: Option<Timestamps>,
+        now: Instant,
+    ) -> Ack {
+        // Where nothing is lost, slow start has nothing to find out. Elsewhere it needs more round trips than are
+        // measured, and the millisecond that an echo counts with is less than what it looks for.
+        let rtt_us = if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
         Ack {
             now,
             acked,
@@ -129,7 +139,7 @@ impl<P: Payload> Pcb<P> {
             pipe: flight - acked,
             mss: u32::from(self.mss),
             phase: self.recovery.phase(),
-            rtt_us: None,
+            rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             rate: None,
         }
     }
@@ -137,16 +147,18 @@ impl<P: Payload> Pcb<P> {
     /// Measures the round trip that `ack` ends, if it ends one.
     ///
     /// `recorded_us` is that of the latest segment that was sent once, where records are kept.
-    fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, recorded_us: Option<u32>, now: Instant) {
+    fn measure(
+        &mut self,
+        ack: SeqNum,
+        ts: Option<Timestamps>,
+        recorded_us: Option<u32>,
+        now: Instant,
+    ) -> Option<u64> {
         let sample = match self.timing {
             Timing::Idle => None,
             Timing::Running => ack.at_or_after(self.rtt_seq).then(|| since_us(now, self.rtt_sent_at)),
             // The echo says which transmission is meant (RFC 7323 section 4.1).
-            Timing::Spoilt => recorded_us.map(u64::from).or_else(|| {
-                ts.filter(|_| self.ts_on)
-                    .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
-                    .map(|elapsed| u64::from(micros(elapsed)))
-            }),
+            Timing::Spoilt => recorded_us.map(u64::from).or_else(|| self.echoed_us(ts, now)),
         };
         if let Some(rtt_us) = sample {
             self.rtt.sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
@@ -154,6 +166,14 @@ impl<P: Payload> Pcb<P> {
         if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
             self.timing = Timing::Idle;
         }
+        sample
+    }
+
+    /// The round trip by the peer's echo of our clock, microseconds, to a millisecond.
+    fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
+        ts.filter(|_| self.ts_on)
+            .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
+            .map(|elapsed| u64::from(micros(elapsed)))
     }
 
     /// SND.UNA does not move. With records the blocks tell what has arrived; without, duplicate

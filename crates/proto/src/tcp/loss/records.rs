@@ -10,8 +10,8 @@
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
-//! are two for each segment that the peer's window takes, in all at least [`SPLIT_MIN`] and at most [`SPLIT_MAX`];
-//! new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
+//! are two for each segment in flight, in all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than
+//! [`MOVED_MAX`] others would have to move for it; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
 //! every record but those after a timeout or an undo: a block is found by bisection and moves only
 //! records whose fate it changes; of what may be lost only what was not judged yet is looked at (`edge`
 //! for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
@@ -179,7 +179,7 @@ impl Records {
 
     /// Sets how many segments are outstanding: a peer that cuts them to pieces is not followed.
     pub fn set_segments(&mut self, count: u32) {
-        self.split_max = (2 * count as usize).clamp(SPLIT_MIN, SPLIT_MAX);
+        self.split_max = (2 * count as usize).clamp(SPLIT_MIN, RECORDS_MAX);
     }
 
     /// Gives memory back. Only when nothing is outstanding.
@@ -233,7 +233,7 @@ impl Records {
         {
             let mut part = record;
             if record.end.after(end) {
-                if record.fate == Fate::Sacked || self.list.len() >= self.split_max {
+                if record.fate == Fate::Sacked || !self.may_split(to) {
                     break;
                 }
                 part.end = end;
@@ -478,10 +478,17 @@ impl Records {
         if !record.start.before(start) {
             return Some(at);
         }
-        if record.fate != Fate::Sacked && self.list.len() < self.split_max {
+        if record.fate != Fate::Sacked && self.may_split(at) {
             self.split(start);
         }
         Some(at + 1)
+    }
+
+    /// True if a block may cut the record at index `at`. What arrives in order behind holes cuts near the end, where
+    /// little moves however many holes there are.
+    fn may_split(&self, at: usize) -> bool {
+        let len = self.list.len();
+        len < self.split_max && at.min(len - at.min(len)) <= MOVED_MAX
     }
 
     /// Joins the record at index `at` with its neighbours if they are Sacked as well.
@@ -555,11 +562,10 @@ fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
 const CELLS_PER_ROUND_TRIP: u32 = 64;
 /// Records that a selective acknowledgment may make by cutting, whatever is outstanding.
 const SPLIT_MIN: usize = 512;
-/// Records that it may make at most: some 2,000 holes. Moving half of them takes as long as some tens of records
-/// looked at.
-const SPLIT_MAX: usize = 4096;
-/// From this many records on, new data joins the last one. Repairing can cut each lost record once more, so
-/// there are never more than twice as many: 256 KiB.
-const RECORDS_MAX: usize = 4096;
+/// Records that move at most where a block cuts one: as long as some tens of them are looked at.
+const MOVED_MAX: usize = 2048;
+/// From this many records on, new data joins the last one, and no block cuts any: enough for 16,000 holes. Repairing
+/// can cut each lost record once more, so there are never more than twice as many: 2 MiB.
+const RECORDS_MAX: usize = if cfg!(test) { 4096 } else { 32_768 };
 /// Records that are moved in the time in which one is looked at.
 const MOVED_PER_STEP: usize = 32;
