@@ -68,7 +68,7 @@ const KEPT_MAX: usize = 1 << 16;
 type Name = (SocketAddr, SocketAddr);
 
 /// Lost pieces that are kept of one direction; beyond it the first are forgotten, and count as not lost.
-const MISSING_MAX: usize = 4096;
+const MISSING_MAX: usize = 1 << 16;
 
 /// One direction of a connection.
 struct Flow {

@@ -129,7 +129,8 @@ impl<P: Payload> Pcb<P> {
     ) -> Ack {
         // Where nothing is lost, slow start has nothing to find out. Elsewhere it needs more round trips than are
         // measured, and the millisecond that an echo counts with is less than what it looks for.
-        let rtt_us = if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
+        let rtt_us =
+            if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
         Ack {
             now,
             acked,

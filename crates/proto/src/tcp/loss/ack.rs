@@ -50,7 +50,8 @@ impl Report {
         if self.latest.is_none_or(|(latest, _)| latest.before(sent)) {
             self.latest = Some((sent, record.snapshot));
             if !record.repeated {
-                self.rtt_us = Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
+                self.rtt_us =
+                    Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
             }
         }
         self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
