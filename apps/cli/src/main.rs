@@ -19,7 +19,7 @@ mod sim;
 
 use bench::workloads::{mem, rr};
 use bench::{BenchArgs, BenchError};
-use sim::SimArgs;
+use sim::SimCommand;
 
 /// Sockeye: a multi-core TCP stack in user space.
 #[derive(Parser)]
@@ -36,7 +36,7 @@ enum Command {
     Bench(BenchArgs),
     /// Run transfers over a simulated path and show what TCP makes of it
     #[command(after_help = SIM_EXAMPLES)]
-    Sim(SimArgs),
+    Sim(SimCommand),
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
@@ -111,6 +111,8 @@ Examples:
       a short queue, packet by packet
   sockeye sim --on kernel --rtt 50ms --rate 100mbit --loss 0.1%
       the kernel's TCP on the same path, in real time (root)
+  sockeye sim matrix --seconds 20 --out sockeye.jsonl --beside linux.jsonl --html goodput.html
+      one stream over all paths, beside theory and what was measured of the kernel
 
 Equal arguments give equal results. The clock is simulated: what is printed does not depend on this machine, unless it \
 is the kernel's TCP that runs.";

@@ -18,7 +18,7 @@ mod meter;
 mod ministat;
 mod pin;
 mod plan;
-mod progress;
+pub mod progress;
 mod provider;
 mod providers;
 mod report;

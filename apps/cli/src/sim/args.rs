@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use sockeye::CongestionControl;
 
 use super::parse;
@@ -73,7 +74,8 @@ pub struct SimArgs {
 }
 
 /// Whose TCP is looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum On {
     /// In the simulator
     Sockeye,

@@ -63,7 +63,8 @@ pub fn page(args: &SimArgs, outcome: &Outcome) -> String {
     )
 }
 
-const STYLE: &str = "\
+/// How pages of `sockeye sim` look.
+pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#222;--faint:#d8d8d8;--paper:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--faint:#3a3a3a;--paper:#161616}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:1.5rem auto;\

@@ -8,6 +8,7 @@
 mod args;
 mod chart;
 mod kernel;
+mod matrix;
 mod parse;
 mod report;
 mod transfer;
@@ -15,17 +16,34 @@ mod transfer;
 use std::io;
 use std::process::ExitCode;
 
-use args::On;
-pub use args::SimArgs;
+use args::{On, SimArgs};
+use clap::{Args, Subcommand};
 
-/// Runs the transfers and prints what came of them.
+/// What `sockeye sim` is to do.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SimCommand {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    args: SimArgs,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum What {
+    /// Goodput of one stream over many paths, beside theory and the kernel
+    Matrix(matrix::MatrixArgs),
+}
+
+/// Runs the transfers, or a matrix of them, and prints what came of them.
 ///
 /// # Errors
 /// If a setting is refused, a file cannot be written, or the kernel does not let us.
-pub fn sim(args: &SimArgs) -> io::Result<ExitCode> {
-    match args.on {
-        On::Sockeye => simulated(args),
-        On::Kernel => in_real_time(args),
+pub fn sim(command: &SimCommand) -> io::Result<ExitCode> {
+    match (&command.what, command.args.on) {
+        (Some(What::Matrix(args)), _) => matrix::matrix(args),
+        (None, On::Sockeye) => simulated(&command.args),
+        (None, On::Kernel) => in_real_time(&command.args),
     }
 }
 

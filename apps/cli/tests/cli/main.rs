@@ -4,6 +4,7 @@
 
 mod experiments;
 mod helpers;
+mod matrix;
 mod results;
 mod sim;
 mod sim_kernel;

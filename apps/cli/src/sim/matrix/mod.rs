@@ -1,0 +1,217 @@
+//! `sockeye sim matrix`: goodput of one stream over many paths, Sockeye's and the kernel's side by side.
+//!
+//! Cells are run one after the other, simulated ones several at a time, and each result is a line appended to a file; what
+//! the file has already is not run again, so an interrupted matrix goes on where it was. `cell` is a cell and its theory,
+//! `report` the table and the page.
+//!
+//! Threads take the next cell from a list under one mutex and write their line under another; neither is held while a
+//! cell runs. Tests: `apps/cli/tests/cli/matrix.rs`.
+
+mod cell;
+mod report;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::args::On;
+use super::kernel;
+use super::parse;
+use super::transfer;
+use crate::bench::progress::Progress;
+use cell::{Cell, Result};
+
+/// The paths, and what becomes of the results.
+#[derive(Args, Clone, Debug)]
+pub struct MatrixArgs {
+    /// Whose TCP: Sockeye's in the simulator, or the kernel's in real time (needs root)
+    #[arg(long, value_enum, default_value_t = On::Sockeye)]
+    on: On,
+    /// Round-trip times
+    #[arg(long, value_parser = parse::time, value_delimiter = ',', default_value = "10ms,50ms,100ms,200ms")]
+    rtt: Vec<Duration>,
+    /// Packets that are lost, in percent
+    #[arg(long, value_parser = parse::percent, value_delimiter = ',', default_value = "0%,0.01%,0.1%,1%")]
+    loss: Vec<f64>,
+    /// Packets that are overtaken by up to three others, in percent
+    #[arg(long, value_parser = parse::percent, value_delimiter = ',', default_value = "0%,1%,5%")]
+    reorder: Vec<f64>,
+    /// Rates of the bottleneck
+    #[arg(long, value_parser = parse::rate, value_delimiter = ',', default_value = "10mbit,100mbit,1gbit")]
+    rate: Vec<u64>,
+    /// Seconds of each transfer
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Each path is run once with each
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    seeds: Vec<u64>,
+    /// Cells at a time, in the simulator; default: one for each core
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
+    /// Results, a line of JSON each: those in it are not run again, new ones are appended
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Shows what the files have, and runs nothing
+    #[arg(long)]
+    only_report: bool,
+    /// More results for the report, the kernel's for instance
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    beside: Vec<PathBuf>,
+    /// Writes the table in Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Writes the table as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Threads of a matrix at most.
+const JOBS_MAX: usize = 64;
+
+/// Runs what is missing, and reports.
+///
+/// # Errors
+/// If a file cannot be read or written, or a cell cannot be run.
+pub fn matrix(args: &MatrixArgs) -> io::Result<ExitCode> {
+    let mut results = if args.out.exists() { read(&args.out)? } else { Vec::new() };
+    if !args.only_report {
+        let missing: Vec<Cell> =
+            cells(args).into_iter().filter(|cell| !results.iter().any(|one| one.cell == *cell)).collect();
+        run(args, &missing)?;
+        results = read(&args.out)?;
+    }
+    for file in &args.beside {
+        results.extend(read(file)?);
+    }
+    let table = report::Table::new(&results);
+    if let Some(path) = &args.markdown {
+        fs::write(path, table.markdown())?;
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, table.page())?;
+    }
+    io::stdout().lock().write_all(table.summary().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All cells that are asked for, cheap ones first.
+fn cells(args: &MatrixArgs) -> Vec<Cell> {
+    let mut all = Vec::new();
+    for &rate_bits in &args.rate {
+        for rtt in &args.rtt {
+            let rtt_ms = u64::try_from(rtt.as_millis()).unwrap_or(u64::MAX);
+            for &loss in &args.loss {
+                for &reorder in &args.reorder {
+                    let cell = |&seed| Cell {
+                        on: args.on,
+                        rate_bits,
+                        rtt_ms,
+                        loss,
+                        reorder,
+                        seconds: args.seconds,
+                        seed,
+                    };
+                    all.extend(args.seeds.iter().map(cell));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn read(path: &Path) -> io::Result<Vec<Result>> {
+    let lines = BufReader::new(File::open(path).map_err(|error| about(path, error))?).lines();
+    let mut results = Vec::new();
+    for line in lines {
+        let line = line?;
+        // An interrupted run may have left half a line at the end, whose cell is run again.
+        if let Ok(result) = serde_json::from_str(&line) {
+            results.push(result);
+        }
+    }
+    Ok(results)
+}
+
+fn about(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn run(args: &MatrixArgs, missing: &[Cell]) -> io::Result<()> {
+    let mut file =
+        File::options().create(true).append(true).open(&args.out).map_err(|e| about(&args.out, e))?;
+    // What follows half a line must not become part of it.
+    if file.metadata()?.len() > 0 && !fs::read(&args.out)?.ends_with(b"\n") {
+        file.write_all(b"\n")?;
+    }
+    let jobs = match args.on {
+        // The wire needs a core for itself.
+        On::Kernel => 1,
+        On::Sockeye => args.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZero::get),
+    };
+    let progress = Progress::of(missing.len(), missing.len());
+    let (next, done) = (Mutex::new(missing.iter().enumerate()), Mutex::new((file, Ok(()))));
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(missing.len()).min(JOBS_MAX) {
+            scope.spawn(|| {
+                while let Some((index, cell)) = locked(&next).next() {
+                    progress.step(index, "cell", &cell.label());
+                    let result = run_cell(cell);
+                    let (file, failed) = &mut *locked(&done);
+                    let written =
+                        result.and_then(|result| Ok(writeln!(file, "{}", serde_json::to_string(&result)?)?));
+                    progress.sample();
+                    if let Err(error) = written {
+                        *failed = Err(error);
+                        locked(&next).by_ref().for_each(drop);
+                    }
+                }
+            });
+        }
+    });
+    progress.end();
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).1
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_cell(cell: &Cell) -> io::Result<Result> {
+    let (args, cell) = (cell.args(), cell.clone());
+    match cell.on {
+        On::Sockeye => {
+            let outcome = transfer::run(&args)?;
+            let traffic = outcome.traffic;
+            Ok(Result {
+                cell,
+                goodput_bits: outcome.total(&args),
+                segments: traffic.segments,
+                retransmitted: traffic.retransmitted,
+                needless: traffic.needless,
+                late_ms: None,
+            })
+        }
+        On::Kernel => {
+            let measured = kernel::run(&args)?;
+            let traffic = measured.carried.traffic;
+            Ok(Result {
+                cell,
+                goodput_bits: measured.goodput(),
+                segments: traffic.segments,
+                retransmitted: traffic.retransmitted,
+                needless: traffic.needless,
+                late_ms: Some(measured.carried.late.quantile(LATE).as_secs_f64() * 1000.0),
+            })
+        }
+    }
+}
+
+/// The part of the packets whose lateness is told.
+const LATE: f64 = 0.999;
