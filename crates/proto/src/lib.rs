@@ -4,6 +4,7 @@
 //! entropy are arguments, effects are return values. That is what lets one engine run under threads,
 //! inside an embedder's own loop and in a deterministic simulator.
 //!
+//! * [`icmp`]: the messages of ICMP, and how often one may answer.
 //! * [`ip`]: the fixed headers of IPv4 and IPv6 and the Internet checksum.
 //! * [`seq`]: sequence numbers that cannot be compared with `<` (RFC 9293 section 3.4).
 //! * [`time`]: the engine's clock, a count of microseconds.
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod icmp;
 pub mod ip;
 pub mod seq;
 pub mod tcp;

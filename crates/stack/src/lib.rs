@@ -38,6 +38,7 @@ mod config;
 mod conn;
 mod demux;
 mod input;
+mod ip;
 mod listen;
 mod listeners;
 mod memory;

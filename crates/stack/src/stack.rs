@@ -30,6 +30,7 @@ use crate::config::{Config, Grain};
 use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
 use crate::input::Input;
+use crate::ip::Ip;
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     pub unix: crate::unix::Shared,
     pub netifs: Netifs,
     pub input: Input,
+    pub ip: Ip,
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
@@ -165,7 +167,10 @@ impl Stack {
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let core = self.core();
         let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
-        own.chain(core.input.counts()).chain(pool_counters(&core.pool.stats())).collect()
+        own.chain(core.input.counts())
+            .chain(core.ip.counts())
+            .chain(pool_counters(&core.pool.stats()))
+            .collect()
     }
 
     /// Gives the stack an interface with these addresses, each with its network: `10.0.0.1/24`. Starts an
@@ -323,6 +328,7 @@ impl Core {
             loopback: Loopback::new(config.loopback_mtu, config.loopback_encode),
             netifs: Netifs::new(),
             input: Input::new(),
+            ip: Ip::new(clock.now()),
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             serial: AtomicU64::new(1),

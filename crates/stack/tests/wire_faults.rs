@@ -75,7 +75,7 @@ fn damaged_frames_are_counted_by_reason_and_dropped_and_tcp_sends_them_again() {
         mend_ip_checksum(frame.head_mut());
     };
     let protocol = |frame: &mut TxFrame| {
-        frame.head_mut()[9] = 17;
+        frame.head_mut()[9] = 253;
         mend_ip_checksum(frame.head_mut());
     };
     let cases: [(&str, Damage); 6] = [

@@ -84,9 +84,11 @@ fn continuous_integration_runs_what_the_readme_says() {
 fn each_counter_and_setting_is_in_the_readme() {
     let readme = TREE.text("README.md");
     let mut names = Vec::new();
-    for file in ["crates/stack/src/stack.rs", "crates/stack/src/input/count.rs"] {
-        let found = quoted_after(TREE.text(file), "NAMES: [&str; COUNT] = [");
-        assert!(found.len() > 10, "{file} has no table of counters");
+    let is_table = |path: &str| path.starts_with("crates/stack/src/") && path.ends_with("/count.rs");
+    let tables = TREE.rust().filter(|source| is_table(&source.path) || source.path.ends_with("src/stack.rs"));
+    for source in tables {
+        let found = counter_names(&source.text);
+        assert!(found.len() > 3, "{} has no table of counters", source.path);
         names.extend(found);
     }
     let fields = public_fields(TREE.text("crates/stack/src/config.rs"), "pub struct Config {");
@@ -94,6 +96,13 @@ fn each_counter_and_setting_is_in_the_readme() {
     for name in names.iter().chain(&fields) {
         assert!(readme.contains(&format!("`{name}`")), "README.md must have a row for `{name}`");
     }
+}
+
+/// The names of a table of counters: alone, or each with the name that the kernel's MIB has for it, or none.
+fn counter_names(text: &str) -> Vec<String> {
+    let alone = quoted_after(text, "NAMES: [&str; COUNT] = [");
+    let pairs = quoted_after(text, "NAMES: [(&str, &str); COUNT] = [");
+    alone.into_iter().chain(pairs.into_iter().step_by(2)).collect()
 }
 
 /// The strings of a list that begins after `start`.
@@ -115,5 +124,9 @@ fn the_readers_of_lists_and_fields_read_them() {
     assert_eq!(
         public_fields("struct S {\n /// X: y.\n pub a: u8,\n b: u8,\n}\npub c: u8", "struct S {"),
         ["a"]
+    );
+    assert_eq!(
+        counter_names("NAMES: [(&str, &str); COUNT] = [\n (\"a\", \"A\"),\n (\"b\", \"\"),\n];"),
+        ["a", "b"]
     );
 }

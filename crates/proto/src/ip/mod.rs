@@ -22,8 +22,18 @@ pub use checksum::Sum;
 pub const V4_HEADER_LEN: usize = 20;
 /// Bytes of the fixed IPv6 header.
 pub const V6_HEADER_LEN: usize = 40;
-/// Protocol number of TCP (IANA).
+/// Protocol number of ICMP for IPv4 (IANA, as the others).
+pub const PROTOCOL_ICMP: u8 = 1;
+/// Protocol number of IGMP.
+pub const PROTOCOL_IGMP: u8 = 2;
+/// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const PROTOCOL_UDP: u8 = 17;
+/// Protocol number of ICMP for IPv6.
+pub const PROTOCOL_ICMPV6: u8 = 58;
+/// The next header that says that nothing follows (RFC 8200 section 4.7).
+pub const PROTOCOL_NO_NEXT_HEADER: u8 = 59;
 /// Most IPv6 extension headers that are walked over before a packet is refused.
 ///
 /// RFC 8200 recommends an order in which each kind occurs once or twice; a longer chain costs the
@@ -242,6 +252,16 @@ pub fn parse_head(
         4 => v4::parse(head, packet_len, checksum),
         6 => v6::parse(head, packet_len),
         version => Err(ParseError::Version(version)),
+    }
+}
+
+/// Where in the headers of a packet the number of the protocol inside stands, bytes from its beginning: what a
+/// parameter problem points at. `head` is what [`parse_head`] has accepted; of other bytes the answer is of no use, but
+/// there is one.
+pub fn protocol_at(head: &[u8]) -> usize {
+    match head.first().map(|first| first >> 4) {
+        Some(6) => v6::protocol_at(head),
+        _ => v4::PROTOCOL_AT,
     }
 }
 

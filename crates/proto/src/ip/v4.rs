@@ -9,6 +9,8 @@ use core::ops::Range;
 
 use super::{Addresses, EmitError, Header, HeaderChecksum, ParseError, Sum, V4_HEADER_LEN};
 
+/// Where the protocol number stands.
+pub(super) const PROTOCOL_AT: usize = 9;
 /// "Don't fragment" in the word of flags and fragment offset.
 const DONT_FRAGMENT: u16 = 0x4000;
 /// "More fragments" and the offset: any of these bits makes the packet a fragment.

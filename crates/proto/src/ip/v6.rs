@@ -15,6 +15,9 @@ const HOP_BY_HOP: u8 = 0;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
+/// Where the fixed header says what follows it.
+const NEXT_HEADER_AT: usize = 6;
+
 const OPTION_PAD1: u8 = 0;
 /// Two bits of an option's type: what to do if it is not known; zero says skip it.
 const OPTION_ACTION_MASK: u8 = 0xc0;
@@ -62,6 +65,17 @@ fn skip_extensions(packet: &[u8], first: u8) -> Result<(u8, usize), ParseError> 
         at += len;
     }
     Err(ParseError::TooManyExtensions)
+}
+
+/// See [`super::protocol_at`].
+pub(super) fn protocol_at(head: &[u8]) -> usize {
+    let (mut field, mut at) = (NEXT_HEADER_AT, V6_HEADER_LEN);
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        let Some(HOP_BY_HOP | DESTINATION_OPTIONS) = head.get(field).copied() else { break };
+        let Some(units) = head.get(at + 1) else { break };
+        (field, at) = (at, at + (usize::from(*units) + 1) * 8);
+    }
+    field
 }
 
 /// Reads one options header; returns the number of the next one and this one's length, bytes.

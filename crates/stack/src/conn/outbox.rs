@@ -18,6 +18,7 @@ use sockeye_sync::{Claim, Inside, WaitQueue};
 use super::{Conn, Item, Work, engine, reason};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::ip::Received;
 use crate::netif::output::{self, Doorbell, Pending};
 use crate::poll::Queue;
 use crate::stack::Core;
@@ -104,6 +105,8 @@ pub(crate) struct Outbox {
     /// Connections whose perimeter we filled when it was free: ours to run.
     pub filled: VecDeque<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
+    /// Packets of other protocols from this stack to itself.
+    pub looped: VecDeque<Received>,
     pub gone: Vec<Gone>,
     /// Children of a listener that has closed: to be reset.
     pub orphans: Vec<Arc<Conn>>,
@@ -173,6 +176,8 @@ impl<'s> Context<'s> {
                 engine::resume(self, &conn);
             } else if let Some(segment) = self.outbox.routed.pop_front() {
                 crate::route::route(self, segment);
+            } else if let Some(received) = self.outbox.looped.pop_front() {
+                crate::ip::input(self, received);
             } else if let Some(gone) = self.outbox.gone.pop() {
                 self.core.demux.forget(self.core, gone, self.now);
             } else if let Some(orphan) = self.outbox.orphans.pop() {

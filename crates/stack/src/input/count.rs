@@ -35,8 +35,12 @@ pub(crate) const QUEUE_FULL: usize = 17;
 pub(crate) const UNSENDABLE: usize = 18;
 /// Times that an input thread went to sleep.
 pub(crate) const SLEEPS: usize = 19;
+/// A frame for another station of the link.
+pub(crate) const OTHER_STATION: usize = 20;
+/// A frame of an ethertype that nobody here speaks.
+pub(crate) const UNKNOWN_ETHERTYPE: usize = 21;
 /// How many there are.
-pub(crate) const COUNT: usize = 20;
+pub(crate) const COUNT: usize = 22;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -60,6 +64,8 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_queue_full",
     "frames_unsendable",
     "input_sleeps",
+    "frames_other_station",
+    "frames_unknown_ethertype",
 ];
 
 /// The counter of runs of `len` segments.

@@ -30,6 +30,7 @@
 
 pub(crate) mod count;
 mod deliver;
+mod ethernet;
 mod parse;
 
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
@@ -37,10 +38,12 @@ use sockeye_sync::{Counters, Mutex, Perimeter};
 
 use crate::conn::Item;
 use crate::conn::outbox::Context;
+use crate::ip::{self, Received};
 use crate::netif::table::NetifId;
 use crate::stack::Core;
 
 pub(crate) use parse::Packet;
+use parse::Parsed;
 
 /// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
 pub(crate) const BATCH_MAX: usize = 64;
@@ -91,7 +94,7 @@ impl Input {
 
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
-        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut batch = Batch::default();
         while !self.stop.load(Ordering::Acquire) {
             if turn(core, netif, queue, &mut batch) == 0
                 && let Some(netif) = core.netifs.netif(netif)
@@ -105,7 +108,7 @@ impl Input {
 
     /// Handles what has arrived, for a stack without threads. True if there may be more.
     pub fn poll(&self, core: &Core) -> bool {
-        let (mut more, mut batch) = (false, Vec::new());
+        let (mut more, mut batch) = (false, Batch::default());
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
                 let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| turn(core, id, queue, &mut batch) > 0);
@@ -116,13 +119,24 @@ impl Input {
     }
 }
 
+/// What was taken from a queue at a time. The lists keep their memory between turns.
+#[derive(Default)]
+struct Batch {
+    /// Whole TCP segments.
+    packets: Vec<Packet>,
+    /// Everything else, which is handled after them.
+    others: Vec<Received>,
+}
+
 /// Takes a batch of frames and handles it. Returns how many there were.
-fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> usize {
-    let Some(netif) = core.netifs.netif(netif) else { return 0 };
+fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
+    let Some(netif) = core.netifs.netif(id) else { return 0 };
     let largest = netif.mtu().max(netif.segment_max()).max(1) as usize;
     let most = (BATCH_BYTES_MAX / largest).clamp(1, BATCH_MAX);
-    let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, frame) {
-        Ok(packet) => batch.push(packet),
+    let from = parse::Origin { netif: id, medium: netif.medium() };
+    let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, from, frame) {
+        Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
+        Ok(Parsed::Other(received)) => batch.others.push(received),
         Err(reason) => core.input.count(reason, 1),
     });
     if frames == 0 {
@@ -130,7 +144,12 @@ fn turn(core: &Core, netif: NetifId, queue: usize, batch: &mut Vec<Packet>) -> u
     }
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
-    core.input.count(count::PACKETS, batch.len() as u64);
-    Context::run_as_worker(core, |cx| deliver::batch(cx, batch));
+    core.input.count(count::PACKETS, batch.packets.len() as u64);
+    Context::run_as_worker(core, |cx| {
+        deliver::batch(cx, &mut batch.packets);
+        for received in batch.others.drain(..) {
+            ip::input(cx, received);
+        }
+    });
     frames
 }

@@ -1,8 +1,9 @@
 //! From a frame to a packet: headers read and checked, payload copied into a buffer of our own if it is not in
 //! one already.
 //!
-//! The bytes may be anything: nothing here panics, and what is not a TCP segment for this stack is dropped
-//! and counted by its reason. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
+//! The bytes may be anything: nothing here panics, and what is not a packet for this stack is dropped
+//! and counted by its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose
+//! payload is not looked at here. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
 //! go in.
 
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
@@ -11,10 +12,12 @@ use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::tcp::wire;
 
 use super::count;
+use super::ethernet::LinkHeader;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
-use crate::netif::table::is_host;
-use crate::netif::{Checksum, RxFrame};
+use crate::ip::{Cast, Head, Received};
+use crate::netif::table::{NetifId, is_host};
+use crate::netif::{Checksum, Medium, RxFrame};
 use crate::stack::Core;
 
 /// A TCP segment that has arrived over an interface.
@@ -25,21 +28,38 @@ pub(crate) struct Packet {
     pub payload: Data,
 }
 
+/// Where a frame came in.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    pub netif: NetifId,
+    pub medium: Medium,
+}
+
+/// What a frame carried.
+pub(super) enum Parsed {
+    Segment(Packet),
+    Other(Received),
+}
+
 /// Reads a frame. The error is the counter of the reason for which it is dropped.
-pub(super) fn packet(core: &Core, frame: RxFrame<'_>) -> Result<Packet, usize> {
-    let packet_len = frame.head.len() + frame.rest.len();
+pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Parsed, usize> {
+    let link = LinkHeader::read(from.medium, frame.head)?;
+    let packet = frame.head.get(link.len..).unwrap_or_default();
+    let packet_len = frame.len() - link.len;
     let (ip_header, range) =
-        ip::parse_head(frame.head, packet_len, ip::HeaderChecksum::Verify).map_err(ip_refusal)?;
+        ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify).map_err(ip_refusal)?;
+    let inside = range.start + link.len..range.end + link.len;
     let addresses = ip_header.addresses;
     let (src, dst) = (addresses.src(), addresses.dst());
     // Our own addresses do not come in from outside (RFC 1122 section 3.2.1.3).
     if !core.netifs.takes_in(dst) || !is_host(src) || core.netifs.is_local(src) {
-        return Err(count::NOT_FOR_US);
+        let cast = to_many(core, from.netif, &ip_header)?;
+        return other(core, from, link, ip_header, cast, inside, &frame).map(Parsed::Other);
     }
-    if ip_header.protocol != ip::PROTOCOL_TCP {
-        return Err(count::UNKNOWN_PROTOCOL);
+    if ip_header.protocol != ip::PROTOCOL_TCP || link.cast != Cast::Unicast {
+        return other(core, from, link, ip_header, Cast::Unicast, inside, &frame).map(Parsed::Other);
     }
-    let segment = Segment::of(&frame, range).ok_or(count::MALFORMED)?;
+    let segment = Segment::of(&frame, inside).ok_or(count::MALFORMED)?;
     match frame.checksum {
         Checksum::Device => {}
         Checksum::Software => {
@@ -52,12 +72,40 @@ pub(super) fn packet(core: &Core, frame: RxFrame<'_>) -> Result<Packet, usize> {
     }
     let (ports, header, in_head) =
         wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
-    let payload = Data(match frame.own {
-        Some(first) => segment.reference(first, in_head),
-        None => segment.copy(core, in_head).map_err(|Exhausted| count::NO_MEMORY)?,
-    });
+    let payload = Data(segment.payload(core, &frame, in_head)?);
     let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
-    Ok(Packet { to, header, payload })
+    Ok(Parsed::Segment(Packet { to, header, payload }))
+}
+
+/// A packet that is not for us alone, or does not come from one host. Of such, those are taken that went to all on
+/// the link or to a group of ours; TCP is never among them (RFC 9293 MUST-57). Their source may be unspecified, if
+/// its host has no address yet.
+fn to_many(core: &Core, netif: NetifId, header: &ip::Header) -> Result<Cast, usize> {
+    let (src, dst) = (header.addresses.src(), header.addresses.dst());
+    let from_outside = (is_host(src) || src.is_unspecified()) && !core.netifs.is_local(src);
+    if !from_outside || header.protocol == ip::PROTOCOL_TCP {
+        return Err(count::NOT_FOR_US);
+    }
+    core.netifs.cast(netif, dst).ok_or(count::NOT_FOR_US)
+}
+
+/// A packet of another protocol.
+fn other(
+    core: &Core,
+    from: Origin,
+    link: LinkHeader,
+    header: ip::Header,
+    cast: Cast,
+    range: std::ops::Range<usize>,
+    frame: &RxFrame<'_>,
+) -> Result<Received, usize> {
+    let head = Head::of(frame.head.get(link.len..range.start).ok_or(count::MALFORMED)?);
+    let inside = Segment::of(frame, range).ok_or(count::MALFORMED)?;
+    let payload = inside.payload(core, frame, 0..inside.head.len())?;
+    // A broadcast of the link that names one host is answered by nobody (RFC 1122 section 3.2.2).
+    let cast = if cast == Cast::Unicast { link.cast } else { cast };
+    let (netif, link_src, checksum) = (from.netif, link.src, frame.checksum);
+    Ok(Received { netif, link_src, header, cast, checksum, head, payload })
 }
 
 fn ip_refusal(error: ip::ParseError) -> usize {
@@ -97,6 +145,19 @@ impl<'a> Segment<'a> {
             rest_len,
             len,
         })
+    }
+
+    /// The payload, which begins with `in_head` of our head: where it lies if it may stay there, else copied.
+    fn payload(
+        &self,
+        core: &Core,
+        frame: &RxFrame<'_>,
+        in_head: std::ops::Range<usize>,
+    ) -> Result<Chain, usize> {
+        match frame.own {
+            Some(first) => Ok(self.reference(first, in_head)),
+            None => self.copy(core, in_head).map_err(|Exhausted| count::NO_MEMORY),
+        }
     }
 
     /// The payload, which begins with `in_head` of our head, in a buffer of our own.

@@ -22,7 +22,7 @@ use crate::conn::outbox::Context;
 use crate::input::count;
 
 /// TTL of the packets that we send (RFC 1700).
-const HOP_LIMIT: u8 = 64;
+pub(crate) const HOP_LIMIT: u8 = 64;
 
 /// A bell to ring: the queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,12 +84,21 @@ fn add(
 
 /// Hands over what was pushed. Inside the perimeter of the connection that has pushed it.
 pub(crate) fn flush(cx: &mut Context<'_>) {
-    let (core, pending) = (cx.core, &mut cx.outbox.pending);
-    let count = pending.frames.len() as u64;
-    let way = pending.flow.and_then(|(via, hash)| Some((core.netifs.out(via)?, hash)));
-    let Some(((id, netif), hash)) = way.filter(|_| count > 0) else { return };
-    let sent = netif.transmit(hash, &mut pending.frames);
-    core.input.count(count::FRAMES_OUT, count - sent.dropped_count as u64);
+    let pending = &mut cx.outbox.pending;
+    let Some((via, hash)) = pending.flow.filter(|_| !pending.frames.is_empty()) else { return };
+    // The list keeps its memory between calls.
+    let mut frames = std::mem::take(&mut pending.frames);
+    hand_over(cx, via, hash, &mut frames);
+    frames.clear();
+    cx.outbox.pending.frames = frames;
+}
+
+/// Gives frames of one flow to the interface of `via`, and notes whose bell to ring. Returns how many were dropped.
+pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut Vec<TxFrame>) -> usize {
+    let (core, count) = (cx.core, frames.len());
+    let Some((id, netif)) = core.netifs.out(via) else { return count };
+    let sent = netif.transmit(hash, frames);
+    core.input.count(count::FRAMES_OUT, (count - sent.dropped_count) as u64);
     if sent.dropped_count > 0 {
         core.input.count(count::QUEUE_FULL, sent.dropped_count as u64);
     }
@@ -97,6 +106,7 @@ pub(crate) fn flush(cx: &mut Context<'_>) {
     if !cx.outbox.doorbells.contains(&bell) {
         cx.outbox.doorbells.push(bell);
     }
+    sent.dropped_count
 }
 
 /// Rings. Outside all locks.

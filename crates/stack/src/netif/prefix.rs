@@ -53,6 +53,17 @@ impl Prefix {
         self.len == 0
     }
 
+    /// The address of all hosts of the network (RFC 922); `None` for IPv6, and where there is no room for one
+    /// (RFC 3021).
+    pub fn broadcast(&self) -> Option<IpAddr> {
+        match self.addr {
+            IpAddr::V4(addr) if self.len < 31 => {
+                Some(IpAddr::V4((u32::from(addr) | u32::MAX >> self.len).into()))
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => None,
+        }
+    }
+
     /// Whether `addr` is in the network. An address of the other family is not.
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
@@ -114,6 +125,20 @@ mod tests {
         ] {
             assert!(prefix(net).contains(inside.parse().unwrap()), "{net} {inside}");
             assert!(!prefix(net).contains(outside.parse().unwrap()), "{net} {outside}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_a_broadcast_address_where_there_is_room_for_one() {
+        for (net, broadcast) in [
+            ("10.1.2.3/24", Some("10.1.2.255")),
+            ("10.1.2.3/0", Some("255.255.255.255")),
+            ("10.1.2.4/30", Some("10.1.2.7")),
+            ("10.1.2.3/31", None),
+            ("10.1.2.3/32", None),
+            ("fd00::1/64", None),
+        ] {
+            assert_eq!(prefix(net).broadcast(), broadcast.map(|addr| addr.parse().unwrap()), "{net}");
         }
     }
 

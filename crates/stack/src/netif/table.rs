@@ -25,6 +25,7 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::{AtomicU64, OnceLock, Ordering};
 
 use super::{Netif, Prefix};
+use crate::ip::Cast;
 
 /// Interfaces that a stack may have, loopback not counted.
 pub(crate) const NETIFS_MAX: usize = 16;
@@ -46,6 +47,9 @@ const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 pub struct NetifId(u16);
 
 impl NetifId {
+    /// The stack itself: the loopback is no interface of the table.
+    pub(crate) const LOOPBACK: Self = Self(u16::MAX);
+
     /// Its place in the table.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
@@ -199,6 +203,22 @@ impl Netifs {
         !addr.is_loopback() && self.is_local(addr)
     }
 
+    /// To whom a packet is sent that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
+    /// among them.
+    pub fn cast(&self, netif: NetifId, dst: IpAddr) -> Option<Cast> {
+        let own = || self.addresses.iter().filter(|(_, of)| *of == netif).map(|(own, _)| own);
+        match dst {
+            IpAddr::V4(Ipv4Addr::BROADCAST) => Some(Cast::Broadcast),
+            IpAddr::V4(ALL_HOSTS) | IpAddr::V6(ALL_NODES) => Some(Cast::Multicast),
+            IpAddr::V4(_) => own().any(|own| own.broadcast() == Some(dst)).then_some(Cast::Broadcast),
+            IpAddr::V6(group) => {
+                let is_asked =
+                    |own: &Prefix| matches!(own.addr(), IpAddr::V6(own) if solicited_node(own) == group);
+                own().any(is_asked).then_some(Cast::Multicast)
+            }
+        }
+    }
+
     /// The way to `remote`, if there is one.
     #[inline]
     pub fn via(&self, remote: IpAddr) -> Option<Via> {
@@ -277,6 +297,17 @@ impl<T> Slots<T> {
         let index = self.iter().count();
         self.0.get(index)?.set(value).ok().map(|()| index)
     }
+}
+
+/// The group of all hosts of a link (RFC 1112 section 4).
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+/// The group of all nodes of a link (RFC 4291 section 2.7.1).
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// The group in which the owner of an address is asked for (RFC 4291 section 2.7.1).
+pub(crate) fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
+    let [.., high, low] = addr.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (high & 0xff), low)
 }
 
 /// Whether `addr` can be the address of one host.

@@ -1,0 +1,236 @@
+//! ICMP for both families: questions are answered, errors are told to whom they concern, and made.
+//!
+//! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
+//! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
+//! for a source that is not one, nor for a fragment but the first (only whole packets come here).
+//! Errors and answers are limited for the stack and for each destination (`sockeye_proto::icmp::limit`).
+//! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
+
+use std::time::Duration;
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
+use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
+use sockeye_proto::ip;
+use sockeye_proto::time::Instant;
+use sockeye_sync::Mutex;
+
+use super::output::{ChecksumAt, Outgoing, flow_of, send};
+use super::{Cast, Received, count};
+use crate::conn::outbox::Context;
+use crate::netif::table::{NetifId, is_host};
+
+/// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
+const ERROR_V4_MAX: usize = 576;
+/// Bytes of an IPv6 packet with an error in it (RFC 4443 section 2.4 (c)).
+const ERROR_V6_MAX: usize = 1280;
+/// Errors come at most this often, in a burst of [`ERROR_BURST`] (Linux: `icmp_msgs_per_sec`, `icmp_msgs_burst`).
+const ERROR_EVERY: Duration = Duration::from_millis(1);
+const ERROR_BURST: u32 = 50;
+/// To one destination they come this often (Linux: `icmp_ratelimit`).
+const ERROR_EACH_EVERY: Duration = Duration::from_secs(1);
+const ERROR_EACH_BURST: u32 = 6;
+/// Answers to echo requests.
+const ECHO_EVERY: Duration = Duration::from_micros(100);
+const ECHO_BURST: u32 = 1000;
+/// To one destination. A `ping -f` is answered; a reflector for a flood with forged sources this is not.
+const ECHO_EACH_EVERY: Duration = Duration::from_micros(200);
+const ECHO_EACH_BURST: u32 = 500;
+/// The traffic class of errors: "internetwork control" (RFC 1812 section 4.3.2.5).
+const ERROR_CLASS: u8 = 0xc0;
+
+/// How often we answer.
+pub(super) struct Answers {
+    errors: Mutex<Limits>,
+    echoes: Mutex<Limits>,
+}
+
+impl Answers {
+    pub fn new(now: Instant) -> Self {
+        let limits = |all: (Duration, u32), each: (Duration, u32)| {
+            Mutex::new(Limits::new(Bucket::new(all.0, all.1, now), Bucket::new(each.0, each.1, now)))
+        };
+        Self {
+            errors: limits((ERROR_EVERY, ERROR_BURST), (ERROR_EACH_EVERY, ERROR_EACH_BURST)),
+            echoes: limits((ECHO_EVERY, ECHO_BURST), (ECHO_EACH_EVERY, ECHO_EACH_BURST)),
+        }
+    }
+}
+
+/// A message has come in.
+pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
+    let core = cx.core;
+    core.ip.count(count::ICMP_IN_MSGS);
+    let (header, len) = received.first::<HEADER_LEN>();
+    if len < HEADER_LEN {
+        return core.ip.count(count::ICMP_IN_ERRORS);
+    }
+    let holds = match family {
+        Family::V4 => received.sum(ip::Sum::ZERO).is_valid() || received.netif == NetifId::LOOPBACK,
+        Family::V6 => received.checksum_holds(),
+    };
+    if !holds {
+        return core.ip.count(count::ICMP_IN_CSUM_ERRORS);
+    }
+    match Message::parse(family, header) {
+        Message::EchoRequest { id, seq } => {
+            core.ip.count(count::ICMP_IN_ECHOS);
+            reply(cx, family, Message::EchoReply { id, seq }, received);
+        }
+        Message::EchoReply { .. } => core.ip.count(count::ICMP_IN_ECHO_REPS),
+        Message::Error(error) => on_error(cx, error, &received),
+        Message::Neighbor(_) | Message::Membership(_) | Message::Other(..) => {
+            core.ip.count(count::ICMP_IN_IGNORED);
+        }
+    }
+}
+
+/// One of our packets could not be delivered.
+fn on_error(cx: &Context<'_>, error: Error, _quoting: &Received) {
+    let index = match error {
+        Error::Unreachable(_) => count::ICMP_IN_DEST_UNREACHS,
+        Error::PacketTooBig(_) => count::ICMP_IN_PKT_TOO_BIGS,
+        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => count::ICMP_IN_TIME_EXCDS,
+        Error::ParameterProblem(..) => count::ICMP_IN_PARM_PROBS,
+    };
+    cx.core.ip.count(index);
+}
+
+/// Answers an echo request with its own data. A request to many is answered in IPv6 only (RFC 4443 section 4.2),
+/// from an address of ours.
+fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Received) {
+    let addresses = request.header.addresses;
+    let answers_many = family == Family::V6 && request.cast == Cast::Multicast;
+    if !is_single(&request) && !answers_many {
+        return cx.core.ip.count(count::ICMP_IN_IGNORED);
+    }
+    let flow = flow_of(cx, addresses.dst(), addresses.src());
+    if !allowed(cx, &cx.core.ip.answers.echoes, flow) {
+        return;
+    }
+    let Some(header) = message.emit(family) else { return };
+    let mut data = request.payload;
+    data.trim_front(HEADER_LEN);
+    let outgoing = Outgoing {
+        src: (request.cast == Cast::Unicast).then_some(addresses.dst()),
+        traffic_class: request.header.traffic_class,
+        ..outgoing(family, &addresses, &header, flow)
+    };
+    if send(cx, &outgoing, data).is_ok() {
+        cx.core.ip.count(count::ICMP_OUT_MSGS);
+        cx.core.ip.count(count::ICMP_OUT_ECHO_REPS);
+    }
+}
+
+/// Nobody here takes the packet's protocol.
+pub(super) fn unknown_protocol(cx: &mut Context<'_>, received: &Received) {
+    let at = ip::protocol_at(received.head.bytes());
+    let why = match family_of(received) {
+        Family::V4 => Error::Unreachable(Unreachable::Protocol),
+        Family::V6 => Error::ParameterProblem(Problem::NextHeader, u32::try_from(at).unwrap_or(u32::MAX)),
+    };
+    error(cx, received, why);
+}
+
+/// Tells the sender of a packet that could not be delivered, if the rules and the limits allow it.
+pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
+    let family = family_of(received);
+    let Some(header) = Message::Error(why).emit(family).filter(|_| may_answer(family, received, why)) else {
+        return;
+    };
+    let addresses = received.header.addresses;
+    let flow = flow_of(cx, addresses.dst(), addresses.src());
+    if !allowed(cx, &cx.core.ip.answers.errors, flow) {
+        return;
+    }
+    let Some(quote) = quote(cx, family, received) else {
+        return cx.core.ip.count(count::ICMP_OUT_ERRORS);
+    };
+    let outgoing = Outgoing {
+        src: (received.cast == Cast::Unicast).then_some(addresses.dst()),
+        traffic_class: if family == Family::V4 { ERROR_CLASS } else { 0 },
+        ..outgoing(family, &addresses, &header, flow)
+    };
+    let index =
+        if send(cx, &outgoing, quote).is_ok() { count::ICMP_OUT_MSGS } else { count::ICMP_OUT_ERRORS };
+    cx.core.ip.count(index);
+}
+
+/// What an answer to a packet with these addresses has in common with others.
+fn outgoing<'a>(family: Family, addresses: &ip::Addresses, header: &'a [u8], flow: u64) -> Outgoing<'a> {
+    let (protocol, checksum) = match family {
+        Family::V4 => (ip::PROTOCOL_ICMP, ChecksumAt::Plain(CHECKSUM_AT)),
+        Family::V6 => (ip::PROTOCOL_ICMPV6, ChecksumAt::Pseudo(CHECKSUM_AT)),
+    };
+    Outgoing {
+        dst: addresses.src(),
+        src: None,
+        protocol,
+        hop_limit: None,
+        traffic_class: 0,
+        header,
+        checksum,
+        flow,
+    }
+}
+
+/// See the module's head.
+fn may_answer(family: Family, received: &Received, why: Error) -> bool {
+    // These two are told even to who has sent to many (RFC 4443 section 2.4 (e.3)).
+    let concerns_many = match why {
+        Error::PacketTooBig(_) | Error::ParameterProblem(Problem::Option, _) => family == Family::V6,
+        Error::Unreachable(_)
+        | Error::HopLimitExceeded
+        | Error::ReassemblyTimeExceeded
+        | Error::ParameterProblem(Problem::Field | Problem::NextHeader | Problem::IncompleteChain, _) => {
+            false
+        }
+    };
+    let protocol = match family {
+        Family::V4 => ip::PROTOCOL_ICMP,
+        Family::V6 => ip::PROTOCOL_ICMPV6,
+    };
+    let (first, len) = received.first::<1>();
+    let is_error = received.header.protocol == protocol && (len == 0 || Message::is_error(family, first[0]));
+    (is_single(received) || concerns_many) && !is_error
+}
+
+/// Whether a packet went from one host to one.
+fn is_single(received: &Received) -> bool {
+    let src = received.header.addresses.src();
+    received.cast == Cast::Unicast && (is_host(src) || received.netif == NetifId::LOOPBACK)
+}
+
+/// Takes a token, or counts that there is none.
+fn allowed(cx: &Context<'_>, limits: &Mutex<Limits>, flow: u64) -> bool {
+    let refused = match limits.lock().take(flow, cx.now) {
+        Ok(()) => return true,
+        Err(Refused::Global) => count::ICMP_OUT_RATE_LIMIT_GLOBAL,
+        Err(Refused::Destination) => count::ICMP_OUT_RATE_LIMIT_HOST,
+    };
+    cx.core.ip.count(refused);
+    false
+}
+
+/// As much of a packet as an error may quote; `None` without memory.
+fn quote(cx: &Context<'_>, family: Family, received: &Received) -> Option<Chain> {
+    let whole = match family {
+        Family::V4 => ERROR_V4_MAX - ip::V4_HEADER_LEN,
+        Family::V6 => ERROR_V6_MAX - ip::V6_HEADER_LEN,
+    };
+    let head = received.head.bytes();
+    let mut quote = cx.core.pool.copy_in(head).ok()?;
+    if received.head.is_whole() {
+        let room = whole.saturating_sub(HEADER_LEN + head.len());
+        quote.append(received.payload.slice(0, room.min(received.payload.len())));
+    }
+    Some(quote)
+}
+
+/// The family of a packet's addresses.
+pub(super) fn family_of(received: &Received) -> Family {
+    match received.header.addresses {
+        ip::Addresses::V4 { .. } => Family::V4,
+        ip::Addresses::V6 { .. } => Family::V6,
+    }
+}

@@ -1,0 +1,185 @@
+//! Packets of protocols other than TCP on their way out.
+//!
+//! [`send`] finds the way and the source address, writes the IP header, fills in the checksum of the protocol inside
+//! and hands the frame to its interface; bells are rung when the outbox is flushed. What is for this stack itself
+//! comes in again from the outbox (`Context::settle`). It must not be called inside a perimeter or under a lock.
+//! Tests: `tests/ip.rs`.
+
+use std::net::IpAddr;
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::ip;
+
+use super::{Cast, Head, Received, count};
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::conn::outbox::Context;
+use crate::netif::output::{HOP_LIMIT, hand_over};
+use crate::netif::table::{NetifId, Via};
+use crate::netif::{Checksum, HEAD_MAX, TxFrame};
+
+/// Bytes of the longest header of a protocol inside that [`send`] takes.
+pub(crate) const TRANSPORT_HEAD_MAX: usize = 64;
+
+/// Where in the header of the protocol inside its checksum stands, and over what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ChecksumAt {
+    /// Over header and payload (ICMP for IPv4, IGMP).
+    Plain(usize),
+    /// With the pseudo header in front (UDP, ICMPv6).
+    Pseudo(usize),
+}
+
+/// A packet to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub dst: IpAddr,
+    /// `None`: what source selection gives.
+    pub src: Option<IpAddr>,
+    pub protocol: u8,
+    /// `None`: the stack's default.
+    pub hop_limit: Option<u8>,
+    pub traffic_class: u8,
+    /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
+    pub header: &'a [u8],
+    pub checksum: ChecksumAt,
+    /// Chooses among an interface's queues; packets of one flow stay in order.
+    pub flow: u64,
+}
+
+/// Why a packet was not sent. Always counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendError {
+    /// No route leads there (ENETUNREACH).
+    NoRoute,
+    /// No address of ours can be its source, or the one given is of the other family (EADDRNOTAVAIL).
+    NoSource,
+    /// It is longer than the way takes, whose MTU this is, bytes (EMSGSIZE).
+    TooLong(u32),
+    /// The interface's queue was full (ENOBUFS).
+    QueueFull,
+}
+
+/// Sends a packet with `payload` behind the header. See the module's head.
+///
+/// # Errors
+/// See [`SendError`].
+pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain) -> Result<(), SendError> {
+    let core = cx.core;
+    core.ip.count(count::OUT_REQUESTS);
+    let Some(via) = core.netifs.via(outgoing.dst) else {
+        core.ip.count(count::OUT_NO_ROUTES);
+        return Err(SendError::NoRoute);
+    };
+    let src = outgoing.src.or_else(|| core.netifs.source(outgoing.dst));
+    let Some(addresses) = src.and_then(|src| ip::Addresses::new(src, outgoing.dst)) else {
+        core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::NoSource);
+    };
+    let header = ip::Header {
+        addresses,
+        protocol: outgoing.protocol,
+        hop_limit: outgoing.hop_limit.unwrap_or(HOP_LIMIT),
+        traffic_class: outgoing.traffic_class,
+    };
+    match core.netifs.out(via) {
+        Some((_, netif)) => {
+            let (mtu, offload) = (netif.mtu(), netif.offloads_checksum());
+            let len = addresses.header_len() + outgoing.header.len() + payload.len();
+            if len > mtu as usize {
+                core.ip.count(count::FRAG_FAILS);
+                return Err(SendError::TooLong(mtu));
+            }
+            let frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
+            transmit(cx, via, outgoing.flow, frame)
+        }
+        None => loop_back(cx, header, outgoing, payload),
+    }
+}
+
+/// Hands one frame to the interface.
+fn transmit(cx: &mut Context<'_>, via: Via, flow: u64, frame: TxFrame) -> Result<(), SendError> {
+    let mut frames = vec![frame];
+    if hand_over(cx, via, flow, &mut frames) == 0 {
+        return Ok(());
+    }
+    cx.core.ip.count(count::OUT_DISCARDS);
+    Err(SendError::QueueFull)
+}
+
+/// Puts a packet for ourselves where it comes in again. Its checksum is right by construction.
+fn loop_back(
+    cx: &mut Context<'_>,
+    header: ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: Chain,
+) -> Result<(), SendError> {
+    let len = outgoing.header.len() + payload.len();
+    let mut head = [0; HEAD_MAX];
+    let ip_len = ip::emit(&header, len, &mut head).map_err(|_| SendError::TooLong(u32::from(u16::MAX)))?;
+    let mut transport = [0; TRANSPORT_HEAD_MAX];
+    let Some(bytes) = write_transport(&header, outgoing, &payload, false, &mut transport) else {
+        return Err(SendError::TooLong(u32::from(u16::MAX)));
+    };
+    let Ok(mut whole) = cx.core.pool.copy_in(bytes) else {
+        cx.core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::QueueFull);
+    };
+    whole.append(payload);
+    cx.core.ip.count(count::LOOPED);
+    cx.outbox.looped.push_back(Received {
+        netif: NetifId::LOOPBACK,
+        link_src: None,
+        header,
+        cast: Cast::Unicast,
+        checksum: Checksum::Device,
+        head: Head::of(&head[..ip_len]),
+        payload: whole,
+    });
+    Ok(())
+}
+
+/// The packet as one frame; `None` if it is longer than a packet can be.
+fn frame(header: &ip::Header, outgoing: &Outgoing<'_>, payload: Chain, offload: bool) -> Option<TxFrame> {
+    let mut head = [0; HEAD_MAX];
+    let ip_len = ip::emit(header, outgoing.header.len() + payload.len(), &mut head).ok()?;
+    let room = head.get_mut(ip_len..)?;
+    let len = write_transport(header, outgoing, &payload, offload, room)?.len();
+    let device = offload && matches!(outgoing.checksum, ChecksumAt::Pseudo(_));
+    let checksum = if device { Checksum::Device } else { Checksum::Software };
+    TxFrame::new(head.get(..ip_len + len)?, payload, checksum)
+}
+
+/// Writes the header of the protocol inside, with its checksum; with `offload` the device completes a
+/// checksum over a pseudo header.
+fn write_transport<'b>(
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: &Chain,
+    offload: bool,
+    out: &'b mut [u8],
+) -> Option<&'b [u8]> {
+    let out = out.get_mut(..outgoing.header.len())?;
+    out.copy_from_slice(outgoing.header);
+    let len = u32::try_from(out.len() + payload.len()).ok()?;
+    let pseudo = header.addresses.pseudo_header(outgoing.protocol, len);
+    let over = |sum: ip::Sum, head: &[u8]| {
+        let sum = sum.add_bytes(head);
+        payload.iter().fold(sum, |sum, piece| sum.add_bytes(piece)).checksum()
+    };
+    let (at, field) = match outgoing.checksum {
+        ChecksumAt::Plain(at) => (at, over(ip::Sum::ZERO, out)),
+        ChecksumAt::Pseudo(at) if offload => (at, pseudo.folded()),
+        ChecksumAt::Pseudo(at) => (at, over(pseudo, out)),
+    };
+    // A UDP datagram whose checksum is zero would be one without (RFC 768).
+    let is_none = field == 0 && outgoing.protocol == ip::PROTOCOL_UDP && !offload;
+    let field = if is_none { u16::MAX } else { field };
+    out.get_mut(at..at + 2)?.copy_from_slice(&field.to_be_bytes());
+    Some(out)
+}
+
+/// A flow's hash by its addresses alone, for protocols without ports.
+pub(crate) fn flow_of(cx: &Context<'_>, local: IpAddr, remote: IpAddr) -> u64 {
+    let end = |addr| Endpoint::new(addr, 0);
+    FourTuple { local: end(local), remote: end(remote) }.hash(&cx.core.key)
+}

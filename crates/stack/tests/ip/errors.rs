@@ -1,0 +1,73 @@
+//! Errors that the stack sends: which, quoting what, and to whom never.
+
+use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
+
+use crate::host::{Host, between, icmp, inwards, packet, read_icmp};
+
+/// A protocol that nobody speaks (RFC 3692).
+const EXPERIMENT: u8 = 253;
+
+#[test]
+fn an_unknown_protocol_is_reported_with_the_packet_quoted() {
+    for (family, why, most) in [
+        (Family::V4, Error::Unreachable(Unreachable::Protocol), 576 - 28),
+        (Family::V6, Error::ParameterProblem(Problem::NextHeader, 6), 1280 - 48),
+    ] {
+        for len in [0, 100, 1400] {
+            let mut host = Host::new();
+            let offending = packet(inwards(family), EXPERIMENT, &vec![5; len]);
+            let sent = host.send(&offending);
+            let (addresses, message, quote) = read_icmp(&sent[0]);
+            assert_eq!((addresses, message), (inwards(family).reversed(), Message::Error(why)));
+            assert_eq!(quote, offending[..offending.len().min(most)]);
+            assert_eq!(host.stack.memory_in_use(), 0);
+        }
+    }
+}
+
+#[test]
+fn the_pointer_of_a_parameter_problem_finds_the_number_behind_extension_headers() {
+    let mut host = Host::new();
+    // Destination options with six bytes of padding, twice, then the experiment.
+    let mut inside = vec![60, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 1, 4, 0, 0, 0, 0];
+    inside.extend([1, 2, 3]);
+    let sent = host.send(&packet(inwards(Family::V6), 60, &inside));
+    let why = Error::ParameterProblem(Problem::NextHeader, 48);
+    assert_eq!(read_icmp(&sent[0]).1, Message::Error(why));
+}
+
+#[test]
+fn errors_are_not_answered_nor_what_went_to_many_or_came_from_nobody() {
+    let mut host = Host::new();
+    let error = Message::Error(Error::Unreachable(Unreachable::Port));
+    for family in [Family::V4, Family::V6] {
+        assert!(host.send(&icmp(inwards(family), error, &[0; 40])).is_empty());
+    }
+    for (src, dst) in [
+        ("10.9.0.2", "255.255.255.255"),
+        ("10.9.0.2", "10.9.0.255"),
+        ("10.9.0.2", "224.0.0.1"),
+        ("0.0.0.0", "224.0.0.1"),
+        ("fd09::2", "ff02::1"),
+        ("::", "ff02::1"),
+    ] {
+        assert!(host.send(&packet(between(src, dst), EXPERIMENT, b"?")).is_empty(), "{src} {dst}");
+    }
+    assert_eq!(host.count("ip_in_unknown_protos"), 6);
+    for src in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "10.9.0.1"] {
+        assert!(host.send(&packet(between(src, "10.9.0.1"), EXPERIMENT, b"?")).is_empty(), "{src}");
+    }
+    assert_eq!(host.count("frames_not_for_us"), 5);
+}
+
+#[test]
+fn errors_are_limited_for_each_destination_and_for_all() {
+    let mut host = Host::new();
+    let from = |last: usize| packet(between(&format!("10.9.0.{last}"), "10.9.0.1"), EXPERIMENT, b"?");
+    let one: usize = (0..20).map(|_| host.send(&from(2)).len()).sum();
+    assert_eq!((one, host.count("icmp_out_rate_limit_host")), (6, 14));
+    let many: usize = (3..200).map(|last| host.send(&from(last)).len()).sum();
+    // Some share a bucket with another, as there are fewer buckets than addresses.
+    let refused = host.count("icmp_out_rate_limit_global") + host.count("icmp_out_rate_limit_host") - 14;
+    assert_eq!((many, refused), (44, 153));
+}

@@ -1,0 +1,177 @@
+//! A stack with one interface, and the other side of it as bytes.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sockeye::netif::{Netif, RxFrame, Sent, TxFrame};
+use sockeye::{Config, Stack};
+use sockeye_mbuf::Chain;
+use sockeye_proto::icmp::{Family, HEADER_LEN, Message};
+use sockeye_proto::ip::{self, Addresses, Header, Sum};
+
+use crate::common;
+
+/// The stack's addresses.
+pub const OURS: [&str; 2] = ["10.9.0.1", "fd09::1"];
+/// The other side's.
+pub const THEIRS: [&str; 2] = ["10.9.0.2", "fd09::2"];
+pub const MTU: u32 = 1500;
+
+/// Packets in both directions.
+#[derive(Default)]
+struct Queues {
+    to_stack: VecDeque<Vec<u8>>,
+    from_stack: Vec<Vec<u8>>,
+}
+
+/// An interface without anything behind it.
+struct Port(Arc<Mutex<Queues>>);
+
+impl Netif for Port {
+    fn mtu(&self) -> u32 {
+        MTU
+    }
+    fn queue_count(&self) -> usize {
+        1
+    }
+    fn offloads_checksum(&self) -> bool {
+        false
+    }
+    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let bytes = |frame: TxFrame| {
+            let mut bytes = frame.head().to_vec();
+            frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            bytes
+        };
+        self.0.lock().unwrap().from_stack.extend(frames.drain(..).map(bytes));
+        Sent { queue: 0, dropped_count: 0 }
+    }
+    fn ring(&self, _queue: usize) {}
+    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut queues = self.0.lock().unwrap();
+        let count = queues.to_stack.len().min(max);
+        let taken: Vec<_> = queues.to_stack.drain(..count).collect();
+        drop(queues);
+        let rest = Chain::new();
+        for packet in &taken {
+            sink(RxFrame::new(packet, &rest));
+        }
+        count
+    }
+    fn wait(&self, _queue: usize, _spin: Duration) {}
+    fn interrupt(&self, _queue: usize) {}
+}
+
+/// See the module's head.
+pub struct Host {
+    pub stack: Stack,
+    pub now: Duration,
+    queues: Arc<Mutex<Queues>>,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let stack = common::stack_with(|config| {
+            config.workers = 0;
+            change(config);
+        });
+        let queues = Arc::new(Mutex::new(Queues::default()));
+        let prefixes = [format!("{}/24", OURS[0]), format!("{}/64", OURS[1])].map(|p| p.parse().unwrap());
+        stack.attach(Port(Arc::clone(&queues)), &prefixes).unwrap();
+        Self { stack, now: Duration::from_secs(1), queues }
+    }
+
+    /// Gives the stack a packet and returns what it sends in turn.
+    pub fn send(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
+        self.queues.lock().unwrap().to_stack.push_back(packet.to_vec());
+        self.turn()
+    }
+
+    /// Lets `time` pass, and returns what the stack sends meanwhile.
+    pub fn pass(&mut self, time: Duration) -> Vec<Vec<u8>> {
+        let end = self.now + time;
+        let mut sent = Vec::new();
+        while let Some(next) = self.stack.poll(self.now).filter(|next| *next <= end) {
+            self.now = next.max(self.now + Duration::from_micros(1));
+            sent.extend(self.turn());
+        }
+        self.now = end;
+        sent.extend(self.turn());
+        sent
+    }
+
+    /// Does what is due now.
+    pub fn turn(&mut self) -> Vec<Vec<u8>> {
+        for _ in 0..100 {
+            if self.stack.poll(self.now).is_none_or(|next| next > self.now) {
+                break;
+            }
+        }
+        std::mem::take(&mut self.queues.lock().unwrap().from_stack)
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        common::counter(&self.stack, name)
+    }
+}
+
+/// Addresses from the other side to the stack.
+pub fn inwards(family: Family) -> Addresses {
+    match family {
+        Family::V4 => between(THEIRS[0], OURS[0]),
+        Family::V6 => between(THEIRS[1], OURS[1]),
+    }
+}
+
+pub fn between(src: &str, dst: &str) -> Addresses {
+    let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+    Addresses::new(addr(src), addr(dst)).unwrap()
+}
+
+/// A packet.
+pub fn packet(addresses: Addresses, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let mut packet = vec![0; addresses.header_len()];
+    ip::emit(&header, payload.len(), &mut packet).unwrap();
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// An ICMP message as a packet.
+pub fn icmp(addresses: Addresses, message: Message, data: &[u8]) -> Vec<u8> {
+    let (family, protocol) = match addresses {
+        Addresses::V4 { .. } => (Family::V4, ip::PROTOCOL_ICMP),
+        Addresses::V6 { .. } => (Family::V6, ip::PROTOCOL_ICMPV6),
+    };
+    let mut payload = message.emit(family).unwrap().to_vec();
+    payload.extend_from_slice(data);
+    let sum = match family {
+        Family::V4 => Sum::ZERO,
+        Family::V6 => addresses.pseudo_header(protocol, payload.len() as u32),
+    };
+    let checksum = sum.add_bytes(&payload).checksum();
+    payload[2..4].copy_from_slice(&checksum.to_be_bytes());
+    packet(addresses, protocol, &payload)
+}
+
+/// An ICMP message, read and with its checksums checked: addresses, message, data.
+pub fn read_icmp(packet: &[u8]) -> (Addresses, Message, Vec<u8>) {
+    let (header, range) = ip::parse(packet, ip::HeaderChecksum::Verify).unwrap();
+    let payload = &packet[range];
+    let (family, sum) = match header.protocol {
+        ip::PROTOCOL_ICMP => (Family::V4, Sum::ZERO),
+        ip::PROTOCOL_ICMPV6 => {
+            (Family::V6, header.addresses.pseudo_header(header.protocol, payload.len() as u32))
+        }
+        other => panic!("protocol {other} is no ICMP"),
+    };
+    assert!(sum.add_bytes(payload).is_valid(), "the message does not sum up");
+    let (head, data) = payload.split_first_chunk::<HEADER_LEN>().unwrap();
+    (header.addresses, Message::parse(family, *head), data.to_vec())
+}

@@ -1,0 +1,10 @@
+//! The Internet layer as a host on the other side of an interface sees it: packets go in as bytes, packets come out.
+//!
+//! Stacks here have no threads and a time of their own that jumps. Random tests print what they shrank to.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod host;
+
+mod echo;
+mod errors;
