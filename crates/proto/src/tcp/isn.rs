@@ -24,6 +24,17 @@ const ISN_TICK_MICROS: u64 = 4;
 enum Domain {
     SequenceNumber = 1,
     TimestampOffset = 2,
+    CookieWhole = 3,
+    CookieData = 4,
+}
+
+/// Which of the two hashes in a SYN cookie: see [`cookie`](super::syncache::cookie).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CookiePart {
+    /// That which covers the whole number.
+    Whole,
+    /// That which covers the low bits and depends on the time.
+    Data,
 }
 
 /// The key behind a stack's sequence numbers, drawn from a good random source once per stack.
@@ -54,13 +65,28 @@ impl Secret {
         self.hash(Domain::TimestampOffset, local, remote)
     }
 
+    /// A part of a SYN cookie made in the period `count`. Arguments otherwise as for [`isn`](Self::isn).
+    pub fn cookie(&self, part: CookiePart, count: u32, local: &[u8], remote: &[u8]) -> u32 {
+        let domain = match part {
+            CookiePart::Whole => Domain::CookieWhole,
+            CookiePart::Data => Domain::CookieData,
+        };
+        let mut hasher = self.hasher(domain, local, remote);
+        hasher.write_u32(count);
+        low_half(hasher.finish())
+    }
+
     fn hash(&self, domain: Domain, local: &[u8], remote: &[u8]) -> u32 {
+        low_half(self.hasher(domain, local, remote).finish())
+    }
+
+    fn hasher(&self, domain: Domain, local: &[u8], remote: &[u8]) -> SipHasher24 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         // The length of the first endpoint keeps two pairs apart whose bytes run together alike.
         hasher.write_u64(((local.len() as u64) << 8) | domain as u64);
         hasher.write(local);
         hasher.write(remote);
-        low_half(hasher.finish())
+        hasher
     }
 }
 

@@ -13,18 +13,20 @@
 //!   come again (as Linux does); else the caller makes the pcb and calls [`remove`](SynCache::remove);
 //! * dropped by [`on_rst`](SynCache::on_rst), by [`retain`](SynCache::retain) when its listener closes,
 //!   or as the oldest one when a new SYN finds the cache full. Under a flood of SYNs the cache thus
-//!   holds the newest, of which an honest client's completes in a round trip (BSD's answer).
+//!   holds the newest, of which an honest client's completes in a round trip (BSD's answer); unless the caller
+//!   answers with a cookie then ([`cookie`]), and makes no entry.
 //!
 //! Invariants: at most `capacity` entries; every entry is in exactly one timer queue, that of its number
 //! of retries; a queue is in the order of `sent_at`, and no entry of a queue is younger than one of a
 //! queue with fewer retries. No step costs more than a hash, a short chain and a few links.
 //!
-//! SYN cookies will fit in here: an entry's `HalfOpen` is all that a cookie has to restore, so a
-//! cookie's check becomes a second source of it in `on_ack` where that now says
-//! [`NoEntry`](AckOutcome::NoEntry), and `on_syn` of a full cache will answer without evicting.
+//! Cookies leave no entry, but the cache remembers when the last one was sent
+//! ([`note_cookie`](SynCache::note_cookie)): only within their lifetime is a stray acknowledgment held against them
+//! ([`expects_cookies`](SynCache::expects_cookies)), so that numbers cannot be guessed while there is no need for them.
 //!
 //! Tests: `syncache/tests.rs`.
 
+pub mod cookie;
 mod half_open;
 mod table;
 #[cfg(test)]
@@ -141,6 +143,8 @@ pub struct Statistics {
 pub struct SynCache<K, L> {
     table: Table<K, L>,
     statistics: Statistics,
+    /// When the last cookie was sent instead of making an entry.
+    cookie_at: Option<Instant>,
 }
 
 impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
@@ -150,7 +154,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// A `K` that hashes itself with few writes is the fastest.
     pub fn new(capacity: usize, hash_key: [u8; 16]) -> Self {
         let table = Table::new(capacity.clamp(1, CAPACITY_MAX), hash_key);
-        Self { table, statistics: Statistics::default() }
+        Self { table, statistics: Statistics::default(), cookie_at: None }
     }
 
     /// Takes a SYN (no ACK, no RST: [`closed::listen`](super::closed::listen) has said so) and returns
@@ -158,7 +162,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     ///
     /// For a new key that is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK
     /// again; its timer goes on. A SYN with another sequence number gets a challenge ACK (RFC 5961
-    /// section 4.2) and changes nothing: if the entry stems from an old duplicate or a client that has
+    /// section 4.2), `None` once there were [`ANSWERS_MAX`], and changes nothing: if the entry stems from an old duplicate or a client that has
     /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
     /// clears the way for its next SYN; replacing the entry at once would let anybody off the path
     /// break the handshakes of others.
@@ -170,16 +174,16 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         params: &ListenParams,
         numbers: InitialNumbers,
         now: Instant,
-    ) -> Header {
+    ) -> Option<Header> {
         let (bucket, found) = self.table.find(&key);
         if found != NIL {
             let half_open = &mut self.table.slot_mut(found).half_open;
-            half_open.note_answer();
             if hdr.seq != half_open.irs {
-                return half_open.ack(now);
+                return challenge(half_open, now);
             }
+            half_open.note_answer();
             half_open.note_timestamp(hdr);
-            return half_open.syn_ack(now);
+            return Some(half_open.syn_ack(now));
         }
         if self.table.is_full() {
             // The longest queue of retries that is not empty has the oldest entry at its head.
@@ -189,7 +193,27 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         let half_open = HalfOpen::new(hdr, params, numbers);
         self.table.insert(bucket, key, listener, half_open, now);
         self.statistics.added += 1;
-        half_open.syn_ack(now)
+        Some(half_open.syn_ack(now))
+    }
+
+    /// True if a SYN of this key would make a new entry.
+    pub fn is_new(&self, key: &K) -> bool {
+        self.table.find(key).1 == NIL
+    }
+
+    /// True if the next new entry would cost an old one its place.
+    pub fn is_full(&self) -> bool {
+        self.table.is_full()
+    }
+
+    /// A SYN was answered with a cookie.
+    pub fn note_cookie(&mut self, now: Instant) {
+        self.cookie_at = Some(now);
+    }
+
+    /// Whether a cookie may come back: one was sent that can still be good.
+    pub fn expects_cookies(&self, now: Instant) -> bool {
+        self.cookie_at.is_some_and(|at| now.since(at) <= cookie::PERIOD * cookie::PERIODS_MAX)
     }
 
     /// Takes a segment that is neither SYN nor RST, of `payload_len` bytes: the third of the handshake,

@@ -5,6 +5,7 @@ use super::*;
 use crate::tcp::accepted::{TimestampState, WindowScale};
 use crate::tcp::segment::{Options, Timestamps};
 
+mod cookie;
 mod model;
 
 type Key = [u8; 40];
@@ -96,7 +97,7 @@ fn an_entry_is_96_bytes_with_an_ipv6_key() {
 #[test]
 fn a_handshake_with_every_option() {
     let mut cache = Cache::new(4, HASH_KEY);
-    let syn_ack = cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, at(10));
+    let syn_ack = cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, at(10)).unwrap();
     let expected = Header {
         seq: ISS,
         ack: SeqNum::new(0),
@@ -139,7 +140,7 @@ fn an_option_is_agreed_on_only_if_both_sides_want_it() {
     let bare_third = Header { options: Options::default(), ..third() };
     for (syn, params, peer_mss) in [(bare_syn, PARAMS, 536), (syn(), bare_params, 1460)] {
         let mut cache = Cache::new(4, HASH_KEY);
-        let syn_ack = cache.on_syn(key(1), LISTENER, &syn, &params, NUMBERS, at(0));
+        let syn_ack = cache.on_syn(key(1), LISTENER, &syn, &params, NUMBERS, at(0)).unwrap();
         assert_eq!(syn_ack.options, Options { mss: Some(1440), ..Options::default() });
         assert_eq!(u32::from(syn_ack.window), params.rcv_wnd.min(65_535));
         let made = accepted(cache.on_ack(&key(1), &bare_third, 0, at(1))).unwrap();
@@ -159,7 +160,7 @@ fn every_combination_of_options_survives_the_packing() {
             let mut hdr = syn();
             hdr.options.window_scale = Some(snd);
             let mut cache = Cache::new(1, HASH_KEY);
-            let syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &params, NUMBERS, at(0));
+            let syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &params, NUMBERS, at(0)).unwrap();
             assert_eq!(syn_ack.options.window_scale, window_scale);
             let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1))).unwrap();
             assert_eq!(made.timestamps.is_some(), timestamps);
@@ -175,7 +176,7 @@ fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
     let other = InitialNumbers { iss: ISS + 999, ts_offset: 1 };
     let mut again = syn();
     again.options.timestamps = Some(Timestamps { val: 95, ecr: 0 });
-    let syn_ack = cache.on_syn(key(1), 43, &again, &PARAMS, other, at(500));
+    let syn_ack = cache.on_syn(key(1), 43, &again, &PARAMS, other, at(500)).unwrap();
     assert_eq!((syn_ack.seq, syn_ack.flags), (ISS, Flags::SYN.with(Flags::ACK)));
     assert_eq!(syn_ack.options.timestamps, Some(Timestamps { val: 800, ecr: 95 }));
     assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1000))));
@@ -188,7 +189,7 @@ fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
 fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     let mut cache = cache_with_one(at(0));
     let restarted = Header { seq: SeqNum::new(5_000_000), ..syn() };
-    let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(5));
+    let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(5)).unwrap();
     assert_eq!((answer.seq, answer.ack, answer.flags), (ISS + 1, IRS + 1, Flags::ACK));
     assert_eq!(answer.window, u16::MAX >> 7);
     assert!(answer.options.timestamps.is_some());
@@ -197,7 +198,7 @@ fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     // SYN-SENT answers the unacceptable ACK with <SEQ=SEG.ACK><CTL=RST>.
     let rst = reset_at(answer.ack);
     assert_eq!(cache.on_rst(&key(1), &rst, at(7)), RstOutcome::Removed(LISTENER));
-    let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(8));
+    let answer = cache.on_syn(key(1), LISTENER, &restarted, &PARAMS, NUMBERS, at(8)).unwrap();
     assert_eq!((answer.ack, answer.flags.has(Flags::SYN)), (SeqNum::new(5_000_001), true));
 }
 

@@ -1,0 +1,156 @@
+//! SYN cookies (RFC 4987 section 3.6): a handshake whose only memory is in the peer's hands.
+//!
+//! Where there is no room for an entry, the SYN-ACK's sequence number says all that an entry would: who asked, when,
+//! and with which MSS; the third segment brings it back. What does not fit there (the peer's window scale, whether it
+//! permits SACK) stands in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a
+//! connection made of a cookie has neither, as on Linux.
+//!
+//! The number is Bernstein's: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t) + m) mod 2^24)`, where t counts periods
+//! of [`PERIOD`] and m is an index into [`MSS_TABLE`]. F1 and F2 are keyed hashes, so nobody can make a number that
+//! passes [`check`] but by guessing (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
+//! [`PERIODS_MAX`] periods.
+//!
+//! It must not know tables, listeners or addresses, nor when a cookie is due: that is the caller's. Invariants: what
+//! [`check`] restores is never more than what the peer offered; the TSval sent is never later than the clock, so that
+//! the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
+
+use core::time::Duration;
+
+use super::half_open::HalfOpen;
+use super::{InitialNumbers, ListenParams};
+use crate::seq::SeqNum;
+use crate::tcp::accepted::Accepted;
+use crate::tcp::isn::{CookiePart, Secret};
+use crate::tcp::segment::{Flags, Header, Options, Timestamps};
+use crate::tcp::timestamp;
+use crate::time::Instant;
+
+/// The step of the counter in a cookie.
+pub const PERIOD: Duration = Duration::from_secs(64);
+/// For how many periods a cookie is good, that of its making among them: 64 to 128 s.
+pub const PERIODS_MAX: u32 = 2;
+/// The sizes that a cookie can tell, bytes: the defaults, and what MTUs of 1280, 1500 (with tunnels and without) and
+/// 9000 leave. A peer gets the largest that is not above its own; below the second all count as the first, which is
+/// what a pcb takes for the least.
+pub const MSS_TABLE: [u16; 8] = [88, 536, 1220, 1300, 1420, 1440, 1460, 8940];
+
+/// Low bits of TSval that carry options.
+const TS_BITS: u32 = 6;
+const TS_MASK: u32 = (1 << TS_BITS) - 1;
+/// Where the peer's shift count stands; all four bits set for none.
+const TS_SCALE: u32 = 0x0f;
+/// The peer permits SACK.
+const TS_SACK: u32 = 1 << 4;
+/// The part of a cookie that the counter does not take.
+const LOW: u32 = 0x00ff_ffff;
+
+/// What both ends of a handshake are known by, as the keyed hashes take them: see [`Secret::isn`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ends<'a> {
+    /// Our end.
+    pub local: &'a [u8],
+    /// The peer's.
+    pub remote: &'a [u8],
+}
+
+/// The answer to a SYN of which nothing is remembered. `ts_offset` is the connection's ([`Secret::ts_offset`]).
+pub fn syn_ack(
+    secret: &Secret,
+    ends: Ends<'_>,
+    syn: &Header,
+    params: &ListenParams,
+    ts_offset: u32,
+    now: Instant,
+) -> Header {
+    let mss = syn.options.mss.unwrap_or(params.peer_mss_default);
+    // Without timestamps there is no place for the other options: they are not agreed on.
+    let options = match syn.options.timestamps {
+        Some(_) if params.timestamps => syn.options,
+        Some(_) | None => Options { mss: Some(mss), ..Options::default() },
+    };
+    let iss = encode(secret, ends, syn.seq, mss, now);
+    let half_open = HalfOpen::new(&Header { options, ..*syn }, params, InitialNumbers { iss, ts_offset });
+    let mut header = half_open.syn_ack(now);
+    if let Some(ts) = &mut header.options.timestamps {
+        ts.val = pack(&options, now).wrapping_add(ts_offset);
+    }
+    header
+}
+
+/// Holds the segment `hdr`, which has ACK and neither SYN nor RST, against the cookie that it brings back. `None`: it
+/// brings none that is good now. Otherwise what the pcb is made of, to which the segment is fed afterwards.
+pub fn check(
+    secret: &Secret,
+    ends: Ends<'_>,
+    hdr: &Header,
+    params: &ListenParams,
+    ts_offset: u32,
+    now: Instant,
+) -> Option<Accepted> {
+    if !hdr.flags.has(Flags::ACK) || hdr.flags.any(Flags::SYN.with(Flags::RST)) {
+        return None;
+    }
+    let (iss, irs) = (hdr.ack - 1, hdr.seq - 1);
+    let mss = decode(secret, ends, irs, iss, now)?;
+    let mut options = Options { mss: Some(mss), ..Options::default() };
+    if params.timestamps
+        && let Some(ts) = hdr.options.timestamps
+    {
+        unpack(&mut options, ts, ts_offset);
+    }
+    let syn = Header { seq: irs, flags: Flags::SYN, window: hdr.window, options, ..Header::default() };
+    let mut half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
+    // When the SYN-ACK left is not known, nor whether it was the only one.
+    half_open.note_answer();
+    Some(half_open.accepted(now, now))
+}
+
+fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) -> SeqNum {
+    let index = MSS_TABLE.iter().rposition(|size| *size <= mss).unwrap_or(0);
+    let index = u32::try_from(index).unwrap_or(0);
+    let count = period(now);
+    let low = secret.cookie(CookiePart::Data, count, ends.local, ends.remote).wrapping_add(index) & LOW;
+    irs + secret
+        .cookie(CookiePart::Whole, 0, ends.local, ends.remote)
+        .wrapping_add(count << 24)
+        .wrapping_add(low)
+}
+
+fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instant) -> Option<u16> {
+    let rest = iss.raw().wrapping_sub(irs.raw()).wrapping_sub(secret.cookie(
+        CookiePart::Whole,
+        0,
+        ends.local,
+        ends.remote,
+    ));
+    // The counter's low eight bits are there; those of the last periods are all that count.
+    let count = period(now);
+    let age = count.wrapping_sub(rest >> 24) & 0xff;
+    if age >= PERIODS_MAX {
+        return None;
+    }
+    let made = count.wrapping_sub(age);
+    let index = rest.wrapping_sub(secret.cookie(CookiePart::Data, made, ends.local, ends.remote)) & LOW;
+    MSS_TABLE.get(usize::try_from(index).ok()?).copied()
+}
+
+/// Periods since the clock began, of which only the low bits are used: the narrowing is meant.
+fn period(now: Instant) -> u32 {
+    u32::try_from((now.as_millis() / 1000 / PERIOD.as_secs()) & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// The clock, rounded down, with the options in the bits that this leaves.
+fn pack(options: &Options, now: Instant) -> u32 {
+    let scale = options.window_scale.map_or(TS_SCALE, u32::from) & TS_SCALE;
+    let sack = if options.sack_permitted { TS_SACK } else { 0 };
+    let clock = timestamp::value(now, 0);
+    let value = (clock & !TS_MASK) | scale | sack;
+    if timestamp::older(clock, value) { value.wrapping_sub(TS_MASK + 1) } else { value }
+}
+
+fn unpack(options: &mut Options, ts: Timestamps, ts_offset: u32) {
+    let bits = ts.ecr.wrapping_sub(ts_offset) & TS_MASK;
+    options.timestamps = Some(ts);
+    options.sack_permitted = bits & TS_SACK != 0;
+    options.window_scale = u8::try_from(bits & TS_SCALE).ok().filter(|scale| u32::from(*scale) != TS_SCALE);
+}
