@@ -28,6 +28,25 @@ pub enum Grain {
     PerSocket,
 }
 
+/// When a SYN is answered with a cookie and not remembered (`tcp_syncookies`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SynCookies {
+    /// Never: in a full SYN cache the oldest entry gives way.
+    Off,
+    /// When the SYN cache is full. The default.
+    #[default]
+    Pressure,
+    /// Always; for tests.
+    Always,
+}
+
+impl SynCookies {
+    /// Every setting.
+    pub const ALL: &'static [Self] = &[Self::Off, Self::Pressure, Self::Always];
+    /// Their names, in the same order.
+    pub const NAMES: &'static [&'static str] = &["off", "pressure", "always"];
+}
+
 /// Settings of a stack. Start from [`Config::default`] and change what you need.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -88,9 +107,10 @@ pub struct Config {
     /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
     /// TIME-WAIT. Default 65,536.
     pub time_wait_max: usize,
-    /// Most half-open connections (`tcp_max_syn_backlog`); at the bound the oldest is dropped. Default
-    /// 16,384.
+    /// Most half-open connections (`tcp_max_syn_backlog`); what is beyond `syn_cookies` says. Default 16,384.
     pub syn_backlog: usize,
+    /// When a SYN is answered with a cookie instead (`tcp_syncookies`). Default `pressure`.
+    pub syn_cookies: SynCookies,
     /// Ephemeral ports (`ip_local_port_range`). Default 32768 to 60999.
     pub port_range: RangeInclusive<u16>,
 }
@@ -123,6 +143,7 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             time_wait_max: 65_536,
             syn_backlog: 16_384,
+            syn_cookies: SynCookies::default(),
             port_range: 32768..=60999,
         }
     }

@@ -43,6 +43,7 @@ mod listen;
 mod listeners;
 mod memory;
 pub mod netif;
+mod passive;
 pub mod poll;
 mod ports;
 mod recycle;
@@ -57,7 +58,7 @@ mod workers;
 #[cfg(feature = "count")]
 pub use sockeye_sync::count;
 
-pub use config::{Config, Grain, SetError};
+pub use config::{Config, Grain, SetError, SynCookies};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};

@@ -15,13 +15,14 @@ use crate::base::addr::Endpoint;
 use crate::conn::Conn;
 use crate::conn::outbox::{Outbox, Wake};
 use crate::poll::{Ready, Watchers};
+use crate::tcp::SocketSettings;
 
 /// See the module's head.
 pub(crate) struct Listener {
     pub local: Endpoint,
     pub is_v6: bool,
-    pub reuse_addr: bool,
-    pub reuse_port: bool,
+    /// What its children are made with.
+    pub settings: SocketSettings,
     pub nonblocking: AtomicBool,
     /// Handles of the application.
     pub users: AtomicU32,
@@ -30,9 +31,6 @@ pub(crate) struct Listener {
     backlog: usize,
     /// Places taken: children in the queue and children in the making.
     taken: AtomicUsize,
-    sndbuf: AtomicU32,
-    rcvbuf: AtomicU32,
-    nodelay: AtomicBool,
     queue: Mutex<AcceptQueue>,
 }
 
@@ -56,7 +54,7 @@ const WAKERS_MAX: usize = 1024;
 impl Listener {
     pub fn new(
         local: Endpoint,
-        options: &crate::tcp::SocketSettings,
+        options: &SocketSettings,
         is_v6: bool,
         bind_id: u64,
         backlog: usize,
@@ -64,30 +62,15 @@ impl Listener {
         Arc::new(Self {
             local,
             is_v6,
-            reuse_addr: options.reuse_addr,
-            reuse_port: options.reuse_port,
+            // An accepted socket blocks, whatever its listener does (Linux).
+            settings: SocketSettings { nonblocking: false, ..*options },
             nonblocking: AtomicBool::new(options.nonblocking),
             users: AtomicU32::new(1),
             bind_id,
             backlog: backlog.clamp(1, BACKLOG_MAX),
             taken: AtomicUsize::new(0),
-            sndbuf: AtomicU32::new(options.sndbuf),
-            rcvbuf: AtomicU32::new(options.rcvbuf),
-            nodelay: AtomicBool::new(options.nodelay),
             queue: Mutex::new(AcceptQueue::default()),
         })
-    }
-
-    pub fn sndbuf(&self) -> u32 {
-        self.sndbuf.load(Ordering::Relaxed)
-    }
-
-    pub fn rcvbuf(&self) -> u32 {
-        self.rcvbuf.load(Ordering::Relaxed)
-    }
-
-    pub fn nodelay(&self) -> bool {
-        self.nodelay.load(Ordering::Relaxed)
     }
 
     /// True while no further child can be taken.

@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use sockeye_mbuf::{Pool, PoolConfig, PoolStats};
 use sockeye_proto::seq::SeqNum;
-use sockeye_proto::tcp::accepted::DEFAULT_MSS;
+use sockeye_proto::tcp::accepted::{Accepted, DEFAULT_MSS, DEFAULT_MSS_V6};
 use sockeye_proto::tcp::isn::Secret;
 use sockeye_proto::tcp::port_choice::PortRange;
+use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::tcp::settings::Settings;
-use sockeye_proto::tcp::syncache::ListenParams;
+use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicU64, OnceLock, Ordering};
@@ -385,12 +386,33 @@ impl Core {
         self.secret.ts_offset(&local, &remote)
     }
 
+    /// A SYN-ACK whose sequence number is a cookie.
+    pub fn cookie(&self, tuple: &FourTuple, syn: &Header, params: &ListenParams, now: Instant) -> Header {
+        let (local, remote) = identity(tuple);
+        let ends = cookie::Ends { local: &local, remote: &remote };
+        cookie::syn_ack(&self.secret, ends, syn, params, self.ts_offset(tuple), now)
+    }
+
+    /// What the cookie in an acknowledgment has agreed on, if it is a good one.
+    pub fn check_cookie(
+        &self,
+        tuple: &FourTuple,
+        ack: &Header,
+        params: &ListenParams,
+        now: Instant,
+    ) -> Option<Accepted> {
+        let (local, remote) = identity(tuple);
+        let ends = cookie::Ends { local: &local, remote: &remote };
+        cookie::check(&self.secret, ends, ack, params, self.ts_offset(tuple), now)
+    }
+
     /// What a new pcb is made with.
     pub fn tcp_settings(&self, local: IpAddr, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
         let config = &self.config;
         let link = self.link(local, via);
         Settings {
             mss: link.mss,
+            peer_mss_default: peer_mss_default(local),
             tso_max: link.segment_max,
             rcv_buf,
             rcv_buf_max: RCV_WND_MAX,
@@ -421,13 +443,18 @@ impl Core {
         let config = &self.config;
         ListenParams {
             mss: self.link(local, via).mss,
-            peer_mss_default: if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 },
+            peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
             window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),
             timestamps: config.timestamps,
             sack: true,
         }
     }
+}
+
+/// The MSS to assume of a peer that announces none, bytes.
+fn peer_mss_default(local: IpAddr) -> u16 {
+    if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 }
 }
 
 /// Both ends as the keyed hashes take them: address and port.
@@ -461,8 +488,6 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
 /// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
 /// as shut while it is half open.
 const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;
-/// The MSS to assume of an IPv6 peer that announces none, bytes (RFC 9293 MUST-15).
-const DEFAULT_MSS_V6: u16 = 1220;
 
 /// Random numbers of the stack's start: a seed from the system, spread by SipHash.
 struct Entropy {
@@ -526,7 +551,10 @@ pub(crate) mod counter {
     pub const UNIX_PCB_LOCKS: usize = 39;
     pub const UNIX_PAIR_SLOW_PATHS: usize = 40;
     pub const UNIX_BUSY_WAITS: usize = 41;
-    pub const COUNT: usize = 42;
+    pub const SYNCOOKIES_SENT: usize = 42;
+    pub const SYNCOOKIES_RECV: usize = 43;
+    pub const SYNCOOKIES_FAILED: usize = 44;
+    pub const COUNT: usize = 45;
 
     pub const NAMES: [&str; COUNT] = [
         "segments_in",
@@ -571,5 +599,8 @@ pub(crate) mod counter {
         "unix_pcb_locks",
         "unix_pair_slow_paths",
         "unix_busy_waits",
+        "syncookies_sent",
+        "syncookies_recv",
+        "syncookies_failed",
     ];
 }

@@ -31,7 +31,7 @@ pub struct Accepted {
     pub iss: SeqNum,
     /// IRS: the sequence number of the peer's SYN.
     pub irs: SeqNum,
-    /// The MSS that the peer announced, bytes; [`DEFAULT_MSS`] or the IPv6 equivalent if it announced
+    /// The MSS that the peer announced, bytes; [`DEFAULT_MSS`] or [`DEFAULT_MSS_V6`] if it announced
     /// none (RFC 9293 section 3.7.1).
     pub peer_mss: u16,
     /// SND.WND: the window of the peer's SYN, bytes (never scaled, RFC 7323 section 2.2).
@@ -79,3 +79,5 @@ pub struct TimeWaitParams {
 
 /// The MSS to assume towards an IPv4 peer that announced none, bytes (RFC 9293 MUST-15).
 pub const DEFAULT_MSS: u16 = 536;
+/// The same towards an IPv6 peer.
+pub const DEFAULT_MSS_V6: u16 = 1220;

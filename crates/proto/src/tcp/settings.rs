@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use super::accepted::DEFAULT_MSS;
 use super::cc::Algorithm;
 
 /// Everything a connection may be told. The defaults are those of Linux where it has one.
@@ -14,6 +15,8 @@ pub struct Settings {
     /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the cap on what
     /// we send, whatever the peer announces.
     pub mss: u16,
+    /// The MSS to assume of a peer that announces none, bytes: 536 for IPv4, 1220 for IPv6 (RFC 9293 MUST-15).
+    pub peer_mss_default: u16,
     /// `so_rcv`'s hiwat at creation, bytes.
     pub rcv_buf: u32,
     /// The largest hiwat that `so_rcv` may ever get, bytes: decides the window scale.
@@ -82,6 +85,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             mss: 1460,
+            peer_mss_default: DEFAULT_MSS,
             rcv_buf: 256 * 1024,
             rcv_buf_max: 4 * 1024 * 1024,
             timestamps: true,
@@ -121,6 +125,7 @@ pub(super) struct Tuning {
     pub fin_wait_2_ms: u32,
     pub time_wait_ms: u32,
     pub tso_max: u32,
+    pub peer_mss_default: u16,
     pub syn_retries: u8,
     pub retries: u8,
     pub lossless: bool,
@@ -136,6 +141,7 @@ impl Tuning {
             fin_wait_2_ms: millis(s.fin_wait_2),
             time_wait_ms: millis(s.time_wait),
             tso_max: s.tso_max,
+            peer_mss_default: s.peer_mss_default,
             syn_retries: s.syn_retries,
             retries: s.retries,
             lossless: s.lossless,

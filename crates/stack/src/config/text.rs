@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sockeye_proto::tcp::cc::Algorithm;
 
-use crate::config::{Config, Grain};
+use crate::config::{Config, Grain, SynCookies};
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
 /// Text that [`Config::set`] does not take.
@@ -118,6 +118,7 @@ const FIELDS: &[Field] = &[
     field!(time_wait, time),
     field!(time_wait_max, number),
     field!(syn_backlog, number),
+    field!(syn_cookies, |text| one_of(text, SynCookies::ALL, SynCookies::NAMES)),
     field!(port_range, ports),
 ];
 

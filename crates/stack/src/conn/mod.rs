@@ -8,6 +8,7 @@
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
+pub(crate) mod birth;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod exit;

@@ -5,16 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::syncache::InitialNumbers;
-use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::facade::Arc;
 
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
-use crate::conn::sockbuf::{RecvBuf, SendBuf};
-use crate::conn::{Birth, Conn, SocketOptions, user};
+use crate::conn::birth::{self, Name};
+use crate::conn::{Conn, user};
 use crate::listen::Listener;
-use crate::netif::table::Via;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
 
@@ -270,43 +268,13 @@ impl TcpSocket {
             shard.wake_resting(hash, &tuple);
             core.ports.conn_left(tuple.local.port);
         }
-        let conn = self.conn(core, tuple, hash, via, InitialNumbers { iss, ts_offset }, now);
+        let name = Name { tuple, hash, via };
+        let tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
+        let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
+        let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
         shard.insert(Arc::clone(&conn));
         core.ports.conn_joined(tuple.local.port);
         Some(conn)
-    }
-
-    fn conn(
-        &self,
-        core: &Core,
-        tuple: FourTuple,
-        hash: u64,
-        via: Via,
-        numbers: InitialNumbers,
-        now: sockeye_proto::time::Instant,
-    ) -> Arc<Conn> {
-        let settings = &self.settings;
-        let mut tcp = core.tcp_settings(tuple.local.addr, via, settings.rcvbuf, numbers.ts_offset);
-        tcp.nodelay = settings.nodelay;
-        let pcb = Pcb::connect(&tcp, numbers.iss, settings.rcvbuf, now);
-        let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, self.is_v6);
-        options.nodelay.store(settings.nodelay, Ordering::Relaxed);
-        options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
-        Conn::new(
-            &core.conns,
-            Birth {
-                home: core.home(hash, via),
-                pcb,
-                tuple,
-                hash,
-                serial: core.next_serial(),
-                via,
-                snd: SendBuf::new(settings.sndbuf, false),
-                rcv: RecvBuf::new(settings.rcvbuf),
-                options,
-                rx_free: core.config.rx_free,
-            },
-        )
     }
 
     /// An address of the caller's in this socket's family.

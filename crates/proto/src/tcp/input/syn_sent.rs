@@ -5,7 +5,6 @@
 
 use crate::time::Instant;
 
-use super::super::accepted::DEFAULT_MSS;
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Payload};
@@ -80,6 +79,6 @@ impl<P: Payload> Pcb<P> {
             Some(_) | None => self.ts_on = false,
         }
         self.sack_ok &= syn.options.sack_permitted;
-        self.set_peer_mss(syn.options.mss.unwrap_or(DEFAULT_MSS));
+        self.set_peer_mss(syn.options.mss.unwrap_or(self.tuning.peer_mss_default));
     }
 }

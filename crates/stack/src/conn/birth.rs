@@ -1,0 +1,69 @@
+//! How a connection comes into being: the one place where its parts are put together, for who connects and for who
+//! is accepted alike.
+//!
+//! What a socket was told before it had a connection ([`SocketSettings`], a listener's being those of its children)
+//! becomes the pcb's settings, the options and the sizes of the buffers here. It must not know handshakes or tables:
+//! the caller has the pcb and puts the connection into the table.
+
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::sockbuf::{RecvBuf, SendBuf};
+use super::{Birth, Conn, Home, SocketOptions};
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::netif::table::Via;
+use crate::stack::Core;
+use crate::tcp::SocketSettings;
+
+/// What a connection is called, and which way its segments go.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    pub tuple: FourTuple,
+    /// The keyed hash of `tuple`.
+    pub hash: u64,
+    pub via: Via,
+}
+
+/// What the pcb of a connection of this name is made with.
+pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
+    let mut tcp = core.tcp_settings(name.tuple.local.addr, name.via, settings.rcvbuf, ts_offset);
+    tcp.nodelay = settings.nodelay;
+    tcp
+}
+
+/// The connection around `pcb`. `is_v6` is the family of its socket. If the handshake is done, `so_rcv` takes over
+/// what it has agreed on.
+pub(crate) fn make(
+    core: &Core,
+    name: Name,
+    home: Home,
+    pcb: Pcb<Data>,
+    settings: &SocketSettings,
+    is_v6: bool,
+) -> Arc<Conn> {
+    let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_v6);
+    options.nodelay.store(settings.nodelay, Ordering::Relaxed);
+    options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
+    let is_connected = pcb.state().can_send();
+    let mut rcv = RecvBuf::new(settings.rcvbuf);
+    if is_connected {
+        rcv.on_connected(&pcb);
+    }
+    Conn::new(
+        &core.conns,
+        Birth {
+            home,
+            pcb,
+            tuple: name.tuple,
+            hash: name.hash,
+            serial: core.next_serial(),
+            via: name.via,
+            snd: SendBuf::new(settings.sndbuf, is_connected),
+            rcv,
+            options,
+            rx_free: core.config.rx_free,
+        },
+    )
+}
