@@ -6,7 +6,8 @@
 //! held inline and no buffer is locked; under it only the bind table is read.
 //!
 //! Bounds: connections by `Config::connections_max`, TIME-WAIT by `Config::time_wait_max` (beyond it a
-//! connection ends without), half-open ones by `Config::syn_backlog` (the oldest is dropped).
+//! connection ends without), half-open ones by `Config::syn_backlog` (beyond it, SYNs are
+//! answered with cookies: `passive.rs`).
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 //! Opening: active, passive, simultaneous, refused, unanswered; options negotiated.
 
-use super::super::accepted::DEFAULT_MSS;
+use super::super::accepted::{DEFAULT_MSS, DEFAULT_MSS_V6};
 use super::super::events::Events;
 use super::super::segment::{Header, Options, Timestamps};
 use super::super::settings::Settings;
@@ -74,6 +74,16 @@ fn an_absurdly_small_mss_is_not_believed() {
     t.output();
     let _ = t.input(syn_ack(&t, Options { mss: Some(0), ..Options::default() }), &[]);
     assert_eq!(t.pcb.mss(), 88);
+}
+
+#[test]
+fn a_peer_that_announces_no_mss_has_that_of_its_family() {
+    for default in [DEFAULT_MSS, DEFAULT_MSS_V6] {
+        let mut t = Script::connect(&Settings { peer_mss_default: default, ..plain() });
+        t.output();
+        let _ = t.input(syn_ack(&t, Options::default()), &[]);
+        assert_eq!(t.pcb.mss(), default);
+    }
 }
 
 #[test]
