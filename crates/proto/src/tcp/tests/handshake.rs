@@ -79,7 +79,7 @@ fn an_absurdly_small_mss_is_not_believed() {
 #[test]
 fn a_peer_that_announces_no_mss_has_that_of_its_family() {
     for default in [DEFAULT_MSS, DEFAULT_MSS_V6] {
-        let mut t = Script::connect(&Settings { peer_mss_default: default, ..plain() });
+        let mut t = Script::connect(&Settings { mss: 1460, peer_mss_default: default, ..plain() });
         t.output();
         let _ = t.input(syn_ack(&t, Options::default()), &[]);
         assert_eq!(t.pcb.mss(), default);
