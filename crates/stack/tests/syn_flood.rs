@@ -72,7 +72,7 @@ impl Netif for Port {
         };
         let rest = Chain::new();
         for (_, frame) in &due {
-            sink(RxFrame { head: frame, rest: &rest, checksum: Checksum::Software });
+            sink(RxFrame { checksum: Checksum::Software, ..RxFrame::new(frame, &rest) });
         }
         due.len()
     }
