@@ -1,0 +1,89 @@
+//! The stack's counters, by index. What they count is in the README's table.
+//!
+//! The names are what `Stack::counters` shows, in this order; a test holds the README to them.
+
+pub const SEGMENTS_IN: usize = 0;
+pub const SEGMENTS_OUT: usize = 1;
+pub const ENTERED: usize = 2;
+pub const QUEUED: usize = 3;
+pub const COALESCED: usize = 4;
+pub const HANDED_OFF: usize = 5;
+pub const SLEEPS: usize = 6;
+pub const WORKER_SLEEPS: usize = 7;
+pub const TIMERS_FIRED: usize = 8;
+pub const ACTIVE_OPENS: usize = 9;
+pub const PASSIVE_OPENS: usize = 10;
+pub const RESETS_OUT: usize = 11;
+pub const LISTEN_OVERFLOWS: usize = 12;
+pub const TIME_WAIT_OVERFLOW: usize = 13;
+pub const SEGMENTS_LOST: usize = 14;
+pub const MEMORY_WAITS: usize = 15;
+pub const RX_FREE_KICKS: usize = 16;
+pub const RX_FREE_FLUSHES: usize = 17;
+/// A receive that took bytes counts once under one of these three.
+pub const RCVD_SENT: usize = 18;
+pub const RCVD_COALESCED: usize = 19;
+pub const RCVD_SKIPPED: usize = 20;
+pub const RCVD_SLEEPS: usize = 21;
+pub const WINDOW_UPDATES: usize = 22;
+pub const WORKER_WAKES: usize = 23;
+/// The first of seven: nothing queued, own at depth 1 to 3, another's at depth 1 to 3.
+pub const LEFT: usize = 24;
+/// As [`LEFT`].
+pub const LEFT_CONNECT: usize = 31;
+pub const UNIX_GLOBAL_LOCKS: usize = 38;
+pub const UNIX_PCB_LOCKS: usize = 39;
+pub const UNIX_PAIR_SLOW_PATHS: usize = 40;
+pub const UNIX_BUSY_WAITS: usize = 41;
+pub const SYNCOOKIES_SENT: usize = 42;
+pub const SYNCOOKIES_RECV: usize = 43;
+pub const SYNCOOKIES_FAILED: usize = 44;
+pub const COUNT: usize = 45;
+
+pub const NAMES: [&str; COUNT] = [
+    "segments_in",
+    "segments_out",
+    "perimeter_entered",
+    "perimeter_queued",
+    "notify_coalesced",
+    "perimeter_handed_off",
+    "user_sleeps",
+    "worker_sleeps",
+    "timers_fired",
+    "active_opens",
+    "passive_opens",
+    "resets_out",
+    "listen_overflows",
+    "time_wait_overflows",
+    "segments_lost",
+    "memory_waits",
+    "rx_free_kicks",
+    "rx_free_flushes",
+    "rcvd_sent",
+    "rcvd_coalesced",
+    "rcvd_skipped",
+    "rcvd_sleeps",
+    "window_updates",
+    "worker_wakes",
+    "left_empty",
+    "left_own_1",
+    "left_own_2",
+    "left_own_3",
+    "left_other_1",
+    "left_other_2",
+    "left_other_3",
+    "connect_left_empty",
+    "connect_left_own_1",
+    "connect_left_own_2",
+    "connect_left_own_3",
+    "connect_left_other_1",
+    "connect_left_other_2",
+    "connect_left_other_3",
+    "unix_global_locks",
+    "unix_pcb_locks",
+    "unix_pair_slow_paths",
+    "unix_busy_waits",
+    "syncookies_sent",
+    "syncookies_recv",
+    "syncookies_failed",
+];
