@@ -5,6 +5,8 @@
 //! inside an embedder's own loop and in a deterministic simulator.
 //!
 //! * [`icmp`]: the messages of ICMP, and how often one may answer.
+//! * [`arp`], [`ndp`], [`neighbor`], [`dad`]: addresses on a link, and whose they are.
+//! * [`group`]: membership in multicast groups (IGMP, MLD).
 //! * [`ip`]: the fixed headers of IPv4 and IPv6 and the Internet checksum.
 //! * [`seq`]: sequence numbers that cannot be compared with `<` (RFC 9293 section 3.4).
 //! * [`time`]: the engine's clock, a count of microseconds.
@@ -12,8 +14,13 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod arp;
+pub mod dad;
+pub mod group;
 pub mod icmp;
 pub mod ip;
+pub mod ndp;
+pub mod neighbor;
 pub mod seq;
 pub mod tcp;
 pub mod time;
