@@ -1,7 +1,7 @@
 //! The wire between two devices: reads packets, asks the link's model, writes them when they are due.
 //!
-//! One thread for both directions, which never waits longer than until shortly before the next packet is due and then spins, as a
-//! sleep ends tens of microseconds late. How late packets were written is counted: a wire that does not keep up would be
+//! One thread for both directions, which sleeps until shortly before the next packet is due and then spins, as a
+//! sleep ends some microseconds late. How late packets were written is counted: a wire that does not keep up would be
 //! a bottleneck that the model does not know. Must not know what the packets are for. Tests: below.
 
 use std::io::{self, ErrorKind};
@@ -37,8 +37,9 @@ pub struct Lateness {
 
 /// Lateness is told apart up to 2^31 microseconds.
 const LATENESS_BITS: usize = 32;
-/// What is not waited for by sleeping.
-const SPIN: Duration = Duration::from_micros(150);
+/// What is not waited for by sleeping. Short beside any round trip; a wire that always spun would be held up
+/// by the kernel if it ran with real-time priority.
+const SPIN: Duration = Duration::from_micros(20);
 /// Longest sleep.
 const REST_MAX: Duration = Duration::from_millis(10);
 /// Packets that are read from one device in a row.
