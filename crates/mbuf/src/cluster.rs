@@ -6,13 +6,14 @@
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that
 //!   drops the last view ([`Cluster::release`] says so) becomes the owner of a free cluster.
 //!
-//! The fill mark separates the bytes that may be read from those that may be written. It only rises
-//! while the cluster is live. Two rules make reading and writing the data race-free without a lock:
+//! The fill mark separates the bytes that may be read from those that may be written. While the cluster is live
+//! it only rises, room apart that was reserved, not used and given back (`spare.rs`). Two rules make reading and writing
+//! the data race-free without a lock:
 //! 1. A view covers only bytes below the fill mark that have been written, by the thread that holds
 //!    the view or by one that handed it over with synchronisation.
 //! 2. Bytes are written only by the thread whose [`Cluster::reserve`] moved the mark over them. It
-//!    moves each byte from above to below exactly once, so nobody else writes there, and by rule 1 no
-//!    view covers them before the writer lengthens its own view, after writing.
+//!    moves each byte from above to below exactly once, or back as long as nobody has seen it, so nobody else writes
+//!    there, and by rule 1 no view covers them before the writer lengthens its own view, after writing.
 //!
 //! Tests: loom models at the end; `mbuf.rs`, `tests/`.
 
@@ -166,6 +167,15 @@ impl Cluster {
         // the view that covers them.
         let won = self.fill.compare_exchange(end, mark, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_ok() { take } else { 0 }
+    }
+
+    /// Takes a reservation back from `end` on. The caller has reserved what lies between `end` and the fill mark, which
+    /// has not been written into view.
+    #[inline]
+    pub(crate) fn give_back_room(&self, end: u32) {
+        // Relaxed, and no exchange: all other views end at or before the place where the reservation began, so while
+        // it stands nobody else's `reserve` finds the mark at its end, and nobody else moves it.
+        self.fill.store(end, Ordering::Relaxed);
     }
 
     /// The core on which this cluster was allocated last.

@@ -7,6 +7,7 @@
 //! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
 //! * [`Freed`]: clusters whose last view is gone, which the pool may park for another core instead of taking them
 //!   into the dropping thread's cache ([`ParkSlot`], [`ParkList`], [`Pool::park_by_core`]).
+//! * [`Spare`]: the room behind a view, for a system call to write into.
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
 //! What this crate must not know: sockets, protocols, perimeters, drivers. Of ours it uses the facade of
@@ -42,6 +43,7 @@ mod park;
 mod parking;
 mod pool;
 mod quota;
+mod spare;
 mod stats;
 mod store;
 
@@ -52,4 +54,5 @@ pub use mbuf::Mbuf;
 pub use park::{CORE_BYTES_MAX, ParkList, ParkSlot};
 pub use parking::Seen;
 pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};
+pub use spare::Spare;
 pub use stats::{ClassStats, PoolStats};

@@ -47,7 +47,7 @@ impl Mbuf {
     }
 
     #[inline]
-    fn data(&self, at: u32) -> *mut u8 {
+    pub(crate) fn data(&self, at: u32) -> *mut u8 {
         let start = self.cluster.cast::<u8>();
         // SAFETY: `at` is at most the capacity, so the place is inside or one past the allocation.
         unsafe { start.add(HEADER_LEN + at as usize) }.as_ptr()
@@ -164,6 +164,30 @@ impl Mbuf {
         // Only now do the bytes come into view.
         self.len += taken as u32;
         taken
+    }
+
+    /// Where the cluster's data would go on behind the view.
+    #[inline]
+    pub(crate) fn data_behind(&self) -> *mut u8 {
+        self.data(self.end())
+    }
+
+    /// Reserves up to `want` bytes behind the view; see `Cluster::reserve`.
+    #[inline]
+    pub(crate) fn reserve_behind(&self, want: usize) -> usize {
+        self.header().reserve(self.end(), want)
+    }
+
+    /// Takes `n` bytes of room into view that were reserved and written.
+    #[inline]
+    pub(crate) fn grow(&mut self, n: usize) {
+        self.len += n as u32;
+    }
+
+    /// Gives back what was reserved behind the view.
+    #[inline]
+    pub(crate) fn give_back_room(&self) {
+        self.header().give_back_room(self.end());
     }
 
     /// Takes `next` into this view if it continues it in the same cluster; false if it does not.

@@ -54,7 +54,7 @@ impl Spin {
     }
 
     /// Spins until `done`, within the budget. Whether it was done.
-    pub(crate) fn until(self, mut done: impl FnMut() -> bool) -> bool {
+    pub fn until(self, mut done: impl FnMut() -> bool) -> bool {
         if done() {
             return true;
         }

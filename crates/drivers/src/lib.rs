@@ -1,0 +1,23 @@
+//! Drivers: devices that carry a stack's frames.
+//!
+//! * [`Tun`]: a TUN or TAP device of the kernel, with several queues and with checksums and segmentation left to the
+//!   kernel in both directions.
+//! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses.
+//! * [`testing`]: network namespaces and devices for tests and measurements.
+//!
+//! A driver moves frames and must not know what is in them, but for the few bytes that a device wants to be told
+//! (where a checksum is, how long a header). `unsafe` stands here where the system is called with addresses of memory:
+//! in `tun/sys.rs`, `tun/read.rs` and `testing`.
+//!
+//! Tests: beside the code for what needs no device; `tests/` with devices, where the test may make them, and else
+//! not at all, which they say.
+#![warn(missing_docs)]
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
+pub mod link;
+mod sys;
+pub mod testing;
+
+mod tun;
+
+pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

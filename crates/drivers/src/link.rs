@@ -1,0 +1,148 @@
+//! The kernel's side of an interface: up or down, MTU, addresses, the length of its queue.
+//!
+//! For programs that bring up a device by themselves, tests and measurements. The interface is one of the network
+//! namespace that the calling thread is in. All of it needs CAP_NET_ADMIN there, but for reading. It must not know what
+//! kind of interface it is. Tests: `tests/devices.rs`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use sockeye::netif::{MacAddr, Prefix};
+
+use crate::sys::{IfReq, with_ifreq, with_struct};
+
+/// An interface of the kernel, by its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelLink {
+    name: String,
+}
+
+impl KernelLink {
+    /// The interface `name`, which need not exist yet.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number in this network namespace.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such interface.
+    pub fn index(&self) -> io::Result<u32> {
+        let request = self.get(libc::SIOCGIFINDEX)?;
+        u32::try_from(request.int()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Bytes of the largest IP packet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mtu(&self) -> io::Result<u32> {
+        let request = self.get(libc::SIOCGIFMTU)?;
+        u32::try_from(request.int()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Changes the MTU.
+    ///
+    /// # Errors
+    /// `InvalidInput` for one that the device cannot have; the system's.
+    pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.set(libc::SIOCSIFMTU, &mtu.to_ne_bytes())
+    }
+
+    /// Frames that the kernel keeps for us at most, before it drops.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_queue_len(&self, frames: u32) -> io::Result<()> {
+        self.set(libc::SIOCSIFTXQLEN, &frames.to_ne_bytes())
+    }
+
+    /// Its Ethernet address, meaningless for interfaces without one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mac(&self) -> io::Result<MacAddr> {
+        // A `sockaddr`: the family, then the address.
+        let [_, _, mac @ ..] = self.get(libc::SIOCGIFHWADDR)?.bytes::<8>();
+        Ok(MacAddr(mac))
+    }
+
+    /// Whether it is up.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_up(&self) -> io::Result<bool> {
+        Ok(self.flags()? & UP != 0)
+    }
+
+    /// Brings it up, or down.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_up(&self, up: bool) -> io::Result<()> {
+        let flags = self.flags()?;
+        let flags = if up { flags | UP } else { flags & !UP };
+        self.set(libc::SIOCSIFFLAGS, &flags.to_ne_bytes())
+    }
+
+    /// Gives it an address, with its network. An IPv4 address takes the place of the one before.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add_addr(&self, prefix: Prefix) -> io::Result<()> {
+        match prefix.addr() {
+            IpAddr::V4(addr) => {
+                self.set(libc::SIOCSIFADDR, &sockaddr(addr))?;
+                let bits = u32::MAX.checked_shl(32 - u32::from(prefix.len())).unwrap_or(0);
+                self.set(libc::SIOCSIFNETMASK, &sockaddr(Ipv4Addr::from(bits)))
+            }
+            IpAddr::V6(addr) => {
+                let mut request = libc::in6_ifreq {
+                    ifr6_addr: libc::in6_addr { s6_addr: addr.octets() },
+                    ifr6_prefixlen: u32::from(prefix.len()),
+                    ifr6_ifindex: i32::try_from(self.index()?).unwrap_or_default(),
+                };
+                with_struct(control(AddressFamily::INET6)?, libc::SIOCSIFADDR, &mut request)
+            }
+        }
+    }
+
+    fn flags(&self) -> io::Result<u16> {
+        Ok(u16::from_ne_bytes(self.get(libc::SIOCGIFFLAGS)?.bytes()))
+    }
+
+    fn get(&self, request: libc::c_ulong) -> io::Result<IfReq> {
+        let mut argument = IfReq::new(&self.name)?;
+        with_ifreq(control(AddressFamily::INET)?, request, &mut argument)?;
+        Ok(argument)
+    }
+
+    fn set(&self, request: libc::c_ulong, bytes: &[u8]) -> io::Result<()> {
+        let mut argument = IfReq::new(&self.name)?;
+        argument.set_bytes(bytes);
+        with_ifreq(control(AddressFamily::INET)?, request, &mut argument)
+    }
+}
+
+/// `IFF_UP`, as the 16 bits of the flags have it.
+const UP: u16 = libc::IFF_UP as u16;
+
+/// A socket to ask questions with.
+fn control(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// The kernel's `sockaddr_in`: family in the machine's order, no port, the address.
+fn sockaddr(addr: Ipv4Addr) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&addr.octets());
+    bytes
+}

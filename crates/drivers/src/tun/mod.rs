@@ -1,0 +1,392 @@
+//! TUN and TAP devices as interfaces of a stack.
+//!
+//! A device has one or more queues, each a file descriptor. The kernel sends a flow's packets to the queue by which the
+//! flow last came to it, so frames out take the queue that their flow's hash names, and the answers come back there: a
+//! connection stays with one input thread. With `offload` a frame carries up to 64 KiB of one TCP segment in either
+//! direction and nobody computes checksums.
+//!
+//! # Which file
+//! | file | holds |
+//! |---|---|
+//! | this one | opening, adopting, and the [`Netif`] |
+//! | `queue.rs` | one queue: reading, writing, waiting |
+//! | `read.rs` | frames into packet memory |
+//! | `vnet.rs` | the header before each frame |
+//!
+//! # When the device goes
+//! Deleted under us, it answers every call with an error: [`Netif::is_down`] becomes true, waits end by interruption only,
+//! and what is transmitted is dropped. A device that is merely down keeps what it has and refuses what comes.
+//!
+//! It must not know the stack. Tests: `tests/devices.rs`, `tests/transfers.rs`.
+
+mod queue;
+mod read;
+mod vnet;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::io::Errno;
+use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
+use sockeye_mbuf::Pool;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+
+use crate::link::KernelLink;
+use crate::sys::{IfReq, with_ifreq, with_number, with_struct};
+use queue::{Outcome, Queue, count};
+
+/// What the frames of a device are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Layer {
+    /// IP packets: a TUN device.
+    #[default]
+    Ip,
+    /// Ethernet frames: a TAP device.
+    Ethernet,
+}
+
+/// How a device is opened. Start from [`TunConfig::default`].
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// The device's name, up to 15 bytes. A device of this name is attached to if it exists, and else made. Empty, the
+    /// default, for one that the kernel names.
+    pub name: String,
+    /// IP packets or Ethernet frames. Default: IP packets.
+    pub layer: Layer,
+    /// Queues, 1 to 64: so many input threads has the interface. A device that exists must have been made for several if
+    /// this is more than 1. Default 1.
+    pub queues: usize,
+    /// Leave checksums and the cutting of TCP segments to the kernel, in both directions. Default on.
+    pub offload: bool,
+    /// Bytes of the largest IP packet, 1,280 to 65,535; `None` leaves the device as it is. Default `None`.
+    pub mtu: Option<u32>,
+    /// Let the device stay when the last descriptor of it is closed. Default off.
+    pub persist: bool,
+    /// Our Ethernet address, for TAP. `None`: one made from the kernel's address of the device. Default `None`.
+    pub mac: Option<MacAddr>,
+}
+
+impl Default for TunConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            layer: Layer::Ip,
+            queues: 1,
+            offload: true,
+            mtu: None,
+            persist: false,
+            mac: None,
+        }
+    }
+}
+
+/// Descriptors of a device that somebody else has opened, as service managers and Android's VPN service hand them over.
+#[derive(Debug)]
+pub struct Adopted {
+    /// One for each queue, 1 to 64.
+    pub fds: Vec<OwnedFd>,
+    /// Bytes of the largest IP packet; `None` to ask the kernel, which a process without rights in the device's network
+    /// namespace cannot.
+    pub mtu: Option<u32>,
+    /// Our Ethernet address, for TAP; `None` as in [`TunConfig::mac`].
+    pub mac: Option<MacAddr>,
+}
+
+/// What passed a queue since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueCounts {
+    /// Frames from the kernel.
+    pub frames_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Frames to the kernel.
+    pub frames_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Frames that the kernel did not take.
+    pub refused: u64,
+    /// Reads that failed for no reason that has a name here.
+    pub failed_reads: u64,
+    /// Times that the input thread went to sleep.
+    pub sleeps: u64,
+}
+
+/// A TUN or TAP device. A handle: clones are the same device, so one may be given to a stack and another be
+/// asked for counts. The device goes when the last one does, unless it persists.
+#[derive(Clone)]
+pub struct Tun {
+    device: Arc<Device>,
+}
+
+struct Device {
+    queues: Box<[Queue]>,
+    link: KernelLink,
+    medium: Medium,
+    mtu: u32,
+    offload: bool,
+    gone: AtomicBool,
+}
+
+/// The kernel's file for all devices.
+const CONTROL: &str = "/dev/net/tun";
+/// Queues that a stack serves at most.
+const QUEUES_MAX: usize = 64;
+/// MTUs that a stack serves.
+const MTU_MIN: u32 = 1280;
+const MTU_MAX: u32 = 65_535;
+/// The largest IP packet with segmentation offload, bytes: the length field's largest value.
+const SEGMENT_MAX: u32 = 65_535;
+
+impl Tun {
+    /// Opens a device, and brings it up. It has no address on the kernel's side then; see [`Tun::link`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for a field out of its bounds; `PermissionDenied` with what would help, without the right to make
+    /// devices; the system's, among them `ResourceBusy` for a device that somebody else has open.
+    pub fn open(config: &TunConfig) -> io::Result<Self> {
+        check_queues(config.queues)?;
+        config.mtu.map_or(Ok(()), check_mtu)?;
+        let mut flags = libc::IFF_NO_PI;
+        flags |= match config.layer {
+            Layer::Ip => libc::IFF_TUN,
+            Layer::Ethernet => libc::IFF_TAP,
+        };
+        flags |= if config.queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        flags |= if config.offload { libc::IFF_VNET_HDR } else { 0 };
+        let mut name = config.name.clone();
+        let mut fds = Vec::with_capacity(config.queues);
+        for _ in 0..config.queues {
+            let fd = control_file()?;
+            name = attach(&fd, &name, flags)?;
+            fds.push(fd);
+        }
+        let link = KernelLink::new(&name);
+        if let Some(first) = fds.first().filter(|_| config.persist) {
+            with_number(first, libc::TUNSETPERSIST, 1)?;
+        }
+        if let Some(mtu) = config.mtu {
+            link.set_mtu(mtu)?;
+        }
+        link.set_up(true)?;
+        Self::with(fds, link, flags, None, config.mac)
+    }
+
+    /// Takes over a device that somebody else has opened. Its settings stay; offloads are used if it has headers for
+    /// them (`IFF_VNET_HDR`).
+    ///
+    /// # Errors
+    /// `InvalidInput` if a descriptor is no TUN device's, if the device puts other headers before packets
+    /// (it was made without `IFF_NO_PI`), or if there are none or too many; the system's.
+    pub fn adopt(adopted: Adopted) -> io::Result<Self> {
+        check_queues(adopted.fds.len())?;
+        adopted.mtu.map_or(Ok(()), check_mtu)?;
+        let (mut name, mut flags) = (String::new(), 0);
+        for fd in &adopted.fds {
+            let mut request = IfReq::new("")?;
+            with_ifreq(fd, libc::TUNGETIFF, &mut request)
+                .map_err(|error| invalid(format!("a descriptor that is no TUN device's: {error}")))?;
+            (name, flags) = (request.name(), i32::from(i16::from_ne_bytes(request.bytes())));
+            if flags & libc::IFF_NO_PI == 0 {
+                return Err(invalid(format!("{name} was made without IFF_NO_PI")));
+            }
+            fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
+        }
+        Self::with(adopted.fds, KernelLink::new(&name), flags, adopted.mtu, adopted.mac)
+    }
+
+    fn with(
+        fds: Vec<OwnedFd>,
+        link: KernelLink,
+        flags: i32,
+        mtu: Option<u32>,
+        mac: Option<MacAddr>,
+    ) -> io::Result<Self> {
+        let offload = flags & libc::IFF_VNET_HDR != 0;
+        if let Some(first) = fds.first().filter(|_| offload) {
+            let mut header_len = vnet::LEN as libc::c_int;
+            with_struct(first, libc::TUNSETVNETHDRSZ, &mut header_len)?;
+            with_number(first, libc::TUNSETOFFLOAD, OFFLOADS)?;
+        }
+        let mtu = mtu.map_or_else(|| link.mtu(), Ok)?;
+        check_mtu(mtu)?;
+        let medium = if flags & libc::IFF_TAP == 0 {
+            Medium::Ip
+        } else {
+            Medium::Ethernet(mac.map_or_else(|| link.mac().map(neighbor_of), Ok)?)
+        };
+        let queues = fds.into_iter().map(|fd| Queue::new(fd, offload)).collect::<io::Result<_>>()?;
+        let gone = AtomicBool::new(false);
+        Ok(Self { device: Arc::new(Device { queues, link, medium, mtu, offload, gone }) })
+    }
+
+    /// The kernel's side of the device.
+    pub fn link(&self) -> &KernelLink {
+        &self.device.link
+    }
+
+    /// The descriptors of its queues, to be handed to another process or adopted there.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.device.queues.iter().map(Queue::fd)
+    }
+
+    /// What passed each queue.
+    pub fn counts(&self) -> Vec<QueueCounts> {
+        let counts = |queue: &Queue| {
+            let of = |index| queue.counters.sum(index);
+            QueueCounts {
+                frames_in: of(count::FRAMES_IN),
+                bytes_in: of(count::BYTES_IN),
+                frames_out: of(count::FRAMES_OUT),
+                bytes_out: of(count::BYTES_OUT),
+                refused: of(count::REFUSED),
+                failed_reads: of(count::FAILED_READS),
+                sleeps: of(count::SLEEPS),
+            }
+        };
+        self.device.queues.iter().map(counts).collect()
+    }
+}
+
+impl Device {
+    fn queue_of(&self, flow: u64) -> usize {
+        // The upper half of a product spreads 32 bits of the hash evenly over any number of queues.
+        let part = (flow & u64::from(u32::MAX)) * self.queues.len() as u64;
+        (part >> 32) as usize
+    }
+
+    fn note(&self, outcome: Outcome) -> Outcome {
+        if outcome == Outcome::Gone {
+            // Release, with the acquire of `is_gone`: it is a fact of its own and orders nothing else.
+            self.gone.store(true, Ordering::Release);
+        }
+        outcome
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+impl Netif for Tun {
+    fn mtu(&self) -> u32 {
+        self.device.mtu
+    }
+
+    fn queue_count(&self) -> usize {
+        self.device.queues.len()
+    }
+
+    fn medium(&self) -> Medium {
+        self.device.medium
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        self.device.offload
+    }
+
+    fn segment_max(&self) -> u32 {
+        if self.device.offload { SEGMENT_MAX } else { 0 }
+    }
+
+    fn attached(&self, pool: &Pool) {
+        self.device.queues.iter().for_each(|queue| queue.attach(pool));
+    }
+
+    fn is_down(&self) -> bool {
+        self.device.is_gone()
+    }
+
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let index = self.device.queue_of(flow);
+        let mut dropped_count = 0;
+        for frame in frames.drain(..) {
+            let sent = self.device.queues[index].transmit(&frame);
+            dropped_count += usize::from(self.device.note(sent) != Outcome::Done);
+        }
+        Sent { queue: index, dropped_count }
+    }
+
+    fn ring(&self, _queue: usize) {}
+
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let Some(queue) = self.device.queues.get(queue) else { return 0 };
+        let (frames, end) = queue.receive(max, sink);
+        self.device.note(end);
+        frames
+    }
+
+    fn wait(&self, queue: usize, spin: Duration) {
+        if let Some(queue) = self.device.queues.get(queue)
+            && queue.wait(spin, self.device.is_gone())
+        {
+            self.device.note(Outcome::Gone);
+        }
+    }
+
+    fn interrupt(&self, queue: usize) {
+        if let Some(queue) = self.device.queues.get(queue) {
+            queue.interrupt();
+        }
+    }
+}
+
+/// What the kernel may leave to us: checksums, and TCP segments that are to be cut. Not UDP's: a datagram that stands
+/// for several would have to be taken apart by whoever receives it.
+const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+
+fn control_file() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    open(CONTROL, flags, Mode::empty()).map_err(|error| forbidden(CONTROL, error.into()))
+}
+
+/// Makes or joins the device `name`. Returns the name that it has.
+fn attach(fd: impl AsFd, name: &str, flags: i32) -> io::Result<String> {
+    let mut request = IfReq::new(name)?;
+    request.set_bytes(&(flags as u16).to_ne_bytes());
+    with_ifreq(fd, libc::TUNSETIFF, &mut request).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL) => invalid(format!(
+                "{name}: there is a device of this name that is of another kind or has one queue only"
+            )),
+            _ => forbidden(name, error),
+        }
+    })?;
+    Ok(request.name())
+}
+
+/// A refusal with what would help; any other error as it is.
+fn forbidden(what: &str, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let message =
+        format!("{what}: permission denied: run as root or give CAP_NET_ADMIN, or adopt a descriptor");
+    io::Error::new(io::ErrorKind::PermissionDenied, message)
+}
+
+fn check_queues(queues: usize) -> io::Result<()> {
+    if (1..=QUEUES_MAX).contains(&queues) {
+        return Ok(());
+    }
+    Err(invalid(format!("a device with {queues} queues: 1 to {QUEUES_MAX} are possible")))
+}
+
+fn check_mtu(mtu: u32) -> io::Result<()> {
+    if (MTU_MIN..=MTU_MAX).contains(&mtu) {
+        return Ok(());
+    }
+    Err(invalid(format!("an MTU of {mtu} bytes: {MTU_MIN} to {MTU_MAX} are possible")))
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// Our address on a TAP device: the kernel's, marked as given locally and with another end.
+fn neighbor_of(kernel: MacAddr) -> MacAddr {
+    let [first, middle @ .., last] = kernel.0;
+    let [b, c, d, e] = middle;
+    MacAddr([(first | 2) & !1, b, c, d, e, last ^ 1])
+}

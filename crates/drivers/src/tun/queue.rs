@@ -1,0 +1,188 @@
+//! One queue of a device: frames in, frames out, and the wait for them.
+//!
+//! It must not know how the device was opened. The thread that receives is one (`Netif`'s contract), the mutex around
+//! its reader is there for the compiler and for whoever asks at the wrong time, and is not contended. Frames out are
+//! written by any thread, each by one system call, in which the kernel's own input runs: nothing waits in between, so
+//! there is no doorbell.
+//!
+//! # Why no wake-up is lost
+//! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so what came before it ends it. An
+//! interruption sets its flag and writes the eventfd, which is never read: it stays. A device that was deleted reports
+//! an error for ever, so once that is seen the wait is for the eventfd alone.
+//!
+//! Tests: `tests/devices.rs`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use sockeye::netif::{RxFrame, TxFrame};
+use sockeye_mbuf::Pool;
+use sockeye_sync::facade::{AtomicBool, Ordering};
+use sockeye_sync::{Counters, Mutex, Spin};
+
+use super::read::Reader;
+use super::vnet;
+
+/// Pieces of a frame that are written without being joined first: header of the device, headers, and payload of so
+/// many mbufs but two.
+const PIECES_MAX: usize = 64;
+
+/// What a queue counts.
+pub(super) mod count {
+    pub const FRAMES_IN: usize = 0;
+    pub const BYTES_IN: usize = 1;
+    pub const FRAMES_OUT: usize = 2;
+    pub const BYTES_OUT: usize = 3;
+    pub const REFUSED: usize = 4;
+    pub const FAILED_READS: usize = 5;
+    pub const SLEEPS: usize = 6;
+    pub const COUNT: usize = 7;
+}
+
+/// See the module's head.
+pub(super) struct Queue {
+    fd: OwnedFd,
+    has_header: bool,
+    reader: Mutex<Reader>,
+    interrupted: AtomicBool,
+    interrupt: OwnedFd,
+    pub counters: Counters<{ count::COUNT }>,
+}
+
+/// What became of an attempt to read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Done,
+    /// Nothing there, or no room.
+    Nothing,
+    /// The device does not exist any more.
+    Gone,
+}
+
+impl Queue {
+    /// A queue of the device that `fd` is open for, which must not block.
+    pub fn new(fd: OwnedFd, has_header: bool) -> io::Result<Self> {
+        Ok(Self {
+            fd,
+            has_header,
+            reader: Mutex::new(Reader::default()),
+            interrupted: AtomicBool::new(false),
+            interrupt: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            counters: Counters::new(),
+        })
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Where received frames are to lie.
+    pub fn attach(&self, pool: &Pool) {
+        self.reader.lock().attach(pool);
+    }
+
+    /// Shows up to `max` frames to `sink`. How many there were, and how it ended.
+    pub fn receive(&self, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> (usize, Outcome) {
+        let mut reader = self.reader.lock();
+        let (mut frames, mut bytes, mut end) = (0, 0, Outcome::Done);
+        while frames < max && end == Outcome::Done {
+            match reader.frame(self.fd.as_fd(), self.has_header, sink) {
+                Ok(len) => (frames, bytes) = (frames + 1, bytes + len),
+                Err(error) => end = self.failed(&error),
+            }
+        }
+        if frames == 0 {
+            reader.rest();
+        } else {
+            self.counters.add(count::FRAMES_IN, frames as u64);
+            self.counters.add(count::BYTES_IN, bytes as u64);
+        }
+        (frames, end)
+    }
+
+    fn failed(&self, error: &io::Error) -> Outcome {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::AGAIN | Errno::INTR) => Outcome::Nothing,
+            Some(Errno::BADFD | Errno::NODEV) => Outcome::Gone,
+            _ => {
+                self.counters.inc(count::FAILED_READS);
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Writes one frame.
+    pub fn transmit(&self, frame: &TxFrame) -> Outcome {
+        let header = if self.has_header { vnet::of(frame) } else { [0; vnet::LEN] };
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        pieces[0] = IoSlice::new(if self.has_header { &header } else { &[] });
+        pieces[1] = IoSlice::new(frame.head());
+        let count = frame.payload.mbuf_count();
+        let written = if count <= PIECES_MAX - 2 {
+            let filled = frame.payload.fill_io_slices(&mut pieces[2..]);
+            rustix::io::writev(&self.fd, &pieces[..2 + filled])
+        } else {
+            // Some hundred small writes in one segment: the system call takes no more pieces than it likes.
+            let mut joined = vec![0; frame.payload.len()];
+            frame.payload.copy_to(0, &mut joined);
+            let (fixed, rest) = pieces.split_at_mut(2);
+            rest[0] = IoSlice::new(&joined);
+            rustix::io::writev(&self.fd, &[fixed[0], fixed[1], rest[0]])
+        };
+        match written {
+            Ok(_) => {
+                self.counters.inc(count::FRAMES_OUT);
+                self.counters.add(count::BYTES_OUT, frame.len() as u64);
+                Outcome::Done
+            }
+            Err(error) => {
+                self.counters.inc(count::REFUSED);
+                if matches!(error, Errno::BADFD | Errno::NODEV) { Outcome::Gone } else { Outcome::Nothing }
+            }
+        }
+    }
+
+    /// **Blocks** until there is a frame or an interruption; for the latter alone if the device `is_gone`. True if the
+    /// device reports that it is in error.
+    pub fn wait(&self, spin: Duration, is_gone: bool) -> bool {
+        if self.interrupted.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut error = false;
+        let mut look = |timeout: Option<&Timespec>| {
+            let (ready, failed) = self.poll(timeout, is_gone);
+            error |= failed;
+            ready
+        };
+        if !Spin::up_to(spin).until(|| look(Some(&NOW))) {
+            self.counters.inc(count::SLEEPS);
+            look(None);
+        }
+        error
+    }
+
+    /// Whether there is something to do, and whether the device is in error.
+    fn poll(&self, timeout: Option<&Timespec>, is_gone: bool) -> (bool, bool) {
+        let mut fds = [PollFd::new(&self.interrupt, PollFlags::IN), PollFd::new(&self.fd, PollFlags::IN)];
+        let watched = if is_gone { 1 } else { fds.len() };
+        // A signal ends it early, which the caller may stand.
+        let ready = poll(&mut fds[..watched], timeout) != Ok(0);
+        let failed = !is_gone && fds[1].revents().intersects(PollFlags::ERR | PollFlags::NVAL);
+        (ready, failed)
+    }
+
+    /// Ends the wait, and every later one.
+    pub fn interrupt(&self) {
+        // Release, with the acquire in `wait`; the eventfd orders it for who is in `poll` already.
+        self.interrupted.store(true, Ordering::Release);
+        // Refused only if the count is at its end, and then the level is there.
+        let _ = rustix::io::write(&self.interrupt, &1u64.to_ne_bytes());
+    }
+}
+
+/// A poll that does not wait.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

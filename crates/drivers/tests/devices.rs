@@ -1,0 +1,243 @@
+//! Devices: opened, adopted, refused, deleted under a connection, with a full queue.
+//!
+//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use common::{Lab, eventually, exchange, open, prefixes, skipped};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use sockeye::netif::{Checksum, MacAddr, Medium, Netif, TxFrame};
+use sockeye::{Config, Stack, TcpListener, TcpStream};
+use sockeye_drivers::link::KernelLink;
+use sockeye_drivers::testing::{Namespace, delete_link, veth_pair};
+use sockeye_drivers::{Adopted, Layer, Tun, TunConfig};
+use sockeye_mbuf::Chain;
+
+#[test]
+fn a_device_is_what_its_configuration_says_and_the_kernel_agrees() {
+    if skipped("configuration of devices") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let config = TunConfig { name: "net7".to_owned(), mtu: Some(9000), queues: 3, ..TunConfig::default() };
+    let tun = open(&namespace, &config);
+    assert_eq!((tun.link().name(), tun.mtu(), tun.queue_count()), ("net7", 9000, 3));
+    assert_eq!((tun.medium(), tun.offloads_checksum(), tun.segment_max()), (Medium::Ip, true, 65_535));
+    namespace
+        .run(|| {
+            let link = KernelLink::new("net7");
+            assert_eq!((link.mtu().unwrap(), link.is_up().unwrap()), (9000, true));
+            assert_ne!(link.index().unwrap(), 0);
+            link.set_up(false).unwrap();
+            assert!(!link.is_up().unwrap());
+            assert_eq!(KernelLink::new("net8").mtu().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_tap_device_has_an_address_on_each_side() {
+    if skipped("TAP") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let tap = TunConfig { layer: Layer::Ethernet, offload: false, ..TunConfig::default() };
+    let made = open(&namespace, &tap);
+    let kernel = namespace.run(|| made.link().mac().unwrap()).unwrap();
+    let Medium::Ethernet(own) = made.medium() else { panic!("{:?}", made.medium()) };
+    assert_ne!(own, kernel);
+    assert_eq!((own.0[0] & 3, made.segment_max(), made.offloads_checksum()), (2, 0, false));
+    let mac = Some(MacAddr([2, 0, 0, 0, 0, 9]));
+    let given = namespace.run(|| Tun::open(&TunConfig { mac, ..tap })).unwrap().unwrap();
+    assert_eq!(given.medium(), Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, 9])));
+}
+
+#[test]
+fn what_is_out_of_bounds_or_forbidden_is_refused_in_words() {
+    if skipped("refusals") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let refused = |config: &TunConfig| namespace.run(|| Tun::open(config).err().unwrap()).unwrap();
+    for (config, word) in [
+        (TunConfig { queues: 0, ..TunConfig::default() }, "queues"),
+        (TunConfig { queues: 65, ..TunConfig::default() }, "queues"),
+        (TunConfig { mtu: Some(1279), ..TunConfig::default() }, "MTU"),
+        (TunConfig { name: "sixteen-letters-".to_owned(), ..TunConfig::default() }, "name"),
+        (TunConfig { name: "lo".to_owned(), ..TunConfig::default() }, "another kind"),
+    ] {
+        let error = refused(&config);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{config:?}: {error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let busy = TunConfig { name: "busy".to_owned(), ..TunConfig::default() };
+    let _first = open(&namespace, &busy);
+    assert_eq!(refused(&busy).raw_os_error(), Some(libc::EBUSY));
+    let without_rights = || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::NET_ADMIN);
+        set_capabilities(None, sets).unwrap();
+        Tun::open(&TunConfig::default()).err().unwrap()
+    };
+    let error = namespace.run(without_rights).unwrap();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
+}
+
+#[test]
+fn descriptors_of_a_device_are_adopted_and_others_refused() {
+    if skipped("adoption") {
+        return;
+    }
+    let file = std::fs::File::open("/proc/self/stat").unwrap();
+    let not_one = Adopted { fds: vec![file.into()], mtu: None, mac: None };
+    assert_eq!(Tun::adopt(not_one).err().unwrap().kind(), ErrorKind::InvalidInput);
+    let none = Adopted { fds: Vec::new(), mtu: None, mac: None };
+    assert_eq!(Tun::adopt(none).err().unwrap().kind(), ErrorKind::InvalidInput);
+
+    for offload in [true, false] {
+        let namespace = Namespace::new().unwrap();
+        let opened = open(&namespace, &TunConfig { queues: 2, offload, ..TunConfig::default() });
+        let fds = opened.descriptors().map(|fd| fd.try_clone_to_owned().unwrap()).collect();
+        drop(opened);
+        // The kernel is asked for the MTU in the namespace of the device.
+        let tun = namespace.run(|| Tun::adopt(Adopted { fds, mtu: None, mac: None })).unwrap().unwrap();
+        assert_eq!((tun.queue_count(), tun.mtu(), tun.offloads_checksum()), (2, 1500, offload));
+        let stack = Stack::new(Config::default()).unwrap();
+        stack.attach(tun.clone(), &prefixes(common::STACK)).unwrap();
+        let lab = Lab { namespace, tun, stack };
+        let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 300_000));
+        let [sent, received] = exchange(listener.accept().unwrap().0, 2, 300_000);
+        assert_eq!(client.join().unwrap(), [received, sent]);
+    }
+}
+
+#[test]
+fn a_device_that_persists_is_there_when_it_is_opened_again() {
+    if skipped("persistence") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let config = TunConfig { name: "stays".to_owned(), persist: true, ..TunConfig::default() };
+    drop(open(&namespace, &config));
+    let index = || namespace.run(|| KernelLink::new("stays").index()).unwrap();
+    let first = index().unwrap();
+    let again = namespace.run(|| Tun::open(&config)).unwrap().unwrap();
+    assert_eq!(index().unwrap(), first);
+    drop(again);
+    delete_link(&namespace, "stays").unwrap();
+    assert!(index().is_err());
+}
+
+#[test]
+fn a_wait_ends_by_a_frame_and_for_good_by_an_interruption() {
+    if skipped("waits") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let tun = open(&namespace, &TunConfig::default());
+    let send = || {
+        let socket = std::net::UdpSocket::bind((common::addr(common::KERNEL[0]), 0)).unwrap();
+        socket.send_to(b"frame", (common::addr(common::STACK[0]), 9)).unwrap();
+    };
+    let is_ours = |head: &[u8]| head.ends_with(b"frame");
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut seen = 0;
+            while seen < 100 {
+                tun.wait(0, Duration::from_micros(20));
+                tun.receive(0, 10, &mut |frame| seen += usize::from(is_ours(frame.head)));
+            }
+        });
+        namespace.run(|| (0..100).for_each(|_| send())).unwrap();
+        receiver.join().unwrap();
+        let waiting = scope.spawn(|| while tun.receive(0, 1, &mut |_| {}) > 0 {});
+        waiting.join().unwrap();
+        let waiting = scope.spawn(|| tun.wait(0, Duration::ZERO));
+        tun.interrupt(0);
+        waiting.join().unwrap();
+        tun.wait(0, Duration::ZERO);
+    });
+}
+
+#[test]
+fn a_device_that_is_deleted_under_a_connection_ends_it_and_nothing_hangs() {
+    if skipped("deletion of a device") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let tun = open(&namespace, &TunConfig { queues: 2, ..TunConfig::default() });
+    let mut config = Config::default();
+    (config.retries, config.rto_min) = (2, Duration::from_millis(20));
+    let stack = Stack::new(config).unwrap();
+    stack.attach(tun.clone(), &prefixes(common::STACK)).unwrap();
+    let lab = Lab { namespace, tun, stack };
+    let at = lab.kernel_addr(false, 0);
+    let listener = lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let to = listener.local_addr().unwrap();
+    let reads = lab.kernel(move || listener.accept().unwrap().0.read_exact(&mut vec![0; 1_000_000]).unwrap());
+    let mut client = TcpStream::connect_on(&lab.stack, to).unwrap();
+    let sending = std::thread::spawn(move || {
+        loop {
+            if let Err(error) = client.write_all(&[1; 50_000]) {
+                return error;
+            }
+        }
+    });
+    reads.join().unwrap();
+    assert!(!lab.tun.is_down());
+    delete_link(&lab.namespace, lab.tun.link().name()).unwrap();
+    eventually("the device is known to be gone", || lab.tun.is_down());
+    let error = sending.join().unwrap();
+    let known = [ErrorKind::TimedOut, ErrorKind::NetworkDown, ErrorKind::NetworkUnreachable];
+    assert!(known.contains(&error.kind()) || error.kind() == ErrorKind::ConnectionReset, "{error:?}");
+    let mut frames = vec![TxFrame::new(&[0x45; 40], Chain::new(), Checksum::Software).unwrap()];
+    assert_eq!(lab.tun.transmit(0, &mut frames).dropped_count, 1);
+    let sleeps = lab.tun.counts()[0].sleeps;
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(lab.tun.counts()[0].sleeps < sleeps + 10, "an input thread of a device that is gone is busy");
+}
+
+#[test]
+fn frames_that_found_the_devices_queue_full_are_sent_again() {
+    if skipped("a full queue") {
+        return;
+    }
+    let lab = Lab::new(&TunConfig { offload: false, ..TunConfig::default() });
+    lab.namespace.run(|| lab.tun.link().set_queue_len(3).unwrap()).unwrap();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 1_000_000));
+    let [sent, received] = exchange(listener.accept().unwrap().0, 2, 1_000_000);
+    assert_eq!(client.join().unwrap(), [received, sent]);
+}
+
+#[test]
+fn two_namespaces_are_connected_by_a_pair_of_interfaces() {
+    if skipped("veth") {
+        return;
+    }
+    let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    veth_pair((&here, "left"), (&there, "right")).unwrap();
+    assert!(veth_pair((&here, "left"), (&there, "other")).is_err());
+    for (namespace, name, prefix) in [(&here, "left", "10.8.0.1/24"), (&there, "right", "10.8.0.2/24")] {
+        let set = || {
+            let link = KernelLink::new(name);
+            link.add_addr(prefix.parse().unwrap()).unwrap();
+            link.set_up(true).unwrap();
+        };
+        namespace.run(set).unwrap();
+    }
+    let listener = there.run(|| std::net::TcpListener::bind("10.8.0.2:0").unwrap()).unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = here.spawn(move || std::net::TcpStream::connect(to).unwrap().write_all(b"hello")).unwrap();
+    let mut hello = [0; 5];
+    listener.accept().unwrap().0.read_exact(&mut hello).unwrap();
+    client.join().unwrap().unwrap().unwrap();
+    assert_eq!(&hello, b"hello");
+}

@@ -1,0 +1,92 @@
+//! The kernel's TCP and ours over a device: every transfer is hashed at both ends.
+//!
+//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+
+mod common;
+
+use common::{Lab, exchange, skipped};
+use sockeye::netif::Netif;
+use sockeye::{TcpListener, TcpStream};
+use sockeye_drivers::TunConfig;
+
+const LEN: usize = 20_000_000;
+
+/// Both directions at once, over a connection that the kernel opens and one that we open.
+fn transfer(lab: &Lab, v6: bool, len: usize) {
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(v6, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, len));
+    let [sent, received] = exchange(listener.accept().unwrap().0, 2, len);
+    assert_eq!(client.join().unwrap(), [received, sent], "opened by the kernel");
+
+    let at = lab.kernel_addr(v6, 0);
+    let listener = lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = lab.kernel(move || exchange(listener.accept().unwrap().0, 3, len));
+    let [sent, received] = exchange(TcpStream::connect_on(&lab.stack, to).unwrap(), 4, len);
+    assert_eq!(server.join().unwrap(), [received, sent], "opened by us");
+}
+
+fn assert_all_understood(lab: &Lab) {
+    for reason in ["bad_checksum", "no_memory", "unsendable"] {
+        assert_eq!(lab.count(&format!("frames_{reason}")), 0, "{reason}");
+    }
+}
+
+#[test]
+fn transfers_over_tun_arrive_whole_with_offloads_and_without_over_1_and_4_queues() {
+    if skipped("transfers over TUN") {
+        return;
+    }
+    for (offload, queues, v6) in
+        [(true, 1, false), (true, 4, true), (true, 1, true), (false, 1, true), (false, 4, false)]
+    {
+        let config = TunConfig { offload, queues, ..TunConfig::default() };
+        let lab = Lab::new(&config);
+        transfer(&lab, v6, LEN);
+        assert_all_understood(&lab);
+        let counts = lab.tun.counts();
+        let bytes: u64 = counts.iter().map(|count| count.bytes_out).sum();
+        let frames: u64 = counts.iter().map(|count| count.frames_out).sum();
+        assert!(bytes > 2 * LEN as u64, "{counts:?}");
+        assert!(offload || bytes / frames <= 1500, "{counts:?}");
+        assert_eq!(counts.iter().map(|count| count.failed_reads).sum::<u64>(), 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_device_that_cuts_gets_frames_longer_than_its_mtu_and_gives_us_such() {
+    if skipped("long frames") {
+        return;
+    }
+    let lab = Lab::new(&TunConfig::default());
+    transfer(&lab, false, LEN);
+    let count = lab.tun.counts()[0];
+    let longest = u64::from(lab.tun.mtu()) * 2;
+    assert!(count.bytes_out > longest * LEN as u64 / longest, "{count:?}");
+    // Acknowledgments are counted too, so the mean says less than there is.
+    assert!(count.bytes_out / count.frames_out > 1500, "{count:?}");
+    assert!(count.bytes_in / count.frames_in > 1500, "{count:?}");
+}
+
+#[test]
+fn a_connection_stays_with_one_queue_in_both_directions() {
+    if skipped("one queue for a connection") {
+        return;
+    }
+    let lab = Lab::new(&TunConfig { queues: 4, ..TunConfig::default() });
+    let before = lab.tun.counts();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 3_000_000));
+    exchange(listener.accept().unwrap().0, 2, 3_000_000);
+    client.join().unwrap();
+    let after = lab.tun.counts();
+    let out: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.bytes_out - b.bytes_out).collect();
+    let into: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.bytes_in - b.bytes_in).collect();
+    let queue = out.iter().position(|bytes| *bytes > 3_000_000).expect("one queue has it all");
+    assert!(out.iter().enumerate().all(|(index, bytes)| index == queue || *bytes == 0), "{out:?}");
+    // What came before the kernel had heard of our choice went where the kernel's own hash led it.
+    let elsewhere: u64 = into.iter().enumerate().filter(|(index, _)| *index != queue).map(|(_, n)| n).sum();
+    assert!(into[queue] > 3_000_000 && elsewhere < 10_000, "{queue}: {into:?}");
+}

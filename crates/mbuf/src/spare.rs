@@ -1,0 +1,123 @@
+//! The room behind a view, to be written by something that is not Rust: a system call.
+//!
+//! It must not know who writes. Invariants: the room is reserved as long as the [`Spare`] lives, so nobody else is given
+//! it; what was written comes into view only by [`Spare::commit`]; what was not, is given back to the cluster.
+//! Tests: at the end; the race for the room is that of `try_extend` (`cluster.rs`, models).
+
+use crate::facade::memory_written;
+use crate::mbuf::Mbuf;
+
+/// All the room behind a view, reserved for whoever holds this. See [`Mbuf::spare`].
+#[derive(Debug)]
+pub struct Spare<'a> {
+    mbuf: &'a mut Mbuf,
+    len: usize,
+}
+
+impl Mbuf {
+    /// Reserves all room behind this view, for a reader that writes to memory by itself. `None` if there is none, or
+    /// other data stands behind the view already.
+    #[inline]
+    pub fn spare(&mut self) -> Option<Spare<'_>> {
+        let len = self.reserve_behind(usize::MAX);
+        (len > 0).then_some(Spare { mbuf: self, len })
+    }
+}
+
+impl Spare<'_> {
+    /// Where the room begins. It may be written as long as this lives, and is not to be read before.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        memory_written(self.mbuf.data(0));
+        self.mbuf.data_behind()
+    }
+
+    /// Bytes of room.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no room; never.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the first `n` bytes of the room into view, and gives the rest back.
+    ///
+    /// # Safety
+    /// They were written.
+    ///
+    /// # Panics
+    /// If the room has fewer.
+    #[inline]
+    pub unsafe fn commit(self, n: usize) {
+        assert!(n <= self.len, "{n} bytes written into a room of {}", self.len);
+        self.mbuf.grow(n);
+    }
+}
+
+impl Drop for Spare<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.mbuf.give_back_room();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Pool, PoolConfig};
+
+    fn write(spare: &mut super::Spare<'_>, bytes: &[u8]) {
+        assert!(bytes.len() <= spare.len());
+        // SAFETY: the room is ours to write, as long as `spare` lives, and was seen to be long enough.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), spare.as_mut_ptr(), bytes.len()) };
+    }
+
+    #[test]
+    fn what_was_written_comes_into_view_and_the_rest_is_given_back() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut mbuf = pool.alloc(256).unwrap();
+        let mut spare = mbuf.spare().unwrap();
+        assert_eq!(spare.len(), 256);
+        write(&mut spare, b"one two");
+        // SAFETY: just written.
+        unsafe { spare.commit(3) };
+        assert_eq!(mbuf.as_slice(), b"one");
+        let first = mbuf.slice(..);
+        assert_eq!(mbuf.try_extend(b"!"), 1);
+        assert_eq!((mbuf.as_slice(), first.as_slice()), (&b"one!"[..], &b"one"[..]));
+        drop(mbuf.spare());
+        assert_eq!(mbuf.spare().map(|spare| spare.len()), Some(252));
+    }
+
+    #[test]
+    fn while_the_room_is_reserved_no_other_view_gets_any_of_it() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut mbuf = pool.alloc(256).unwrap();
+        assert_eq!(mbuf.try_extend(b"head"), 4);
+        let mut other = mbuf.clone();
+        let mut spare = mbuf.spare().unwrap();
+        assert_eq!(other.try_extend(b"x"), 0);
+        assert!(other.spare().is_none());
+        write(&mut spare, b"tail");
+        // SAFETY: just written.
+        unsafe { spare.commit(4) };
+        assert_eq!(other.try_extend(b"x"), 0, "it ends before the tail");
+        assert_eq!((mbuf.as_slice(), other.as_slice()), (&b"headtail"[..], &b"head"[..]));
+        assert_eq!(mbuf.clone().try_extend(&[0; 300]), 248);
+        assert!(mbuf.spare().is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "9 bytes written into a room of 8")]
+    fn more_than_the_room_is_not_committed() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut mbuf = pool.alloc(256).unwrap();
+        assert_eq!(mbuf.try_extend(&[0; 248]), 248);
+        let spare = mbuf.spare().unwrap();
+        // SAFETY: refused before anything comes into view.
+        unsafe { spare.commit(9) };
+    }
+}
