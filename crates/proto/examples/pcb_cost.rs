@@ -44,6 +44,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         window_scale: None,
         timestamps: Some(TimestampState { ts_recent: 1, ts_recent_at: now, ts_offset: 0 }),
         sack_permitted: settings.sack,
+        ecn: false,
         rtt: Some(Duration::from_micros(50)),
     };
     Pcb::accept(settings, &accepted, now)

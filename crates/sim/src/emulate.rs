@@ -94,6 +94,14 @@ impl Emulator {
     pub fn offer(&mut self, now: Duration, from: End, bytes: &[u8]) {
         let now = nanos(now);
         let pipe = &mut self.pipes[from.index()];
+        let mut own = Vec::new();
+        let bytes = if pipe.is_marking(now) {
+            own.extend_from_slice(bytes);
+            pipe.mark(&mut own);
+            &own
+        } else {
+            bytes
+        };
         let packet = Packet {
             at: Duration::from_nanos(now),
             index: pipe.stats.offered,

@@ -19,6 +19,9 @@ pub struct LinkConfig {
     /// Bytes that may wait for the line or be on it; what comes on top is dropped. Counts with a `rate` only.
     /// Default 256 KiB.
     pub queue: usize,
+    /// From so many waiting bytes on packets of ECN-capable senders are marked (RFC 3168); others are not dropped before the
+    /// queue is full. Counts with a `rate` only. Default `None`: none is.
+    pub mark: Option<usize>,
     /// Probability that a packet is lost. Default 0.
     pub loss: f64,
     /// Loss in bursts, beside `loss`. Default none.
@@ -56,6 +59,7 @@ impl Default for LinkConfig {
             jitter: Duration::ZERO,
             rate: None,
             queue: 256 << 10,
+            mark: None,
             loss: 0.0,
             burst: None,
             duplicate: 0.0,
@@ -124,6 +128,8 @@ pub struct LinkStats {
     pub held: u64,
     /// Came with a bit turned over.
     pub corrupted: u64,
+    /// Were marked because the queue was long. No fault: they arrived.
+    pub marked: u64,
 }
 
 impl LinkStats {

@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use sockeye_proto::ip;
+
 use crate::event::Nanos;
 use crate::link::{Fate, LinkConfig, LinkStats};
 use crate::packet::Packet;
@@ -107,17 +109,32 @@ impl Pipe {
         self.travel(sent_at, packet.len, fate)
     }
 
+    /// Whether the queue is so long that packets that come now are to be [marked](Self::mark).
+    pub fn is_marking(&self, now: Nanos) -> bool {
+        self.is_up && self.config.mark.is_some_and(|from| self.waiting(now) >= from as u128)
+    }
+
+    /// Marks a packet that comes to the link, if its sender can be told so.
+    pub fn mark(&mut self, packet: &mut [u8]) {
+        self.stats.marked += u64::from(ip::ecn::mark(packet));
+    }
+
     /// Puts a packet on the line; the moment at which its last bit has left, or `None` if there is no room.
     fn serialise(&mut self, now: Nanos, len: usize) -> Option<Nanos> {
         let Some(rate) = self.config.rate else { return Some(now) };
         let rate = u128::from(rate.max(1));
-        let waiting = u128::from(self.free_at.saturating_sub(now)) * rate / BIT_NANOS;
-        if waiting + len as u128 > self.config.queue as u128 {
+        if self.waiting(now) + len as u128 > self.config.queue as u128 {
             return None;
         }
         let takes = (len as u128 * BIT_NANOS).div_ceil(rate);
         self.free_at = self.free_at.max(now).saturating_add(u64::try_from(takes).unwrap_or(u64::MAX));
         Some(self.free_at)
+    }
+
+    /// Bytes that wait for the line or are on it.
+    fn waiting(&self, now: Nanos) -> u128 {
+        let rate = self.config.rate.map_or(0, |rate| u128::from(rate.max(1)));
+        u128::from(self.free_at.saturating_sub(now)) * rate / BIT_NANOS
     }
 
     fn is_lost(&mut self) -> bool {

@@ -169,15 +169,18 @@ impl State {
     }
 
     /// A host's stack sends a frame.
-    pub fn send(&mut self, from: usize, frame: TxFrame) {
-        let mut packet =
-            Packet { at: Duration::from_nanos(self.now), index: 0, head: frame.head(), len: frame.len() };
+    pub fn send(&mut self, from: usize, mut frame: TxFrame) {
+        let at = Duration::from_nanos(self.now);
+        let packet = Packet { at, index: 0, head: frame.head(), len: frame.len() };
         let to = packet.dst().and_then(|dst| self.addresses.get(&dst).copied());
         // To an address that nobody has: there is no link that could carry it.
         let Some(to) = to else { return };
         let index = self.pipe(from, to);
         let pipe = &mut self.pipes[index];
-        packet.index = pipe.stats.offered;
+        if pipe.is_marking(self.now) {
+            pipe.mark(frame.head_mut());
+        }
+        let packet = Packet { at, index: pipe.stats.offered, head: frame.head(), len: frame.len() };
         let segment = packet.segment();
         let course = pipe.course(self.now, &packet);
         if let Some(segment) = segment {
@@ -267,6 +270,7 @@ impl LinkStats {
         self.duplicated += more.duplicated;
         self.held += more.held;
         self.corrupted += more.corrupted;
+        self.marked += more.marked;
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use sockeye_proto::tcp::cc::Algorithm;
+use sockeye_proto::tcp::ecn::EcnMode;
 
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
@@ -98,6 +99,9 @@ pub struct Config {
     /// Congestion control (`tcp_congestion_control`) of connections through an interface; on loopback, which loses
     /// nothing, it is always NewReno. Default `cubic`.
     pub congestion_control: Algorithm,
+    /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
+    /// offers it, or offered too. Default `accept`, as on Linux.
+    pub ecn: EcnMode,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
     pub syn_retries: u8,
     /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
@@ -138,6 +142,7 @@ impl Default for Config {
             delack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             congestion_control: Algorithm::default(),
+            ecn: EcnMode::default(),
             syn_retries: 6,
             retries: 15,
             time_wait: Duration::from_secs(60),

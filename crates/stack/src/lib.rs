@@ -60,6 +60,7 @@ pub use sockeye_sync::count;
 
 pub use config::{Config, Grain, SetError, SynCookies};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
+pub use sockeye_proto::tcp::ecn::EcnMode;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};

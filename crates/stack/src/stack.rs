@@ -17,6 +17,7 @@ use std::time::Duration;
 use sockeye_mbuf::{Pool, PoolConfig, PoolStats};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::accepted::{Accepted, DEFAULT_MSS, DEFAULT_MSS_V6};
+use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::isn::Secret;
 use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_proto::tcp::segment::Header;
@@ -423,6 +424,7 @@ impl Core {
             delack: config.delack,
             rto_min: config.rto_min,
             congestion_control: config.congestion_control,
+            ecn: config.ecn,
             syn_retries: config.syn_retries,
             retries: config.retries,
             time_wait: config.time_wait,
@@ -450,6 +452,7 @@ impl Core {
             window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),
             timestamps: config.timestamps,
             sack: true,
+            ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
         }
     }
 }

@@ -29,6 +29,12 @@ pub struct SimArgs {
     /// Bytes that may wait at the bottleneck; default: what the path holds in a round trip, 64K at least
     #[arg(long, value_parser = parse::size)]
     pub queue: Option<usize>,
+    /// Waiting bytes from which on the bottleneck marks packets of senders with --ecn
+    #[arg(long, value_parser = parse::size, requires = "ecn")]
+    pub mark: Option<usize>,
+    /// Explicit congestion notification: marks instead of losses, where a queue has --mark
+    #[arg(long)]
+    pub ecn: bool,
     /// Packets that are lost, in percent, in each direction
     #[arg(long, value_parser = parse::percent, default_value = "0%")]
     pub loss: f64,

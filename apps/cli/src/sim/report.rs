@@ -56,8 +56,14 @@ pub fn text(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
     let there = &outcome.there;
     writeln!(
         out,
-        "\nlink     {} packets; {} lost, {} found the queue full, {} overtaken, {} doubled, {} damaged",
-        there.offered, there.lost, there.queue_full, there.held, there.duplicated, there.corrupted
+        "\nlink     {} packets; {} lost, {} found the queue full, {} overtaken, {} doubled, {} damaged, {} marked",
+        there.offered,
+        there.lost,
+        there.queue_full,
+        there.held,
+        there.duplicated,
+        there.corrupted,
+        there.marked
     )
 }
 
@@ -105,6 +111,7 @@ pub fn json(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
             "offered": outcome.there.offered, "delivered": outcome.there.delivered, "lost": outcome.there.lost,
             "queue_full": outcome.there.queue_full, "overtaken": outcome.there.held,
             "duplicated": outcome.there.duplicated, "corrupted": outcome.there.corrupted,
+            "marked": outcome.there.marked,
             "acknowledgments_dropped": outcome.back.dropped(),
         },
         "segments": outcome.traffic.segments,
@@ -122,7 +129,7 @@ pub fn params(args: &SimArgs) -> Value {
         "queue_bytes": args.queue_bytes(), "buffer_bytes": args.buffer_bytes(), "loss": args.loss,
         "reorder": args.reorder, "reorder_span": args.reorder_span, "duplicate": args.duplicate,
         "corrupt": args.corrupt, "mtu": args.mtu, "streams": args.streams, "seconds": args.seconds,
-        "seed": args.seed, "cc": format!("{:?}", args.cc).to_lowercase(),
+        "ecn": args.ecn, "mark_bytes": args.mark, "seed": args.seed, "cc": format!("{:?}", args.cc).to_lowercase(),
     })
 }
 
@@ -148,6 +155,7 @@ fn of_stream(args: &SimArgs, stream: &Stream) -> Value {
             "fast": stream.info.rexmt_fast, "probe": stream.info.rexmt_probe, "timeout": stream.info.rexmt_rto,
             "undone": stream.info.undo_count, "dsack": stream.info.dsack_count,
         },
+        "marks_answered": stream.info.mark_count,
         "samples": samples,
     })
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, TcpInfo};
+use sockeye::{Config, EcnMode, TcpInfo};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{
     Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time,
@@ -132,7 +132,8 @@ fn host(args: &SimArgs) -> HostConfig {
     let default = Config::default();
     let memory_max = memory.max(default.memory_max);
     let congestion_control = args.cc.setting();
-    let stack = Config { sndbuf: buffer, rcvbuf: buffer, memory_max, congestion_control, ..default };
+    let ecn = if args.ecn { EcnMode::On } else { default.ecn };
+    let stack = Config { sndbuf: buffer, rcvbuf: buffer, memory_max, congestion_control, ecn, ..default };
     // Checksums are there to find damage, and to be looked at.
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }
@@ -143,6 +144,7 @@ pub fn link(args: &SimArgs) -> LinkConfig {
         jitter: args.jitter,
         rate: Some(args.rate),
         queue: args.queue_bytes(),
+        mark: args.mark,
         loss: args.loss,
         reorder: args.reorder,
         reorder_span: args.reorder_span,

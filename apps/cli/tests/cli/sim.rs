@@ -31,6 +31,15 @@ fn results_are_json_that_the_seed_decides() {
 }
 
 #[test]
+fn a_queue_that_marks_is_answered_without_a_loss() {
+    let output = run(sockeye("sim --rtt 20ms --rate 20mbit --seconds 5 --ecn --mark 30K --queue 1M --json"));
+    let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    assert_eq!((&value["retransmitted"], &value["link"]["queue_full"]), (&Value::from(0), &Value::from(0)));
+    let (marked, answered) = (&value["link"]["marked"], &value["streams"][0]["marks_answered"]);
+    assert!(answered.as_u64().unwrap() > 2 && marked.as_u64() >= answered.as_u64(), "{marked} {answered}");
+}
+
+#[test]
 fn a_path_without_faults_loses_nothing_and_is_filled() {
     let output = run(sockeye("sim --rtt 10ms --rate 10mbit --queue 1M --buffer 256K --seconds 5 --json"));
     let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();

@@ -7,6 +7,7 @@
 //! there is no reassembly behind this codec. Tests: `ip/tests.rs`.
 
 pub mod checksum;
+pub mod ecn;
 #[cfg(test)]
 mod tests;
 mod v4;

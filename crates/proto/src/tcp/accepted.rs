@@ -44,6 +44,8 @@ pub struct Accepted {
     pub timestamps: Option<TimestampState>,
     /// True if both sides permitted SACK.
     pub sack_permitted: bool,
+    /// True if both sides agreed to ECN (RFC 3168).
+    pub ecn: bool,
     /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
     /// repeated and so says nothing (Karn's rule, RFC 6298 section 3).
     pub rtt: Option<Duration>,

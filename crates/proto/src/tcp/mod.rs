@@ -3,6 +3,7 @@
 pub mod accepted;
 pub mod cc;
 pub mod closed;
+pub mod ecn;
 pub mod events;
 mod input;
 pub mod isn;

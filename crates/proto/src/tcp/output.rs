@@ -150,6 +150,7 @@ impl<P: Payload> Pcb<P> {
     ) -> Transmit {
         let seq = self.snd_una + offset;
         let end = seq + len + u32::from(fin);
+        let is_new_text = seq == self.snd_max && len > 0;
         if self.timing == Timing::Idle && seq == self.snd_max {
             self.timing = Timing::Running;
             self.rtt_seq = end;
@@ -175,7 +176,11 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         self.record_sent(seq, end, now);
-        self.data_segment(seq, offset, len, fin, rcv_space, now)
+        let mut segment = self.data_segment(seq, offset, len, fin, rcv_space, now);
+        if self.ecn.on && is_new_text {
+            segment.header.flags = segment.header.flags.with(self.ecn.on_new_text());
+        }
+        segment
     }
 
     /// Fast retransmit: the first unacknowledged segment, SND.NXT left where it is.
@@ -275,7 +280,7 @@ impl<P: Payload> Pcb<P> {
             | State::Closing
             | State::LastAck
             | State::TimeWait
-            | State::Closed => Flags::SYN,
+            | State::Closed => Flags::SYN.with(self.ecn.offer(first)),
         };
         let mut header = self.header(self.iss, flags, now);
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
@@ -383,7 +388,7 @@ impl<P: Payload> Pcb<P> {
         Header {
             seq,
             ack,
-            flags,
+            flags: flags.with(self.ecn.echo),
             window: window::window_field(self.rcv_wnd(), self.rcv_scale),
             urgent: 0,
             options: Options { timestamps, ..Options::default() },

@@ -24,6 +24,7 @@ use crate::time::Instant;
 
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Cc, CongestionControl};
+use super::ecn::Ecn;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
 use super::reass::Reass;
@@ -127,6 +128,8 @@ pub struct Pcb<P: Payload> {
     /// What was sent when, and what is known of it; made when data is first sent on a path with losses.
     pub(super) loss: Option<Box<Loss>>,
     pub(super) reass: Option<Box<Reass<P>>>,
+    /// Marks of congestion, echoed and answered.
+    pub(super) ecn: Ecn,
 
     // From here on: not touched by an ordinary segment.
     pub(super) ts_recent_at: Instant,
@@ -163,6 +166,7 @@ impl<P: Payload> Pcb<P> {
         pcb.scaling = s.window_scaling;
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
+        pcb.ecn = Ecn::new(s.offers_ecn());
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
         // is never scaled.
         pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)));
@@ -181,6 +185,7 @@ impl<P: Payload> Pcb<P> {
         pcb.snd_scale = scale.snd.min(window::WINDOW_SCALE_MAX);
         pcb.rcv_scale = scale.rcv.min(window::WINDOW_SCALE_MAX);
         pcb.sack_ok = a.sack_permitted;
+        pcb.ecn = Ecn::new(a.ecn);
         pcb.ts_on = a.timestamps.is_some();
         if let Some(ts) = a.timestamps {
             pcb.ts_recent = ts.ts_recent;
@@ -252,6 +257,7 @@ impl<P: Payload> Pcb<P> {
             recovery: Recovery::new(),
             loss: None,
             reass: None,
+            ecn: Ecn::new(false),
             ts_recent_at: now,
             two_msl_at: NEVER,
             keep_at: NEVER,

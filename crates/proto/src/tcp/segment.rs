@@ -39,9 +39,11 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// The control bits of a header (RFC 9293 section 3.1).
+/// The control bits of a header (RFC 9293 section 3.1), and beside them what the IP header around it says of congestion
+/// (RFC 3168 section 5): [`Flags::CE`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without
+/// anything odd about it is known by one look.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
+pub struct Flags(u16);
 
 impl Flags {
     /// No bit set.
@@ -62,14 +64,18 @@ impl Flags {
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
+    /// Not of the TCP header: a router has marked the packet (congestion experienced).
+    pub const CE: Self = Self(0x100);
+    /// Not of the TCP header: routers may mark the packet instead of dropping it (ECN-capable transport).
+    pub const ECT: Self = Self(0x200);
 
     /// From the octet on the wire.
     pub const fn from_bits(bits: u8) -> Self {
-        Self(bits)
+        Self(bits as u16)
     }
     /// The octet on the wire.
     pub const fn bits(self) -> u8 {
-        self.0
+        self.0.to_le_bytes()[0]
     }
     /// True if every bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {
@@ -100,6 +106,8 @@ impl core::fmt::Debug for Flags {
             (Self::URG, 'U'),
             (Self::ECE, 'E'),
             (Self::CWR, 'W'),
+            (Self::CE, 'C'),
+            (Self::ECT, 'T'),
         ];
         for (flag, name) in names {
             if self.has(flag) {

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use super::accepted::DEFAULT_MSS;
 use super::cc::Algorithm;
+use super::ecn::EcnMode;
 
 /// Everything a connection may be told. The defaults are those of Linux where it has one.
 #[derive(Clone, Debug)]
@@ -60,6 +61,8 @@ pub struct Settings {
     /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
     /// has to grow there, and nothing does that for less.
     pub congestion_control: Algorithm,
+    /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: nobody marks.
+    pub ecn: EcnMode,
 }
 
 /// When and how a silent peer is asked whether it still exists.
@@ -105,6 +108,7 @@ impl Default for Settings {
             tso_max: 0,
             ts_offset: 0,
             congestion_control: Algorithm::default(),
+            ecn: EcnMode::default(),
         }
     }
 }
@@ -113,6 +117,11 @@ impl Settings {
     /// The algorithm that the path gets.
     pub(super) fn algorithm(&self) -> Algorithm {
         if self.lossless { Algorithm::NewReno } else { self.congestion_control }
+    }
+
+    /// Whether a SYN offers ECN.
+    pub(super) fn offers_ecn(&self) -> bool {
+        self.ecn == EcnMode::On && !self.lossless
     }
 }
 

@@ -74,6 +74,8 @@ pub struct ListenParams {
     pub timestamps: bool,
     /// Agree to SACK.
     pub sack: bool,
+    /// Agree to ECN (RFC 3168).
+    pub ecn: bool,
 }
 
 /// The numbers a connection starts from, both from [`isn`](super::isn).
@@ -182,7 +184,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
                 return challenge(half_open, now);
             }
             half_open.note_answer();
-            half_open.note_timestamp(hdr);
+            half_open.note_repeated(hdr);
             return Some(half_open.syn_ack(now));
         }
         if self.table.is_full() {

@@ -90,6 +90,7 @@ impl<P: Payload> Pcb<P> {
             let flight = self.snd_max.since(self.snd_una);
             self.go_back(false, now);
             self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
+            self.ecn.on_reduced(self.snd_max);
             self.allow_after_timeout();
         }
         self.arm_rexmt(now);

@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use sockeye_proto::tcp::cc::Algorithm;
+use sockeye_proto::tcp::ecn::EcnMode;
 
 use crate::config::{Config, Grain, SynCookies};
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
@@ -113,6 +114,7 @@ const FIELDS: &[Field] = &[
     field!(delack, time),
     field!(rto_min, time),
     field!(congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
+    field!(ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
     field!(syn_retries, number),
     field!(retries, number),
     field!(time_wait, time),
@@ -209,6 +211,7 @@ mod tests {
             ("loopback_encode", "on"),
             ("timestamps", "off"),
             ("congestion_control", "newreno"),
+            ("ecn", "on"),
             ("port_range", "1024-2047"),
         ] {
             config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -221,6 +224,7 @@ mod tests {
         assert_eq!(config.time_wait, Duration::from_secs(2));
         assert!(config.loopback_encode && !config.timestamps);
         assert_eq!(config.congestion_control, Algorithm::NewReno);
+        assert_eq!(config.ecn, EcnMode::On);
         assert_eq!(config.port_range, 1024..=2047);
     }
 
@@ -241,6 +245,7 @@ mod tests {
             ("delack", "ms", "40ms"),
             ("timestamps", "yes", "on or off"),
             ("congestion_control", "reno", "newreno, cubic"),
+            ("ecn", "yes", "off, accept, on"),
             ("port_range", "1024", "32768-60999"),
             ("port_range", "1-70000", "32768-60999"),
         ] {

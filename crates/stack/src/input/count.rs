@@ -39,8 +39,10 @@ pub(crate) const SLEEPS: usize = 19;
 pub(crate) const OTHER_STATION: usize = 20;
 /// A frame of an ethertype that nobody here speaks.
 pub(crate) const UNKNOWN_ETHERTYPE: usize = 21;
+/// Segments that a router has marked (RFC 3168).
+pub(crate) const MARKED: usize = 22;
 /// How many there are.
-pub(crate) const COUNT: usize = 22;
+pub(crate) const COUNT: usize = 23;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -66,6 +68,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_sleeps",
     "frames_other_station",
     "frames_unknown_ethertype",
+    "input_marked",
 ];
 
 /// The counter of runs of `len` segments.

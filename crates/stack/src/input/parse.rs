@@ -8,7 +8,7 @@
 
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
 use sockeye_proto::ip;
-use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire;
 
 use super::count;
@@ -70,8 +70,12 @@ pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Pa
             }
         }
     }
-    let (ports, header, in_head) =
+    let (ports, mut header, in_head) =
         wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
+    if ip::ecn::is_marked(ip_header.traffic_class) {
+        header.flags = header.flags.with(Flags::CE);
+        core.input.count(count::MARKED, 1);
+    }
     let payload = Data(segment.payload(core, &frame, in_head)?);
     let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
     Ok(Parsed::Segment(Packet { to, header, payload }))

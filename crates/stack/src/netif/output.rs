@@ -10,7 +10,7 @@
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
-use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
 use super::table::{NetifId, Via};
@@ -122,8 +122,8 @@ pub(crate) fn ring(cx: &mut Context<'_>) {
 fn encode(netif: &dyn Netif, tuple: &FourTuple, header: &Header, payload: Chain) -> Option<TxFrame> {
     let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
     let tcp_len = wire::header_len(header) + payload.len();
-    let ip_header =
-        ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
+    let traffic_class = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
+    let ip_header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class };
     let mut head = [0; HEAD_MAX];
     let ip_len = ip::emit(&ip_header, tcp_len, &mut head).ok()?;
     let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);

@@ -42,6 +42,10 @@ pub struct TcpInfo {
     pub rexmt_bytes: u64,
     /// Recoveries and timeouts that turned out to be needless, and were undone.
     pub undo_count: u32,
+    /// Both ends agreed to ECN (`TCPI_OPT_ECN`).
+    pub ecn: bool,
+    /// Marks of the network that the peer echoed and for which the window was reduced.
+    pub mark_count: u32,
     /// Duplicates that the peer reported (`tcpi_dsack_dups`).
     pub dsack_count: u32,
 }
@@ -79,6 +83,8 @@ impl TcpStream {
             rexmt_rto: loss.rexmt_rto,
             rexmt_bytes: loss.rexmt_bytes,
             undo_count: loss.undo_count,
+            ecn: pcb.ecn(),
+            mark_count: loss.mark_count,
             dsack_count: loss.dsack_count,
         };
         Context::run(self.core(), |cx| engine::drive(cx, inside, &self.conn, 0));

@@ -32,6 +32,7 @@ impl<P: Payload> Pcb<P> {
             self.rexmt_count = 0;
         }
         let ack = seg.header.ack;
+        self.take_echo(seg.flags, ack, now);
         if ack.after(self.snd_una) {
             input.acked = self.acknowledge(ack, &seg.header.options, now);
         } else {
@@ -96,6 +97,9 @@ impl<P: Payload> Pcb<P> {
         self.snd_len -= bytes;
         self.rexmt_count = 0;
         self.probe_now = false;
+        if self.ecn.answered {
+            self.ecn.pass(ack);
+        }
         if self.loss.is_some()
             && let Some(report) = self.take_report(acked, flight, options, now)
         {
@@ -139,7 +143,7 @@ impl<P: Payload> Pcb<P> {
             flight,
             pipe: flight - acked,
             mss: u32::from(self.mss),
-            phase: self.recovery.phase(),
+            phase: self.growth_phase(self.recovery.phase()),
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             rate: None,
         }
@@ -199,6 +203,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss), now) {
+            self.ecn.on_reduced(self.snd_max);
             self.spoil_timing();
             self.arm_rexmt(now);
         }

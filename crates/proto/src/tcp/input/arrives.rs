@@ -30,6 +30,7 @@ impl<P: Payload> Pcb<P> {
         self.second_check_rst(seg, now, input)?;
         // Third, security and compartment, does not exist here.
         self.fourth_check_syn(seg, now)?;
+        self.note_marks(seg.flags, !seg.payload.is_empty());
         self.fifth_check_ack(seg, now, input)?;
         // Sixth, the URG bit: the pointer is skipped and urgent bytes stay in the stream, which is what
         // RFC 6093 recommends and applications with SO_OOBINLINE see.

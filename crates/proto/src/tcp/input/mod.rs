@@ -80,7 +80,8 @@ impl<P: Payload> Pcb<P> {
     /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
     /// and a duplicate acknowledgment is no news.
     fn is_predicted(&self, header: &Header, len: u32) -> bool {
-        const ODD: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
+        const CONTROLS: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
+        const ODD: Flags = CONTROLS.with(Flags::ECE).with(Flags::CWR).with(Flags::CE);
         let timestamps_fit = match header.options.timestamps {
             Some(ts) => self.ts_on && !timestamp::older(ts.val, self.ts_recent),
             None => !self.ts_on,

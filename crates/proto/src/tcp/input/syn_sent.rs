@@ -79,6 +79,7 @@ impl<P: Payload> Pcb<P> {
             Some(_) | None => self.ts_on = false,
         }
         self.sack_ok &= syn.options.sack_permitted;
+        self.ecn.on_syn(syn.flags);
         self.set_peer_mss(syn.options.mss.unwrap_or(self.tuning.peer_mss_default));
     }
 }

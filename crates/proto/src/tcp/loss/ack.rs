@@ -148,7 +148,11 @@ impl<P: Payload> Pcb<P> {
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
-        self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
+        // What a mark has told of, a loss in the same round trip tells again.
+        if !self.ecn.covers(self.snd_una) {
+            self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
+            self.ecn.on_reduced(self.snd_max);
+        }
         self.recovery.begin(self.snd_max);
         loss.prr = Prr::new(flight);
         loss.stats.recovery_count += 1;
@@ -262,6 +266,15 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The peer echoed a mark, and the window was reduced. A mark is no mistake of ours, so what came before is not to come
+    /// back.
+    pub(in crate::tcp) fn note_mark_answered(&mut self) {
+        if let Some(loss) = self.loss.as_deref_mut() {
+            loss.stats.mark_count = loss.stats.mark_count.saturating_add(1);
+            loss.undo = None;
+        }
+    }
+
     /// What congestion control is told.
     fn news(&self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
@@ -277,7 +290,7 @@ impl<P: Payload> Pcb<P> {
             flight: report.flight,
             pipe: loss.pipe(self.flight()),
             mss: u32::from(self.mss),
-            phase: if begins { Phase::Recovery } else { before },
+            phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
             rtt_us: report.rtt_us,
             rate,
         }

@@ -26,6 +26,8 @@ pub struct LossStats {
     pub dsack_count: u32,
     /// Times that the peer had thrown away what it had acknowledged selectively.
     pub renege_count: u32,
+    /// Marks of the network that the peer echoed and the window was reduced for (RFC 3168), where records are kept.
+    pub mark_count: u32,
     /// Bytes delivered, as far as transmission records were kept.
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.

@@ -41,6 +41,8 @@ const TS_MASK: u32 = (1 << TS_BITS) - 1;
 const TS_SCALE: u32 = 0x0f;
 /// The peer permits SACK.
 const TS_SACK: u32 = 1 << 4;
+/// ECN was agreed to.
+const TS_ECN: u32 = 1 << 5;
 /// The part of a cookie that the counter does not take.
 const LOW: u32 = 0x00ff_ffff;
 
@@ -63,16 +65,18 @@ pub fn syn_ack(
     now: Instant,
 ) -> Header {
     let mss = syn.options.mss.unwrap_or(params.peer_mss_default);
-    // Without timestamps there is no place for the other options: they are not agreed on.
-    let options = match syn.options.timestamps {
-        Some(_) if params.timestamps => syn.options,
-        Some(_) | None => Options { mss: Some(mss), ..Options::default() },
+    // Without timestamps there is no place for the other options, nor for ECN: they are not agreed on.
+    let (options, flags) = match syn.options.timestamps {
+        Some(_) if params.timestamps => (syn.options, syn.flags),
+        Some(_) | None => (Options { mss: Some(mss), ..Options::default() }, Flags::SYN),
     };
     let iss = encode(secret, ends, syn.seq, mss, now);
-    let half_open = HalfOpen::new(&Header { options, ..*syn }, params, InitialNumbers { iss, ts_offset });
+    let half_open =
+        HalfOpen::new(&Header { options, flags, ..*syn }, params, InitialNumbers { iss, ts_offset });
     let mut header = half_open.syn_ack(now);
+    let ecn = header.flags.has(Flags::ECE);
     if let Some(ts) = &mut header.options.timestamps {
-        ts.val = pack(&options, now).wrapping_add(ts_offset);
+        ts.val = pack(&options, ecn, now).wrapping_add(ts_offset);
     }
     header
 }
@@ -93,12 +97,13 @@ pub fn check(
     let (iss, irs) = (hdr.ack - 1, hdr.seq - 1);
     let mss = decode(secret, ends, irs, iss, now)?;
     let mut options = Options { mss: Some(mss), ..Options::default() };
+    let mut flags = Flags::SYN;
     if params.timestamps
         && let Some(ts) = hdr.options.timestamps
     {
-        unpack(&mut options, ts, ts_offset);
+        flags = flags.with(unpack(&mut options, ts, ts_offset));
     }
-    let syn = Header { seq: irs, flags: Flags::SYN, window: hdr.window, options, ..Header::default() };
+    let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let mut half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     // When the SYN-ACK left is not known, nor whether it was the only one.
     half_open.note_answer();
@@ -140,17 +145,20 @@ fn period(now: Instant) -> u32 {
 }
 
 /// The clock, rounded down, with the options in the bits that this leaves.
-fn pack(options: &Options, now: Instant) -> u32 {
+fn pack(options: &Options, ecn: bool, now: Instant) -> u32 {
     let scale = options.window_scale.map_or(TS_SCALE, u32::from) & TS_SCALE;
     let sack = if options.sack_permitted { TS_SACK } else { 0 };
+    let ecn = if ecn { TS_ECN } else { 0 };
     let clock = timestamp::value(now, 0);
-    let value = (clock & !TS_MASK) | scale | sack;
+    let value = (clock & !TS_MASK) | scale | sack | ecn;
     if timestamp::older(clock, value) { value.wrapping_sub(TS_MASK + 1) } else { value }
 }
 
-fn unpack(options: &mut Options, ts: Timestamps, ts_offset: u32) {
+/// Puts the options back, and returns what the SYN's flags said of ECN.
+fn unpack(options: &mut Options, ts: Timestamps, ts_offset: u32) -> Flags {
     let bits = ts.ecr.wrapping_sub(ts_offset) & TS_MASK;
     options.timestamps = Some(ts);
     options.sack_permitted = bits & TS_SACK != 0;
     options.window_scale = u8::try_from(bits & TS_SCALE).ok().filter(|scale| u32::from(*scale) != TS_SCALE);
+    if bits & TS_ECN != 0 { Flags::ECE.with(Flags::CWR) } else { Flags::NONE }
 }

@@ -1,11 +1,14 @@
 //! What is remembered of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
 //!
-//! It must not know keys, listeners or queues. Invariant: everything but TS.Recent and the two counts
-//! stays as the SYN made it. Tests: `syncache/tests.rs`.
+//! It must not know keys, listeners or queues. Invariant: everything but TS.Recent, the two counts and the agreement
+//! to ECN stays as the SYN made it. Tests: `syncache/tests.rs`.
+
+use core::num::NonZeroU8;
 
 use super::{InitialNumbers, ListenParams};
 use crate::seq::SeqNum;
 use crate::tcp::accepted::{Accepted, TimestampState, WindowScale};
+use crate::tcp::ecn;
 use crate::tcp::segment::{Flags, Header, Options, Timestamps};
 use crate::tcp::timestamp;
 use crate::tcp::wire::WINDOW_SCALE_MAX;
@@ -34,38 +37,37 @@ pub(super) struct HalfOpen {
     pub agreed: Agreed,
 }
 
-/// Options that both sides want, apart from window scaling. (An enum, so that an empty slot needs no
-/// byte of its own.)
+/// What both sides want, apart from window scaling: a set of bits of which one always stands, so that an empty slot needs
+/// no byte of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Agreed {
-    Neither,
-    Timestamps,
-    Sack,
-    Both,
-}
+pub(super) struct Agreed(NonZeroU8);
 
 impl Agreed {
-    const fn new(timestamps: bool, sack: bool) -> Self {
-        match (timestamps, sack) {
-            (false, false) => Self::Neither,
-            (true, false) => Self::Timestamps,
-            (false, true) => Self::Sack,
-            (true, true) => Self::Both,
-        }
+    const ALWAYS: NonZeroU8 = NonZeroU8::MIN;
+    const TIMESTAMPS: u8 = 2;
+    const SACK: u8 = 4;
+    const ECN: u8 = 8;
+
+    fn new(timestamps: bool, sack: bool, ecn: bool) -> Self {
+        let bit = |wanted: bool, bit: u8| u8::from(wanted) * bit;
+        let bits = [bit(timestamps, Self::TIMESTAMPS), bit(sack, Self::SACK), bit(ecn, Self::ECN)];
+        Self(bits.into_iter().fold(Self::ALWAYS, |all, bit| all | bit))
+    }
+
+    const fn has(self, bit: u8) -> bool {
+        self.0.get() & bit != 0
     }
 
     pub const fn timestamps(self) -> bool {
-        match self {
-            Self::Timestamps | Self::Both => true,
-            Self::Neither | Self::Sack => false,
-        }
+        self.has(Self::TIMESTAMPS)
     }
 
     const fn sack(self) -> bool {
-        match self {
-            Self::Sack | Self::Both => true,
-            Self::Neither | Self::Timestamps => false,
-        }
+        self.has(Self::SACK)
+    }
+
+    const fn ecn(self) -> bool {
+        self.has(Self::ECN)
     }
 }
 
@@ -111,7 +113,11 @@ impl HalfOpen {
             retries: 0,
             answers: 0,
             scale: PackedScale::new(scale),
-            agreed: Agreed::new(timestamps.is_some(), params.sack && theirs.sack_permitted),
+            agreed: Agreed::new(
+                timestamps.is_some(),
+                params.sack && theirs.sack_permitted,
+                params.ecn && ecn::is_offered(syn.flags),
+            ),
         }
     }
 
@@ -130,7 +136,7 @@ impl HalfOpen {
         Header {
             seq: self.iss,
             ack: self.rcv_nxt(),
-            flags: Flags::SYN.with(Flags::ACK),
+            flags: if self.ecn() { SYN_ACK.with(Flags::ECE) } else { SYN_ACK },
             window: self.window,
             urgent: 0,
             options: Options {
@@ -154,6 +160,12 @@ impl HalfOpen {
             urgent: 0,
             options: Options { timestamps: self.timestamps(now), ..Options::default() },
         }
+    }
+
+    /// A SYN-ACK that has to be repeated does without ECN, for that may be why it was lost, and whoever has once sent one
+    /// without stays without (RFC 3168 section 6.1.1.1).
+    fn ecn(&self) -> bool {
+        self.agreed.ecn() && self.retries == 0
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
@@ -180,6 +192,7 @@ impl HalfOpen {
                 ts_offset: self.ts_offset,
             }),
             sack_permitted: self.agreed.sack(),
+            ecn: self.ecn(),
             rtt: rtt_is_known.then(|| now.since(sent_at)),
         }
     }
@@ -189,8 +202,12 @@ impl HalfOpen {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3).
-    pub fn note_timestamp(&mut self, hdr: &Header) {
+    /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3), and no longer offer
+    /// ECN.
+    pub fn note_repeated(&mut self, hdr: &Header) {
+        if !ecn::is_offered(hdr.flags) {
+            self.agreed = Agreed::new(self.agreed.timestamps(), self.agreed.sack(), false);
+        }
         if let Some(ts) = hdr.options.timestamps
             && self.agreed.timestamps()
             && timestamp::older(self.ts_recent, ts.val)
@@ -199,3 +216,5 @@ impl HalfOpen {
         }
     }
 }
+
+const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);

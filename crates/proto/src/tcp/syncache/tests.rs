@@ -23,6 +23,7 @@ const PARAMS: ListenParams = ListenParams {
     window_scale: Some(7),
     timestamps: true,
     sack: true,
+    ecn: true,
 };
 
 fn key(number: u32) -> Key {
@@ -122,6 +123,7 @@ fn a_handshake_with_every_option() {
         window_scale: Some(WindowScale { snd: 9, rcv: 7 }),
         timestamps: Some(TimestampState { ts_recent: 90, ts_recent_at: at(10), ts_offset: 300 }),
         sack_permitted: true,
+        ecn: false,
         rtt: Some(Duration::from_millis(25)),
     };
     assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35))), Some(expected));
@@ -152,22 +154,56 @@ fn an_option_is_agreed_on_only_if_both_sides_want_it() {
 
 #[test]
 fn every_combination_of_options_survives_the_packing() {
-    for bits in 0..8u8 {
-        let (timestamps, sack, scaling) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+    for bits in 0..16u8 {
+        let (timestamps, sack, scaling, ecn) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0, bits & 8 != 0);
         for (snd, rcv) in [(0, 0), (14, 14), (0, 14), (14, 0)] {
             let window_scale = scaling.then_some(rcv);
-            let params = ListenParams { timestamps, sack, window_scale, ..PARAMS };
+            let params = ListenParams { timestamps, sack, window_scale, ecn, ..PARAMS };
             let mut hdr = syn();
+            hdr.flags = OFFER;
             hdr.options.window_scale = Some(snd);
             let mut cache = Cache::new(1, HASH_KEY);
             let syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &params, NUMBERS, at(0)).unwrap();
             assert_eq!(syn_ack.options.window_scale, window_scale);
             let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1))).unwrap();
             assert_eq!(made.timestamps.is_some(), timestamps);
-            assert_eq!(made.sack_permitted, sack);
+            assert_eq!((made.sack_permitted, made.ecn), (sack, ecn));
+            assert_eq!(syn_ack.flags.has(Flags::ECE), ecn);
             assert_eq!(made.window_scale, scaling.then_some(WindowScale { snd, rcv }));
         }
     }
+}
+
+/// A SYN that offers ECN.
+const OFFER: Flags = Flags::SYN.with(Flags::ECE).with(Flags::CWR);
+
+#[test]
+fn ecn_is_agreed_to_once_and_given_up_with_the_first_repetition() {
+    let agreed = |flags: Flags, again: Option<Flags>, late: bool| {
+        let mut cache = Cache::new(1, HASH_KEY);
+        let mut hdr = Header { flags, ..syn() };
+        let mut syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &PARAMS, NUMBERS, at(0)).unwrap();
+        if let Some(again) = again {
+            hdr.flags = again;
+            syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &PARAMS, NUMBERS, at(500)).unwrap();
+        }
+        if late {
+            cache.on_timer(at(1000), |_, repeated| syn_ack = repeated);
+        }
+        let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1001))).unwrap();
+        assert!(!syn_ack.flags.has(Flags::CWR));
+        assert_eq!(made.ecn, syn_ack.flags.has(Flags::ECE));
+        made.ecn
+    };
+    assert!(agreed(OFFER, None, false));
+    assert!(agreed(OFFER, Some(OFFER), false));
+    assert!(!agreed(OFFER, Some(Flags::SYN), false), "the peer no longer offers it");
+    assert!(!agreed(OFFER, None, true), "the SYN-ACK may have been lost for it");
+    assert!(
+        !agreed(Flags::SYN.with(Flags::ECE), None, false),
+        "an old peer may reflect what it does not know"
+    );
+    assert!(!agreed(Flags::SYN, None, false));
 }
 
 #[test]

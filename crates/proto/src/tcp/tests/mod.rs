@@ -7,6 +7,7 @@ mod attacks;
 mod close;
 mod congestion;
 mod delack;
+mod ecn;
 mod handshake;
 mod hostile;
 mod loss;

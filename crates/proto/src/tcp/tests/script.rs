@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use super::super::accepted::{Accepted, TimestampState, WindowScale};
 use super::super::cc::Algorithm;
+use super::super::ecn::EcnMode;
 use super::super::events::{Events, Input, Transmit};
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Timestamps};
@@ -79,6 +80,7 @@ impl Script {
                 ts_offset: s.ts_offset,
             }),
             sack_permitted: s.sack,
+            ecn: s.ecn == EcnMode::On,
             rtt: Some(Duration::from_millis(10)),
         };
         let pcb = Pcb::accept(s, &accepted, now);

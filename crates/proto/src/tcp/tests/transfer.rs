@@ -55,6 +55,7 @@ fn random_links_and_settings_deliver_every_stream() {
             rate: rng.below(3) * (100 + rng.below(20_000)),
             reorder: rng.below(2) * rng.below(20),
             late: 1 + rng.below(5),
+            ..Link::CLEAN
         };
         let (write_max, read_max) = (1 + rng.below(20_000) as usize, 1 + rng.below(40_000) as usize);
         let len = 1 + rng.below(120_000) as usize;

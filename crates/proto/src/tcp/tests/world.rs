@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use super::super::accepted::{Accepted, TimestampState, WindowScale};
+use super::super::ecn::EcnMode;
 use super::super::events::{Events, Transmit};
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Options, Timestamps};
@@ -54,11 +55,21 @@ pub struct Link {
     /// So many are up to `late` segments late.
     pub reorder: u64,
     pub late: u64,
+    /// Segments that wait for the link for longer are marked, if they are ECN-capable; 0: none is.
+    pub mark_after_us: u64,
 }
 
 impl Link {
-    pub const CLEAN: Self =
-        Self { delay_us: 5_000, jitter_us: 0, loss: 0, duplication: 0, rate: 0, reorder: 0, late: 0 };
+    pub const CLEAN: Self = Self {
+        delay_us: 5_000,
+        jitter_us: 0,
+        loss: 0,
+        duplication: 0,
+        rate: 0,
+        reorder: 0,
+        late: 0,
+        mark_after_us: 0,
+    };
 }
 
 /// One host's end of the connection, with its socket buffers and its application.
@@ -145,6 +156,8 @@ pub struct World {
     seed: u64,
     /// When the link is free again, by sender.
     free_at: [Instant; 2],
+    /// Longest that a segment has waited for the link.
+    pub wait_us_max: u64,
 }
 
 impl World {
@@ -169,6 +182,7 @@ impl World {
             order: 0,
             seed,
             free_at: [Instant::ZERO; 2],
+            wait_us_max: 0,
         };
         world.connect(0);
         world.ends[1].listening = true;
@@ -364,7 +378,7 @@ impl World {
     }
 
     /// Puts a segment of end `from` on the link.
-    pub fn fly(&mut self, from: usize, header: Header, payload: Vec<u8>) {
+    pub fn fly(&mut self, from: usize, mut header: Header, payload: Vec<u8>) {
         self.trace.push((self.now, from, header, payload.len()));
         if from == 0 && !payload.is_empty() {
             self.data_count += 1;
@@ -373,6 +387,11 @@ impl World {
             }
         }
         let wire_us = ((payload.len() as u64 + 60) * 1000).checked_div(self.link.rate).unwrap_or(0);
+        let wait_us = self.free_at[from].since(self.now).as_micros() as u64;
+        self.wait_us_max = self.wait_us_max.max(wait_us);
+        let marks = self.link.mark_after_us > 0 && wait_us > self.link.mark_after_us;
+        let mark = if marks && header.flags.has(Flags::ECT) { Flags::CE } else { Flags::NONE };
+        header.flags = header.flags.without(Flags::ECT).with(mark);
         let leaves = self.now.max(self.free_at[from]) + Duration::from_micros(wire_us);
         self.free_at[from] = leaves;
         let copies = 1 + usize::from(self.rng.percent(self.link.duplication));
@@ -426,7 +445,11 @@ impl World {
             let reply = Header {
                 seq: iss,
                 ack: header.seq + 1,
-                flags: Flags::SYN.with(Flags::ACK),
+                flags: if s.ecn != EcnMode::Off && offers(header) {
+                    Flags::SYN.with(Flags::ACK).with(Flags::ECE)
+                } else {
+                    Flags::SYN.with(Flags::ACK)
+                },
                 window: s.rcv_buf.min(65_535) as u16,
                 urgent: 0,
                 options: Options {
@@ -462,11 +485,17 @@ impl World {
                 ts_offset: s.ts_offset,
             }),
             sack_permitted: s.sack && syn.options.sack_permitted,
+            ecn: s.ecn != EcnMode::Off && offers(&syn),
             rtt: Some(Duration::from_millis(10)),
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));
         true
     }
+}
+
+/// True if a SYN offers ECN.
+fn offers(syn: &Header) -> bool {
+    syn.flags.has(Flags::ECE.with(Flags::CWR))
 }
 
 /// `len` bytes whose value tells their place.

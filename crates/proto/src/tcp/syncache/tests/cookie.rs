@@ -30,10 +30,12 @@ fn back(syn: &Header, params: &ListenParams, made: Instant, now: Instant) -> Opt
 fn every_agreement_comes_back_with_timestamps() {
     for millis in [0, 1, 63, 64, 1000, 64_000, 4_294_967_295] {
         for (scale, sack) in [(None, true), (Some(0), false), (Some(9), true), (Some(14), false)] {
+            let ecn = sack == scale.is_none();
             let mut syn = syn();
+            syn.flags = if ecn { OFFER } else { Flags::SYN };
             (syn.options.window_scale, syn.options.sack_permitted) = (scale, sack);
             let answer = syn_ack(&SECRET, ENDS, &syn, &PARAMS, TS_OFFSET, at(millis));
-            assert_eq!(answer.options.sack_permitted, sack);
+            assert_eq!((answer.options.sack_permitted, answer.flags.has(Flags::ECE)), (sack, ecn));
             assert_eq!(answer.options.window_scale, scale.map(|_| 7));
             let got = back(&syn, &PARAMS, at(millis), at(millis + 80)).unwrap();
             let expected = Accepted {
@@ -49,6 +51,7 @@ fn every_agreement_comes_back_with_timestamps() {
                     ts_offset: TS_OFFSET,
                 }),
                 sack_permitted: sack,
+                ecn,
                 rtt: None,
             };
             assert_eq!(got, expected, "{millis} {scale:?} {sack}");
@@ -71,13 +74,17 @@ fn the_clock_of_a_cookie_never_runs_ahead() {
 fn without_timestamps_only_the_mss_is_agreed_on() {
     let mut plain = syn();
     plain.options.timestamps = None;
+    plain.flags = OFFER;
     let deaf = ListenParams { timestamps: false, ..PARAMS };
     for (syn, params) in [(plain, PARAMS), (syn(), deaf)] {
         let answer = syn_ack(&SECRET, ENDS, &syn, &params, TS_OFFSET, at(5));
         let expected = Options { mss: Some(PARAMS.mss), ..Options::default() };
         assert_eq!(answer.options, expected);
         let got = back(&syn, &params, at(5), at(6)).unwrap();
-        assert_eq!((got.window_scale, got.timestamps, got.sack_permitted), (None, None, false));
+        assert_eq!(
+            (got.window_scale, got.timestamps, got.sack_permitted, got.ecn),
+            (None, None, false, false)
+        );
         assert_eq!(got.peer_mss, 1460);
     }
 }

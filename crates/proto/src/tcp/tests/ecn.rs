@@ -1,0 +1,217 @@
+//! Explicit congestion notification: the handshake, the echo, the answer (RFC 3168), and how much (RFC 8511).
+//!
+//! The script's round trip is 10 ms, measured in the handshake; its window is ten segments at the start.
+
+use super::super::cc::Algorithm;
+use super::super::ecn::EcnMode;
+use super::super::segment::Flags;
+use super::super::settings::Settings;
+use super::script::{ACK, IRS, ISS, MSS, SYN, SYN_ACK, Script, WND, ms, plain, secs};
+use super::world::{Link, World, pattern};
+
+const OFFER: Flags = SYN.with(Flags::ECE).with(Flags::CWR);
+const MARKED: Flags = ACK.with(Flags::CE);
+const ECHO: Flags = ACK.with(Flags::ECE);
+
+fn on() -> Settings {
+    Settings { ecn: EcnMode::On, sack: true, ..plain() }
+}
+
+/// Flags of what is sent now.
+fn flags(t: &mut Script) -> Vec<Flags> {
+    t.output().iter().map(|s| s.header.flags.without(Flags::PSH)).collect()
+}
+
+#[test]
+fn a_connect_offers_it_if_told_to_and_a_repeated_syn_does_not() {
+    for (ecn, first) in [(EcnMode::Off, SYN), (EcnMode::Accept, SYN), (EcnMode::On, OFFER)] {
+        let mut t = Script::connect(&Settings { ecn, ..plain() });
+        assert_eq!(flags(&mut t), [first]);
+        let again = t.wait(secs(1));
+        assert_eq!(again[0].1.header.flags, SYN);
+        let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK.with(Flags::ECE)), &[]);
+        assert!(!t.pcb.ecn(), "who has sent one SYN without stays without");
+    }
+}
+
+#[test]
+fn only_a_syn_ack_with_ece_alone_agrees() {
+    let both = SYN_ACK.with(Flags::ECE).with(Flags::CWR);
+    for (answer, agreed) in [(SYN_ACK, false), (SYN_ACK.with(Flags::ECE), true), (both, false)] {
+        let mut t = Script::connect(&on());
+        t.output();
+        let _ = t.input(t.raw(IRS, ISS + 1, answer), &[]);
+        assert_eq!(t.pcb.ecn(), agreed);
+        assert_eq!(flags(&mut t), [ACK]);
+        t.snd = 100;
+        let text = flags(&mut t);
+        assert_eq!(text, [if agreed { ACK.with(Flags::ECT) } else { ACK }]);
+    }
+}
+
+#[test]
+fn a_simultaneous_open_does_without() {
+    let mut t = Script::connect(&on());
+    t.output();
+    let _ = t.input(t.raw(IRS, 0, OFFER), &[]);
+    assert_eq!(flags(&mut t), [SYN_ACK]);
+    let _ = t.input(t.raw(IRS + 1, ISS + 1, ACK), &[]);
+    assert!(!t.pcb.ecn());
+}
+
+#[test]
+fn only_new_text_is_capable() {
+    let mut t = Script::established(&on());
+    t.snd = 2 * MSS;
+    assert_eq!(flags(&mut t), [ACK.with(Flags::ECT); 2]);
+    let again = t.wait(secs(1));
+    assert!(!again.is_empty());
+    assert!(again.iter().all(|(_, s)| !s.header.flags.has(Flags::ECT)), "{again:?}");
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ACK], "an acknowledgment");
+    t.pcb.shutdown_write();
+    assert_eq!(flags(&mut t), [ACK.with(Flags::FIN)]);
+}
+
+#[test]
+fn a_mark_is_echoed_at_once_and_by_every_segment_until_the_peer_has_answered() {
+    let mut t = Script::established(&on());
+    let _ = t.input(t.seg(MARKED), &[7; 10]);
+    assert_eq!(flags(&mut t), [ECHO]);
+    t.snd = MSS;
+    assert_eq!(flags(&mut t), [ECHO.with(Flags::ECT)], "text too");
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ECHO]);
+    // An answer and a new mark in one.
+    let _ = t.input(t.seg(MARKED.with(Flags::CWR)), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ECHO]);
+    let _ = t.input(t.seg(ACK.with(Flags::CWR)), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ACK]);
+}
+
+#[test]
+fn a_mark_outside_the_window_or_without_text_is_nobodys() {
+    let mut t = Script::established(&on());
+    let _ = t.input(t.raw(IRS + 1 - MSS, ISS + 1, MARKED), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ACK]);
+    let _ = t.input(t.seg(MARKED), &[]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ACK]);
+}
+
+#[test]
+fn marks_say_nothing_where_it_was_not_agreed_to() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(MARKED), &[7; MSS as usize]);
+    let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+    assert_eq!(flags(&mut t), [ACK]);
+    t.write(10 * MSS);
+    let mut echo = t.ack_of(MSS, WND);
+    echo.flags = ECHO;
+    let _ = t.input(echo, &[]);
+    assert!(t.pcb.cwnd() >= 10 * MSS);
+}
+
+/// The peer acknowledges `segments` more.
+fn acknowledge(t: &mut Script, segments: u32, flags: Flags) {
+    t.now = t.now + ms(1);
+    let mut ack = t.ack_of(segments * MSS, WND);
+    ack.flags = flags;
+    let _ = t.input(ack, &[]);
+}
+
+#[test]
+fn an_echo_reduces_the_window_once_a_round_trip_by_less_than_a_loss_and_is_answered_once() {
+    for (congestion_control, left) in [(Algorithm::NewReno, 8 * MSS), (Algorithm::Cubic, 8500)] {
+        let mut t = Script::established(&Settings { congestion_control, ..on() });
+        assert_eq!(t.write(40 * MSS).len(), 10);
+        acknowledge(&mut t, 1, ECHO);
+        assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (left, left));
+        let mut sent = flags(&mut t);
+        for _ in 0..9 {
+            acknowledge(&mut t, 1, ECHO);
+            assert_eq!(
+                t.pcb.cwnd(),
+                left,
+                "what was sent before says nothing new, and does not make it grow"
+            );
+            sent.extend(flags(&mut t));
+        }
+        let answers: Vec<bool> = sent.iter().map(|flags| flags.has(Flags::CWR)).collect();
+        assert!(answers[0] && !answers[1..].contains(&true), "{answers:?}");
+        assert_eq!(t.pcb.loss_stats().mark_count, 1);
+        // That of the answer itself is news.
+        acknowledge(&mut t, 1, ECHO);
+        assert!(t.pcb.cwnd() < left);
+        assert_eq!(t.pcb.loss_stats().mark_count, 2);
+        assert!(t.pcb.loss_stats().rexmt_bytes == 0);
+    }
+}
+
+#[test]
+fn a_loss_and_a_mark_in_one_round_trip_are_one_reduction() {
+    // First the mark, then the loss, and the other way round; by NewReno, which leaves 8 or 5 of ten.
+    for (mark_first, left) in [(true, 8 * MSS), (false, 5 * MSS)] {
+        let mut t = Script::established(&on());
+        assert_eq!(t.write(40 * MSS).len(), 10);
+        t.now = t.now + ms(10);
+        if mark_first {
+            acknowledge(&mut t, 1, ECHO);
+        }
+        let una = t.pcb.snd_una();
+        for held in 1..=4 {
+            let mut hole = t.ack_of(0, WND);
+            hole.flags = if mark_first || held == 4 { ECHO } else { ACK };
+            let block = super::super::sack::SackBlock { start: una + MSS, end: una + (1 + held) * MSS };
+            hole.options.sack = [block].into_iter().collect();
+            let _ = t.input(hole, &[]);
+        }
+        let sent = t.output();
+        assert!(sent.iter().any(|s| s.header.seq == una), "the hole is repeated");
+        assert_eq!(t.pcb.ssthresh(), left, "mark first: {mark_first}");
+    }
+}
+
+#[test]
+fn after_a_loss_new_text_says_that_the_window_was_reduced() {
+    let mut t = Script::established(&on());
+    assert_eq!(t.write(40 * MSS).len(), 10);
+    let timeout = t.wait(ms(500));
+    assert!(timeout.iter().all(|(_, s)| !s.header.flags.has(Flags::CWR)));
+    acknowledge(&mut t, 10, ACK);
+    let sent = flags(&mut t);
+    assert!(sent[0].has(Flags::CWR.with(Flags::ECT)), "{sent:?}");
+    assert!(!sent[1].has(Flags::CWR));
+}
+
+/// 20 Mbit/s at 20 ms, an endless queue that marks what waits for more than 10 ms.
+#[test]
+fn a_queue_that_marks_stays_short_and_loses_nothing() {
+    for congestion_control in [Algorithm::NewReno, Algorithm::Cubic] {
+        let carry = |ecn| {
+            let link = Link { delay_us: 10_000, rate: 2_500, mark_after_us: 10_000, ..Link::CLEAN };
+            let s = Settings { ecn, congestion_control, rcv_buf: 1 << 20, ..Settings::default() };
+            let mut w = World::established(5, s.clone(), s, link);
+            w.ends[0].to_write = pattern(5_000_000, 3);
+            w.ends[0].snd_hiwat = 1 << 20;
+            w.run("transfer", |w| w.ends[1].received.len() == 5_000_000);
+            assert!(w.ends[1].received == w.ends[0].to_write);
+            w
+        };
+        let mut w = carry(EcnMode::On);
+        let stats = w.ends[0].pcb().loss_stats();
+        assert_eq!(stats.rexmt_bytes, 0, "{stats:?}");
+        let is_answer = |flags: Flags| flags.has(Flags::CWR) && !flags.has(Flags::SYN);
+        let answers: Vec<_> =
+            w.trace.iter().filter(|(_, from, header, _)| *from == 0 && is_answer(header.flags)).collect();
+        assert!(answers.len() > 3 && answers.len() == stats.mark_count as usize, "{}", answers.len());
+        assert!(answers.windows(2).all(|two| two[1].0.since(two[0].0) >= ms(20)), "one a round trip");
+        let (with, without) = (w.wait_us_max, carry(EcnMode::Off).wait_us_max);
+        assert!(with < 60_000 && without > 2 * with, "{congestion_control:?}: {with} {without}");
+    }
+}

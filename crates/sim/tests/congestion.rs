@@ -1,0 +1,74 @@
+//! Congestion control over simulated paths: queues that mark, and who gets how much of a bottleneck.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use sockeye::{Config, CongestionControl, EcnMode, TcpInfo};
+use sockeye_sim::net::{TcpListener, TcpStream};
+use sockeye_sim::{Host, HostConfig, LinkConfig, LinkStats, Sim, time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A host whose connections are made so.
+fn host(congestion_control: CongestionControl, ecn: EcnMode) -> HostConfig {
+    let stack = Config { congestion_control, ecn, sndbuf: 8 << 20, rcvbuf: 8 << 20, ..Config::default() };
+    HostConfig { stack, ..HostConfig::default() }
+}
+
+/// A stream that never ends, from one host to another: what was read so far, and what the sender knows.
+fn begin(from: &Host, to: &Host, port: u16) -> (Rc<Cell<u64>>, Rc<Cell<Option<TcpInfo>>>) {
+    let (read, info) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+    let (counted, told, addr) = (Rc::clone(&read), Rc::clone(&info), to.at(port));
+    to.spawn(async move {
+        let listener = TcpListener::bind(addr).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let len = stream.read(&mut buffer).await.unwrap() as u64;
+            counted.set(counted.get() + len);
+        }
+    });
+    from.spawn(async move {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let chunk = vec![7; 64 << 10];
+        loop {
+            stream.write_all(&chunk).await.unwrap();
+            told.set(stream.get_ref().info().ok());
+        }
+    });
+    (read, info)
+}
+
+/// One sender for `seconds`: the share of the rate that arrived, percent; its own account, and the link's.
+fn alone(config: HostConfig, link: LinkConfig, seconds: u64) -> (u64, TcpInfo, LinkStats) {
+    Sim::new(3).time_max(Duration::from_secs(seconds + 60)).run(|net| async move {
+        let (from, to) =
+            (net.host_with("sender", config.clone()).unwrap(), net.host_with("receiver", config).unwrap());
+        let way = net.link(&from, &to, link.clone());
+        let (read, info) = begin(&from, &to, 80);
+        time::sleep(Duration::from_secs(seconds)).await;
+        let share = read.get() * 8 * 100 / seconds / link.rate.unwrap();
+        (share, info.take().unwrap(), way.there().stats())
+    })
+}
+
+/// 50 Mbit/s at 20 ms, with room for two round trips.
+fn path() -> LinkConfig {
+    LinkConfig { rate: Some(50_000_000), queue: 250_000, ..LinkConfig::rtt(20 * MS) }
+}
+
+#[test]
+fn a_queue_that_marks_loses_nothing_is_short_and_is_no_slower() {
+    for cc in [CongestionControl::Cubic, CongestionControl::NewReno] {
+        let marking = LinkConfig { mark: Some(60_000), ..path() };
+        let (share, info, link) = alone(host(cc, EcnMode::On), marking.clone(), 20);
+        assert!(info.ecn && info.mark_count > 5 && link.marked >= u64::from(info.mark_count), "{info:?}");
+        assert_eq!((info.rexmt_bytes, link.dropped()), (0, 0), "{info:?} {link:?}");
+        assert!(share >= 90, "{cc:?}: {share} %");
+        // Who has not agreed to be marked is not, and fills the queue.
+        let (_, info, link) = alone(host(cc, EcnMode::Accept), marking, 20);
+        assert!(!info.ecn && link.marked == 0 && link.queue_full > 0, "{info:?} {link:?}");
+    }
+}
