@@ -32,6 +32,7 @@
 #[path = "aio/mod.rs"]
 pub mod tokio;
 
+mod admission;
 mod base;
 mod blocking;
 mod config;
@@ -58,6 +59,7 @@ mod workers;
 #[cfg(feature = "count")]
 pub use sockeye_sync::count;
 
+pub use admission::Syn;
 pub use config::{Config, Grain, SetError, SynCookies};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;

@@ -11,6 +11,7 @@ use std::task::Waker;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, WaitQueue};
 
+use crate::admission::Admission;
 use crate::base::addr::Endpoint;
 use crate::conn::Conn;
 use crate::conn::outbox::{Outbox, Wake};
@@ -31,6 +32,8 @@ pub(crate) struct Listener {
     backlog: usize,
     /// Places taken: children in the queue and children in the making.
     taken: AtomicUsize,
+    /// Whether, and by whom, its application is asked before a SYN is answered.
+    pub admission: Admission,
     queue: Mutex<AcceptQueue>,
 }
 
@@ -69,6 +72,7 @@ impl Listener {
             bind_id,
             backlog: backlog.clamp(1, BACKLOG_MAX),
             taken: AtomicUsize::new(0),
+            admission: Admission::default(),
             queue: Mutex::new(AcceptQueue::default()),
         })
     }

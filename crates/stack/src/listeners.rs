@@ -13,6 +13,7 @@
 //! Rank: after the bind table, before the shards of the demux table. Tests: below, `tests/wire.rs`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::Deref;
 
 use sockeye_sync::RwLock;
@@ -21,6 +22,8 @@ use sockeye_sync::facade::Arc;
 use crate::base::addr::Endpoint;
 use crate::listen::Listener;
 
+/// Where listeners for every port stand: they come after those of the port itself.
+pub(crate) const ANY_PORT: u16 = 0;
 /// Copies of the list.
 const COPIES: usize = 16;
 
@@ -81,13 +84,17 @@ impl Listeners {
     /// the flow's hash.
     pub fn find(&self, local: &Endpoint, hash: u64, cpu: u32) -> Option<Arc<Replica>> {
         let list = self.copies[cpu as usize % COPIES].0.read();
-        let entries = list.get(&local.port)?;
-        let rank = |entry: &Entry| entry.replica.matches(local.addr, entry.v6_only);
-        let best = entries.iter().filter_map(rank).max()?;
-        let group = || entries.iter().filter(|entry| rank(entry) == Some(best));
-        let pick = (hash % group().count() as u64) as usize;
-        group().nth(pick).map(|entry| Arc::clone(&entry.replica))
+        [local.port, ANY_PORT].into_iter().find_map(|port| pick(list.get(&port)?, local.addr, hash))
     }
+}
+
+/// The best match of `entries`; of equal ones that of the hash.
+fn pick(entries: &[Entry], addr: IpAddr, hash: u64) -> Option<Arc<Replica>> {
+    let rank = |entry: &Entry| entry.replica.matches(addr, entry.v6_only);
+    let best = entries.iter().filter_map(rank).max()?;
+    let group = || entries.iter().filter(|entry| rank(entry) == Some(best));
+    let pick = (hash % group().count() as u64) as usize;
+    group().nth(pick).map(|entry| Arc::clone(&entry.replica))
 }
 
 #[cfg(test)]
@@ -102,6 +109,7 @@ mod tests {
             v6_only: false,
             nodelay: false,
             nonblocking: false,
+            transparent: false,
             sndbuf: 4096,
             rcvbuf: 4096,
         };

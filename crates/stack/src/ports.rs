@@ -20,7 +20,7 @@ use sockeye_sync::{Mutex, RwLock};
 use crate::base::addr::{Endpoint, FourTuple, octets};
 use crate::demux::Demux;
 use crate::listen::Listener;
-use crate::listeners::{Listeners, Replica};
+use crate::listeners::{ANY_PORT, Listeners, Replica};
 
 /// See the module's head.
 pub(crate) struct Ports {
@@ -111,6 +111,18 @@ impl Ports {
         binds[own].listens = true;
         self.listeners.add(listener, options.v6_only);
         Ok(())
+    }
+
+    /// Takes the place of a listener for every port, those of other listeners excepted. Returns the bind's number.
+    pub fn bind_any(&self, addr: IpAddr, options: BindOptions) -> io::Result<u64> {
+        let mut table = self.table.write();
+        let binds = table.entry(ANY_PORT).or_default();
+        if binds.iter().any(|b| b.conflicts(addr, options)) {
+            return Err(in_use(Endpoint::new(addr, ANY_PORT)));
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        binds.push(Bind { id, addr, options, listens: false });
+        Ok(id)
     }
 
     /// Gives a bound port back.

@@ -9,9 +9,10 @@ use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::time_wait::TimeWaitAction;
 use sockeye_sync::facade::Arc;
 
+use crate::admission;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::conn::outbox::{Context, Routed};
+use crate::conn::outbox::{Context, Routed, Wake};
 use crate::conn::{Conn, Work, engine};
 use crate::input::count;
 use crate::netif::output;
@@ -35,6 +36,15 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
 
 /// Finds out who answers for a segment that has arrived, and lets him.
 pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
+    look_up(cx, segment, false);
+}
+
+/// [`deliver`] of a SYN that the listener's application has said yes to.
+pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed) {
+    look_up(cx, segment, true);
+}
+
+fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
     let core = cx.core;
     let (tuple, header) = (segment.to, segment.header);
     let hash = tuple.hash(&core.key);
@@ -47,6 +57,15 @@ pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
         acquaint(segment.from.as_ref(), &conn);
         engine::enter(cx, &conn, Work::Segment(header, segment.payload));
         return;
+    }
+    if let Some(listener) = &listener
+        && !is_admitted
+        && listener.admission.asks()
+        && !shard.half_open.contains(&tuple)
+    {
+        drop(shard);
+        let asked = admission::ask(cx, listener, tuple, &header);
+        return cx.outbox.wakes.extend(asked.map(|asked| Wake::Ask(Box::new(asked))));
     }
     let mut iss_floor = None;
     if let Some(record) = shard.resting_mut(hash, &tuple) {
@@ -82,6 +101,7 @@ pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
     let _ = to.peer.set(Arc::downgrade(from));
 }
 
+/// Sends `header` to the other side of `receiver`, in the name of nobody.
 pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();

@@ -25,7 +25,7 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::{Arc, AtomicU64, OnceLock, Ordering};
+use sockeye_sync::facade::{Arc, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::{Counters, Mutex, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
@@ -77,6 +77,17 @@ pub(crate) struct Core {
 /// A handle of a stack. Clones are the same stack.
 #[derive(Clone)]
 pub struct Stack(Arc<Handle>);
+
+/// A handle that does not keep its stack.
+#[derive(Clone)]
+pub(crate) struct WeakStack(Weak<Handle>);
+
+impl WeakStack {
+    /// The stack, if it is still there.
+    pub fn upgrade(&self) -> Option<Stack> {
+        self.0.upgrade().map(Stack)
+    }
+}
 
 struct Handle {
     core: Arc<Core>,
@@ -201,6 +212,17 @@ impl Stack {
         Ok(id)
     }
 
+    /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: what a proxy or
+    /// gateway behind a TUN device needs. Which sockets get them is said there:
+    /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent). On an interface with link addresses they still
+    /// have to be addressed to the stack's own.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the interface is another stack's.
+    pub fn set_any_address(&self, netif: NetifId, any: bool) -> io::Result<()> {
+        self.core().netifs.set_takes_any(netif, any)
+    }
+
     /// Leads `network` to an interface. The longest prefix that contains a destination decides; `0.0.0.0/0`
     /// and `::/0` are default routes. The networks of an interface's addresses have their routes already.
     ///
@@ -259,6 +281,11 @@ impl Stack {
 
     pub(crate) fn core(&self) -> &Core {
         &self.0.core
+    }
+
+    /// A handle that does not keep it.
+    pub(crate) fn downgrade(&self) -> WeakStack {
+        WeakStack(Arc::downgrade(&self.0))
     }
 }
 

@@ -258,6 +258,11 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         challenge(half_open, now).map_or(RstOutcome::Ignore, RstOutcome::Challenge)
     }
 
+    /// Whether a handshake of this name is under way.
+    pub fn contains(&self, key: &K) -> bool {
+        self.table.find(key).1 != NIL
+    }
+
     /// Takes out the entry whose connection has been made; returns the listener's handle, or `None` if
     /// there is no such entry.
     pub fn remove(&mut self, key: &K) -> Option<L> {

@@ -16,6 +16,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Claim, Inside, WaitQueue};
 
 use super::{Conn, Item, Work, engine, reason};
+use crate::admission::Asked;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::ip::Received;
@@ -74,6 +75,8 @@ pub(crate) enum Wake {
     Acceptor(Arc<WaitQueue>),
     Task(Waker),
     Poller(Arc<Queue>),
+    /// A listener's application is asked about a SYN.
+    Ask(Box<Asked>),
 }
 
 impl Wake {
@@ -86,6 +89,7 @@ impl Wake {
             Self::Acceptor(thread) => thread.wake(),
             Self::Task(waker) => waker.wake(),
             Self::Poller(queue) => queue.wake(),
+            Self::Ask(asked) => asked.ask(),
         }
     }
 }

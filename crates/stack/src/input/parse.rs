@@ -52,7 +52,7 @@ pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Pa
     let addresses = ip_header.addresses;
     let (src, dst) = (addresses.src(), addresses.dst());
     // Our own addresses do not come in from outside (RFC 1122 section 3.2.1.3).
-    if !core.netifs.takes_in(dst) || !is_host(src) || core.netifs.is_local(src) {
+    if !core.netifs.takes_in(from.netif, dst) || !is_host(src) || core.netifs.is_local(src) {
         let cast = to_many(core, from.netif, &ip_header)?;
         return other(core, from, link, ip_header, cast, inside, &frame).map(Parsed::Other);
     }

@@ -75,6 +75,8 @@ pub(crate) struct Netifs {
     netifs: Slots<Box<dyn Netif>>,
     addresses: Slots<(Prefix, NetifId)>,
     routes: Slots<Route>,
+    /// A bit for each interface that takes in packets to every host's address.
+    any_address: AtomicU64,
     adding: Mutex<()>,
 }
 
@@ -145,6 +147,7 @@ impl Netifs {
             netifs: Slots::new(NETIFS_MAX),
             addresses: Slots::new(ADDRESSES_MAX),
             routes: Slots::new(ROUTES_MAX),
+            any_address: AtomicU64::new(0),
             adding: Mutex::new(()),
         }
     }
@@ -198,9 +201,29 @@ impl Netifs {
         addr.is_loopback() || self.addresses.iter().any(|(own, _)| own.addr() == addr)
     }
 
-    /// Whether a packet from outside may be for `addr`.
-    pub fn takes_in(&self, addr: IpAddr) -> bool {
-        !addr.is_loopback() && self.is_local(addr)
+    /// Whether a packet that came in by `netif` may be for `addr`.
+    pub fn takes_in(&self, netif: NetifId, addr: IpAddr) -> bool {
+        !addr.is_loopback() && (self.is_local(addr) || self.takes_any(netif) && is_host(addr))
+    }
+
+    /// Whether packets to every host's address are taken in there.
+    fn takes_any(&self, netif: NetifId) -> bool {
+        // Relaxed: a setting, which orders nothing.
+        self.any_address.load(Ordering::Relaxed) & (1 << netif.index()) != 0
+    }
+
+    /// Takes in packets to every host's address there, or only those to our own.
+    pub fn set_takes_any(&self, netif: NetifId, any: bool) -> io::Result<()> {
+        if self.netif(netif).is_none() {
+            return Err(invalid(format!("{netif:?} is no interface of this stack")));
+        }
+        let bit = 1 << netif.index();
+        if any {
+            self.any_address.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.any_address.fetch_and(!bit, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// To whom a packet is sent that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
@@ -363,7 +386,7 @@ mod tests {
 
     #[test]
     fn own_addresses_are_reached_by_loopback_and_from_themselves() {
-        let (netifs, ..) = with_two();
+        let (netifs, a, b) = with_two();
         for (to, from) in [
             ("127.1.2.3", Some("127.0.0.1")),
             ("::1", Some("::1")),
@@ -376,7 +399,14 @@ mod tests {
             assert_eq!(netifs.source(addr(to)), from.map(addr), "{to}");
         }
         assert_eq!(netifs.via(addr("10.0.1.1")), Some(Via::LOOPBACK));
-        assert!(netifs.takes_in(addr("10.0.1.1")) && !netifs.takes_in(addr("127.0.0.1")));
+        assert!(netifs.takes_in(a, addr("10.0.1.1")) && !netifs.takes_in(a, addr("127.0.0.1")));
+        let foreign =
+            |netif| ["9.9.9.9", "224.0.0.1", "127.0.0.1"].map(|dst| netifs.takes_in(netif, addr(dst)));
+        netifs.set_takes_any(a, true).unwrap();
+        assert_eq!((foreign(a), foreign(b)), ([true, false, false], [false; 3]));
+        netifs.set_takes_any(a, false).unwrap();
+        assert_eq!(foreign(a), [false; 3]);
+        assert!(netifs.set_takes_any(NetifId(7), true).is_err());
     }
 
     #[test]

@@ -116,6 +116,17 @@ impl TcpListener {
         Ok(())
     }
 
+    /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
+    /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time, SYNs beyond
+    /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
+    /// use sockets, and should not block: that thread has other connections' segments to bring. It must not panic.
+    ///
+    /// Handles of the listener share the hook.
+    pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
+        let hook = hook.map(|hook| (self.stack.downgrade(), Arc::new(hook) as Arc<crate::admission::Hook>));
+        self.listener.admission.set(hook);
+    }
+
     /// SO_ERROR: a listener has none.
     ///
     /// # Errors

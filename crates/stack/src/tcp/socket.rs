@@ -13,6 +13,7 @@ use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::conn::birth::{self, Name};
 use crate::conn::{Conn, user};
 use crate::listen::Listener;
+use crate::listeners::ANY_PORT;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
 
@@ -24,6 +25,8 @@ pub(crate) struct SocketSettings {
     pub v6_only: bool,
     pub nodelay: bool,
     pub nonblocking: bool,
+    /// Other hosts' addresses may be bound to.
+    pub transparent: bool,
     pub sndbuf: u32,
     pub rcvbuf: u32,
 }
@@ -81,6 +84,7 @@ impl TcpSocket {
             v6_only: false,
             nodelay: false,
             nonblocking: false,
+            transparent: false,
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
         };
@@ -100,6 +104,12 @@ impl TcpSocket {
     /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others.
     pub fn set_only_v6(&mut self, only: bool) {
         self.settings.v6_only = only;
+    }
+
+    /// IP_TRANSPARENT: [`bind`](Self::bind) and [`listen_any`](Self::listen_any) take addresses of other hosts too. Their
+    /// packets come in where [`Stack::set_any_address`] says so.
+    pub fn set_transparent(&mut self, transparent: bool) {
+        self.settings.transparent = transparent;
     }
 
     /// TCP_NODELAY of the connection, or of a listener's connections.
@@ -134,19 +144,15 @@ impl TcpSocket {
         }
         let local = self.endpoint(addr)?;
         let core = self.stack.core();
-        if !local.addr.is_unspecified() && !core.netifs.is_local(local.addr) {
+        let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
+        if !is_ours && !self.settings.transparent {
             let message = format!(
                 "{} is not an address of this stack: use 127.0.0.0/8, ::1, the wildcard or an interface's address",
                 local.addr
             );
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         }
-        let options = BindOptions {
-            reuse_addr: self.settings.reuse_addr,
-            reuse_port: self.settings.reuse_port,
-            v6_only: self.settings.v6_only || !self.is_v6,
-        };
-        let (id, port) = core.ports.bind(&core.demux, local, options)?;
+        let (id, port) = core.ports.bind(&core.demux, local, self.bind_options())?;
         let local = Endpoint::new(local.addr, port);
         self.bound = Some(Bound { stack: self.stack.clone(), id, local, is_given: false });
         Ok(())
@@ -166,9 +172,31 @@ impl TcpSocket {
         if self.bound.is_none() {
             self.bind(SocketAddr::new(self.wildcard(), 0))?;
         }
-        let Some(mut bound) = self.bound.take() else {
+        let Some(bound) = self.bound.take() else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
+        self.listen_at(bound, backlog)
+    }
+
+    /// Turns an unbound socket into a listener for every address of its family (an IPv6 one for both, unless
+    /// [`set_only_v6`](Self::set_only_v6)) and every port where nobody else listens. A connection's
+    /// [`local_addr`](TcpStream::local_addr) is what the peer asked for. Backlog as for [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener already (unless both set SO_REUSEPORT), `InvalidInput` if the socket is
+    /// bound or not [transparent](Self::set_transparent).
+    pub fn listen_any(self, backlog: usize) -> io::Result<TcpListener> {
+        if self.bound.is_some() || !self.settings.transparent {
+            let message = "a listener for every port is made of a transparent socket that is not bound: call set_transparent(true) first";
+            return Err(super::stream::invalid(message.into()));
+        }
+        let local = Endpoint::new(self.wildcard(), ANY_PORT);
+        let id = self.stack.core().ports.bind_any(local.addr, self.bind_options())?;
+        let bound = Bound { stack: self.stack.clone(), id, local, is_given: false };
+        self.listen_at(bound, backlog)
+    }
+
+    fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
         let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
         let core = self.stack.core();
         core.ports.listen(&core.demux, bound.local, &listener)?;
@@ -275,6 +303,14 @@ impl TcpSocket {
         shard.insert(Arc::clone(&conn));
         core.ports.conn_joined(tuple.local.port);
         Some(conn)
+    }
+
+    fn bind_options(&self) -> BindOptions {
+        BindOptions {
+            reuse_addr: self.settings.reuse_addr,
+            reuse_port: self.settings.reuse_port,
+            v6_only: self.settings.v6_only || !self.is_v6,
+        }
     }
 
     /// An address of the caller's in this socket's family.
