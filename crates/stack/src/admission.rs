@@ -47,7 +47,7 @@ pub(crate) type Hook = dyn Fn(Syn) + Send + Sync;
 pub(crate) struct Admission {
     /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
     asks: AtomicBool,
-    hook: Mutex<Option<(WeakStack, Arc<Hook>)>>,
+    hook: Mutex<Option<(WeakStack, Arc<Box<Hook>>)>>,
     undecided: Mutex<HashSet<FourTuple>>,
 }
 
@@ -59,7 +59,7 @@ impl Admission {
     }
 
     /// Sets the hook, or takes it away.
-    pub fn set(&self, hook: Option<(WeakStack, Arc<Hook>)>) {
+    pub fn set(&self, hook: Option<(WeakStack, Arc<Box<Hook>>)>) {
         let asks = hook.is_some();
         let before = std::mem::replace(&mut *self.hook.lock(), hook);
         self.asks.store(asks, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Admission {
 
 /// A question that is on its way to the application.
 pub(crate) struct Asked {
-    hook: Arc<Hook>,
+    hook: Arc<Box<Hook>>,
     syn: Syn,
 }
 

@@ -123,7 +123,8 @@ impl TcpListener {
     ///
     /// Handles of the listener share the hook.
     pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
-        let hook = hook.map(|hook| (self.stack.downgrade(), Arc::new(hook) as Arc<crate::admission::Hook>));
+        let hook = hook
+            .map(|hook| (self.stack.downgrade(), Arc::new(Box::new(hook) as Box<crate::admission::Hook>)));
         self.listener.admission.set(hook);
     }
 
