@@ -31,6 +31,10 @@ impl Events {
     /// pcb is closed.
     pub const DATA_AFTER_CLOSE: Self = Self(1 << 7);
 
+    /// The network has reported that the peer cannot be reached, and the handshake is given up; see
+    /// [`Pcb::unreachable`](super::pcb::Pcb::unreachable). The pcb is closed.
+    pub const UNREACHABLE: Self = Self(1 << 8);
+
     /// True if no event is set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -64,6 +68,7 @@ impl core::fmt::Debug for Events {
             (Self::ENTER_TIME_WAIT, "ENTER_TIME_WAIT"),
             (Self::CLOSED, "CLOSED"),
             (Self::DATA_AFTER_CLOSE, "DATA_AFTER_CLOSE"),
+            (Self::UNREACHABLE, "UNREACHABLE"),
         ];
         f.debug_set()
             .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))
@@ -107,4 +112,6 @@ pub struct Transmit {
     pub len: u32,
     /// It tells the peer of a larger window and of nothing else: a pure window update.
     pub is_window_update: bool,
+    /// It is larger than the MSS to find out whether the path takes it: it must leave as one packet.
+    pub is_mtu_probe: bool,
 }

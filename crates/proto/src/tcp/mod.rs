@@ -22,6 +22,7 @@ pub mod syncache;
 pub mod time_wait;
 mod timers;
 pub mod timestamp;
+pub mod unreachable;
 mod user;
 pub mod window;
 pub mod wire;

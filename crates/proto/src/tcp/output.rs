@@ -231,8 +231,13 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        let mut segment =
-            Transmit { header: self.header(seq, flags, now), offset, len, is_window_update: false };
+        let mut segment = Transmit {
+            header: self.header(seq, flags, now),
+            offset,
+            len,
+            is_window_update: false,
+            is_mtu_probe: false,
+        };
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
         }
@@ -288,7 +293,7 @@ impl<P: Payload> Pcb<P> {
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        Some(Transmit { header, offset: 0, len: 0, is_window_update: false })
+        Some(Transmit { header, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
     }
 
     /// A segment without data, if one is owed.
@@ -304,13 +309,18 @@ impl<P: Payload> Pcb<P> {
         } else if self.keep_probe {
             self.keep_probe = false;
             let header = self.header(self.snd_una - 1, Flags::ACK, now);
-            return Some(Transmit { header, offset: 0, len: 0, is_window_update });
+            return Some(Transmit { header, offset: 0, len: 0, is_window_update, is_mtu_probe: false });
         } else {
             return None;
         }
         let seq = self.acceptable_seq();
-        let mut segment =
-            Transmit { header: self.header(seq, Flags::ACK, now), offset: 0, len: 0, is_window_update };
+        let mut segment = Transmit {
+            header: self.header(seq, Flags::ACK, now),
+            offset: 0,
+            len: 0,
+            is_window_update,
+            is_mtu_probe: false,
+        };
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
         }

@@ -34,6 +34,7 @@ use super::segment::Payload;
 use super::settings::{Settings, Tuning, micros};
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
+use super::unreachable::Unreachable;
 use super::window;
 
 /// A connection. `P` is the packet memory of what arrived out of order.
@@ -141,6 +142,8 @@ pub struct Pcb<P: Payload> {
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
     pub(super) rcv_hiwat: u32,
+    /// What the network reported of what began at this SND.UNA.
+    pub(super) soft_error: Option<(Unreachable, SeqNum)>,
     pub(super) tuning: Tuning,
 }
 
@@ -265,6 +268,7 @@ impl<P: Payload> Pcb<P> {
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,
+            soft_error: None,
             challenge_second: 0,
             challenge_count: 0,
             tuning: Tuning::new(s),
@@ -290,6 +294,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The handshake is done: sets up congestion control for the negotiated MSS.
     pub(super) fn start_sending(&mut self, syn_lost: bool) {
+        self.start_mtu_search();
         self.cc = Cc::new(self.cc.algorithm(), u32::from(self.mss), syn_lost);
         if syn_lost {
             self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);

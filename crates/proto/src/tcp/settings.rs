@@ -58,11 +58,37 @@ pub struct Settings {
     pub tso_max: u32,
     /// This connection's timestamp offset, random per connection (RFC 7323 section 7.1).
     pub ts_offset: u32,
+    /// Bytes of a packet besides a segment's options and text: the fixed headers of IP and TCP. 40 on IPv4, 60 on
+    /// IPv6.
+    pub headers_len: u16,
+    /// The least MTU that a path is believed to have, bytes: 552 on IPv4, as on Linux (`min_pmtu`), 1,280 on IPv6.
+    pub mtu_min: u16,
+    /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
+    pub mtu_probing: MtuProbing,
     /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
     /// has to grow there, and nothing does that for less.
     pub congestion_control: Algorithm,
     /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: nobody marks.
     pub ecn: EcnMode,
+}
+
+/// When the path's MTU is found out by sending larger segments (RFC 4821), besides what routers report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MtuProbing {
+    /// Never.
+    Off,
+    /// Once large packets seem to vanish without a word.
+    #[default]
+    BlackHole,
+    /// From the start, with small segments.
+    Always,
+}
+
+impl MtuProbing {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Off, Self::BlackHole, Self::Always];
+    /// Their names as text, in the same order.
+    pub const NAMES: &'static [&'static str] = &["off", "blackhole", "always"];
 }
 
 /// When and how a silent peer is asked whether it still exists.
@@ -107,6 +133,9 @@ impl Default for Settings {
             keepalive: KeepaliveSettings::default(),
             tso_max: 0,
             ts_offset: 0,
+            headers_len: 40,
+            mtu_min: 552,
+            mtu_probing: MtuProbing::default(),
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
         }
@@ -138,6 +167,9 @@ pub(super) struct Tuning {
     pub syn_retries: u8,
     pub retries: u8,
     pub lossless: bool,
+    pub mtu_probing: MtuProbing,
+    pub headers_len: u16,
+    pub mtu_min: u16,
 }
 
 impl Tuning {
@@ -154,6 +186,9 @@ impl Tuning {
             syn_retries: s.syn_retries,
             retries: s.retries,
             lossless: s.lossless,
+            mtu_probing: s.mtu_probing,
+            headers_len: s.headers_len,
+            mtu_min: s.mtu_min,
         }
     }
 

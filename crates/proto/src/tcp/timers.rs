@@ -14,6 +14,7 @@ use crate::time::Instant;
 
 use super::cc::CongestionControl;
 use super::events::{Events, TimerOutcome};
+use super::loss::BLACK_HOLE_TIMEOUTS;
 use super::pcb::{Pcb, Timing};
 use super::segment::Payload;
 use super::settings::KeepaliveSettings;
@@ -88,6 +89,9 @@ impl<P: Payload> Pcb<P> {
             self.go_back(true, now);
         } else {
             let flight = self.snd_max.since(self.snd_una);
+            if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
+                self.suspect_black_hole(now);
+            }
             self.go_back(false, now);
             self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
             self.ecn.on_reduced(self.snd_max);

@@ -114,6 +114,9 @@ impl<P: Payload> Pcb<P> {
         let Some(mut loss) = self.loss.take() else { return };
         let phase = self.recovery.phase();
         self.judge_probe(&mut loss, report, now);
+        if loss.path_mtu.is_some() {
+            self.judge_mtu_probe(&mut loss, now);
+        }
         self.take_dsack(&mut loss, report);
         let echo = options.timestamps.filter(|_| self.ts_on).map(|ts| ts.ecr);
         if self.is_spurious(&mut loss, report, echo) {
@@ -144,6 +147,9 @@ impl<P: Payload> Pcb<P> {
     /// Something is lost and no repair is under way: fast recovery begins.
     pub(super) fn enter_recovery(&mut self, loss: &mut Loss, now: Instant) {
         if loss.records.lost() == 0 || self.recovery.phase() != Phase::Open {
+            return;
+        }
+        if loss.path_mtu.is_some() && self.lost_only_mtu_probe(loss, now) {
             return;
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
@@ -260,6 +266,7 @@ impl<P: Payload> Pcb<P> {
             Phase::Recovery | Phase::Loss => return,
         }
         self.recovery.finish();
+        loss.for_mtu = false;
         loss.rack.on_recovery_end();
         if let Some(undo) = loss.undo.as_mut() {
             undo.on_end(self.snd_max);

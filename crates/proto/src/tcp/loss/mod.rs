@@ -9,6 +9,7 @@
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
 //! | `rate.rs` | delivery rate samples |
 //! | `pacing.rs` | when the next segment may leave |
+//! | `pmtu.rs` | how large a segment may be |
 //! | `stats.rs` | counters |
 //! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's parts: an acknowledgment, a repetition, a timer |
 //!
@@ -25,6 +26,7 @@
 
 mod ack;
 mod pacing;
+mod pmtu;
 mod prr;
 mod rack;
 mod rate;
@@ -34,6 +36,8 @@ pub mod stats;
 mod timers;
 mod undo;
 
+pub(super) use pmtu::BLACK_HOLE_TIMEOUTS;
+
 use core::time::Duration;
 
 use crate::seq::SeqNum;
@@ -41,6 +45,7 @@ use crate::time::Instant;
 
 use super::timers::NEVER;
 use pacing::Pacing;
+use pmtu::PathMtu;
 use prr::Prr;
 use rack::Rack;
 use rate::Rate;
@@ -67,6 +72,10 @@ pub(super) struct Loss {
     trim_at: Instant,
     /// A tail loss probe is to be sent.
     probe_now: bool,
+    /// The repair that goes on as after a timeout is one of segments that were too large.
+    for_mtu: bool,
+    /// What is known of the path's MTU, if it is in question.
+    path_mtu: Option<Box<PathMtu>>,
     stats: LossStats,
 }
 
@@ -94,6 +103,8 @@ impl Loss {
             probe_at: NEVER,
             trim_at: NEVER,
             probe_now: false,
+            for_mtu: false,
+            path_mtu: None,
             stats: LossStats::default(),
         })
     }
@@ -120,7 +131,7 @@ impl Loss {
 
     /// True if it would be worth keeping beyond the flight.
     fn is_worth_keeping(&self) -> bool {
-        self.rack.reordering_seen() || self.stats != LossStats::default()
+        self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
     }
 
     pub(super) fn stats(&self) -> LossStats {

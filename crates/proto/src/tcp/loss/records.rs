@@ -319,6 +319,19 @@ impl Records {
         }
     }
 
+    /// What is out from `seq` on, and the peer does not hold, is lost: it was too large to arrive.
+    pub fn lose_from(&mut self, seq: SeqNum) {
+        let from = self.split(seq);
+        for at in from..self.list.len() {
+            if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
+                self.lose(at);
+            }
+        }
+        if let Some(last) = self.list.back() {
+            self.edge = last.end;
+        }
+    }
+
     /// What was believed lost was not. It is judged anew.
     pub fn unlose(&mut self) {
         for record in &mut self.list {

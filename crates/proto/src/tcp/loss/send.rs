@@ -76,7 +76,14 @@ impl<P: Payload> Pcb<P> {
         } else {
             loss.pacing.stop_waiting();
         }
-        if !lost || self.keeps_trying_new_data() {
+        if !lost {
+            return if loss.path_mtu.is_some() {
+                self.transmit_mtu_probe(rcv_space, now)
+            } else {
+                Continue(())
+            };
+        }
+        if self.keeps_trying_new_data() {
             return Continue(());
         }
         Break(self.transmit_lost(rcv_space, now))
@@ -132,6 +139,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let why = match self.recovery.phase() {
+            Phase::Loss if self.loss.as_deref().is_some_and(|loss| loss.for_mtu) => Why::PathMtu,
             Phase::Loss => Why::Timeout,
             Phase::Recovery | Phase::Open => Why::Fast,
         };

@@ -12,6 +12,8 @@ pub struct LossStats {
     pub rexmt_probe: u32,
     /// Segments repeated after the retransmission timer had expired.
     pub rexmt_rto: u32,
+    /// Segments repeated in smaller ones, because they were too large for the path.
+    pub rexmt_mtu: u32,
     /// Bytes repeated, for whatever reason.
     pub rexmt_bytes: u64,
     /// Fast recoveries begun.
@@ -46,6 +48,7 @@ pub(in crate::tcp) enum Why {
     Fast,
     Probe,
     Timeout,
+    PathMtu,
 }
 
 impl LossStats {
@@ -56,6 +59,7 @@ impl LossStats {
             Why::Fast => &mut self.rexmt_fast,
             Why::Probe => &mut self.rexmt_probe,
             Why::Timeout => &mut self.rexmt_rto,
+            Why::PathMtu => &mut self.rexmt_mtu,
         };
         *counter = counter.saturating_add(count);
         self.rexmt_bytes += u64::from(bytes);

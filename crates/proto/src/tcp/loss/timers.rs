@@ -58,7 +58,10 @@ impl<P: Payload> Pcb<P> {
             loss.records.forget_sacks();
             loss.stats.renege_count += 1;
         }
-        loss.frto = None;
+        (loss.frto, loss.for_mtu) = (None, false);
+        if let Some(path) = loss.path_mtu.as_deref_mut() {
+            path.on_timeout();
+        }
         if !is_probing {
             loss.stats.rto_count += 1;
             if phase != Phase::Loss {

@@ -12,6 +12,7 @@ mod handshake;
 mod hostile;
 mod loss;
 mod output;
+mod path_mtu;
 mod properties;
 mod rack;
 mod sack;

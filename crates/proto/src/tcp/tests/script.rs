@@ -202,8 +202,13 @@ impl Script {
             self.now = at;
             let outcome = self.pcb.on_timer(at);
             self.events.insert(outcome.events);
-            let reply =
-                outcome.reply.map(|header| Transmit { header, offset: 0, len: 0, is_window_update: false });
+            let reply = outcome.reply.map(|header| Transmit {
+                header,
+                offset: 0,
+                len: 0,
+                is_window_update: false,
+                is_mtu_probe: false,
+            });
             sent.extend(reply.into_iter().chain(self.output()).map(|t| (at.since(start), t)));
         }
         self.now = end;

@@ -150,6 +150,10 @@ pub struct World {
     pub trace: Vec<(Instant, usize, Header, usize)>,
     /// Segments lost on purpose: the n-th data segment of end 0, counted from 0.
     pub drop_data: Vec<usize>,
+    /// Bytes of payload that the path takes at most.
+    pub payload_max: usize,
+    /// Somebody on the way reports what is too large.
+    pub reports_size: bool,
     data_count: usize,
     flying: Vec<Flying>,
     order: u64,
@@ -177,6 +181,8 @@ impl World {
             rng,
             trace: Vec::new(),
             drop_data: Vec::new(),
+            payload_max: usize::MAX,
+            reports_size: false,
             data_count: 0,
             flying: Vec::new(),
             order: 0,
@@ -385,6 +391,15 @@ impl World {
             if self.drop_data.contains(&(self.data_count - 1)) {
                 return;
             }
+        }
+        if payload.len() > self.payload_max {
+            if self.reports_size {
+                let (end, now) = (&mut self.ends[from], self.now);
+                let options = if end.pcb().timestamps() { 12 } else { 0 };
+                let mtu = self.payload_max as u32 + options + u32::from(end.settings.headers_len);
+                let _ = end.pcb().on_packet_too_big(header.seq, mtu, now);
+            }
+            return;
         }
         let wire_us = ((payload.len() as u64 + 60) * 1000).checked_div(self.link.rate).unwrap_or(0);
         let wait_us = self.free_at[from].since(self.now).as_micros() as u64;

@@ -1,0 +1,326 @@
+//! The path MTU: what a router says of it (RFC 1191, RFC 8201), and finding it out by sending (RFC 4821, RFC 8899).
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | a router reports a packet too big | full segments become smaller, what is out is cut anew and sent again, congestion control is not told |
+//! | the retransmission timer expires [`BLACK_HOLE_TIMEOUTS`] times in a row over segments above the base | they become as small as the base, from then on half as large each time; a search begins |
+//! | a search is on, and there is data and room | one segment of a larger size is sent, the *probe* |
+//! | the probe is acknowledged | full segments become as large |
+//! | the probe alone is lost | it is sent again in segments of the proven size, congestion control is not told, and after [`TRIES`] the search goes on below it |
+//! | [`RAISE_AFTER`] has passed | the path may have changed: the search begins anew, or without one the largest size is tried |
+//!
+//! [`PathMtu`] is the search, in bytes of payload; it stands in the box of loss recovery, and exists only on a path
+//! whose MTU is, or is to be found out to be, below the link's. It must not know packets: what IP adds is a setting.
+//! A report can be forged by who guesses a number in flight (RFC 5927); it then costs smaller segments, never below
+//! the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
+
+use core::ops::ControlFlow;
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::cc::{CongestionControl, Phase};
+use super::super::events::Transmit;
+use super::super::pcb::{Pcb, TIMESTAMPS_LEN};
+use super::super::segment::Payload;
+use super::super::settings::MtuProbing;
+use super::super::state::State;
+use super::super::timers::NEVER;
+use super::Loss;
+
+/// What is known of the path.
+#[derive(Debug)]
+pub(in crate::tcp) struct PathMtu {
+    /// What link and peer allow.
+    ceiling: u16,
+    /// The largest size that the search believes to arrive.
+    low: u16,
+    /// The largest that may arrive.
+    high: u16,
+    /// A search is on.
+    searching: bool,
+    /// Probes of the present size that were lost.
+    tries: u8,
+    probe: Option<MtuProbe>,
+    /// When the path is taken for a new one; [`NEVER`] while a search is on.
+    raise_at: Instant,
+}
+
+/// A segment larger than is known to arrive.
+#[derive(Clone, Copy, Debug)]
+struct MtuProbe {
+    start: SeqNum,
+    end: SeqNum,
+}
+
+impl PathMtu {
+    fn new(ceiling: u16, low: u16, searching: bool) -> Box<Self> {
+        let (high, tries, probe, raise_at) = (ceiling, 0, None, NEVER);
+        Box::new(Self { ceiling, low, high, searching, tries, probe, raise_at })
+    }
+
+    /// The size to try next. The largest first: most paths take what their ends do.
+    fn probe_size(&self) -> Option<u16> {
+        let worth = self.searching && self.probe.is_none() && self.high - self.low > SEARCH_END;
+        let size = if self.high == self.ceiling { self.high } else { self.low + (self.high - self.low) / 2 };
+        worth.then_some(size)
+    }
+
+    /// No larger size than `size` arrives, a router says.
+    fn limit(&mut self, size: u16, now: Instant) {
+        self.low = self.low.min(size);
+        self.high = size;
+        self.settle(now);
+    }
+
+    fn on_probe_arrived(&mut self, probe: MtuProbe, now: Instant) {
+        self.probe = None;
+        self.tries = 0;
+        self.low = self.low.max(size_of(probe));
+        self.settle(now);
+    }
+
+    fn on_probe_lost(&mut self, probe: MtuProbe, now: Instant) {
+        self.probe = None;
+        self.tries += 1;
+        if self.tries >= TRIES {
+            self.tries = 0;
+            self.high = self.high.min(size_of(probe) - 1).max(self.low);
+        }
+        self.settle(now);
+    }
+
+    /// The retransmission timer has expired: a probe that was out tells nothing.
+    pub(super) fn on_timeout(&mut self) {
+        self.probe = None;
+    }
+
+    /// Ends the search once nothing worth it is left between the bounds.
+    fn settle(&mut self, now: Instant) {
+        if !self.searching || self.high - self.low <= SEARCH_END {
+            self.raise_at = now + RAISE_AFTER;
+        }
+    }
+}
+
+/// Bytes of a probe, which was made no longer than a segment can be.
+fn size_of(probe: MtuProbe) -> u16 {
+    u16::try_from(probe.end.since(probe.start)).unwrap_or(u16::MAX)
+}
+
+impl<P: Payload> Pcb<P> {
+    /// A router on the way, or our own link, has dropped a packet of ours that began with sequence number `seq`,
+    /// because it carries packets of `mtu` bytes at most (ICMP "fragmentation needed", ICMPv6 "packet too big"); 0 if
+    /// it does not say. `poll_transmit` has to follow.
+    ///
+    /// True if full segments have become smaller. A report that quotes nothing in flight is not believed (RFC 5927),
+    /// one of a larger MTU than is in use says nothing, and the least MTU of IP is the floor.
+    pub fn on_packet_too_big(&mut self, seq: SeqNum, mtu: u32, now: Instant) -> bool {
+        let now = self.clock(now);
+        let in_flight = seq.at_or_after(self.snd_una) && seq.before(self.snd_max);
+        if !in_flight || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
+            return false;
+        }
+        let told = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
+        let size = self.payload_of(told);
+        let probe = self.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()?.probe);
+        if size >= self.mss {
+            // It may be the probe that was too big: then the search is as good as over.
+            if let Some(probe) = probe.filter(|probe| probe.start == seq && size_of(*probe) > size) {
+                self.with_path_mtu(now, |path| path.high = path.high.min(size_of(probe) - 1).min(size));
+            }
+            return false;
+        }
+        self.with_path_mtu(now, |path| path.limit(size, now));
+        self.mss = size;
+        self.resegment(seq, now);
+        true
+    }
+
+    /// What the largest IP packet of this connection may have, bytes, as far as is known (`tcpi_pmtu`).
+    pub fn path_mtu(&self) -> u32 {
+        u32::from(self.mss) + u32::from(self.options_len()) + u32::from(self.tuning.headers_len)
+    }
+
+    /// Options of every segment, bytes.
+    fn options_len(&self) -> u16 {
+        if self.ts_on { TIMESTAMPS_LEN } else { 0 }
+    }
+
+    /// Payload of a packet of `mtu` bytes, or of the least MTU if that is more.
+    fn payload_of(&self, mtu: u32) -> u16 {
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(self.tuning.mtu_min);
+        mtu.saturating_sub(self.tuning.headers_len + self.options_len()).max(1)
+    }
+
+    /// Where a search begins, bytes of payload.
+    fn base(&self) -> u16 {
+        self.payload_of(u32::from(BASE_MSS + self.tuning.headers_len))
+    }
+
+    fn with_path_mtu<R>(&mut self, now: Instant, change: impl FnOnce(&mut PathMtu) -> R) -> R {
+        let (una, mss) = (self.snd_una, self.mss);
+        let loss = self.loss.get_or_insert_with(|| Loss::new(una, now));
+        change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
+    }
+
+    /// What is out from `seq` on is too large to arrive: it is sent again in smaller segments, with the same window.
+    fn resegment(&mut self, seq: SeqNum, now: Instant) {
+        let keeps = self.keeps_records();
+        self.spoil_timing();
+        let Some(mut loss) = self.loss.take() else { return };
+        if let Some(path) = loss.path_mtu.as_deref_mut() {
+            path.probe = None;
+        }
+        if keeps {
+            loss.records.lose_from(seq);
+            self.repair_for_mtu(&mut loss);
+        }
+        self.loss = Some(loss);
+        if !keeps {
+            self.recovery.on_timeout(self.snd_max);
+            self.snd_nxt = self.snd_una;
+        }
+        self.arm_rexmt(now);
+    }
+
+    /// What is lost is repaired as after a timeout, but the window stays: the network is not congested.
+    fn repair_for_mtu(&mut self, loss: &mut Loss) {
+        (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
+        if self.recovery.phase() == Phase::Open {
+            self.recovery.on_timeout(self.snd_max);
+            loss.frto = None;
+            loss.for_mtu = true;
+        }
+        self.allow(loss, 0);
+    }
+
+    /// True if what is lost is the probe and nothing else: then its repair begins, and there is no congestion.
+    pub(super) fn lost_only_mtu_probe(&mut self, loss: &mut Loss, now: Instant) -> bool {
+        let Some(probe) = loss.path_mtu.as_deref().and_then(|path| path.probe) else { return false };
+        let lost = loss.records.next_lost();
+        let alone =
+            lost == Some((probe.start, probe.end)) && loss.records.lost() == probe.end.since(probe.start);
+        if let Some(path) = loss.path_mtu.as_deref_mut() {
+            if alone {
+                path.on_probe_lost(probe, now);
+            } else {
+                // Others are lost as well: it tells nothing.
+                path.probe = None;
+            }
+        }
+        if alone {
+            self.repair_for_mtu(loss);
+        }
+        alone
+    }
+
+    /// Has the probe arrived?
+    pub(super) fn judge_mtu_probe(&mut self, loss: &mut Loss, now: Instant) {
+        let Some(path) = loss.path_mtu.as_deref_mut() else { return };
+        let Some(probe) = path.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
+        path.on_probe_arrived(probe, now);
+        self.mss = self.mss.max(path.low);
+    }
+
+    /// At the start of a connection: searches from the base up, if that is wanted from the start.
+    pub(in crate::tcp) fn start_mtu_search(&mut self) {
+        let base = self.base();
+        if self.tuning.mtu_probing != MtuProbing::Always || !self.keeps_records() || base >= self.mss {
+            return;
+        }
+        let mut loss = Loss::new(self.snd_una, self.clock);
+        loss.path_mtu = Some(PathMtu::new(self.mss, base, true));
+        self.loss = Some(loss);
+        self.mss = base;
+    }
+
+    /// The retransmission timer has expired, not for the first time: large packets may vanish without a word (RFC 2923
+    /// section 2.1).
+    pub(in crate::tcp) fn suspect_black_hole(&mut self, now: Instant) {
+        let wanted = match self.tuning.mtu_probing {
+            MtuProbing::Off => false,
+            MtuProbing::BlackHole | MtuProbing::Always => !self.tuning.lossless,
+        };
+        let base = self.base();
+        let flight = self.snd_max.since(self.snd_una);
+        let least = self.payload_of(0);
+        if !wanted || self.rexmt_count < BLACK_HOLE_TIMEOUTS || flight <= u32::from(base) || self.mss <= least
+        {
+            return;
+        }
+        let size = if self.mss > base { base } else { (self.mss / 2).max(least) };
+        let searching = self.keeps_records();
+        self.with_path_mtu(now, |path| {
+            path.probe = None;
+            (path.searching, path.tries, path.low) = (searching, 0, size);
+            path.high = path.ceiling.max(size);
+            path.raise_at = if searching { NEVER } else { now + RAISE_AFTER };
+        });
+        self.mss = size;
+    }
+
+    /// Sends a probe if it is time for one. `Break(None)` if new data waits until there is room for it.
+    pub(super) fn transmit_mtu_probe(
+        &mut self,
+        rcv_space: u32,
+        now: Instant,
+    ) -> ControlFlow<Option<Transmit>> {
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let open = self.recovery.phase() == Phase::Open && self.snd_nxt == self.snd_max;
+        let Some(loss) = self.loss.as_deref_mut() else { return ControlFlow::Continue(()) };
+        let Some(path) = loss.path_mtu.as_deref_mut() else { return ControlFlow::Continue(()) };
+        if path.raise_at <= now {
+            path.raise_at = NEVER;
+            if path.searching {
+                path.high = path.ceiling;
+            } else {
+                // A router will say if it is too much.
+                self.mss = path.ceiling;
+                loss.path_mtu = None;
+                return ControlFlow::Continue(());
+            }
+        }
+        let Some(size) = path.probe_size() else { return ControlFlow::Continue(()) };
+        // What follows the probe tells of its loss.
+        let len = u32::from(size);
+        let enough = len + PROBE_FOLLOWERS * mss;
+        let cwnd = self.cc.cwnd();
+        let unsent = self.snd_len.saturating_sub(flight);
+        let possible = open && loss.records.sacked() == 0 && unsent >= enough;
+        if !possible || self.snd_wnd.saturating_sub(flight) < enough || cwnd < enough {
+            return ControlFlow::Continue(());
+        }
+        if cwnd.saturating_sub(flight) < len {
+            return ControlFlow::Break(None);
+        }
+        let start = self.snd_nxt;
+        path.probe = Some(MtuProbe { start, end: start + len });
+        let usual = core::mem::replace(&mut self.mss, size);
+        let mut segment = self.transmit_at_nxt(flight, len, false, rcv_space, now);
+        self.mss = usual;
+        segment.is_mtu_probe = true;
+        ControlFlow::Break(Some(segment))
+    }
+}
+
+/// RFC 1191 section 7.1: what to try below `mtu` if a router does not say. The least is cut off elsewhere.
+fn plateau_below(mtu: u32) -> u32 {
+    PLATEAUS.into_iter().find(|plateau| *plateau < mtu).unwrap_or(0)
+}
+
+/// RFC 1191's table, without the smallest.
+const PLATEAUS: [u32; 8] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 552];
+/// Where a search begins, bytes of payload and options, as on Linux (`tcp_base_mss`).
+const BASE_MSS: u16 = 1024;
+/// The search is over when the bounds are this close, bytes.
+const SEARCH_END: u16 = 16;
+/// Losses of a probe that are taken for the path's limit: one may be chance.
+const TRIES: u8 = 2;
+/// Full segments that must follow a probe.
+const PROBE_FOLLOWERS: u32 = 4;
+/// Expiries of the retransmission timer in a row that are taken for a black hole, as on Linux (`tcp_retries1`).
+pub(in crate::tcp) const BLACK_HOLE_TIMEOUTS: u8 = 3;
+/// For how long a path is believed to have a smaller MTU (RFC 1191 section 6.3).
+const RAISE_AFTER: Duration = Duration::from_secs(600);

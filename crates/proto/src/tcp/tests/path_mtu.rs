@@ -1,0 +1,181 @@
+//! Path MTU: reports of routers, black holes, probes; and reports of the unreachable.
+
+use super::super::cc::Algorithm;
+use super::super::events::Events;
+use super::super::settings::{MtuProbing, Settings};
+use super::super::state::State;
+use super::super::unreachable::Unreachable;
+use super::script::{ACK, ISS, MSS, Script, plain, secs};
+use super::world::{Link, World, pattern};
+use crate::seq::SeqNum;
+
+const FIRST: u32 = ISS + 1;
+
+fn seq(offset: u32) -> SeqNum {
+    SeqNum::new(FIRST + offset)
+}
+
+/// Both with and without SACK.
+fn each(test: impl Fn(Settings)) {
+    for sack in [true, false] {
+        test(Settings { sack, ..plain() });
+    }
+}
+
+#[test]
+fn what_is_out_is_cut_anew_without_a_congestion_response() {
+    each(|s| {
+        let mut t = Script::established(&s);
+        assert_eq!(t.write(30 * MSS), [MSS; 10]);
+        let cwnd = t.pcb.cwnd();
+        assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
+        assert_eq!((t.pcb.mss(), t.pcb.path_mtu(), t.pcb.cwnd()), (600, 640, cwnd));
+        let again = t.output();
+        assert_eq!((again[0].header.seq, again[0].len), (seq(0), 600), "{s:?}");
+        assert!(again.iter().all(|one| one.len <= 600));
+        assert!(again.iter().map(|one| one.len).sum::<u32>() > 9 * MSS, "the whole window goes again");
+        assert!(!t.pcb.on_packet_too_big(seq(MSS), 640, t.now), "the others of the same flight");
+        assert_eq!(t.lens(), []);
+        assert_eq!(t.pcb.loss_stats().rto_count, 0);
+    });
+}
+
+#[test]
+fn a_report_is_believed_only_of_what_is_in_flight_and_down_to_the_floor() {
+    let mut t = Script::established(&plain());
+    assert!(!t.pcb.on_packet_too_big(seq(0), 640, t.now), "nothing is out");
+    assert_eq!(t.write(3 * MSS), [MSS; 3]);
+    for wrong in [seq(0) - 1, seq(3 * MSS), seq(1 << 20)] {
+        assert!(!t.pcb.on_packet_too_big(wrong, 640, t.now));
+    }
+    assert!(!t.pcb.on_packet_too_big(seq(0), 5000, t.now), "no larger than it was");
+    assert_eq!(t.pcb.mss(), MSS as u16);
+    assert!(t.pcb.on_packet_too_big(seq(0), 68, t.now));
+    assert_eq!(t.pcb.path_mtu(), 552);
+}
+
+#[test]
+fn a_router_that_does_not_say_how_much_leads_to_the_next_plateau() {
+    let mut t = Script::established(&Settings { mss: 1460, ..plain() });
+    assert_eq!(t.write(1460), [1460]);
+    assert!(t.pcb.on_packet_too_big(seq(0), 0, t.now));
+    assert_eq!(t.pcb.path_mtu(), 1492);
+    assert!(t.pcb.on_packet_too_big(seq(0), 0, t.now));
+    assert_eq!(t.pcb.path_mtu(), 1006);
+}
+
+#[test]
+fn after_ten_minutes_the_largest_size_is_tried_again() {
+    each(|s| {
+        let mut t = Script::established(&s);
+        let _ = t.write(2 * MSS);
+        assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
+        let _ = t.output();
+        let _ = t.input(t.seg(ACK), &[]);
+        t.now = t.now + secs(590);
+        assert_eq!(t.write(600), [600]);
+        let _ = t.input(t.seg(ACK), &[]);
+        t.now = t.now + secs(20);
+        let _ = t.write(1);
+        let _ = t.input(t.seg(ACK), &[]);
+        assert_eq!((t.write(MSS), t.pcb.mss()), (vec![MSS], MSS as u16));
+    });
+}
+
+/// A path that takes less than its ends believe, from `at` bytes delivered on.
+fn shrinking(s: Settings, payload_max: usize, reports: bool, len: usize) -> World {
+    let mut w = World::established(3, s.clone(), s, Link::CLEAN);
+    w.ends[0].to_write = pattern(len, 5);
+    w.run("the first part", |w| w.ends[1].received.len() > len / 4);
+    (w.payload_max, w.reports_size) = (payload_max, reports);
+    w.run("the rest", |w| w.ends[1].received.len() == len);
+    assert!(w.ends[1].received == pattern(len, 5));
+    w
+}
+
+#[test]
+fn a_path_that_shrinks_holds_a_transfer_up_for_a_round_trip_if_routers_report() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        for sack in [true, false] {
+            let s = Settings { congestion_control: algorithm, sack, ..Settings::default() };
+            let start = shrinking(s.clone(), usize::MAX, true, 1 << 20).now;
+            let mut w = shrinking(s, 1000, true, 1 << 20);
+            assert_eq!(w.ends[0].pcb().loss_stats().rto_count, 0);
+            assert!(w.ends[0].pcb().mss() == 1000);
+            assert!(w.now.since(start) < secs(1));
+        }
+    }
+}
+
+#[test]
+fn a_black_hole_is_found_by_timeouts_and_the_largest_size_by_search() {
+    let s = Settings { mss: 8960, ..Settings::default() };
+    let mut w = shrinking(s, 1448, false, 4 << 20);
+    let stats = w.ends[0].pcb().loss_stats();
+    assert!(stats.rto_count >= 3, "{stats:?}");
+    let mss = w.ends[0].pcb().mss();
+    assert!((1448 - 16..=1448).contains(&mss), "{mss}");
+}
+
+#[test]
+fn with_probing_off_a_black_hole_stays_one() {
+    let s = Settings { mtu_probing: MtuProbing::Off, ..Settings::default() };
+    let mut w = World::established(3, s.clone(), s, Link::CLEAN);
+    w.ends[0].to_write = pattern(1 << 20, 5);
+    w.payload_max = 1000;
+    w.run_for(secs(60));
+    assert!(w.ends[1].received.is_empty() && w.ends[0].pcb().mss() == 1448);
+}
+
+#[test]
+fn a_search_from_the_start_finds_the_size_without_a_congestion_response() {
+    for payload_max in [usize::MAX, 8_000, 3_000, 1_448, 1_012] {
+        let s = Settings { mtu_probing: MtuProbing::Always, mss: 8960, ..Settings::default() };
+        let mut w = World::new(9, s.clone(), s, Link::CLEAN);
+        w.payload_max = payload_max;
+        w.ends[0].to_write = pattern(4 << 20, 5);
+        w.run("transfer", |w| w.ends[1].received.len() == 4 << 20);
+        let (pcb, most) = (w.ends[0].pcb(), payload_max.min(8948));
+        let mss = usize::from(pcb.mss());
+        assert!(mss <= most && mss + 16 >= most, "{mss} of {most}");
+        let stats = pcb.loss_stats();
+        assert_eq!((stats.recovery_count, stats.rto_count), (0, 0), "{stats:?}");
+    }
+}
+
+#[test]
+fn an_outage_is_no_black_hole_for_long() {
+    let s = Settings::default();
+    let mut w = World::established(3, s.clone(), s, Link::CLEAN);
+    w.ends[0].to_write = pattern(1 << 20, 5);
+    w.run("the first part", |w| w.ends[1].received.len() > 1 << 18);
+    w.payload_max = 0;
+    w.run_for(secs(5));
+    assert!(w.ends[0].pcb().mss() < 1100);
+    w.payload_max = usize::MAX;
+    w.run("the rest", |w| w.ends[1].received.len() == 1 << 20);
+    assert_eq!(w.ends[0].pcb().mss(), 1448);
+}
+
+#[test]
+fn a_report_ends_a_handshake_and_is_remembered_by_a_connection() {
+    let mut t = Script::connect(&plain());
+    let _ = t.output();
+    let why = Unreachable::Host;
+    assert_eq!(t.pcb.on_unreachable(SeqNum::new(ISS + 1), why, t.now), Events::NONE, "a guess");
+    let events = t.pcb.on_unreachable(SeqNum::new(ISS), why, t.now);
+    assert!(events.has(Events::UNREACHABLE.with(Events::CLOSED)));
+    assert_eq!((t.pcb.state(), t.pcb.unreachable()), (State::Closed, Some(why)));
+
+    let mut t = Script::established(&plain());
+    let _ = t.write(MSS);
+    assert_eq!(t.pcb.on_unreachable(seq(0), Unreachable::Network, t.now), Events::NONE);
+    assert_eq!((t.pcb.state(), t.pcb.unreachable()), (State::Established, Some(Unreachable::Network)));
+    let _ = t.input(t.seg(ACK), &[]);
+    assert_eq!(t.pcb.unreachable(), None, "it got through");
+    let _ = t.write(MSS);
+    assert_eq!(t.pcb.on_unreachable(seq(MSS), Unreachable::Host, t.now), Events::NONE);
+    let _ = t.wait(secs(3600));
+    assert!(t.events.has(Events::TIMED_OUT));
+    assert_eq!(t.pcb.unreachable(), Some(Unreachable::Host), "the reason for the timeout");
+}
