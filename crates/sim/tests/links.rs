@@ -142,13 +142,38 @@ fn a_link_may_differ_by_direction_and_change_while_it_is_used() {
 #[test]
 fn packets_longer_than_the_links_mtu_vanish() {
     Sim::new(6).run(|net| async move {
-        let wide = HostConfig { mtu: 9000, ..HostConfig::default() };
+        let mut wide = HostConfig { mtu: 9000, ..HostConfig::default() };
+        wide.stack.mtu_probing = MtuProbing::Off;
         let (client, server) =
             (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
         let link = net.link(&client, &server, LinkConfig { mtu: 1500, ..LinkConfig::default() });
         let stuck = time::timeout(Duration::from_secs(5), transfer(&client, &server, 100_000)).await;
         assert_eq!(stuck, Err(time::Elapsed));
         assert!(link.there().stats().too_long > 0);
+    });
+}
+
+#[test]
+fn a_link_that_shrinks_without_a_word_holds_a_transfer_up_until_the_black_hole_is_found() {
+    Sim::new(6).run(|net| async move {
+        let wide = HostConfig { mtu: 9000, ..HostConfig::default() };
+        let (client, server) =
+            (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
+        let config = LinkConfig { rate: Some(100_000_000), mtu: 9000, ..LinkConfig::rtt(20 * MS) };
+        let link = net.link(&client, &server, config);
+        let narrow = link.clone();
+        sockeye_sim::spawn(async move {
+            time::sleep(300 * MS).await;
+            narrow.there().update(|there| there.mtu = 1500);
+            narrow.back().update(|back| back.mtu = 1500);
+        });
+        let took = transfer(&client, &server, 20 << 20).await;
+        // 1.7 s at the full rate; three timeouts before it is suspected; then the search goes up to what passes.
+        assert!(took < Duration::from_secs(6), "{took:?}");
+        let stats = link.there().stats();
+        assert!(stats.too_long > 0);
+        let packet = stats.delivered_bytes / stats.delivered;
+        assert!(packet > 1450, "{packet} bytes a packet");
     });
 }
 

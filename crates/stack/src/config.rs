@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
+use sockeye_proto::tcp::settings::MtuProbing;
 
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
@@ -102,6 +103,9 @@ pub struct Config {
     /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
     /// offers it, or offered too. Default `accept`, as on Linux.
     pub ecn: EcnMode,
+    /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides what routers report. Default `blackhole`:
+    /// once large packets seem to vanish without a word.
+    pub mtu_probing: MtuProbing,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
     pub syn_retries: u8,
     /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
@@ -143,6 +147,7 @@ impl Default for Config {
             rto_min: Duration::from_millis(200),
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
+            mtu_probing: MtuProbing::default(),
             syn_retries: 6,
             retries: 15,
             time_wait: Duration::from_secs(60),

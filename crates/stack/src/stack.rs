@@ -452,6 +452,9 @@ impl Core {
             rto_min: config.rto_min,
             congestion_control: config.congestion_control,
             ecn: config.ecn,
+            headers_len: link.headers_len,
+            mtu_min: if local.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 },
+            mtu_probing: config.mtu_probing,
             syn_retries: config.syn_retries,
             retries: config.retries,
             time_wait: config.time_wait,
@@ -488,6 +491,11 @@ impl Core {
 fn peer_mss_default(local: IpAddr) -> u16 {
     if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 }
 }
+
+/// The least MTU that a path is believed to have on IPv4, bytes, as on Linux (`min_pmtu`), and on IPv6 (RFC 8200).
+const MTU_MIN_V4: u16 = 552;
+/// As [`MTU_MIN_V4`].
+const MTU_MIN_V6: u16 = 1280;
 
 /// Both ends as the keyed hashes take them: address and port.
 fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {

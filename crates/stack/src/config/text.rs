@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
+use sockeye_proto::tcp::settings::MtuProbing;
 
 use crate::config::{Config, Grain, SynCookies};
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
@@ -115,6 +116,7 @@ const FIELDS: &[Field] = &[
     field!(rto_min, time),
     field!(congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
+    field!(mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
     field!(syn_retries, number),
     field!(retries, number),
     field!(time_wait, time),
@@ -212,6 +214,7 @@ mod tests {
             ("timestamps", "off"),
             ("congestion_control", "newreno"),
             ("ecn", "on"),
+            ("mtu_probing", "always"),
             ("port_range", "1024-2047"),
         ] {
             config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -225,6 +228,7 @@ mod tests {
         assert!(config.loopback_encode && !config.timestamps);
         assert_eq!(config.congestion_control, Algorithm::NewReno);
         assert_eq!(config.ecn, EcnMode::On);
+        assert_eq!(config.mtu_probing, MtuProbing::Always);
         assert_eq!(config.port_range, 1024..=2047);
     }
 

@@ -26,6 +26,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
+use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Entry as Entered, Filled, Inside, MutexGuard};
 
@@ -331,7 +332,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         wake_readers(cx, conn, so);
         so.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
     }
-    if let Some(error) = failure(events, conn.state() == State::CloseWait) {
+    if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
         conn.set_error(error);
         end_of_stream(cx, conn, so);
         so.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
@@ -346,12 +347,15 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
 }
 
 /// The error that the events mean. A reset after the peer's FIN is a broken pipe, as on Linux.
-fn failure(events: Events, peer_was_done: bool) -> Option<SockError> {
+fn failure(events: Events, peer_was_done: bool, reported: Option<Unreachable>) -> Option<SockError> {
     let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
+    // What the network has said of it is the reason why nothing is heard any more (RFC 5461 section 2.1).
+    let silence = reported.map_or(SockError::TimedOut, SockError::reported);
     [
         (Events::REFUSED, SockError::Refused),
         (Events::RESET, reset),
-        (Events::TIMED_OUT, SockError::TimedOut),
+        (Events::TIMED_OUT, silence),
+        (Events::UNREACHABLE, silence),
         (Events::DATA_AFTER_CLOSE, SockError::Reset),
     ]
     .into_iter()
@@ -432,7 +436,8 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         } else {
             Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))
         };
-        emit(cx, conn, segment.header, payload, pcb.mss());
+        let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
+        emit(cx, conn, segment.header, payload, mss);
     }
     if !cx.outbox.pending.is_empty() {
         output::flush(cx);

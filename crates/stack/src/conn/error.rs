@@ -2,6 +2,8 @@
 
 use std::io;
 
+use sockeye_proto::tcp::unreachable::Unreachable;
+
 /// A connection's pending error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SockError {
@@ -15,6 +17,14 @@ pub(crate) enum SockError {
     TimedOut,
     /// The stack ended the connection (ECONNABORTED).
     Aborted,
+    /// A router knows no route to the network (ENETUNREACH).
+    NetworkUnreachable,
+    /// A router knows no way to the host, or lets nobody through (EHOSTUNREACH).
+    HostUnreachable,
+    /// The host does not know TCP (ENOPROTOOPT).
+    NoProtocol,
+    /// A header was not understood (EPROTO).
+    Protocol,
 }
 
 impl SockError {
@@ -26,13 +36,38 @@ impl SockError {
             Self::BrokenPipe => 3,
             Self::TimedOut => 4,
             Self::Aborted => 5,
+            Self::NetworkUnreachable => 6,
+            Self::HostUnreachable => 7,
+            Self::NoProtocol => 8,
+            Self::Protocol => 9,
         }
     }
 
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Refused, Self::Reset, Self::BrokenPipe, Self::TimedOut, Self::Aborted]
-            .into_iter()
-            .find(|error| error.code() == code)
+        [
+            Self::Refused,
+            Self::Reset,
+            Self::BrokenPipe,
+            Self::TimedOut,
+            Self::Aborted,
+            Self::NetworkUnreachable,
+            Self::HostUnreachable,
+            Self::NoProtocol,
+            Self::Protocol,
+        ]
+        .into_iter()
+        .find(|error| error.code() == code)
+    }
+
+    /// What a report of the network means (Linux's `icmp_err_convert`).
+    pub fn reported(why: Unreachable) -> Self {
+        match why {
+            Unreachable::Network => Self::NetworkUnreachable,
+            Unreachable::Host | Unreachable::Prohibited => Self::HostUnreachable,
+            Unreachable::Protocol => Self::NoProtocol,
+            Unreachable::Port => Self::Refused,
+            Unreachable::Malformed => Self::Protocol,
+        }
     }
 }
 
@@ -44,6 +79,11 @@ impl From<SockError> for io::Error {
             SockError::BrokenPipe => io::ErrorKind::BrokenPipe,
             SockError::TimedOut => io::ErrorKind::TimedOut,
             SockError::Aborted => io::ErrorKind::ConnectionAborted,
+            SockError::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
+            SockError::HostUnreachable => io::ErrorKind::HostUnreachable,
+            // The standard library has no kinds of their own for these.
+            SockError::NoProtocol => io::ErrorKind::Unsupported,
+            SockError::Protocol => io::ErrorKind::InvalidData,
         };
         Self::from(kind)
     }
@@ -55,10 +95,10 @@ mod tests {
 
     #[test]
     fn codes_name_errors_both_ways_and_zero_is_none() {
-        for code in 1..=5 {
+        for code in 1..=9 {
             assert_eq!(SockError::from_code(code).unwrap().code(), code);
         }
         assert_eq!(SockError::from_code(0), None);
-        assert_eq!(SockError::from_code(6), None);
+        assert_eq!(SockError::from_code(10), None);
     }
 }

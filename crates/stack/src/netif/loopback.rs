@@ -40,9 +40,10 @@ impl Loopback {
 
     /// What its connections have to know.
     pub fn link(&self, addr: IpAddr) -> Link {
-        let mss = Link::of_mtu(self.mtu, addr).mss.min(MSS_MAX);
+        let link = Link::of_mtu(self.mtu, addr);
+        let mss = link.mss.min(MSS_MAX);
         // The codec writes one IP packet for each segment.
-        Link { mss, segment_max: if self.encode { u32::from(mss) } else { SEGMENT_MAX } }
+        Link { mss, segment_max: if self.encode { u32::from(mss) } else { SEGMENT_MAX }, ..link }
     }
 
     /// Carries a segment to its receiver.

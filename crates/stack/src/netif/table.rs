@@ -114,6 +114,8 @@ pub(crate) struct Link {
     /// The most that is handed over as one segment, bytes; what is less than the MSS means the MSS, of which options
     /// have been deducted.
     pub segment_max: u32,
+    /// Fixed headers of IP and TCP, bytes.
+    pub headers_len: u16,
 }
 
 impl Link {
@@ -123,7 +125,8 @@ impl Link {
         // An IP packet's length is a 16-bit field, whatever the MTU.
         let packet = mtu.min(u32::from(u16::MAX));
         let mss = u16::try_from(packet.saturating_sub(headers)).unwrap_or(u16::MAX);
-        Self { mss, segment_max: 0 }
+        // 40 or 60.
+        Self { mss, segment_max: 0, headers_len: u16::try_from(headers).unwrap_or(u16::MAX) }
     }
 
     /// This link, with a device that takes IP packets of `packet_max` bytes and cuts them; 0 for none.
@@ -459,6 +462,6 @@ mod tests {
     fn the_mss_is_the_mtu_less_the_headers_and_fits_an_ip_packet() {
         let (v4, v6) = (addr("10.0.0.1"), addr("fd00::1"));
         assert_eq!((Link::of_mtu(1500, v4).mss, Link::of_mtu(1500, v6).mss), (1460, 1440));
-        assert_eq!(Link::of_mtu(65536, v4), Link { mss: 65495, segment_max: 0 });
+        assert_eq!(Link::of_mtu(65536, v4), Link { mss: 65495, segment_max: 0, headers_len: 40 });
     }
 }
