@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sockeye::MtuProbing;
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Burst, Fate, Host, HostConfig, LinkConfig, LinkStats, Net, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

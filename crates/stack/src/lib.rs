@@ -63,6 +63,7 @@ pub use admission::Syn;
 pub use config::{Config, Grain, SetError, SynCookies};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
+pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};
