@@ -49,6 +49,7 @@ pub mod poll;
 mod ports;
 mod recycle;
 mod route;
+mod snapshot;
 mod stack;
 mod switches;
 mod tcp;
@@ -61,6 +62,7 @@ pub use sockeye_sync::count;
 
 pub use admission::Syn;
 pub use config::{Config, Grain, SetError, SynCookies};
+pub use snapshot::{SocketInfo, SocketKind};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
 pub use sockeye_proto::tcp::settings::MtuProbing;

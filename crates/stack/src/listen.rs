@@ -159,6 +159,11 @@ impl Listener {
         None
     }
 
+    /// Connections that wait to be accepted, and how many may.
+    pub fn depth(&self) -> (usize, usize) {
+        (self.queue.lock().ready.len(), self.backlog)
+    }
+
     pub fn is_readable(&self) -> bool {
         !self.queue.lock().ready.is_empty()
     }

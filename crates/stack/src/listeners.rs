@@ -80,6 +80,12 @@ impl Listeners {
         }
     }
 
+    /// All listeners.
+    pub fn all(&self) -> Vec<Arc<Listener>> {
+        let list = self.copies[0].0.read();
+        list.values().flatten().map(|entry| Arc::clone(&entry.replica.listener)).collect()
+    }
+
     /// The listener that a SYN to `local` is for, as the core `cpu` refers to it. Several with SO_REUSEPORT share by
     /// the flow's hash.
     pub fn find(&self, local: &Endpoint, hash: u64, cpu: u32) -> Option<Arc<Replica>> {

@@ -142,6 +142,11 @@ impl Ports {
         self.listeners.find(local, hash, cpu)
     }
 
+    /// All listeners.
+    pub fn listeners(&self) -> Vec<Arc<Listener>> {
+        self.listeners.all()
+    }
+
     /// A port for a connect from `local` to `remote`: the first candidate for which `take` succeeds.
     pub fn choose<T>(
         &self,

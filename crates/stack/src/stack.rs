@@ -41,6 +41,7 @@ use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix};
 use crate::ports::Ports;
 use crate::recycle::Recycler;
+use crate::snapshot::SocketInfo;
 use crate::switches::Entry;
 use crate::workers::Workers;
 
@@ -238,6 +239,13 @@ impl Stack {
     pub fn next_hop_confirmed(&self, remote: IpAddr) -> Option<Duration> {
         let netifs = &self.core().netifs;
         netifs.route(netifs.via(remote)?)?.confirmed_at().map(Clock::since_start)
+    }
+
+    /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
+    /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
+    /// perimeter of every connection.
+    pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
+        crate::snapshot::sockets(self.core(), details)
     }
 
     /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.

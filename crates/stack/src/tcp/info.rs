@@ -5,9 +5,13 @@
 use std::io;
 use std::time::Duration;
 
+use sockeye_sync::facade::Arc;
+
 use super::TcpStream;
+use crate::conn::Conn;
 use crate::conn::engine;
 use crate::conn::outbox::Context;
+use crate::stack::Core;
 
 /// The state of a connection at one moment. Sizes are bytes.
 #[derive(Clone, Debug)]
@@ -57,18 +61,25 @@ impl TcpStream {
     /// # Errors
     /// `WouldBlock` if somebody does in a stack without threads; `ConnectionAborted` if protocol code panicked.
     pub fn info(&self) -> io::Result<TcpInfo> {
-        let perimeter = self.conn.perimeter();
+        TcpInfo::of(self.core(), &self.conn)
+    }
+}
+
+impl TcpInfo {
+    /// See [`TcpStream::info`].
+    pub(crate) fn of(core: &Core, conn: &Arc<Conn>) -> io::Result<Self> {
+        let perimeter = conn.perimeter();
         let mut inside = match perimeter.try_enter() {
             Some(inside) => inside,
-            None if self.core().config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+            None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
             None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
         };
-        let pcb = self.conn.pcb.get(&mut inside);
-        let buffered = self.conn.so.lock().snd.len();
+        let pcb = conn.pcb.get(&mut inside);
+        let buffered = conn.so.lock().snd.len();
         let in_flight = pcb.snd_max().since(pcb.snd_una());
         let loss = pcb.loss_stats();
         let info = TcpInfo {
-            state: self.state_name(),
+            state: super::stream::state_name(conn.state()),
             snd_mss: u32::from(pcb.mss()),
             srtt: pcb.srtt(),
             rto: pcb.rto(),
@@ -87,7 +98,7 @@ impl TcpStream {
             mark_count: loss.mark_count,
             dsack_count: loss.dsack_count,
         };
-        Context::run(self.core(), |cx| engine::drive(cx, inside, &self.conn, 0));
+        Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
         Ok(info)
     }
 }

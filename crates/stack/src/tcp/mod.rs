@@ -6,7 +6,7 @@
 mod info;
 mod listener;
 mod socket;
-mod stream;
+pub(crate) mod stream;
 
 pub use info::TcpInfo;
 pub use listener::{Incoming, TcpListener};

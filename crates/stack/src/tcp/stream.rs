@@ -361,7 +361,7 @@ impl sealed::Source for TcpStream {
 }
 
 /// RFC 9293's name of a state.
-fn state_name(state: State) -> &'static str {
+pub(crate) fn state_name(state: State) -> &'static str {
     match state {
         State::Closed => "CLOSED",
         State::SynSent => "SYN-SENT",

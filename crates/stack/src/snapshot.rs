@@ -1,0 +1,120 @@
+//! What sockets a stack has, as `ss` shows it.
+//!
+//! Goes through the tables and copies what there is to see. Connections are taken out of their shard as references
+//! first and looked at afterwards, since their perimeters and buffers rank differently. Must not change anything.
+//! Tests: `tests/snapshot.rs`.
+
+use std::net::SocketAddr;
+
+use sockeye_sync::facade::{Arc, Ordering};
+
+use crate::base::addr::FourTuple;
+use crate::conn::Conn;
+use crate::stack::Core;
+use crate::tcp::TcpInfo;
+use crate::tcp::stream::state_name;
+
+/// What a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SocketKind {
+    /// A TCP listener.
+    TcpListener,
+    /// A TCP connection.
+    Tcp,
+    /// A handshake that a listener has answered and the peer has not finished.
+    TcpHalfOpen,
+    /// What is left of a TCP connection in TIME-WAIT.
+    TcpTimeWait,
+}
+
+/// One socket at one moment.
+#[derive(Clone, Debug)]
+pub struct SocketInfo {
+    /// What it is.
+    pub kind: SocketKind,
+    /// The state's name in RFC 9293 section 3.3.2.
+    pub state: &'static str,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end; `None` for a listener.
+    pub remote: Option<SocketAddr>,
+    /// Of a connection: bytes that have arrived and were not read. Of a listener: connections that were not accepted.
+    pub recv_queue: usize,
+    /// Of a connection: bytes written and not acknowledged. Of a listener: its backlog.
+    pub send_queue: usize,
+    /// A number by which to name the connection, unique in the stack; 0 for what is none.
+    pub serial: u64,
+    /// Whether an application still holds it.
+    pub is_held: bool,
+    /// What its protocol state looks like, if that was asked for and could be seen.
+    pub tcp: Option<TcpInfo>,
+}
+
+/// All sockets.
+pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
+    let mut list: Vec<SocketInfo> =
+        core.ports.listeners().iter().map(|listener| listening(listener)).collect();
+    let mut conns = Vec::new();
+    core.demux.each_shard(|shard| {
+        conns.extend(shard.conns().cloned());
+        list.extend(
+            shard.resting().map(|resting| named(SocketKind::TcpTimeWait, "TIME-WAIT", resting.tuple)),
+        );
+        // Goes through all of them; none is dropped.
+        shard.half_open.retain(|tuple, _| {
+            list.push(named(SocketKind::TcpHalfOpen, "SYN-RECEIVED", *tuple));
+            true
+        });
+    });
+    list.extend(conns.iter().map(|conn| connection(core, conn, details)));
+    list
+}
+
+fn listening(listener: &crate::listen::Listener) -> SocketInfo {
+    let (recv_queue, send_queue) = listener.depth();
+    SocketInfo {
+        kind: SocketKind::TcpListener,
+        state: "LISTEN",
+        local: listener.local.to_socket_addr(listener.is_v6),
+        remote: None,
+        recv_queue,
+        send_queue,
+        serial: 0,
+        is_held: true,
+        tcp: None,
+    }
+}
+
+/// What is known of a name alone.
+fn named(kind: SocketKind, state: &'static str, tuple: FourTuple) -> SocketInfo {
+    SocketInfo {
+        kind,
+        state,
+        local: tuple.local.to_socket_addr(false),
+        remote: Some(tuple.remote.to_socket_addr(false)),
+        recv_queue: 0,
+        send_queue: 0,
+        serial: 0,
+        is_held: false,
+        tcp: None,
+    }
+}
+
+fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
+    let is_v6 = conn.options.is_v6;
+    let (recv_queue, send_queue) = {
+        let so = conn.so.lock();
+        (so.rcv.chain.len(), so.snd.chain.len())
+    };
+    SocketInfo {
+        kind: SocketKind::Tcp,
+        state: state_name(conn.state()),
+        local: conn.tuple.local.to_socket_addr(is_v6),
+        remote: Some(conn.tuple.remote.to_socket_addr(is_v6)),
+        recv_queue,
+        send_queue,
+        serial: conn.serial,
+        is_held: conn.users.load(Ordering::Relaxed) > 0,
+        tcp: if details { TcpInfo::of(core, conn).ok() } else { None },
+    }
+}
