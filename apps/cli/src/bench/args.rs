@@ -109,6 +109,8 @@ pub enum Target {
     All,
     /// The prediction of all experiments for more cores.
     Scale,
+    /// The kernel on the other side of a TUN device.
+    Tun,
 }
 
 impl ValueEnum for Target {
@@ -116,7 +118,7 @@ impl ValueEnum for Target {
         static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
             let workloads = Name::value_variants().iter().map(|name| Target::Workload(*name));
             let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
-            workloads.chain(experiments).chain([Target::All, Target::Scale]).collect()
+            workloads.chain(experiments).chain([Target::All, Target::Scale, Target::Tun]).collect()
         });
         &ALL
     }
@@ -130,6 +132,9 @@ impl ValueEnum for Target {
             Target::All => PossibleValue::new("all").help("Every experiment, and the prediction"),
             Target::Scale => PossibleValue::new("scale")
                 .help("What every experiment's settings would do on 1 to 128 cores"),
+            Target::Tun => PossibleValue::new("tun").help(
+                "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (as root)",
+            ),
         })
     }
 }
@@ -184,7 +189,7 @@ impl BenchArgs {
     fn name(&self) -> Option<Name> {
         match self.workload {
             Some(Target::Workload(name)) => Some(name),
-            Some(Target::Experiment(_) | Target::All | Target::Scale) | None => None,
+            Some(Target::Experiment(_) | Target::All | Target::Scale | Target::Tun) | None => None,
         }
     }
 
@@ -195,7 +200,7 @@ impl BenchArgs {
     pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
         let target = match self.workload {
             Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
-            Some(Target::Workload(_)) | None => {
+            Some(Target::Workload(_) | Target::Tun) | None => {
                 self.check_experiment_flags()?;
                 return Ok(None);
             }
@@ -203,7 +208,7 @@ impl BenchArgs {
         let (name, takes) = match target {
             Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
             Target::All => ("all", &[][..]),
-            Target::Scale | Target::Workload(_) => ("scale", &[][..]),
+            Target::Scale | Target::Workload(_) | Target::Tun => ("scale", &[][..]),
         };
         for (flag, given, _) in self.shape_flags() {
             if given && !takes.contains(&flag) {
@@ -219,6 +224,19 @@ impl BenchArgs {
             }
         }
         Ok(Some(target))
+    }
+
+    /// That no flag was given that `name`, which takes none that shape its rows, would ignore.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check_plain(&self, name: &str) -> Result<(), UsageError> {
+        self.check_experiment_flags()?;
+        let shaped = self.shape_flags().into_iter().find(|(_, given, _)| *given).map(|(flag, ..)| flag);
+        match shaped.or((self.on != On::Both).then_some("--on")) {
+            Some(flag) => Err(UsageError(format!("{flag} does not belong to {name}; leave it out"))),
+            None => Ok(()),
+        }
     }
 
     fn check_experiment_flags(&self) -> Result<(), UsageError> {

@@ -1,7 +1,8 @@
 //! `sockeye bench`: Sockeye beside the kernel.
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
-//! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch.
+//! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
+//! [`tun`] has the kernel on the other side of a device.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -24,6 +25,7 @@ mod providers;
 mod report;
 mod run;
 mod stats;
+mod tun;
 mod watchdog;
 pub mod workloads;
 
@@ -32,6 +34,9 @@ pub use args::{BenchArgs, UsageError};
 /// Measures. Blocks until everything is done; the exit code says whether all of it was.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     providers::kernel::raise_descriptor_limit();
+    if args.workload == Some(args::Target::Tun) {
+        return tun::bench(args);
+    }
     if let Some(target) = args.experiments().map_err(BenchError::Usage)? {
         return experiment::bench(args, target);
     }

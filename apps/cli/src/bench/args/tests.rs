@@ -119,3 +119,13 @@ fn too_much_is_refused_with_its_bound() {
         assert!(message.contains(bound), "{message}");
     }
 }
+
+#[test]
+fn the_device_takes_no_flag_that_would_be_ignored() {
+    assert_eq!(parse("tun --samples 3 --quick --json").check_plain("tun"), Ok(()));
+    for flag in ["--size 5", "--on kernel", "--pin same", "--set grain=per_core"] {
+        let refused = parse(&format!("tun {flag}")).check_plain("tun").unwrap_err();
+        let name = flag.split_whitespace().next().unwrap();
+        assert!(refused.0.starts_with(name), "{}", refused.0);
+    }
+}
