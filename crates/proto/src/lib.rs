@@ -24,3 +24,4 @@ pub mod neighbor;
 pub mod seq;
 pub mod tcp;
 pub mod time;
+pub mod udp;

@@ -17,6 +17,7 @@
 //! A program can make stacks of its own with a [`Config`]; sockets of different stacks do not meet.
 //!
 //! * [`TcpStream`], [`TcpListener`], [`TcpSocket`]: sockets in the shape of `std::net`.
+//! * [`UdpSocket`], [`UdpBuilder`]: datagrams, with batches, segmentation offload and what comes along.
 //! * [`unix`]: UNIX-domain sockets in the shape of `std::os::unix::net`.
 //! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
 //! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
@@ -54,6 +55,7 @@ mod stack;
 mod switches;
 mod tcp;
 mod timers;
+mod udp;
 pub mod unix;
 mod workers;
 
@@ -69,3 +71,4 @@ pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};
+pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};

@@ -29,6 +29,7 @@ use sockeye_sync::{Mutex, Spin, WaitQueue, Woken};
 use crate::conn::Conn;
 use crate::conn::outbox::Wake;
 use crate::listen::Listener;
+use crate::udp::pcb::Pcb;
 use crate::unix::ready::End;
 use crate::workers::deadline_after;
 
@@ -534,6 +535,7 @@ pub(crate) enum Target {
     Conn(Arc<Conn>),
     Listener(Arc<Listener>),
     Unix(End),
+    Udp(Arc<Pcb>),
 }
 
 impl Target {
@@ -542,6 +544,7 @@ impl Target {
             Self::Conn(conn) => conn.so.lock().watch.add(registration),
             Self::Listener(listener) => listener.with_watchers(|watchers| watchers.add(registration)),
             Self::Unix(end) => end.add(registration),
+            Self::Udp(pcb) => pcb.receive.so.lock().watch.add(registration),
         }
     }
 
@@ -550,6 +553,7 @@ impl Target {
             Self::Conn(conn) => conn.so.lock().watch.remove(queue),
             Self::Listener(listener) => listener.with_watchers(|watchers| watchers.remove(queue)),
             Self::Unix(end) => end.remove(queue),
+            Self::Udp(pcb) => pcb.receive.so.lock().watch.remove(queue),
         }
     }
 
@@ -568,6 +572,7 @@ impl Target {
             }
             Self::Listener(listener) => Ready::READABLE.when(listener.is_readable()),
             Self::Unix(end) => end.ready(),
+            Self::Udp(pcb) => pcb.readiness(),
         }
     }
 }

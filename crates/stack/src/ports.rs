@@ -45,9 +45,10 @@ pub(crate) struct BindOptions {
     pub v6_only: bool,
 }
 
-struct Bind {
+/// A place in a bind table, TCP's or UDP's.
+pub(crate) struct Bind {
     id: u64,
-    addr: IpAddr,
+    pub addr: IpAddr,
     options: BindOptions,
     listens: bool,
 }
@@ -89,7 +90,7 @@ impl Ports {
         } else {
             return Err(in_use(local));
         };
-        table.entry(port).or_default().push(Bind { id, addr: local.addr, options, listens: false });
+        table.entry(port).or_default().push(Bind::new(id, local.addr, options));
         self.bound[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
         Ok((id, port))
     }
@@ -207,7 +208,13 @@ impl Ports {
 }
 
 impl Bind {
-    fn conflicts(&self, addr: IpAddr, options: BindOptions) -> bool {
+    /// A socket that does not listen.
+    pub fn new(id: u64, addr: IpAddr, options: BindOptions) -> Self {
+        Self { id, addr, options, listens: false }
+    }
+
+    /// Whether a socket that is to be bound to `addr` of the same port stands in its way.
+    pub fn conflicts(&self, addr: IpAddr, options: BindOptions) -> bool {
         if !overlap(addr, options.v6_only, self.addr, self.options.v6_only) {
             return false;
         }
@@ -228,13 +235,13 @@ fn overlap(a: IpAddr, a_v6_only: bool, b: IpAddr, b_v6_only: bool) -> bool {
     }
 }
 
-fn in_use(local: Endpoint) -> io::Error {
+pub(crate) fn in_use(local: Endpoint) -> io::Error {
     let addr = local.to_socket_addr(false);
     let message = format!("address {addr} is in use: choose another port, or set reuse_address first");
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
-fn no_port() -> io::Error {
+pub(crate) fn no_port() -> io::Error {
     io::Error::new(
         io::ErrorKind::AddrNotAvailable,
         "no ephemeral port is free: widen Config::port_range, or use more local addresses",

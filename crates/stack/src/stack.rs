@@ -64,6 +64,7 @@ pub(crate) struct Core {
     pub workers: Workers,
     pub loopback: Loopback,
     pub unix: crate::unix::Shared,
+    pub udp: crate::udp::Shared,
     pub netifs: Netifs,
     pub input: Input,
     pub ip: Ip,
@@ -185,6 +186,7 @@ impl Stack {
         let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
         own.chain(core.input.counts())
             .chain(core.ip.counts())
+            .chain(core.udp.counts())
             .chain(pool_counters(&core.pool.stats()))
             .collect()
     }
@@ -373,6 +375,7 @@ impl Core {
             serial: AtomicU64::new(1),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
             unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
+            udp: crate::udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())),
             pinned: seed.map(|_| 0),
             clock,
             config,

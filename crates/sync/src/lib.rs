@@ -51,6 +51,7 @@ pub mod pair;
 mod perimeter;
 mod run_queue;
 mod scatter;
+mod seq_cell;
 mod sleeper;
 pub mod slot;
 mod spin;
@@ -67,6 +68,7 @@ pub use perimeter::{
 };
 pub use run_queue::RunQueue;
 pub use scatter::Scatter;
+pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};

@@ -77,6 +77,8 @@ pub(crate) enum Wake {
     Poller(Arc<Queue>),
     /// A listener's application is asked about a SYN.
     Ask(Box<Asked>),
+    /// Receivers of a UDP socket.
+    Udp(Arc<crate::udp::pcb::Pcb>),
 }
 
 impl Wake {
@@ -90,6 +92,7 @@ impl Wake {
             Self::Task(waker) => waker.wake(),
             Self::Poller(queue) => queue.wake(),
             Self::Ask(asked) => asked.ask(),
+            Self::Udp(pcb) => pcb.receive.wait.wake(),
         }
     }
 }

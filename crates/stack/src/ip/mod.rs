@@ -57,6 +57,10 @@ pub(crate) fn input(cx: &mut Context<'_>, received: Received) {
             cx.core.ip.count(count::IN_DELIVERS);
             icmp::input(cx, family, received);
         }
+        (ip::PROTOCOL_UDP, Family::V4 | Family::V6) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            crate::udp::input::input(cx, received);
+        }
         (ip::PROTOCOL_NO_NEXT_HEADER, Family::V6) => cx.core.ip.count(count::IN_DELIVERS),
         (_, _) => {
             cx.core.ip.count(count::IN_UNKNOWN_PROTOS);

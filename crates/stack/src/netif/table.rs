@@ -229,6 +229,11 @@ impl Netifs {
         Ok(())
     }
 
+    /// The interface that has the address `addr`.
+    pub fn netif_with(&self, addr: IpAddr) -> Option<NetifId> {
+        self.addresses.iter().find(|(own, _)| own.addr() == addr).map(|(_, netif)| *netif)
+    }
+
     /// To whom a packet is sent that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
     /// among them.
     pub fn cast(&self, netif: NetifId, dst: IpAddr) -> Option<Cast> {

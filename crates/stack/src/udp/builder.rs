@@ -1,0 +1,110 @@
+//! [`UdpBuilder`]: what must be chosen before a socket is bound.
+//!
+//! Must not know how datagrams move. Tests: `tests/udp/bind.rs`.
+
+use std::io;
+use std::net::SocketAddr;
+
+use sockeye_sync::facade::Arc;
+
+use super::naming::Handle;
+use super::options::Options;
+use super::pcb::Pcb;
+use super::socket::UdpSocket;
+use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::stack::Stack;
+
+/// What decides conflicts of binds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Reuse {
+    pub addr: bool,
+    pub port: bool,
+    pub v6_only: bool,
+}
+
+/// A UDP socket in the making: options that decide how it is bound, then [`bind`](Self::bind) or
+/// [`unbound`](Self::unbound).
+///
+/// ```
+/// use sockeye::{Stack, UdpBuilder};
+///
+/// let stack = Stack::global();
+/// let one = UdpBuilder::new_v4(stack).reuse_port(true).bind("127.0.0.1:0".parse().unwrap())?;
+/// let other = UdpBuilder::new_v4(stack).reuse_port(true).bind(one.local_addr()?)?;
+/// assert_eq!(one.local_addr()?, other.local_addr()?);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct UdpBuilder {
+    stack: Stack,
+    is_v6: bool,
+    reuse: Reuse,
+    rcvbuf: u32,
+}
+
+impl UdpBuilder {
+    /// An IPv4 socket.
+    pub fn new_v4(stack: &Stack) -> Self {
+        Self::new(stack, false)
+    }
+
+    /// An IPv6 socket, which also takes IPv4 (as mapped addresses) unless [`only_v6`](Self::only_v6).
+    pub fn new_v6(stack: &Stack) -> Self {
+        Self::new(stack, true)
+    }
+
+    /// A socket of the family of `addr`.
+    pub fn for_addr(stack: &Stack, addr: SocketAddr) -> Self {
+        Self::new(stack, addr.is_ipv6())
+    }
+
+    fn new(stack: &Stack, is_v6: bool) -> Self {
+        Self { stack: stack.clone(), is_v6, reuse: Reuse::default(), rcvbuf: stack.config().rcvbuf }
+    }
+
+    /// SO_REUSEADDR: sockets that all have it share a port. What is sent to one host goes to the last one bound, what is
+    /// sent to a group to all.
+    #[must_use]
+    pub fn reuse_address(mut self, reuse: bool) -> Self {
+        self.reuse.addr = reuse;
+        self
+    }
+
+    /// SO_REUSEPORT: sockets that all have it share a port, and datagrams are spread over them by their 4-tuple.
+    #[must_use]
+    pub fn reuse_port(mut self, reuse: bool) -> Self {
+        self.reuse.port = reuse;
+        self
+    }
+
+    /// IPV6_V6ONLY.
+    #[must_use]
+    pub fn only_v6(mut self, only: bool) -> Self {
+        self.reuse.v6_only = only;
+        self
+    }
+
+    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB.
+    #[must_use]
+    pub fn recv_buffer_size(mut self, bytes: usize) -> Self {
+        self.rcvbuf = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX);
+        self
+    }
+
+    /// The socket, bound to `addr`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse`; `AddrNotAvailable` (not an address of the stack, a group or a broadcast address; or no port is
+    /// free); EAFNOSUPPORT or EINVAL for an address of the other family.
+    pub fn bind(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = self.unbound();
+        socket.handle.bind(addr)?;
+        Ok(socket)
+    }
+
+    /// The socket without a name. A connect or the first send gives it a free port.
+    pub fn unbound(&self) -> UdpSocket {
+        let pcb = Pcb::new(Options::default(), self.is_v6, self.reuse, self.rcvbuf);
+        UdpSocket { handle: Arc::new(Handle { stack: self.stack.clone(), pcb }) }
+    }
+}

@@ -1,0 +1,37 @@
+//! What UDP counts, by the names of the kernel's MIB (RFC 4113 for the first four).
+//!
+//! Sharded by thread like the stack's other counters. What they mean is in the README's table. Tests: `tests/udp/`.
+
+/// InDatagrams: received by an application.
+pub(crate) const IN_DATAGRAMS: usize = 0;
+/// NoPorts: nobody is bound to the port.
+pub(crate) const NO_PORTS: usize = 1;
+/// InErrors: could not be delivered for another reason.
+pub(crate) const IN_ERRORS: usize = 2;
+/// OutDatagrams: sent.
+pub(crate) const OUT_DATAGRAMS: usize = 3;
+/// RcvbufErrors: the receiver's buffer was full.
+pub(crate) const RCVBUF_ERRORS: usize = 4;
+/// SndbufErrors: the interface took no more.
+pub(crate) const SNDBUF_ERRORS: usize = 5;
+/// InCsumErrors: do not sum up.
+pub(crate) const IN_CSUM_ERRORS: usize = 6;
+/// IgnoredMulti: to a group or to everybody, with nobody here who wants it.
+pub(crate) const IGNORED_MULTI: usize = 7;
+/// MemErrors: no packet memory.
+pub(crate) const MEM_ERRORS: usize = 8;
+/// How many there are.
+pub(crate) const COUNT: usize = 9;
+
+/// Their names, ours and the MIB's.
+pub(crate) const NAMES: [(&str, &str); COUNT] = [
+    ("udp_in_datagrams", "UdpInDatagrams"),
+    ("udp_no_ports", "UdpNoPorts"),
+    ("udp_in_errors", "UdpInErrors"),
+    ("udp_out_datagrams", "UdpOutDatagrams"),
+    ("udp_rcvbuf_errors", "UdpRcvbufErrors"),
+    ("udp_sndbuf_errors", "UdpSndbufErrors"),
+    ("udp_in_csum_errors", "UdpInCsumErrors"),
+    ("udp_ignored_multi", "UdpIgnoredMulti"),
+    ("udp_mem_errors", "UdpMemErrors"),
+];

@@ -1,0 +1,165 @@
+//! Into the receivers' queues: by the thread that sends, for an address of the stack's own, or by input.
+//!
+//! What is delivered in one go is looked up once, appended under one hold of the receiver's mutex, and announced once.
+//! Whoever is to be woken is noted, for after all locks. A full queue takes no more until its owner has received
+//! something, so what is left over is dropped, and counted, outside of the mutex.
+//!
+//! Must not know where datagrams come from. Rank: a core's copy of the table, then one receiver's `so` at a time. Tests:
+//! `tests/udp/`.
+
+use std::num::NonZeroU16;
+
+use smallvec::SmallVec;
+use sockeye_mbuf::Chain;
+use sockeye_proto::udp::Segments;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::groups::Membership;
+use super::pcb::{Datagram, Pcb, So};
+use super::{Shared, count};
+use crate::base::addr::FourTuple;
+use crate::conn::outbox::Wake;
+use crate::poll::Ready;
+
+/// What the datagrams of a run have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Flow {
+    /// As the receiver names it: `local` is where they are sent to.
+    pub tuple: FourTuple,
+    /// The interface by which they come.
+    pub interface: u32,
+    pub traffic_class: u8,
+    pub hop_limit: u8,
+    /// Datagrams may be joined to the one before them, for a socket that takes them so.
+    pub may_join: bool,
+}
+
+/// One datagram, or several in one buffer.
+pub(crate) struct Load {
+    pub payload: Chain,
+    /// Bytes of each but the last; 0 for one datagram.
+    pub segment_size: u16,
+}
+
+impl Load {
+    /// Datagrams that it stands for.
+    pub fn count(&self) -> u64 {
+        segments(self).map_or(1, |segments| segments.count_left() as u64)
+    }
+}
+
+/// A run, of [`RUN_MAX`] at most.
+pub(crate) type Loads = SmallVec<[Load; RUN_MAX]>;
+/// Most datagrams that are delivered in one go.
+pub(crate) const RUN_MAX: usize = 16;
+
+impl Shared {
+    /// Delivers a run to the one socket that it is for. `false` if there is none; the run is then untouched.
+    pub fn to_host(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> bool {
+        let is_delivered = self.table.with(cpu, |copy| {
+            let Some(pcb) = self.table.find(copy, &flow.tuple) else { return false };
+            let dropped = append(pcb, flow, loads, wakes);
+            self.count(count::RCVBUF_ERRORS, dropped);
+            self.count(count::IN_ERRORS, dropped);
+            true
+        });
+        if is_delivered {
+            // What was too much, outside of the receiver's mutex and the table.
+            loads.clear();
+        }
+        is_delivered
+    }
+
+    /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address.
+    pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
+        let group = flow.tuple.local.addr;
+        let membership = Membership { group, interface: flow.interface };
+        let mut receivers = 0;
+        self.table.with(cpu, |copy| {
+            if group.is_multicast() && !copy.is_member(&membership) {
+                return;
+            }
+            self.table.each(copy, &flow.tuple, |pcb| {
+                if group.is_multicast() && !wants(pcb, &membership) {
+                    return;
+                }
+                receivers += 1;
+                let mut copies: Loads = loads.iter().map(Load::duplicate).collect();
+                let dropped = append(pcb, flow, &mut copies, wakes);
+                self.count(count::RCVBUF_ERRORS, dropped);
+                self.count(count::IN_ERRORS, dropped);
+            });
+        });
+        if receivers == 0 {
+            self.count(count::IGNORED_MULTI, loads.len() as u64);
+        }
+        loads.clear();
+    }
+}
+
+impl Load {
+    /// The same bytes, by reference.
+    fn duplicate(&self) -> Self {
+        Self { payload: self.payload.clone(), segment_size: self.segment_size }
+    }
+}
+
+fn wants(pcb: &Pcb, membership: &Membership) -> bool {
+    let takes_all = pcb.options.multicast_all.load(Ordering::Relaxed);
+    pcb.receive.so.lock().groups.takes(membership.group, membership.interface, takes_all)
+}
+
+/// Appends as much of a run as the queue takes, and leaves the rest in `loads`. Returns how many datagrams that is.
+fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> u64 {
+    let takes_joined = pcb.options.gro.load(Ordering::Relaxed);
+    let mut so = pcb.receive.so.lock();
+    let (mut appended, mut dropped) = (0, 0);
+    for load in loads.iter_mut() {
+        match segments(load).filter(|_| !takes_joined) {
+            None if so.has_room() => {
+                let payload = std::mem::take(&mut load.payload);
+                let datagram = datagram(flow, payload, load.segment_size);
+                if flow.may_join && takes_joined { so.join(datagram) } else { so.push(datagram) }
+                appended += 1;
+            }
+            None => dropped += 1,
+            Some(segments) => {
+                let left = cut(&mut so, flow, &load.payload, segments, &mut appended);
+                dropped += left;
+            }
+        }
+    }
+    so.drops = so.drops.wrapping_add(dropped as u32);
+    if appended > 0 {
+        pcb.announce(&mut so, Ready::READABLE, wakes);
+    }
+    dropped
+}
+
+/// Appends the datagrams of a joined buffer one by one. Returns how many there was no room for.
+fn cut(so: &mut So, flow: &Flow, joined: &Chain, mut segments: Segments, appended: &mut u64) -> u64 {
+    while so.has_room()
+        && let Some(range) = segments.next()
+    {
+        so.push(datagram(flow, joined.slice(range.start, range.len()), 0));
+        *appended += 1;
+    }
+    segments.count_left() as u64
+}
+
+fn segments(load: &Load) -> Option<Segments> {
+    Segments::new(load.payload.len(), NonZeroU16::new(load.segment_size)?)
+}
+
+fn datagram(flow: &Flow, payload: Chain, segment_size: u16) -> Datagram {
+    Datagram {
+        from: flow.tuple.remote,
+        to: flow.tuple.local.addr,
+        interface: flow.interface,
+        segment_size,
+        traffic_class: flow.traffic_class,
+        hop_limit: flow.hop_limit,
+        drops: 0,
+        payload,
+    }
+}

@@ -1,0 +1,115 @@
+//! Errors that the network reports: the pending one of a socket, and the queue of IP_RECVERR.
+//!
+//! As on Linux: a socket that is connected, or has asked for the queue ([`UdpSocket::set_recv_err`]), gets the error as
+//! its pending one, which the next call returns once. With the queue it is told of each, with the datagram that it was
+//! about. Others are not told: an error for one destination would end a call for another (RFC 1122 section 4.1.3.3 asks
+//! for it, RFC 8085 section 5.2 for caution).
+//!
+//! [`UdpSocket::set_recv_err`]: crate::UdpSocket::set_recv_err
+//! Must not know sockets' calls. Tests: `tests/udp/`.
+
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+use sockeye_mbuf::Chain;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::pcb::{ERRORS_MAX, Pcb};
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::conn::outbox::Wake;
+use crate::poll::Ready;
+
+/// What has happened to a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Unsent {
+    /// Nobody is bound to the port (ICMP port unreachable).
+    PortUnreachable,
+    /// There is no such host, or no answer from it.
+    HostUnreachable,
+    /// There is no way to its network.
+    NetworkUnreachable,
+    /// The host does not do UDP (ICMP protocol unreachable).
+    ProtocolUnreachable,
+    /// A firewall or policy refuses it.
+    Prohibited,
+    /// It is larger than the path takes; `mtu` in bytes.
+    TooBig {
+        /// Bytes of the largest IP packet that the path takes.
+        mtu: u32,
+    },
+    /// A header that a host on the way did not understand (ICMP parameter problem).
+    ParameterProblem,
+    /// Its hop limit ran out on the way, or its fragments did not come together.
+    TimeExceeded,
+}
+
+impl Unsent {
+    /// The errno that Linux has for it, and whether it ends the calls of a connected socket: some errors are only
+    /// told to who asked for the queue.
+    fn errno(self) -> (Errno, bool) {
+        match self {
+            Self::PortUnreachable => (Errno::CONNREFUSED, true),
+            Self::HostUnreachable => (Errno::HOSTUNREACH, false),
+            Self::NetworkUnreachable => (Errno::NETUNREACH, false),
+            Self::ProtocolUnreachable => (Errno::NOPROTOOPT, true),
+            Self::Prohibited => (Errno::HOSTUNREACH, true),
+            Self::TooBig { .. } => (Errno::MSGSIZE, true),
+            Self::ParameterProblem => (Errno::PROTO, true),
+            Self::TimeExceeded => (Errno::HOSTUNREACH, false),
+        }
+    }
+}
+
+/// An error as the queue keeps it.
+pub(crate) struct Queued {
+    pub what: Unsent,
+    pub errno: Errno,
+    /// Who reported it; the port is 0.
+    pub offender: Endpoint,
+    /// Where the datagram was sent to.
+    pub dst: Endpoint,
+    pub payload: Chain,
+}
+
+/// An error that was taken from a socket's queue ([`UdpSocket::recv_err`](crate::UdpSocket::recv_err)).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecvError {
+    /// What has happened.
+    pub what: Unsent,
+    /// Linux's errno for it.
+    pub errno: i32,
+    /// The host that reported it; its port is 0.
+    pub offender: SocketAddr,
+    /// Where the datagram was sent to.
+    pub dst: SocketAddr,
+    /// Bytes of it that were copied out.
+    pub len: usize,
+    /// There were more.
+    pub is_truncated: bool,
+}
+
+/// Tells a socket that a datagram of its conversation `tuple` (as the socket names it) did not arrive.
+pub(crate) fn report(
+    pcb: &Arc<Pcb>,
+    what: Unsent,
+    tuple: &FourTuple,
+    offender: Endpoint,
+    payload: Chain,
+    wakes: &mut Vec<Wake>,
+) {
+    let has_queue = pcb.options.recv_err.load(Ordering::Relaxed);
+    let is_connected = pcb.name.load().remote.is_some();
+    let (errno, is_fatal) = what.errno();
+    if !(has_queue || is_connected && is_fatal) {
+        return;
+    }
+    let mut so = pcb.receive.so.lock();
+    if has_queue && so.errors.len() < ERRORS_MAX {
+        so.errors.push_back(Queued { what, errno, offender, dst: tuple.remote, payload });
+    }
+    so.error = Some(errno);
+    pcb.has_error.store(true, Ordering::Relaxed);
+    pcb.announce(&mut so, Ready::ERROR, wakes);
+}

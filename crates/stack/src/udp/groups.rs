@@ -1,0 +1,150 @@
+//! Which groups a socket has joined, and on which interfaces the host takes a group's datagrams.
+//!
+//! A membership is of a socket; a datagram to a group comes in where any socket of the stack has joined it on that
+//! interface, and goes to the sockets that joined it and to those that joined nothing there but take what comes
+//! (IP_MULTICAST_ALL, which is on, as on Linux). Interfaces go by numbers: 1 is the loopback, the others follow
+//! ([`NetifId::interface_index`]).
+//!
+//! The host's list is under a lock that joins and leaves take; who delivers reads what it says in the table of his core
+//! (`table.rs`), which is changed under it. Rank: before the copies of the table. Tests: below,
+//! `tests/udp/multicast.rs`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use sockeye_sync::Mutex;
+
+use crate::netif::NetifId;
+
+/// Number of the loopback interface.
+pub(crate) const LOOPBACK: u32 = 1;
+/// Number of the first attached interface.
+const FIRST: u32 = 2;
+/// Most memberships of one socket.
+pub(crate) const MEMBERSHIPS_MAX: usize = 64;
+
+impl NetifId {
+    /// The number by which IPv6 calls name the interface (`join_multicast_v6`, a scope). 1 is the loopback's.
+    pub fn interface_index(self) -> u32 {
+        if self == Self::LOOPBACK {
+            return LOOPBACK;
+        }
+        u32::try_from(self.index()).unwrap_or(u32::MAX).saturating_add(FIRST)
+    }
+}
+
+/// A group on an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Membership {
+    pub group: IpAddr,
+    pub interface: u32,
+}
+
+/// A socket's, under its `so`.
+#[derive(Default)]
+pub(crate) struct Memberships(SmallVec<[Membership; 1]>);
+
+impl Memberships {
+    /// Whether a datagram to `group` that came by `interface` is for the socket. `takes_all`: IP_MULTICAST_ALL.
+    pub fn takes(&self, group: IpAddr, interface: u32, takes_all: bool) -> bool {
+        takes_all || self.0.contains(&Membership { group, interface })
+    }
+
+    /// # Errors
+    /// EADDRINUSE if it is a member, ENOBUFS beyond the bound.
+    pub fn join(&mut self, membership: Membership) -> Result<(), Errno> {
+        if self.0.contains(&membership) {
+            return Err(Errno::ADDRINUSE);
+        }
+        if self.0.len() >= MEMBERSHIPS_MAX {
+            return Err(Errno::NOBUFS);
+        }
+        self.0.push(membership);
+        Ok(())
+    }
+
+    /// Ends the membership of `group`, on the first interface if `interface` is `None`. Returns which it was.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL if there is none.
+    pub fn leave(&mut self, group: IpAddr, interface: Option<u32>) -> Result<Membership, Errno> {
+        let is_it = |m: &Membership| m.group == group && interface.is_none_or(|index| index == m.interface);
+        let place = self.0.iter().position(is_it).ok_or(Errno::ADDRNOTAVAIL)?;
+        Ok(self.0.remove(place))
+    }
+
+    /// All of them, at the end of the socket.
+    pub fn take(&mut self) -> SmallVec<[Membership; 1]> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// The host's: how many sockets are in each.
+#[derive(Default)]
+pub(crate) struct Groups(Mutex<HashMap<Membership, usize>>);
+
+impl Groups {
+    /// A socket has joined. `begin` is called for the first of the host: datagrams are to be taken in.
+    pub fn join(&self, membership: Membership, begin: impl FnOnce()) {
+        let mut list = self.0.lock();
+        let count = list.entry(membership).or_default();
+        *count += 1;
+        if *count == 1 {
+            begin();
+        }
+    }
+
+    /// A socket has left. `end` is called for the last.
+    pub fn leave(&self, membership: Membership, end: impl FnOnce()) {
+        let mut list = self.0.lock();
+        let Some(count) = list.get_mut(&membership) else { return };
+        *count -= 1;
+        if *count == 0 {
+            list.remove(&membership);
+            end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(group: &str, interface: u32) -> Membership {
+        Membership { group: group.parse().unwrap(), interface }
+    }
+
+    #[test]
+    fn a_host_is_a_member_from_the_first_join_to_the_last_leave() {
+        let (groups, membership) = (Groups::default(), of("239.1.2.3", 1));
+        let told = std::cell::Cell::new(0);
+        let note = || told.set(told.get() + 1);
+        let mut story = Vec::new();
+        for is_join in [true, true, false, false, false] {
+            if is_join {
+                groups.join(membership, note)
+            } else {
+                groups.leave(membership, note)
+            }
+            story.push(told.get());
+        }
+        assert_eq!(story, [1, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_socket_joins_once_leaves_what_it_joined_and_is_bounded() {
+        let mut own = Memberships::default();
+        own.join(of("239.1.2.3", 1)).unwrap();
+        own.join(of("239.1.2.3", 2)).unwrap();
+        assert_eq!(own.join(of("239.1.2.3", 2)), Err(Errno::ADDRINUSE));
+        assert_eq!(own.leave("239.1.2.3".parse().unwrap(), Some(3)), Err(Errno::ADDRNOTAVAIL));
+        assert_eq!(own.leave("239.1.2.3".parse().unwrap(), None), Ok(of("239.1.2.3", 1)));
+        assert!(own.takes("239.1.2.3".parse().unwrap(), 2, false));
+        assert!(!own.takes("239.1.2.3".parse().unwrap(), 1, false));
+        let more = (0..).take_while(|i| own.join(of("ff02::5", 10 + i)).is_ok()).count();
+        assert_eq!(more, MEMBERSHIPS_MAX - 1);
+        assert_eq!(own.take().len(), MEMBERSHIPS_MAX);
+    }
+}

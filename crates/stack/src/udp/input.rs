@@ -1,0 +1,120 @@
+//! Datagrams, and errors about them, that come in from the Internet layer.
+//!
+//! Runs in the context of who received, outside of all perimeters; wakes are left in the outbox, so that a batch of
+//! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for nobody, is counted by its reason.
+//!
+//! Must not know how packets come in. Tests: `tests/udp_wire.rs`.
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::icmp;
+use sockeye_proto::ip::Addresses;
+use sockeye_proto::udp::{self, ChecksumIn, HEADER_LEN};
+
+use super::count;
+use super::deliver::{Flow, Load, Loads};
+use super::errors::{self, Unsent};
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::conn::outbox::Context;
+use crate::ip::{Cast, Received};
+use crate::netif::Checksum;
+
+/// A packet that says it is a datagram has come in for us.
+pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
+    let shared = &cx.core.udp;
+    let header = match parse(&mut received) {
+        Ok(header) => header,
+        Err(error) => {
+            shared.count(count::IN_ERRORS, 1);
+            return match error {
+                udp::ParseError::Checksum | udp::ParseError::NoChecksum => shared.count(count::IN_CSUM_ERRORS, 1),
+                udp::ParseError::Truncated(_) | udp::ParseError::Length { .. } => {}
+            };
+        }
+    };
+    let addresses = received.header.addresses;
+    let flow = Flow {
+        tuple: FourTuple {
+            local: Endpoint::new(addresses.dst(), header.dst_port),
+            remote: Endpoint::new(addresses.src(), header.src_port),
+        },
+        interface: received.netif.interface_index(),
+        traffic_class: received.header.traffic_class,
+        hop_limit: received.header.hop_limit,
+        may_join: true,
+    };
+    let payload = received.payload.slice(HEADER_LEN, received.payload.len() - HEADER_LEN);
+    let mut loads: Loads = Loads::new();
+    loads.push(Load { payload, segment_size: 0 });
+    let wakes = &mut cx.outbox.wakes;
+    match received.cast {
+        Cast::Unicast => {
+            if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
+                shared.count(count::NO_PORTS, 1);
+                drop(loads);
+                crate::ip::icmp::error(cx, &received, icmp::Error::Unreachable(icmp::Unreachable::Port));
+            }
+        }
+        Cast::Multicast | Cast::Broadcast => shared.to_all(cx.cpu, &flow, &mut loads, wakes),
+    }
+}
+
+/// Reads the header, checks the sum, and cuts off what lies behind the datagram.
+fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
+    let (head, head_len) = received.first::<HEADER_LEN>();
+    let head = head.get(..head_len).unwrap_or_default();
+    let packet_len = received.payload.len();
+    let len = udp::datagram_len(head, packet_len)?;
+    received.payload.truncate(len);
+    let checksum = match received.checksum {
+        Checksum::Device => ChecksumIn::Trusted,
+        Checksum::Software => {
+            let pseudo_len = u32::try_from(len).unwrap_or(u32::MAX);
+            let addresses = received.header.addresses;
+            let sum = received.sum(addresses.pseudo_header(received.header.protocol, pseudo_len));
+            ChecksumIn::Verify { sum, zero_is_refused: matches!(addresses, Addresses::V6 { .. }) }
+        }
+    };
+    Ok(udp::parse(head, len, checksum)?.0)
+}
+
+/// An ICMP error quotes a datagram of ours: `addresses` as we sent it, `quoted` from the UDP header on. Whoever sent it
+/// is told. Nothing else is changed by it, so a forged one can at most report an error to a socket whose name it knows.
+pub(crate) fn on_icmp_error(
+    cx: &mut Context<'_>,
+    addresses: &Addresses,
+    mut quoted: Chain,
+    error: icmp::Error,
+    offender: std::net::IpAddr,
+) {
+    let mut head = [0; HEADER_LEN];
+    if quoted.copy_to(0, &mut head) < HEADER_LEN {
+        return;
+    }
+    let [s0, s1, d0, d1, ..] = head;
+    quoted.trim_front(HEADER_LEN);
+    let tuple = FourTuple {
+        local: Endpoint::new(addresses.src(), u16::from_be_bytes([s0, s1])),
+        remote: Endpoint::new(addresses.dst(), u16::from_be_bytes([d0, d1])),
+    };
+    let table = &cx.core.udp.table;
+    let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
+    if let Some(pcb) = pcb {
+        let offender = Endpoint::new(offender, 0);
+        errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
+    }
+}
+
+/// What an ICMP error says, in UDP's words.
+fn what(error: icmp::Error) -> Unsent {
+    use icmp::{Error, Unreachable};
+    match error {
+        Error::Unreachable(Unreachable::Port) => Unsent::PortUnreachable,
+        Error::Unreachable(Unreachable::Protocol) => Unsent::ProtocolUnreachable,
+        Error::Unreachable(Unreachable::Network | Unreachable::BeyondScope) => Unsent::NetworkUnreachable,
+        Error::Unreachable(Unreachable::Host | Unreachable::SourceRoute) => Unsent::HostUnreachable,
+        Error::Unreachable(Unreachable::Prohibited) => Unsent::Prohibited,
+        Error::PacketTooBig(mtu) => Unsent::TooBig { mtu },
+        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Unsent::TimeExceeded,
+        Error::ParameterProblem(..) => Unsent::ParameterProblem,
+    }
+}

@@ -1,0 +1,108 @@
+//! What comes along with a datagram, in both directions: the typed form of what `cmsg`s carry.
+//!
+//! Receiving tells all of it at no cost, so there is nothing to be switched on first. Tests: `tests/udp/`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The two low bits of a traffic class: explicit congestion notification (RFC 3168 section 5).
+const ECN_MASK: u8 = 0b11;
+
+/// What to do with a datagram that is sent. What is `None` is as the socket's options say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendMeta {
+    /// Where to; `None` for the peer of a connected socket.
+    pub to: Option<SocketAddr>,
+    /// The address that it comes from, one of the stack's own (IP_PKTINFO).
+    pub src: Option<IpAddr>,
+    /// The interface by which a group is sent to, by its number: 1 is the loopback, others have
+    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index).
+    pub interface: Option<u32>,
+    /// DSCP and ECN (IP_TOS, IPV6_TCLASS).
+    pub traffic_class: Option<u8>,
+    /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
+    pub hop_limit: Option<u8>,
+    /// Cuts the buffer into datagrams of so many bytes, of which the last may be shorter (UDP_SEGMENT). `Some(0)`: it
+    /// is one datagram, whatever the option says.
+    pub segment_size: Option<u16>,
+}
+
+impl SendMeta {
+    /// To `addr`, and everything else as the options say.
+    pub fn to(addr: SocketAddr) -> Self {
+        Self { to: Some(addr), ..Self::default() }
+    }
+}
+
+/// What is known of a datagram that was received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RecvMeta {
+    /// The sender.
+    pub from: SocketAddr,
+    /// Bytes that were copied out.
+    pub len: usize,
+    /// Bytes that there were: more than `len` if the buffer was too short (MSG_TRUNC).
+    pub datagram_len: usize,
+    /// If not 0, these are several datagrams in a row, each of so many bytes, of which the last may be shorter
+    /// (UDP_GRO). Only for sockets that have asked for it ([`UdpSocket::set_gro`](crate::UdpSocket::set_gro)).
+    pub segment_size: u16,
+    /// The address that it was sent to (IP_PKTINFO).
+    pub dst: IpAddr,
+    /// The number of the interface by which it came; see [`SendMeta::interface`].
+    pub interface: u32,
+    /// DSCP and ECN (IP_RECVTOS, IPV6_RECVTCLASS).
+    pub traffic_class: u8,
+    /// TTL or hop limit on arrival (IP_RECVTTL, IPV6_RECVHOPLIMIT).
+    pub hop_limit: u8,
+    /// Datagrams that this socket had dropped, for want of room in its buffer, when this one came: modulo 2^32
+    /// (SO_RXQ_OVFL).
+    pub drops: u32,
+}
+
+impl RecvMeta {
+    /// For an array that [`UdpSocket::recv_batch`](crate::UdpSocket::recv_batch) fills.
+    pub const EMPTY: Self = Self {
+        from: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        len: 0,
+        datagram_len: 0,
+        segment_size: 0,
+        dst: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        interface: 0,
+        traffic_class: 0,
+        hop_limit: 0,
+        drops: 0,
+    };
+
+    /// Whether bytes were cut off (MSG_TRUNC).
+    pub fn is_truncated(&self) -> bool {
+        self.len < self.datagram_len
+    }
+
+    /// ECN: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class & ECN_MASK
+    }
+
+    /// Datagrams in the buffer, those cut off included: 1, but for joined ones.
+    pub fn segment_count(&self) -> usize {
+        match self.segment_size {
+            0 => 1,
+            size => self.datagram_len.div_ceil(usize::from(size)).max(1),
+        }
+    }
+}
+
+impl Default for RecvMeta {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// A datagram to be sent with others ([`UdpSocket::send_batch`](crate::UdpSocket::send_batch)).
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Its bytes; several datagrams' if there is a segment size.
+    pub bytes: &'a [u8],
+    /// Where it goes, and how.
+    pub meta: SendMeta,
+}

@@ -1,0 +1,85 @@
+//! UDP sockets (RFC 768), in the shape of `std::net::UdpSocket`.
+//!
+//! Semantics are Linux's; `docs/udp.md` has them, with the differences. They stand outside of the perimeters: a datagram
+//! to an address of the stack's own is appended to its receiver's queue by the thread that sends it, under that queue's
+//! mutex, which is the only thing that senders and receivers share. Read in the order of a datagram's way: `send.rs`,
+//! `deliver.rs`, `pcb.rs`, `recv.rs`; names: `naming.rs`, `ports.rs`, `table.rs`.
+//!
+//! Must not know TCP, nor how packets are made and routed beyond `route.rs`. Lock order: a socket's `naming` → bind
+//! table → copies of the table of sockets → a receiver's `so` → inbox of a `Poll`; the host's groups → the same copies.
+//! Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
+
+mod builder;
+mod count;
+mod deliver;
+mod errors;
+mod groups;
+pub(crate) mod input;
+mod message;
+mod name;
+mod naming;
+mod options;
+mod output;
+pub(crate) mod pcb;
+mod ports;
+pub(crate) mod recv;
+mod route;
+mod send;
+mod settings;
+mod socket;
+mod table;
+
+pub use builder::UdpBuilder;
+pub use errors::{RecvError, Unsent};
+pub use message::{Outgoing, RecvMeta, SendMeta};
+pub use socket::UdpSocket;
+
+use sockeye_proto::tcp::port_choice::PortRange;
+use sockeye_sync::{Counters, cpu};
+
+use crate::base::addr::HashKey;
+use groups::{Groups, Membership};
+use ports::Ports;
+use table::Table;
+
+/// What all UDP sockets of a stack share.
+pub(crate) struct Shared {
+    pub ports: Ports,
+    pub table: Table,
+    groups: Groups,
+    counters: Counters<{ count::COUNT }>,
+}
+
+impl Shared {
+    pub fn new(range: PortRange, secret: [u8; 16], key: HashKey) -> Self {
+        Self {
+            ports: Ports::new(range, secret),
+            table: Table::new(key, cpu::count()),
+            groups: Groups::default(),
+            counters: Counters::new(),
+        }
+    }
+
+    /// Counts `amount`.
+    #[inline]
+    pub fn count(&self, index: usize, amount: u64) {
+        if amount > 0 {
+            self.counters.add(index, amount);
+        }
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
+    }
+
+    /// A socket has joined a group.
+    fn join(&self, membership: Membership) {
+        self.groups.join(membership, || self.table.set_member(membership, true));
+    }
+
+    /// A socket has left a group.
+    fn leave(&self, membership: Membership) {
+        self.groups.leave(membership, || self.table.set_member(membership, false));
+    }
+}

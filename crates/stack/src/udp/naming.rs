@@ -1,0 +1,175 @@
+//! Binding, connecting and closing: everything that changes a socket's name.
+//!
+//! A name is in three places: the bind table (who may have which port), the copies by which datagrams find sockets, and
+//! the socket's own cell, by which it sends. All are changed under the socket's `naming` and the bind table's lock. Which
+//! address a socket has after which call is Linux's: a connect keeps the address that an earlier one has given it, a
+//! disconnect returns to what was bound.
+//!
+//! Rank: `naming` → bind table → copies of the table. Tests: `tests/udp/`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::name::{Name, wildcard};
+use super::pcb::{Naming, Pcb};
+use super::route;
+use crate::base::addr::{Endpoint, connect_target};
+use crate::stack::{Core, Stack};
+
+/// What the handles of one socket share. The last one closes it.
+pub(crate) struct Handle {
+    pub stack: Stack,
+    pub pcb: Arc<Pcb>,
+}
+
+impl Handle {
+    pub fn core(&self) -> &Core {
+        self.stack.core()
+    }
+
+    /// bind(2); port 0 takes a free one.
+    pub fn bind(&self, addr: SocketAddr) -> io::Result<()> {
+        let (core, pcb) = (self.core(), &self.pcb);
+        let local = endpoint(pcb, addr)?;
+        if addr.is_ipv4() && pcb.is_v6 {
+            return Err(Errno::INVAL.into());
+        }
+        let is_own = local.addr.is_unspecified()
+            || core.netifs.is_local(local.addr)
+            || local.addr.is_multicast()
+            || route::is_broadcast(core, local.addr);
+        if !is_own {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        let mut naming = pcb.naming.lock();
+        if pcb.name.load().local.port != 0 {
+            return Err(Errno::INVAL.into());
+        }
+        self.take_port(&mut naming, local, false)?;
+        naming.bound_addr = Some(local.addr);
+        Ok(())
+    }
+
+    /// The name with a port: one that the socket has, or a free one that it takes now.
+    #[inline]
+    pub fn bound_name(&self) -> io::Result<Name> {
+        let name = self.pcb.name.load();
+        if name.local.port != 0 {
+            return Ok(name);
+        }
+        self.bind_any()
+    }
+
+    #[cold]
+    fn bind_any(&self) -> io::Result<Name> {
+        let mut naming = self.pcb.naming.lock();
+        let name = self.pcb.name.load();
+        // Another thread may have been faster.
+        if name.local.port != 0 {
+            return Ok(name);
+        }
+        self.take_port(&mut naming, name.local, true)
+    }
+
+    /// Takes a port for a socket that has none.
+    fn take_port(&self, naming: &mut Naming, local: Endpoint, is_auto: bool) -> io::Result<Name> {
+        let (udp, pcb) = (&self.core().udp, &self.pcb);
+        let mut ports = udp.ports.lock();
+        let port = ports.bind(pcb, local)?;
+        let name = Name { local: Endpoint::new(local.addr, port), remote: None };
+        udp.table.rename(pcb, None, Some(&name));
+        pcb.name.store(&name);
+        naming.is_auto = is_auto;
+        Ok(name)
+    }
+
+    /// connect(2): datagrams go to `addr` and come from it only.
+    pub fn connect(&self, addr: SocketAddr) -> io::Result<()> {
+        let (core, pcb) = (self.core(), &self.pcb);
+        let mut remote = endpoint(pcb, addr)?;
+        remote.addr = connect_target(remote.addr);
+        if route::is_broadcast(core, remote.addr) && !pcb.options.broadcast.load(Ordering::Relaxed) {
+            return Err(Errno::ACCESS.into());
+        }
+        let mut naming = pcb.naming.lock();
+        let before = pcb.name.load();
+        let source = route::source(core, pcb, &before, remote.addr, None)?;
+        let before =
+            if before.local.port == 0 { self.take_port(&mut naming, before.local, true)? } else { before };
+        let addr = if before.local.addr.is_unspecified() { source } else { before.local.addr };
+        let local = Endpoint::new(addr, before.local.port);
+        self.rename(&before, &Name { local, remote: Some(remote) });
+        Ok(())
+    }
+
+    /// connect(2) with AF_UNSPEC: no peer any more, and the address that was bound; a port that was not bound is given
+    /// back.
+    pub fn disconnect(&self) {
+        let mut naming = self.pcb.naming.lock();
+        let before = self.pcb.name.load();
+        if before.remote.is_none() {
+            return;
+        }
+        let addr = naming.bound_addr.unwrap_or_else(|| wildcard(self.pcb.is_v6));
+        let after = Name { local: Endpoint::new(addr, before.local.port), remote: None };
+        if naming.is_auto {
+            naming.is_auto = false;
+            self.give_port_back(&before, addr);
+        } else {
+            self.rename(&before, &after);
+        }
+    }
+
+    fn rename(&self, from: &Name, to: &Name) {
+        let (udp, pcb) = (&self.core().udp, &self.pcb);
+        let mut ports = udp.ports.lock();
+        ports.readdress(pcb, to.local);
+        udp.table.rename(pcb, Some(from), Some(to));
+        pcb.name.store(to);
+    }
+
+    fn give_port_back(&self, from: &Name, addr: IpAddr) {
+        let (udp, pcb) = (&self.core().udp, &self.pcb);
+        let mut ports = udp.ports.lock();
+        udp.table.rename(pcb, Some(from), None);
+        ports.unbind(pcb, from.local.port);
+        pcb.name.store(&Name { local: Endpoint::new(addr, 0), remote: None });
+    }
+}
+
+impl Drop for Handle {
+    /// The last handle closes the socket: it is found no more, then what it holds is dropped.
+    fn drop(&mut self) {
+        let naming = self.pcb.naming.lock();
+        let name = self.pcb.name.load();
+        if name.local.port != 0 {
+            self.give_port_back(&name, name.local.addr);
+        }
+        drop(naming);
+        let groups = self.pcb.receive.so.lock().groups.take();
+        for membership in groups {
+            self.core().udp.leave(membership);
+        }
+        self.pcb.close();
+    }
+}
+
+/// An address that an application gave, for this socket.
+///
+/// # Errors
+/// EAFNOSUPPORT if it is of another family than the socket takes.
+pub(crate) fn endpoint(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
+    let endpoint = Endpoint::from(addr);
+    match (addr, endpoint.addr) {
+        (SocketAddr::V6(_), _) if !pcb.is_v6 => Err(Errno::AFNOSUPPORT),
+        // IPv4, or IPv4-mapped, on an IPv6 socket that takes none.
+        (_, IpAddr::V4(_)) if pcb.is_v6 && pcb.v6_only => Err(Errno::NETUNREACH),
+        _ => Ok(endpoint),
+    }
+}
+
+/// 127.255.255.255, which the loopback's network has as any other.
+pub(crate) const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);

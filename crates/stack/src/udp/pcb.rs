@@ -1,0 +1,281 @@
+//! A UDP socket's control block: its name, its options, and its receive queue.
+//!
+//! # Who may touch what
+//! * (c) `is_v6`, `v6_only`, `reuse_*`: chosen before the socket is bound.
+//! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
+//! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and tells a sender,
+//!   who otherwise does not look there, that an error is pending.
+//! * (b) everything in [`So`]: under `so`, the mutex of the receive queue.
+//!
+//! What senders read and what receivers write lie on lines apart: a thread that sends on a socket is not slowed down by
+//! one that receives on it.
+//!
+//! # Why no wake-up is lost
+//! A receiver that finds the queue empty takes its ticket, or leaves its waker, in the section that found it so; whoever
+//! appends looks for both in the section that appends, and wakes after unlocking. A `Poll` looks at the queue under the
+//! same mutex (`poll.rs`).
+//!
+//! Bounds: [`So::charge`] by `rcvbuf` (one datagram over, as on Linux), the error queue by [`ERRORS_MAX`], memberships
+//! by [`MEMBERSHIPS_MAX`](super::groups::MEMBERSHIPS_MAX), tasks by [`WAKERS_MAX`]. Rank of `so`: see
+//! `ARCHITECTURE.md`. Tests: `tests/udp/`.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::task::Waker;
+
+use rustix::io::Errno;
+use sockeye_mbuf::Chain;
+use sockeye_proto::udp::Joiner;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::{Awaited, Mutex, Notified, WaitQueue, cpu};
+
+use super::errors::Queued;
+use super::groups::Memberships;
+use super::name::{Name, NameCell};
+use super::options::Options;
+use crate::base::addr::Endpoint;
+use crate::conn::outbox::Wake;
+use crate::poll::{Ready, Watchers};
+
+/// See the module's head.
+#[repr(align(128))]
+pub(crate) struct Pcb {
+    /// (c) An IPv6 socket.
+    pub is_v6: bool,
+    /// (c) It takes no IPv4: an IPv4 socket is "IPv6 only" in the sense that it is of one family.
+    pub v6_only: bool,
+    /// (c) SO_REUSEADDR.
+    pub reuse_addr: bool,
+    /// (c) SO_REUSEPORT.
+    pub reuse_port: bool,
+    /// (n)
+    pub name: NameCell,
+    /// (a)
+    pub options: Options,
+    /// (a) An error is pending in `so`.
+    pub has_error: AtomicBool,
+    pub naming: Mutex<Naming>,
+    pub receive: Receive,
+}
+
+/// What a naming call has to know of those before.
+#[derive(Default)]
+pub(crate) struct Naming {
+    /// The address that a bind has named, to which a disconnect returns.
+    pub bound_addr: Option<IpAddr>,
+    /// The port was chosen by the stack and not by a bind: a disconnect gives it back.
+    pub is_auto: bool,
+}
+
+/// What receivers and deliverers write, on lines of its own.
+#[repr(align(128))]
+pub(crate) struct Receive {
+    pub so: Mutex<So>,
+    pub wait: WaitQueue,
+}
+
+/// A datagram that waits. One with a `segment_size` stands for several (`sockeye_proto::udp::Segments`).
+pub(crate) struct Datagram {
+    pub from: Endpoint,
+    /// The address that it was sent to.
+    pub to: IpAddr,
+    /// The interface by which it came.
+    pub interface: u32,
+    pub segment_size: u16,
+    pub traffic_class: u8,
+    pub hop_limit: u8,
+    /// Datagrams that the queue had dropped before this one was appended.
+    pub drops: u32,
+    pub payload: Chain,
+}
+
+/// What of the buffer a datagram takes beyond its packet memory.
+const OVERHEAD: usize = size_of::<Datagram>();
+
+impl Datagram {
+    /// Whether a datagram came the same way from the same sender.
+    fn is_of_flow(&self, other: &Self) -> bool {
+        let way = |d: &Self| (d.from, d.to, d.interface, d.traffic_class, d.hop_limit);
+        way(self) == way(other)
+    }
+
+    /// Bytes of the buffer that it takes: of memory, whatever it carries.
+    fn charge(&self) -> usize {
+        // A part of a large cluster that was cut for this socket is charged for its own bytes.
+        let whole = self.payload.footprint();
+        let own = 2 * self.payload.len() + SMALL_MAX;
+        OVERHEAD + whole.min(own)
+    }
+}
+
+/// Most bytes that are joined.
+const JOINED_MAX: usize = 65_535;
+/// The largest charge of a short datagram: its cluster of 256 bytes and the cluster's header.
+const SMALL_MAX: usize = 320;
+/// Most errors that wait to be looked at; more are dropped, and the pending error tells of the last one alone.
+pub(crate) const ERRORS_MAX: usize = 64;
+/// Most tasks that may wait for one socket; beyond it the oldest is woken early.
+#[cfg(feature = "tokio")]
+const WAKERS_MAX: usize = 1024;
+
+/// See the module's head.
+pub(crate) struct So {
+    pub queue: VecDeque<Datagram>,
+    /// Bytes of the buffer that `queue` takes.
+    charge: usize,
+    /// SO_RCVBUF.
+    pub rcvbuf: usize,
+    /// SO_RXQ_OVFL: datagrams that were dropped because the buffer was full, modulo 2^32.
+    pub drops: u32,
+    /// SO_ERROR.
+    pub error: Option<Errno>,
+    /// IP_RECVERR's queue.
+    pub errors: VecDeque<Queued>,
+    pub groups: Memberships,
+    pub awaited: Awaited,
+    /// Where the last deliverer ran, as a hint for who waits.
+    pub data_cpu: u32,
+    pub watch: Watchers,
+    pub wakers: Vec<Waker>,
+    closed: bool,
+}
+
+impl Pcb {
+    pub fn new(options: Options, is_v6: bool, reuse: super::builder::Reuse, rcvbuf: u32) -> Arc<Self> {
+        Arc::new(Self {
+            is_v6,
+            v6_only: reuse.v6_only || !is_v6,
+            reuse_addr: reuse.addr,
+            reuse_port: reuse.port,
+            name: NameCell::new(&Name::unbound(is_v6)),
+            options,
+            has_error: AtomicBool::new(false),
+            naming: Mutex::new(Naming::default()),
+            receive: Receive {
+                so: Mutex::new(So {
+                    queue: VecDeque::new(),
+                    charge: 0,
+                    rcvbuf: rcvbuf as usize,
+                    drops: 0,
+                    error: None,
+                    errors: VecDeque::new(),
+                    groups: Memberships::default(),
+                    awaited: Awaited::default(),
+                    data_cpu: 0,
+                    watch: Watchers::new(),
+                    wakers: Vec::new(),
+                    closed: false,
+                }),
+                wait: WaitQueue::new(),
+            },
+        })
+    }
+
+    /// Tells everybody who waits that there is something: a datagram or an error.
+    pub fn announce(self: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
+        match self.receive.wait.notify_in(&mut so.awaited) {
+            Notified::Nobody => {}
+            Notified::Spinning => so.data_cpu = cpu::current(),
+            Notified::Parked => {
+                so.data_cpu = cpu::current();
+                wakes.push(Wake::Udp(Arc::clone(self)));
+            }
+        }
+        if !so.wakers.is_empty() {
+            wakes.extend(so.wakers.drain(..).map(Wake::Task));
+        }
+        so.watch.mark(ready, wakes);
+    }
+
+    /// Takes the pending error.
+    pub fn take_error(&self) -> Option<Errno> {
+        // Relaxed: an error that is being set just now is found by the next call.
+        if !self.has_error.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.take_error_in(&mut self.receive.so.lock())
+    }
+
+    /// The same under `so`.
+    pub fn take_error_in(&self, so: &mut So) -> Option<Errno> {
+        let error = so.error.take()?;
+        self.has_error.store(false, Ordering::Relaxed);
+        Some(error)
+    }
+
+    /// Readiness now. A datagram can always be sent: what the interface has no room for is dropped.
+    pub fn readiness(&self) -> Ready {
+        let so = self.receive.so.lock();
+        let has_error = so.error.is_some() || !so.errors.is_empty();
+        Ready::WRITABLE.with(Ready::READABLE.when(!so.queue.is_empty())).with(Ready::ERROR.when(has_error))
+    }
+
+    /// Ends the socket: nothing is taken any more. What it held is dropped after its mutex.
+    pub fn close(&self) {
+        let mut so = self.receive.so.lock();
+        so.closed = true;
+        so.charge = 0;
+        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors), so.watch.clear());
+        let wakers = std::mem::take(&mut so.wakers);
+        drop(so);
+        drop(left);
+        // Their tasks hold the socket, so it is not being closed under them; they are gone.
+        drop(wakers);
+    }
+}
+
+impl So {
+    /// Whether a datagram is taken. The first one that is too much still is, as on Linux.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.charge <= self.rcvbuf && !self.closed
+    }
+
+    /// Appends a datagram.
+    #[inline]
+    pub fn push(&mut self, mut datagram: Datagram) {
+        datagram.drops = self.drops;
+        self.charge += datagram.charge();
+        self.queue.push_back(datagram);
+    }
+
+    /// Appends a datagram to the last one, if they are of one flow and may go as one buffer; else behind it.
+    pub fn join(&mut self, datagram: Datagram) {
+        let Some(last) = self.queue.back_mut().filter(|last| last.is_of_flow(&datagram)) else {
+            return self.push(datagram);
+        };
+        let mut joiner = Joiner::new(last.payload.len(), last.segment_size);
+        if !joiner.add(datagram.payload.len(), JOINED_MAX) {
+            return self.push(datagram);
+        }
+        let before = last.charge();
+        last.payload.append(datagram.payload);
+        last.segment_size = joiner.size();
+        self.charge += last.charge() - before;
+    }
+
+    /// Takes the oldest datagram out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Datagram> {
+        let datagram = self.queue.pop_front()?;
+        self.charge -= datagram.charge();
+        if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
+            self.queue = VecDeque::new();
+        }
+        Some(datagram)
+    }
+
+    /// Leaves a waker, if there is nothing yet. Gives back one that is to be woken early.
+    #[cfg(feature = "tokio")]
+    pub fn remember(&mut self, waker: &Waker) -> Option<Waker> {
+        if self.wakers.iter().any(|known| known.will_wake(waker)) {
+            return None;
+        }
+        let early = (self.wakers.len() >= WAKERS_MAX).then(|| self.wakers.remove(0));
+        self.wakers.push(waker.clone());
+        early
+    }
+}
+
+/// Places of an empty queue that are kept; a burst's are given back.
+const QUEUE_KEPT: usize = 1024;

@@ -1,0 +1,177 @@
+//! Receiving: the receive queue's mutex and no other; the copy out is made after it.
+//!
+//! An error that is pending comes before what is in the queue, as on Linux. Must not know how datagrams arrive. Why no
+//! wake-up is lost: `pcb.rs`. Tests: `tests/udp/`.
+
+use std::io::IoSliceMut;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use sockeye_mbuf::Chain;
+use sockeye_sync::facade::Ordering;
+
+use super::count;
+use super::errors::{Queued, RecvError};
+use super::message::RecvMeta;
+use super::naming::Handle;
+use super::pcb::{Datagram, Pcb, So};
+use crate::base::addr::Endpoint;
+use crate::blocking::{self, Timeout};
+
+/// Most datagrams that are taken under one hold of the mutex.
+const BATCH_MAX: usize = 16;
+
+/// Receives a datagram into `bufs`.
+#[inline]
+pub(crate) fn recv(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvMeta, Errno> {
+    let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
+    Ok(hand_out(handle, &datagram, bufs))
+}
+
+/// Copies the oldest datagram into `bufs`, and keeps it.
+pub(crate) fn peek(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvMeta, Errno> {
+    await_some(handle, blocks(&handle.pcb), |so| {
+        let datagram = so.queue.front()?;
+        let len = fill(&datagram.payload, bufs);
+        Some(meta(&handle.pcb, datagram, len))
+    })
+}
+
+/// Receives a datagram into each of `bufs`, as many as there are, once there is one. Returns how many.
+pub(crate) fn recv_batch(
+    handle: &Handle,
+    bufs: &mut [IoSliceMut<'_>],
+    metas: &mut [RecvMeta],
+) -> Result<usize, Errno> {
+    let wanted = bufs.len().min(metas.len());
+    let mut places = bufs.chunks_mut(1).zip(metas);
+    let (mut done, mut blocks) = (0, blocks(&handle.pcb));
+    while done < wanted {
+        let taken = await_some(handle, blocks, |so| {
+            let most = BATCH_MAX.min(wanted - done);
+            let taken: SmallVec<[Datagram; BATCH_MAX]> = (0..most).map_while(|_| so.pop()).collect();
+            (!taken.is_empty()).then_some(taken)
+        });
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        };
+        blocks = false;
+        for (datagram, (buf, meta)) in taken.iter().zip(&mut places) {
+            *meta = hand_out(handle, datagram, buf);
+        }
+        done += taken.len();
+    }
+    Ok(done)
+}
+
+/// Takes an error off the queue of IP_RECVERR, and copies what was sent into `buf`. Never blocks.
+pub(crate) fn recv_err(handle: &Handle, buf: &mut [u8]) -> Option<RecvError> {
+    let pcb = &handle.pcb;
+    let mut so = pcb.receive.so.lock();
+    let Queued { what, errno, offender, dst, payload } = so.errors.pop_front()?;
+    // As on Linux, what is pending after that is the next one's.
+    so.error = so.errors.front().map(|next| next.errno);
+    pcb.has_error.store(so.error.is_some(), Ordering::Relaxed);
+    drop(so);
+    let len = payload.copy_to(0, buf);
+    Some(RecvError {
+        what,
+        errno: errno.raw_os_error(),
+        offender: offender.to_socket_addr(pcb.is_v6),
+        dst: dst.to_socket_addr(pcb.is_v6),
+        len,
+        is_truncated: len < payload.len(),
+    })
+}
+
+fn blocks(pcb: &Pcb) -> bool {
+    !pcb.options.nonblocking.load(Ordering::Relaxed)
+}
+
+/// Looks with `look` until it finds something. EAGAIN if that takes longer than the call may wait.
+#[inline]
+fn await_some<R>(
+    handle: &Handle,
+    blocks: bool,
+    mut look: impl FnMut(&mut So) -> Option<R>,
+) -> Result<R, Errno> {
+    let pcb = &handle.pcb;
+    let mut timeout = Timeout::of(&pcb.options.rcv_timeout);
+    loop {
+        let (ticket, cpu) = {
+            let mut so = pcb.receive.so.lock();
+            if let Some(error) = pcb.take_error_in(&mut so) {
+                return Err(error);
+            }
+            if let Some(found) = look(&mut so) {
+                return Ok(found);
+            }
+            if !blocks {
+                return Err(Errno::AGAIN);
+            }
+            (pcb.receive.wait.prepare_in(&mut so.awaited), so.data_cpu)
+        };
+        if !blocking::wait(handle.core(), &pcb.receive.wait, ticket, cpu, &mut timeout) {
+            return Err(Errno::AGAIN);
+        }
+    }
+}
+
+/// Copies a datagram that was taken out, and counts it.
+#[inline]
+fn hand_out(handle: &Handle, datagram: &Datagram, bufs: &mut [IoSliceMut<'_>]) -> RecvMeta {
+    let len = fill(&datagram.payload, bufs);
+    let meta = meta(&handle.pcb, datagram, len);
+    handle.core().udp.count(count::IN_DATAGRAMS, meta.segment_count() as u64);
+    meta
+}
+
+/// Copies as much as there is room for; says how much.
+#[inline]
+fn fill(chain: &Chain, bufs: &mut [IoSliceMut<'_>]) -> usize {
+    let mut done = 0;
+    for buf in bufs {
+        done += chain.copy_to(done, buf);
+    }
+    done
+}
+
+fn meta(pcb: &Pcb, datagram: &Datagram, len: usize) -> RecvMeta {
+    let addr = |addr| Endpoint::new(addr, 0).to_socket_addr(pcb.is_v6).ip();
+    RecvMeta {
+        from: datagram.from.to_socket_addr(pcb.is_v6),
+        len,
+        datagram_len: datagram.payload.len(),
+        segment_size: datagram.segment_size,
+        dst: addr(datagram.to),
+        interface: datagram.interface,
+        traffic_class: datagram.traffic_class,
+        hop_limit: datagram.hop_limit,
+        drops: datagram.drops,
+    }
+}
+
+#[cfg(feature = "tokio")]
+pub(crate) use tasks::poll_readable;
+
+/// Waiting without a thread.
+#[cfg(feature = "tokio")]
+mod tasks {
+    use std::task::{Poll, Waker};
+
+    use super::super::pcb::Pcb;
+
+    /// Ready once a receive would not block.
+    pub(crate) fn poll_readable(pcb: &Pcb, waker: &Waker) -> Poll<()> {
+        let mut so = pcb.receive.so.lock();
+        if !so.queue.is_empty() || so.error.is_some() {
+            return Poll::Ready(());
+        }
+        let early = so.remember(waker);
+        drop(so);
+        early.into_iter().for_each(Waker::wake);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,111 @@
+//! Where a datagram goes: to this stack, out, to a group; and from which address.
+//!
+//! Must not know how it gets there. Tests: `tests/udp/`.
+
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+use sockeye_sync::facade::Ordering;
+
+use super::groups::LOOPBACK;
+use super::name::Name;
+use super::naming::LOOPBACK_BROADCAST;
+use super::pcb::Pcb;
+use crate::netif::table::Via;
+use crate::stack::Core;
+
+/// A way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// To an address of this stack.
+    Own,
+    /// Out of an interface.
+    Out(Via),
+    /// To everybody on an interface, or in a group there, by its number.
+    All(u32),
+}
+
+/// The way to `dst`. `interface`: that the caller, or the socket's option, names for groups.
+///
+/// # Errors
+/// ENETUNREACH if there is none.
+pub(crate) fn way(core: &Core, dst: IpAddr, interface: u32) -> Result<Way, Errno> {
+    if dst.is_multicast() || is_broadcast(core, dst) {
+        return Ok(Way::All(if interface != 0 { interface } else { interface_of(core, dst)? }));
+    }
+    match core.netifs.via(dst) {
+        Some(Via::LOOPBACK) => Ok(Way::Own),
+        Some(via) => Ok(Way::Out(via)),
+        None => Err(Errno::NETUNREACH),
+    }
+}
+
+/// The number of the interface to which the routes lead `dst`.
+///
+/// # Errors
+/// ENETUNREACH if they do not.
+pub(crate) fn interface_of(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
+    if dst == IpAddr::V4(LOOPBACK_BROADCAST) {
+        return Ok(LOOPBACK);
+    }
+    match core.netifs.via(dst) {
+        Some(Via::LOOPBACK) => Ok(LOOPBACK),
+        Some(via) => core.netifs.out(via).map(|(id, _)| id.interface_index()).ok_or(Errno::NETUNREACH),
+        None => Err(Errno::NETUNREACH),
+    }
+}
+
+/// The address that a datagram from a socket of this name to `dst` comes from. `wanted`: what the call names.
+///
+/// # Errors
+/// ENETUNREACH if there is none of its family, or no way; EINVAL if the address cannot be a source for it.
+pub(crate) fn source(
+    core: &Core,
+    pcb: &Pcb,
+    name: &Name,
+    dst: IpAddr,
+    wanted: Option<IpAddr>,
+) -> Result<IpAddr, Errno> {
+    if let Some(wanted) = wanted.filter(|addr| !core.netifs.is_local(*addr)) {
+        return Err(if wanted.is_unspecified() { Errno::ADDRNOTAVAIL } else { Errno::INVAL });
+    }
+    let own = name.local.addr;
+    let names_one_host = !own.is_unspecified() && !own.is_multicast() && !is_broadcast(core, own);
+    let Some(src) = wanted.or(names_one_host.then_some(own)) else {
+        return source_for(core, pcb, dst);
+    };
+    if src.is_ipv4() != dst.is_ipv4() {
+        return Err(Errno::NETUNREACH);
+    }
+    // What leaves the host does not come from its loopback (RFC 1122 section 3.2.1.3).
+    match way(core, dst, interface_for(pcb, dst))? {
+        Way::Out(_) if src.is_loopback() => Err(Errno::INVAL),
+        Way::All(interface) if src.is_loopback() && interface != LOOPBACK => Err(Errno::INVAL),
+        Way::Own | Way::Out(_) | Way::All(_) => Ok(src),
+    }
+}
+
+/// The address that the stack chooses.
+fn source_for(core: &Core, pcb: &Pcb, dst: IpAddr) -> Result<IpAddr, Errno> {
+    let interface = if dst.is_multicast() { interface_for(pcb, dst) } else { 0 };
+    let near = if interface == LOOPBACK || dst == IpAddr::V4(LOOPBACK_BROADCAST) {
+        super::name::loopback(dst.is_ipv4())
+    } else {
+        dst
+    };
+    core.netifs.source(near).ok_or(Errno::NETUNREACH)
+}
+
+/// The interface that the socket's option names for groups of the destination's family; 0 for none.
+pub(crate) fn interface_for(pcb: &Pcb, dst: IpAddr) -> u32 {
+    let slot = if dst.is_ipv4() { &pcb.options.multicast_if_v4 } else { &pcb.options.multicast_if_v6 };
+    slot.load(Ordering::Relaxed)
+}
+
+/// Whether `addr` means everybody on some network of this stack.
+pub(crate) fn is_broadcast(_core: &Core, addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4 == LOOPBACK_BROADCAST,
+        IpAddr::V6(_) => false,
+    }
+}

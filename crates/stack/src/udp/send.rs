@@ -1,0 +1,234 @@
+//! Sending: one copy into packet memory, then straight into the receiver's queue, or out of an interface.
+//!
+//! A send takes no lock of its own socket: the name is read from its cell, the options are words. It takes its core's
+//! copy of the table (for reading) and the receiver's mutex, or the interface's queue. Datagrams of a batch that go the
+//! same way are delivered as a run (`deliver.rs`); who waits for them is woken once, at the end of the call.
+//!
+//! There is no send buffer. A datagram to an own address is in its receiver's queue, or dropped because that is full,
+//! when the call returns; one that leaves is its interface's, or dropped because that has no room. What holds a sender
+//! back is the cap of packet memory alone: there a blocking call waits.
+//!
+//! Must not know how datagrams are received. Tests: `tests/udp/`.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Pool};
+use sockeye_proto::udp::{PAYLOAD_MAX_V4, PAYLOAD_MAX_V6, SEGMENTS_MAX};
+use sockeye_sync::facade::Ordering;
+
+use super::count;
+use super::deliver::{Flow, Load, Loads, RUN_MAX};
+use super::errors::{self, Unsent};
+use super::groups::LOOPBACK;
+use super::message::SendMeta;
+use super::name::Name;
+use super::output;
+use super::naming::{Handle, endpoint};
+use super::pcb::Pcb;
+use super::route::{self, Way};
+use crate::base::addr::{Endpoint, FourTuple, connect_target};
+use crate::blocking::{Timeout, wait_for_memory};
+use crate::conn::outbox::Wake;
+use crate::stack::{Core, counter};
+
+/// What a datagram needs besides its bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    flow: Flow,
+    way: Way,
+}
+
+/// A send of one datagram or several.
+pub(crate) struct Sending<'h> {
+    handle: &'h Handle,
+    name: Name,
+    timeout: Timeout,
+    cpu: u32,
+    /// What goes the way of `plan` and was not handed over yet.
+    run: Loads,
+    plan: Option<Plan>,
+    wakes: Vec<Wake>,
+    /// What has become of what was handed over last.
+    failed: Option<Errno>,
+}
+
+impl<'h> Sending<'h> {
+    pub fn new(handle: &'h Handle) -> Result<Self, Errno> {
+        let name = handle.bound_name().map_err(|error| errno_of(&error))?;
+        Ok(Self {
+            handle,
+            name,
+            timeout: Timeout::of(&handle.pcb.options.snd_timeout),
+            cpu: handle.core().cpu(),
+            run: Loads::new(),
+            plan: None,
+            wakes: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// Sends `bufs` as one datagram, or as several if there is a segment size. Returns the bytes.
+    pub fn push(&mut self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> Result<usize, Errno> {
+        let pcb = &self.handle.pcb;
+        let len = bufs.iter().map(|buf| buf.len()).fold(0, usize::saturating_add);
+        let to = meta.to.map(|addr| target(pcb, addr)).transpose()?;
+        let remote = to.or(self.name.remote).ok_or(Errno::DESTADDRREQ)?;
+        let plan = plan(self.handle.core(), pcb, &self.name, remote, meta)?;
+        let segment_size = segment_size(pcb, remote.addr, len, meta)?;
+        if let Some(error) = pcb.take_error() {
+            return Err(error);
+        }
+        let load = Load { payload: self.copy(bufs, len)?, segment_size };
+        if self.plan != Some(plan) || self.run.len() == RUN_MAX {
+            self.finish()?;
+            self.plan = Some(plan);
+        }
+        self.run.push(load);
+        Ok(len)
+    }
+
+    /// Copies into packet memory, waiting for it if need be.
+    fn copy(&mut self, bufs: &[IoSlice<'_>], len: usize) -> Result<Chain, Errno> {
+        let core = self.handle.core();
+        loop {
+            match gather(&core.pool, bufs, len) {
+                Ok(chain) => return Ok(chain),
+                Err(Exhausted) if core.recycler.reclaim(core) => {}
+                Err(Exhausted) => {
+                    core.count(counter::MEMORY_WAITS);
+                    self.flush();
+                    if self.handle.pcb.options.nonblocking.load(Ordering::Relaxed) {
+                        core.udp.count(count::MEM_ERRORS, 1);
+                        return Err(Errno::NOMEM);
+                    }
+                    if !wait_for_memory(core, &mut self.timeout) {
+                        return Err(Errno::AGAIN);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands over what was gathered.
+    fn flush(&mut self) {
+        let Some(plan) = self.plan.take() else { return };
+        let (core, udp) = (self.handle.core(), &self.handle.core().udp);
+        udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum());
+        match plan.way {
+            Way::Own => {
+                if !udp.to_host(self.cpu, &plan.flow, &mut self.run, &mut self.wakes) {
+                    self.refused(&plan.flow);
+                }
+            }
+            Way::All(LOOPBACK) => udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes),
+            Way::All(_) | Way::Out(_) => {
+                core.input.count(crate::input::count::UNSENDABLE, self.run.len() as u64)
+            }
+        }
+        self.run.clear();
+    }
+
+    /// Nobody is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.
+    fn refused(&mut self, flow: &Flow) {
+        let udp = &self.handle.core().udp;
+        udp.count(count::NO_PORTS, self.run.iter().map(Load::count).sum());
+        let (pcb, tuple) = (&self.handle.pcb, flow.tuple.reversed());
+        let offender = Endpoint::new(tuple.remote.addr, 0);
+        for load in self.run.drain(..) {
+            errors::report(pcb, Unsent::PortUnreachable, &tuple, offender, load.payload, &mut self.wakes);
+        }
+    }
+}
+
+impl Drop for Sending<'_> {
+    /// The end of the call: everything is handed over, then everybody is woken.
+    fn drop(&mut self) {
+        self.flush();
+        for wake in self.wakes.drain(..) {
+            wake.fire();
+        }
+    }
+}
+
+/// The receiver that a call names.
+fn target(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
+    let mut remote = endpoint(pcb, addr)?;
+    if remote.port == 0 {
+        return Err(Errno::INVAL);
+    }
+    remote.addr = connect_target(remote.addr);
+    Ok(remote)
+}
+
+fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) -> Result<Plan, Errno> {
+    let dst = remote.addr;
+    let options = &pcb.options;
+    if route::is_broadcast(core, dst) && !options.broadcast.load(Ordering::Relaxed) {
+        return Err(Errno::ACCESS);
+    }
+    let interface = meta.interface.unwrap_or_else(|| route::interface_for(pcb, dst));
+    let way = route::way(core, dst, interface)?;
+    let src = route::source(core, pcb, name, dst, meta.src)?;
+    let (hops, multicast_hops, class) = match dst {
+        IpAddr::V4(_) => (&options.ttl, &options.multicast_ttl_v4, &options.tos),
+        IpAddr::V6(_) => (&options.hops_v6, &options.multicast_hops_v6, &options.tclass_v6),
+    };
+    let hops = if dst.is_multicast() { multicast_hops } else { hops };
+    let interface = match way {
+        Way::Own => LOOPBACK,
+        Way::Out(via) => core.netifs.out(via).map_or(0, |(id, _)| id.interface_index()),
+        Way::All(interface) => interface,
+    };
+    let flow = Flow {
+        tuple: FourTuple { local: remote, remote: Endpoint::new(src, name.local.port) },
+        interface,
+        traffic_class: meta.traffic_class.unwrap_or_else(|| class.load(Ordering::Relaxed)),
+        hop_limit: meta.hop_limit.unwrap_or_else(|| hops.load(Ordering::Relaxed)),
+        may_join: false,
+    };
+    Ok(Plan { flow, way })
+}
+
+/// The size of the datagrams that a buffer of `len` bytes is cut into; 0 if it is one.
+///
+/// # Errors
+/// EMSGSIZE if it, or the size, is more than a datagram takes; EINVAL if there would be too many.
+fn segment_size(pcb: &Pcb, dst: IpAddr, len: usize, meta: &SendMeta) -> Result<u16, Errno> {
+    let most = if dst.is_ipv4() { PAYLOAD_MAX_V4 } else { PAYLOAD_MAX_V6 };
+    if len > most {
+        return Err(Errno::MSGSIZE);
+    }
+    let size = meta.segment_size.unwrap_or_else(|| pcb.options.segment_size.load(Ordering::Relaxed));
+    match usize::from(size) {
+        0 => Ok(0),
+        of if len <= of => Ok(0),
+        of if len.div_ceil(of) > SEGMENTS_MAX => Err(Errno::INVAL),
+        _ => Ok(size),
+    }
+}
+
+/// The bytes of all buffers, in packet memory.
+#[inline]
+fn gather(pool: &Pool, bufs: &[IoSlice<'_>], len: usize) -> Result<Chain, Exhausted> {
+    if len == 0 {
+        return Ok(Chain::new());
+    }
+    debug_assert!(len <= CLUSTER_MAX, "a datagram fits into one cluster");
+    let mut mbuf = pool.alloc(len)?;
+    for buf in bufs {
+        let taken = mbuf.try_extend(buf);
+        debug_assert_eq!(taken, buf.len(), "a new cluster takes what it was chosen for");
+    }
+    Ok(Chain::from(mbuf))
+}
+
+/// The errno of an error that naming has made.
+fn errno_of(error: &std::io::Error) -> Errno {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => Errno::ADDRINUSE,
+        std::io::ErrorKind::AddrNotAvailable => Errno::ADDRNOTAVAIL,
+        _ => error.raw_os_error().map_or(Errno::AGAIN, Errno::from_raw_os_error),
+    }
+}

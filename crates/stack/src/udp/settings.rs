@@ -1,0 +1,336 @@
+//! A [`UdpSocket`]'s options, as `std` has them and beyond. Those that decide a bind are [`UdpBuilder`]'s.
+//!
+//! Must not know how datagrams move. Options are words that the next call reads; setting one never blocks.
+//! Tests: `tests/udp/`.
+//!
+//! [`UdpBuilder`]: crate::UdpBuilder
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use sockeye_sync::facade::Ordering;
+
+use super::groups::{LOOPBACK, Membership};
+use super::options::Options;
+use super::route;
+use super::socket::UdpSocket;
+use crate::blocking::{load_timeout, store_timeout};
+use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::stack::Core;
+
+/// A pair of methods that set and tell an option which needs no checks.
+macro_rules! option {
+    ($(#[$doc:meta])* $set:ident, $get:ident, $field:ident, $type:ty) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// None; the signature is that of `std`.
+        pub fn $set(&self, value: $type) -> io::Result<()> {
+            self.options().$field.store(value, Ordering::Relaxed);
+            Ok(())
+        }
+
+        /// What was set.
+        ///
+        /// # Errors
+        /// None; the signature is that of `std`.
+        pub fn $get(&self) -> io::Result<$type> {
+            Ok(self.options().$field.load(Ordering::Relaxed))
+        }
+    };
+}
+
+impl UdpSocket {
+    fn options(&self) -> &Options {
+        &self.handle.pcb.options
+    }
+
+    option!(
+        /// SO_BROADCAST: sends to broadcast addresses are allowed. Off.
+        set_broadcast,
+        broadcast,
+        broadcast,
+        bool
+    );
+    option!(
+        /// IP_MULTICAST_LOOP: what is sent to a group comes back to members on this host. On.
+        set_multicast_loop_v4,
+        multicast_loop_v4,
+        multicast_loop_v4,
+        bool
+    );
+    option!(
+        /// IPV6_MULTICAST_LOOP. On.
+        set_multicast_loop_v6,
+        multicast_loop_v6,
+        multicast_loop_v6,
+        bool
+    );
+    option!(
+        /// IP_MULTICAST_ALL (and IPV6_MULTICAST_ALL): receives what is sent to any group that some socket of this stack
+        /// has joined. Off: only to those that this socket has joined. On, as on Linux.
+        set_multicast_all,
+        multicast_all,
+        multicast_all,
+        bool
+    );
+    option!(
+        /// UDP_GRO: datagrams that arrive joined are received joined, see
+        /// [`RecvMeta::segment_size`](crate::RecvMeta::segment_size). Off.
+        set_gro,
+        gro,
+        gro,
+        bool
+    );
+    option!(
+        /// UDP_SEGMENT: buffers are cut into datagrams of so many bytes; 0 for not at all.
+        set_segment_size,
+        segment_size,
+        segment_size,
+        u16
+    );
+    option!(
+        /// IP_RECVERR (and IPV6_RECVERR): tells of errors to unconnected destinations too, and keeps each for
+        /// [`recv_err`](Self::recv_err). Off.
+        set_recv_err,
+        wants_recv_err,
+        recv_err,
+        bool
+    );
+    option!(
+        /// IP_TOS: DSCP and ECN of what is sent over IPv4.
+        set_tos,
+        tos,
+        tos,
+        u8
+    );
+    option!(
+        /// IPV6_TCLASS: DSCP and ECN of what is sent over IPv6.
+        set_tclass_v6,
+        tclass_v6,
+        tclass_v6,
+        u8
+    );
+    option!(
+        /// IPV6_UNICAST_HOPS: the hop limit of what is sent to one host over IPv6. 64.
+        set_unicast_hops_v6,
+        unicast_hops_v6,
+        hops_v6,
+        u8
+    );
+    option!(
+        /// IPV6_MULTICAST_HOPS: the hop limit of what is sent to a group over IPv6. 1.
+        set_multicast_hops_v6,
+        multicast_hops_v6,
+        multicast_hops_v6,
+        u8
+    );
+
+    /// O_NONBLOCK, of all handles of the socket.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.options().nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// IP_TTL of what is sent to one host, 1 to 255. 64.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?;
+        self.options().ttl.store(ttl, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(self.options().ttl.load(Ordering::Relaxed).into())
+    }
+
+    /// IP_MULTICAST_TTL, 0 to 255: 0 stays on this host. 1.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
+        let ttl = u8::try_from(ttl).map_err(|_| Errno::INVAL)?;
+        self.options().multicast_ttl_v4.store(ttl, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
+        Ok(self.options().multicast_ttl_v4.load(Ordering::Relaxed).into())
+    }
+
+    /// SO_RCVTIMEO: how long a receive waits at most; `None` for no limit. Receives then fail with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.options().rcv_timeout, timeout)
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.options().rcv_timeout))
+    }
+
+    /// SO_SNDTIMEO: how long a send waits for packet memory at most; `None` for no limit.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.options().snd_timeout, timeout)
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.options().snd_timeout))
+    }
+
+    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB. Unlike Linux it is not
+    /// doubled.
+    pub fn set_recv_buffer_size(&self, bytes: usize) {
+        let bytes = bytes.clamp(BUFFER_MIN as usize, BUFFER_MAX as usize);
+        self.handle.pcb.receive.so.lock().rcvbuf = bytes;
+    }
+
+    /// What was set.
+    pub fn recv_buffer_size(&self) -> usize {
+        self.handle.pcb.receive.so.lock().rcvbuf
+    }
+
+    /// IP_MULTICAST_IF by address: what is sent to groups leaves by the interface that has `addr`; the wildcard: by the
+    /// route.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if none has it.
+    pub fn set_multicast_if_v4(&self, addr: &Ipv4Addr) -> io::Result<()> {
+        let index = if addr.is_unspecified() { 0 } else { interface_with(self.handle.core(), *addr)? };
+        self.options().multicast_if_v4.store(index, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// IPV6_MULTICAST_IF: what is sent to groups leaves by the interface of this number
+    /// ([`SendMeta::interface`](crate::SendMeta::interface)); 0: by the route.
+    ///
+    /// # Errors
+    /// ENODEV if there is none.
+    pub fn set_multicast_if_v6(&self, interface: u32) -> io::Result<()> {
+        if interface != 0 {
+            existing(self.handle.core(), interface)?;
+        }
+        self.options().multicast_if_v6.store(interface, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// IP_ADD_MEMBERSHIP: receives what is sent to the group, on the interface that has the address `interface`, or on
+    /// the one that the routes choose if that is the wildcard.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no group, `AddrInUse` if the socket is a member, ENODEV without such an interface,
+    /// ENOBUFS beyond 64 memberships.
+    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        let interface = self.member_interface((*group).into(), *interface)?;
+        self.join((*group).into(), interface)
+    }
+
+    /// IPV6_ADD_MEMBERSHIP: the same for IPv6; the interface is named by its number
+    /// ([`SendMeta::interface`](crate::SendMeta::interface)), 0 for the one that the routes choose.
+    ///
+    /// # Errors
+    /// As for [`join_multicast_v4`](Self::join_multicast_v4).
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        let interface = self.member_interface_v6((*group).into(), interface)?;
+        self.join((*group).into(), interface)
+    }
+
+    /// IP_DROP_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if the socket is not a member.
+    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        // Without an interface any membership of the group is meant.
+        let interface = if interface.is_unspecified() {
+            None
+        } else {
+            Some(interface_with(self.handle.core(), *interface).map_err(|_| Errno::NODEV)?)
+        };
+        self.leave((*group).into(), interface)
+    }
+
+    /// IPV6_DROP_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if the socket is not a member.
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.leave((*group).into(), (interface != 0).then_some(interface))
+    }
+
+    fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
+        let membership = Membership { group, interface };
+        self.handle.pcb.receive.so.lock().groups.join(membership)?;
+        self.handle.core().udp.join(membership);
+        Ok(())
+    }
+
+    fn leave(&self, group: IpAddr, interface: Option<u32>) -> io::Result<()> {
+        let membership = self.handle.pcb.receive.so.lock().groups.leave(group, interface)?;
+        self.handle.core().udp.leave(membership);
+        Ok(())
+    }
+
+    fn member_interface(&self, group: IpAddr, addr: Ipv4Addr) -> Result<u32, Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        let core = self.handle.core();
+        let index =
+            if addr.is_unspecified() { route::interface_of(core, group) } else { interface_with(core, addr) };
+        index.map_err(|_| Errno::NODEV)
+    }
+
+    fn member_interface_v6(&self, group: IpAddr, interface: u32) -> Result<u32, Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        let core = self.handle.core();
+        match interface {
+            0 => route::interface_of(core, group).map_err(|_| Errno::NODEV),
+            named => existing(core, named),
+        }
+    }
+}
+
+/// The interface that has an address.
+fn interface_with(core: &Core, addr: Ipv4Addr) -> Result<u32, Errno> {
+    if addr.is_loopback() {
+        return Ok(LOOPBACK);
+    }
+    let id = core.netifs.netif_with(addr.into()).ok_or(Errno::ADDRNOTAVAIL)?;
+    Ok(id.interface_index())
+}
+
+/// The number, if an interface has it.
+fn existing(core: &Core, interface: u32) -> Result<u32, Errno> {
+    let is_known =
+        interface == LOOPBACK || core.netifs.each().any(|(id, _)| id.interface_index() == interface);
+    if is_known { Ok(interface) } else { Err(Errno::NODEV) }
+}

@@ -1,0 +1,268 @@
+//! [`UdpSocket`]: the public face, in the shape of `std::net::UdpSocket`, and what goes beyond it.
+//!
+//! Must not know how datagrams move (`send.rs`, `recv.rs`). Options are in `settings.rs`. Tests: `tests/udp/`.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use rustix::io::Errno;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::builder::UdpBuilder;
+use super::errors::RecvError;
+use super::message::{Outgoing, RecvMeta, SendMeta};
+use super::naming::Handle;
+use super::recv;
+use super::send::Sending;
+use crate::poll::{Pollable, Target, sealed};
+use crate::stack::Stack;
+
+/// A UDP socket, in the shape of `std::net::UdpSocket`.
+///
+/// ```
+/// use sockeye::UdpSocket;
+///
+/// let server = UdpSocket::bind("127.0.0.1:0")?;
+/// let client = UdpSocket::bind("127.0.0.1:0")?;
+/// client.send_to(b"hello", server.local_addr()?)?;
+/// let mut bytes = [0; 16];
+/// let (len, from) = server.recv_from(&mut bytes)?;
+/// assert_eq!((&bytes[..len], from), (&b"hello"[..], client.local_addr()?));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// A send does not wait for its receiver: a datagram for which there is no room is dropped, and counted
+/// (`udp_rcvbuf_errors`, [`RecvMeta::drops`]). All calls may be made by several threads at once.
+pub struct UdpSocket {
+    pub(crate) handle: Arc<Handle>,
+}
+
+impl UdpSocket {
+    /// A socket of the current stack ([`Stack::current`]), bound to `addr`: to the first address that works, if it
+    /// names several. Name resolution, if there is a name, blocks.
+    ///
+    /// # Errors
+    /// As for [`UdpBuilder::bind`].
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`UdpBuilder::bind`].
+    pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        each(addr, |addr| UdpBuilder::for_addr(stack, addr).bind(addr))
+    }
+
+    /// Sends to `addr`, and receives from it only, from now on; the first address that works, if it names several. Never
+    /// blocks. Connecting again changes the peer, and keeps the local address.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable`; `PermissionDenied` (a broadcast address without [`set_broadcast`](Self::set_broadcast));
+    /// `AddrNotAvailable` (no port is free).
+    pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        each(addr, |addr| self.handle.connect(addr))
+    }
+
+    /// connect(2) with AF_UNSPEC: receives from anybody again. A port that was not bound is given back.
+    pub fn disconnect(&self) {
+        self.handle.disconnect();
+    }
+
+    /// Sends to the peer. Blocks only while packet memory is short.
+    ///
+    /// # Errors
+    /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram takes, and what is pending:
+    /// `ConnectionRefused` if nobody was bound where an earlier datagram went.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.send_msg(&[IoSlice::new(buf)], &SendMeta::default())
+    }
+
+    /// Sends to `addr`, to the first one if it names several.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); `NetworkUnreachable`, `InvalidInput` (port 0), `PermissionDenied` (broadcast).
+    pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        let Some(addr) = addr.to_socket_addrs()?.next() else { return Err(no_address()) };
+        self.send_msg(&[IoSlice::new(buf)], &SendMeta::to(addr))
+    }
+
+    /// sendmsg(2): gathers one datagram, or several with [`SendMeta::segment_size`].
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to); `InvalidInput` for a source that is not the stack's, or more than 128
+    /// datagrams.
+    pub fn send_msg(&self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> io::Result<usize> {
+        let mut sending = Sending::new(&self.handle)?;
+        let len = sending.push(bufs, meta)?;
+        sending.finish()?;
+        Ok(len)
+    }
+
+    /// sendmmsg(2): sends all of `datagrams`, or as many as go before an error. Returns how many. Those in a row that
+    /// have one receiver are appended to its queue at once, and it is woken once.
+    ///
+    /// # Errors
+    /// That of the first, if it could not be sent; as for [`send_msg`](Self::send_msg).
+    pub fn send_batch(&self, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut sending = Sending::new(&self.handle)?;
+        for (sent, datagram) in datagrams.iter().enumerate() {
+            match sending.push(&[IoSlice::new(datagram.bytes)], &datagram.meta) {
+                Ok(_) => {}
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match sending.finish() {
+            // As sendmmsg(2): what went before an error was sent.
+            Err(error) if datagrams.len() < 2 => Err(error.into()),
+            Ok(()) | Err(_) => Ok(datagrams.len()),
+        }
+    }
+
+    /// Receives a datagram; what is longer than `buf` is cut off. Blocks until there is one.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none (at the end of the timeout); what is pending, as for [`send`](Self::send).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(recv::recv(&self.handle, &mut [IoSliceMut::new(buf)])?.len)
+    }
+
+    /// Receives a datagram, and says whose.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let meta = recv::recv(&self.handle, &mut [IoSliceMut::new(buf)])?;
+        Ok((meta.len, meta.from))
+    }
+
+    /// Copies the oldest datagram, and keeps it.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(recv::peek(&self.handle, &mut [IoSliceMut::new(buf)])?.len)
+    }
+
+    /// Copies the oldest datagram, keeps it, and says whose it is.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let meta = recv::peek(&self.handle, &mut [IoSliceMut::new(buf)])?;
+        Ok((meta.len, meta.from))
+    }
+
+    /// recvmsg(2): scatters a datagram, and tells what came along.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
+        Ok(recv::recv(&self.handle, bufs)?)
+    }
+
+    /// [`recv_msg`](Self::recv_msg) of the oldest datagram, which stays (MSG_PEEK).
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn peek_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
+        Ok(recv::peek(&self.handle, bufs)?)
+    }
+
+    /// recvmmsg(2) with MSG_WAITFORONE: one datagram into each of `bufs`, as many as are there; blocks only for the
+    /// first. Returns how many.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_batch(&self, bufs: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        Ok(recv::recv_batch(&self.handle, bufs, metas)?)
+    }
+
+    /// recvmsg(2) with MSG_ERRQUEUE: takes the oldest error, for a socket that has asked for them
+    /// ([`set_recv_err`](Self::set_recv_err)), and copies what was sent into `buf`. `None` if there is none; never
+    /// blocks.
+    pub fn recv_err(&self, buf: &mut [u8]) -> Option<RecvError> {
+        recv::recv_err(&self.handle, buf)
+    }
+
+    /// The address that the socket is bound to. The wildcard and port 0 before it is bound.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let pcb = &self.handle.pcb;
+        Ok(pcb.name.load().local.to_socket_addr(pcb.is_v6))
+    }
+
+    /// The peer.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let pcb = &self.handle.pcb;
+        // As on Linux, a peer at port 0 is none.
+        let peer = pcb.name.load().remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
+        Ok(peer.to_socket_addr(pcb.is_v6))
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { handle: Arc::clone(&self.handle) })
+    }
+
+    /// Takes the pending error (SO_ERROR).
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.handle.pcb.take_error().map(io::Error::from))
+    }
+
+    /// The stack that the socket belongs to.
+    pub fn stack(&self) -> &Stack {
+        &self.handle.stack
+    }
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (pcb, name) = (&self.handle.pcb, self.handle.pcb.name.load());
+        let shown = |end: crate::base::addr::Endpoint| end.to_socket_addr(pcb.is_v6);
+        let is_nonblocking = pcb.options.nonblocking.load(Ordering::Relaxed);
+        f.debug_struct("UdpSocket")
+            .field("local", &shown(name.local))
+            .field("peer", &name.remote.map(shown))
+            .field("nonblocking", &is_nonblocking)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pollable for UdpSocket {}
+
+impl sealed::Source for UdpSocket {
+    #[allow(private_interfaces)]
+    fn target(&self) -> Target {
+        Target::Udp(Arc::clone(&self.handle.pcb))
+    }
+}
+
+/// Calls `f` with each address until one works.
+fn each<A: ToSocketAddrs, R>(addrs: A, mut f: impl FnMut(SocketAddr) -> io::Result<R>) -> io::Result<R> {
+    let mut last = no_address();
+    for addr in addrs.to_socket_addrs()? {
+        match f(addr) {
+            Ok(done) => return Ok(done),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "the name has no address")
+}
