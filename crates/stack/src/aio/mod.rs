@@ -9,8 +9,10 @@
 mod listener;
 mod split;
 mod stream;
+mod udp;
 pub mod unix;
 
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub use stream::TcpStream;
+pub use udp::UdpSocket;

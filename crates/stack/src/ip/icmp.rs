@@ -86,7 +86,7 @@ pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
 }
 
 /// One of our packets could not be delivered.
-fn on_error(cx: &Context<'_>, error: Error, _quoting: &Received) {
+fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     let index = match error {
         Error::Unreachable(_) => count::ICMP_IN_DEST_UNREACHS,
         Error::PacketTooBig(_) => count::ICMP_IN_PKT_TOO_BIGS,
@@ -94,7 +94,22 @@ fn on_error(cx: &Context<'_>, error: Error, _quoting: &Received) {
         Error::ParameterProblem(..) => count::ICMP_IN_PARM_PROBS,
     };
     cx.core.ip.count(index);
+    let mut quoted = quoting.payload.clone();
+    quoted.trim_front(HEADER_LEN);
+    let mut head = [0; QUOTED_HEAD_MAX];
+    let len = quoted.copy_to(0, &mut head);
+    // The quote is a part of the packet, so its length field says more than there is.
+    let parsed = ip::parse_head(&head[..len], usize::MAX, ip::HeaderChecksum::Trusted);
+    let Ok((header, range)) = parsed else { return };
+    quoted.trim_front(range.start);
+    if header.protocol == ip::PROTOCOL_UDP {
+        let offender = quoting.header.addresses.src();
+        crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
+    }
 }
+
+/// Bytes of IP headers that are read in a quoted packet.
+const QUOTED_HEAD_MAX: usize = 128;
 
 /// Answers an echo request with its own data. A request to many is answered in IPv6 only (RFC 4443 section 4.2),
 /// from an address of ours.

@@ -119,7 +119,11 @@ fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>)
             None if so.has_room() => {
                 let payload = std::mem::take(&mut load.payload);
                 let datagram = datagram(flow, payload, load.segment_size);
-                if flow.may_join && takes_joined { so.join(datagram) } else { so.push(datagram) }
+                if flow.may_join && takes_joined {
+                    so.join(datagram)
+                } else {
+                    so.push(datagram)
+                }
                 appended += 1;
             }
             None => dropped += 1,
@@ -131,7 +135,7 @@ fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>)
     }
     so.drops = so.drops.wrapping_add(dropped as u32);
     if appended > 0 {
-        pcb.announce(&mut so, Ready::READABLE, wakes);
+        Pcb::announce(pcb, &mut so, Ready::READABLE, wakes);
     }
     dropped
 }

@@ -111,5 +111,5 @@ pub(crate) fn report(
     }
     so.error = Some(errno);
     pcb.has_error.store(true, Ordering::Relaxed);
-    pcb.announce(&mut so, Ready::ERROR, wakes);
+    Pcb::announce(pcb, &mut so, Ready::ERROR, wakes);
 }

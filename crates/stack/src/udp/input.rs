@@ -26,7 +26,9 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
         Err(error) => {
             shared.count(count::IN_ERRORS, 1);
             return match error {
-                udp::ParseError::Checksum | udp::ParseError::NoChecksum => shared.count(count::IN_CSUM_ERRORS, 1),
+                udp::ParseError::Checksum | udp::ParseError::NoChecksum => {
+                    shared.count(count::IN_CSUM_ERRORS, 1)
+                }
                 udp::ParseError::Truncated(_) | udp::ParseError::Length { .. } => {}
             };
         }

@@ -48,7 +48,7 @@ impl Handle {
         if pcb.name.load().local.port != 0 {
             return Err(Errno::INVAL.into());
         }
-        self.take_port(&mut naming, local, false)?;
+        self.take_port(&mut naming, local, addr.port() == 0)?;
         naming.bound_addr = Some(local.addr);
         Ok(())
     }
@@ -105,12 +105,12 @@ impl Handle {
         Ok(())
     }
 
-    /// connect(2) with AF_UNSPEC: no peer any more, and the address that was bound; a port that was not bound is given
-    /// back.
+    /// connect(2) with AF_UNSPEC: no peer any more, and the address that was bound; a port that the stack has chosen is
+    /// given back.
     pub fn disconnect(&self) {
         let mut naming = self.pcb.naming.lock();
         let before = self.pcb.name.load();
-        if before.remote.is_none() {
+        if before.local.port == 0 {
             return;
         }
         let addr = naming.bound_addr.unwrap_or_else(|| wildcard(self.pcb.is_v6));

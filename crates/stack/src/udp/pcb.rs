@@ -63,7 +63,7 @@ pub(crate) struct Pcb {
 pub(crate) struct Naming {
     /// The address that a bind has named, to which a disconnect returns.
     pub bound_addr: Option<IpAddr>,
-    /// The port was chosen by the stack and not by a bind: a disconnect gives it back.
+    /// The port was chosen by the stack: a disconnect gives it back.
     pub is_auto: bool,
 }
 
@@ -172,13 +172,13 @@ impl Pcb {
     }
 
     /// Tells everybody who waits that there is something: a datagram or an error.
-    pub fn announce(self: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
-        match self.receive.wait.notify_in(&mut so.awaited) {
+    pub fn announce(this: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
+        match this.receive.wait.notify_in(&mut so.awaited) {
             Notified::Nobody => {}
             Notified::Spinning => so.data_cpu = cpu::current(),
             Notified::Parked => {
                 so.data_cpu = cpu::current();
-                wakes.push(Wake::Udp(Arc::clone(self)));
+                wakes.push(Wake::Udp(Arc::clone(this)));
             }
         }
         if !so.wakers.is_empty() {

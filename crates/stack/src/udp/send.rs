@@ -24,8 +24,8 @@ use super::errors::{self, Unsent};
 use super::groups::LOOPBACK;
 use super::message::SendMeta;
 use super::name::Name;
-use super::output;
 use super::naming::{Handle, endpoint};
+use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target};
@@ -122,12 +122,25 @@ impl<'h> Sending<'h> {
                     self.refused(&plan.flow);
                 }
             }
-            Way::All(LOOPBACK) => udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes),
-            Way::All(_) | Way::Out(_) => {
-                core.input.count(crate::input::count::UNSENDABLE, self.run.len() as u64)
+            Way::All(interface) => {
+                let is_out = interface != LOOPBACK;
+                if is_out {
+                    self.failed = output::send(core, &self.handle.pcb, &plan.flow, &self.run).err();
+                }
+                // What goes by the loopback is received there whatever the option says, as on Linux.
+                if !is_out || output::comes_back(&self.handle.pcb, &plan.flow) {
+                    udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
+                }
             }
+            Way::Out(_) => self.failed = output::send(core, &self.handle.pcb, &plan.flow, &self.run).err(),
         }
         self.run.clear();
+    }
+
+    /// Hands everything over, and tells what has become of it.
+    pub fn finish(&mut self) -> Result<(), Errno> {
+        self.flush();
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Nobody is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.

@@ -267,13 +267,8 @@ impl UdpSocket {
     /// # Errors
     /// `AddrNotAvailable` if the socket is not a member.
     pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
-        // Without an interface any membership of the group is meant.
-        let interface = if interface.is_unspecified() {
-            None
-        } else {
-            Some(interface_with(self.handle.core(), *interface).map_err(|_| Errno::NODEV)?)
-        };
-        self.leave((*group).into(), interface)
+        let interface = self.member_interface((*group).into(), *interface)?;
+        self.leave((*group).into(), Some(interface))
     }
 
     /// IPV6_DROP_MEMBERSHIP.

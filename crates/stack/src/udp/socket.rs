@@ -65,7 +65,8 @@ impl UdpSocket {
         each(addr, |addr| self.handle.connect(addr))
     }
 
-    /// connect(2) with AF_UNSPEC: receives from anybody again. A port that was not bound is given back.
+    /// connect(2) with AF_UNSPEC: receives from anybody again. A port that the stack has chosen is given
+    /// back, and the next send takes another, as on Linux.
     pub fn disconnect(&self) {
         self.handle.disconnect();
     }
