@@ -36,7 +36,7 @@ const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
 const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 12] = [
+pub const LAYERS: [Layer; 13] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -48,6 +48,7 @@ pub const LAYERS: [Layer; 12] = [
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer("sockeye-cli", "apps/cli", &[STACK, STACK_COUNTED, DRIVERS, SIM, POSIX], false, false),
+    layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];
 

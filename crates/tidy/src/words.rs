@@ -40,7 +40,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
                 format!("names {path}, a folder of one machine: use a relative path or an argument");
             findings.push(Finding::new(&source.path, line, "machine-path", message));
         }
-        if source.path != LOCK_FILE
+        if !source.path.ends_with(LOCK_FILE)
             && let Some(host) = HOSTS.iter().find(|host| text.contains(*host))
         {
             let message = format!("names the registry host {host}: name the package alone");

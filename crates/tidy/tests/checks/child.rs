@@ -15,6 +15,8 @@ pub enum Need {
     Component(&'static str),
     /// A compiler whose target libraries have the AddressSanitizer's runtime.
     Sanitizer,
+    /// The same, and a C++ compiler, which builds libFuzzer.
+    Libfuzzer,
 }
 
 /// A cargo to be run.
@@ -140,6 +142,11 @@ fn missing(need: Need) -> Option<String> {
             let is_there = answer.is_ok_and(|output| output.status.success());
             (!is_there).then(|| format!("cargo {name} is not installed (rustup component add)"))
         }
+        Need::Libfuzzer => {
+            let is_there =
+                Command::new("c++").arg("--version").output().is_ok_and(|output| output.status.success());
+            if is_there { missing(Need::Sanitizer) } else { Some("there is no C++ compiler".to_owned()) }
+        }
         Need::Sanitizer => {
             let libraries = rustc(&["--print", "target-libdir"]);
             let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
@@ -174,7 +181,7 @@ fn root() -> PathBuf {
 }
 
 /// Beside the build output around us, wherever that is.
-fn checks_folder() -> PathBuf {
+pub fn checks_folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()
         .map_or_else(|| root().join("target"), Path::to_owned)

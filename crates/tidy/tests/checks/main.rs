@@ -12,6 +12,7 @@
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
 //! | sanitizer | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer |
+//! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
 //! recursion. `SOCKEYE_CHECKS=off` skips all of them, for whoever only wants the ordinary tests.
@@ -80,4 +81,31 @@ fn the_address_sanitizer_finds_nothing() {
         .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
         .needs(Need::Sanitizer)
         .run_tests("asan");
+}
+
+/// Seconds of each target: enough to run its corpus and some ten thousand inputs more.
+const FUZZ_SECONDS: &str = "-max_total_time=4";
+/// What libFuzzer asks of the compiler; the sanitizer as above.
+const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Ccodegen-units=1 \
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+#[test]
+fn the_fuzz_targets_build_with_libfuzzer_and_find_nothing_in_some_seconds() {
+    // New inputs go to the first folder that libFuzzer is told of: not into the committed corpus.
+    let found = child::checks_folder().join("fuzz-found");
+    for target in ["ip", "tcp", "link", "pcb", "reass", "syncache", "stack"] {
+        let folder = found.join(target);
+        std::fs::create_dir_all(&folder).expect("a folder for new inputs");
+        let (folder, corpus) = (folder.to_string_lossy(), format!("fuzz/corpus/{target}"));
+        let artifacts = format!("-artifact_prefix={folder}-");
+        Child::cargo("run")
+            .args(["--manifest-path", "fuzz/Cargo.toml", "--release", "--target", child::host()])
+            .args(["--bin", target, "--", FUZZ_SECONDS, "-max_len=1000", "-timeout=30", "-seed=1"])
+            .args([&*artifacts, &*folder, &*corpus])
+            .env("RUSTFLAGS", FUZZ_FLAGS)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .needs(Need::Libfuzzer)
+            .run("fuzz");
+    }
 }

@@ -1,0 +1,301 @@
+//! A whole stack that is fed frames: IPv4 and IPv6, arbitrary bytes and segments near what its connections expect, with an
+//! application that accepts, reads, writes, connects and closes meanwhile.
+//!
+//! The stack is driven (`workers = 0`) and seeded, so an input does the same twice. Holds, beside that nothing panics: when the
+//! application has let go of everything and time has passed, there is no connection and all packet memory is back.
+//! Tests: `tests/corpus.rs`.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arbitrary::{Result, Unstructured};
+use sockeye::netif::{Checksum, LINK_HEADER_LEN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
+use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
+use sockeye_mbuf::Chain;
+use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::segment::{Flags, Header};
+use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
+
+use crate::segments::{Known, place, segment};
+
+/// Steps of one input.
+const STEPS_MAX: usize = 500;
+/// Connections that the application holds.
+const STREAMS_MAX: usize = 8;
+/// The port that is listened on.
+const PORT: u16 = 80;
+/// The peer's port that most segments come from; others are near it.
+const PEER_PORT: u16 = 4000;
+const OURS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1))];
+const THEIRS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))];
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+/// Time that passes at the end: longer than anything that a stack waits for without being asked to.
+const REST: Duration = Duration::from_secs(3 * 3600);
+/// Calls of `poll` within it at most.
+const POLLS_MAX: usize = 20_000;
+
+/// The stack's interface, whose other end is the input.
+struct Port {
+    medium: Medium,
+    inbox: Mutex<VecDeque<Vec<u8>>>,
+    /// The latest TCP header that left towards the usual peer port, by IP version.
+    seen: Mutex<[Option<(Ports, Header, u32)>; 2]>,
+}
+
+impl Port {
+    fn link_len(&self) -> usize {
+        if self.medium == Medium::Ip { 0 } else { LINK_HEADER_LEN }
+    }
+
+    fn note(&self, frame: &TxFrame) {
+        let Some(head) = frame.head().get(self.link_len()..) else { return };
+        let len = frame.len().saturating_sub(self.link_len());
+        let Ok((header, range)) = ip::parse_head(head, len, HeaderChecksum::Trusted) else { return };
+        if header.protocol != ip::PROTOCOL_TCP {
+            return;
+        }
+        let Some(tcp) = head.get(range.start..) else { return };
+        let Ok((ports, tcp, payload)) = wire::parse(tcp, ChecksumIn::Trusted) else { return };
+        let length = range.len().saturating_sub(payload.start);
+        let version = usize::from(matches!(header.addresses, Addresses::V6 { .. }));
+        if !tcp.flags.has(Flags::RST) {
+            locked(&self.seen)[version] = Some((ports, tcp, tcp.seq_len(length)));
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The interface is shared with the stack.
+struct Shared(Arc<Port>);
+
+impl Netif for Shared {
+    fn mtu(&self) -> u32 {
+        1500
+    }
+
+    fn queue_count(&self) -> usize {
+        1
+    }
+
+    fn medium(&self) -> Medium {
+        self.0.medium
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        true
+    }
+
+    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        frames.drain(..).for_each(|frame| self.0.note(&frame));
+        Sent { queue: 0, dropped_count: 0 }
+    }
+
+    fn ring(&self, _queue: usize) {}
+
+    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let rest = Chain::new();
+        for count in 0..max {
+            let Some(frame) = locked(&self.0.inbox).pop_front() else { return count };
+            // A wrong checksum would hide everything behind it from the fuzzer.
+            sink(RxFrame { checksum: Checksum::Device, ..RxFrame::new(&frame, &rest) });
+        }
+        max
+    }
+
+    fn wait(&self, _queue: usize, _spin: Duration) {}
+
+    fn interrupt(&self, _queue: usize) {}
+}
+
+struct Bed {
+    stack: Stack,
+    port: Arc<Port>,
+    listeners: Vec<TcpListener>,
+    streams: Vec<TcpStream>,
+    now: Duration,
+}
+
+/// See the module's head.
+pub fn stack(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let Ok(mut bed) = Bed::new(&mut u) else { return };
+    for _ in 0..STEPS_MAX {
+        if u.is_empty() || bed.step(&mut u).is_err() {
+            break;
+        }
+    }
+    bed.end();
+}
+
+impl Bed {
+    fn new(u: &mut Unstructured<'_>) -> Result<Self> {
+        let medium = if u.ratio(1, 3)? { Medium::Ethernet(MAC) } else { Medium::Ip };
+        let config = Config {
+            workers: 0,
+            connections_max: 64,
+            syn_backlog: 4,
+            sndbuf: 16 << 10,
+            rcvbuf: 16 << 10,
+            ..Config::default()
+        };
+        let stack = Stack::seeded(config, [7; 16]).expect("these settings are valid");
+        let port = Arc::new(Port { medium, inbox: Mutex::default(), seen: Mutex::default() });
+        let addrs = ["10.0.0.1/24", "fd00::1/64"].map(|addr| addr.parse().expect("a prefix"));
+        stack.attach(Shared(Arc::clone(&port)), &addrs).expect("an interface of its own");
+        let listen = |addr| {
+            let listener = TcpListener::bind_on(&stack, SocketAddr::new(addr, PORT)).expect("a free port");
+            listener.set_nonblocking(true).expect("a listener");
+            listener
+        };
+        let listeners = OURS.map(listen).into();
+        Ok(Self { stack, port, listeners, streams: Vec::new(), now: Duration::ZERO })
+    }
+
+    fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        match u.int_in_range(0..=19u8)? {
+            0..=1 => {
+                let len = u.int_in_range(0..=200usize)?.min(u.len());
+                let frame = u.bytes(len)?.to_vec();
+                self.deliver(frame);
+            }
+            2..=11 => self.segment(u)?,
+            12 => self.accept(),
+            13 => self.connect(u)?,
+            14..=16 if !self.streams.is_empty() => self.use_stream(u)?,
+            _ => {
+                self.now += Duration::from_millis(u.int_in_range(0..=2000)?);
+                self.stack.poll(self.now);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, frame: Vec<u8>) {
+        locked(&self.port.inbox).push_back(frame);
+        self.stack.poll(self.now);
+    }
+
+    /// A segment from the peer, with all headers, sometimes with a byte of them changed.
+    fn segment(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let version = usize::from(u.ratio(1, 3)?);
+        let seen = locked(&self.port.seen)[version];
+        let is_new = seen.is_none() || u.ratio(1, 5)?;
+        let (mut ports, known) = match seen {
+            Some((ports, header, len)) => {
+                let ecr = header.options.timestamps.map_or(0, |ts| ts.ecr);
+                let (seq, ack) = (header.ack, header.seq + len);
+                let timestamps = header.options.timestamps.is_some();
+                (
+                    ports.reversed(),
+                    Known { seq, ack, una: header.seq, clock: ecr.wrapping_add(1), timestamps },
+                )
+            }
+            None => {
+                let (zero, one) = (SeqNum::new(0), SeqNum::new(1));
+                let known = Known { seq: zero, ack: one, una: one, clock: 1, timestamps: false };
+                (Ports { src: PEER_PORT, dst: PORT }, known)
+            }
+        };
+        let (mut header, mut len) = segment(u, &known)?;
+        if is_new {
+            ports = Ports { src: PEER_PORT + u16::from(u.int_in_range(0..=3u8)?), dst: PORT };
+            header.flags = Flags::SYN;
+            header.options.window_scale = if u.arbitrary()? { Some(u.int_in_range(0..=20)?) } else { None };
+            header.options.sack_permitted = u.arbitrary()?;
+            header.seq = place(header.seq, u.arbitrary()?);
+            len = u.int_in_range(0..=2)?;
+        }
+        let Some(mut frame) = frame(self.port.medium, version, ports, &header, len) else { return Ok(()) };
+        if u.ratio(1, 8)? {
+            let at = u.choose_index(frame.len())?;
+            frame[at] = u.arbitrary()?;
+        }
+        self.deliver(frame);
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        for listener in &self.listeners {
+            if let Ok((stream, _)) = listener.accept() {
+                let _ = stream.set_nonblocking(true);
+                self.streams.push(stream);
+            }
+        }
+        self.streams.truncate(STREAMS_MAX);
+    }
+
+    fn connect(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let version = usize::from(u.arbitrary::<bool>()?);
+        let mut socket =
+            if version == 0 { TcpSocket::new_v4(&self.stack) } else { TcpSocket::new_v6(&self.stack) };
+        socket.set_nonblocking(true);
+        // Without memory or ports there is none.
+        if let Ok(stream) = socket.connect(SocketAddr::new(THEIRS[version], PEER_PORT)) {
+            self.streams.push(stream);
+        }
+        self.streams.truncate(STREAMS_MAX);
+        self.stack.poll(self.now);
+        Ok(())
+    }
+
+    fn use_stream(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let index = u.choose_index(self.streams.len())?;
+        let stream = &mut self.streams[index];
+        // Every error is one that a hostile peer may bring about.
+        match u.int_in_range(0..=5u8)? {
+            0..=1 => drop(stream.read(&mut vec![0; u.int_in_range(1..=20_000)?])),
+            2..=3 => drop(stream.write(&vec![1; u.int_in_range(1..=20_000)?])),
+            4 => drop(stream.shutdown(std::net::Shutdown::Write)),
+            _ => drop(self.streams.swap_remove(index)),
+        }
+        self.stack.poll(self.now);
+        Ok(())
+    }
+
+    /// Lets go of everything, and waits.
+    fn end(self) {
+        let Self { stack, port, listeners, streams, now } = self;
+        drop((listeners, streams));
+        let end = now + REST;
+        let mut at = now;
+        for _ in 0..POLLS_MAX {
+            match stack.poll(at).filter(|next| *next <= end) {
+                Some(next) => at = next.max(at + Duration::from_micros(1)),
+                None => break,
+            }
+        }
+        assert!(locked(&port.inbox).is_empty(), "frames that nobody has taken");
+        assert_eq!(stack.connection_count(), 0, "connections that nobody holds");
+        assert_eq!(stack.memory_in_use(), 0, "packet memory that nobody holds");
+    }
+}
+
+/// A frame with a segment of so many bytes from the peer.
+fn frame(medium: Medium, version: usize, ports: Ports, header: &Header, len: u16) -> Option<Vec<u8>> {
+    let addresses = Addresses::new(THEIRS[version], OURS[version])?;
+    let mut tcp = [0; wire::HEADER_LEN_EMITTED_MAX];
+    let tcp_len = wire::emit(ports, header, ChecksumOut::Omit, &mut tcp).ok()?;
+    let header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0 };
+    let mut frame = Vec::new();
+    if medium != Medium::Ip {
+        frame.extend_from_slice(&MAC.0);
+        frame.extend_from_slice(&PEER_MAC.0);
+        frame.extend_from_slice(if version == 0 { &[0x08, 0x00] } else { &[0x86, 0xdd] });
+    }
+    let at = frame.len();
+    frame.resize(at + addresses.header_len(), 0);
+    ip::emit(&header, tcp_len + usize::from(len), &mut frame[at..]).ok()?;
+    frame.extend_from_slice(&tcp[..tcp_len]);
+    frame.resize(frame.len() + usize::from(len), 0x5a);
+    Some(frame)
+}
