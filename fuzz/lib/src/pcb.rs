@@ -90,6 +90,7 @@ impl Bed {
                 window_scale: if u.arbitrary()? { Some(WindowScale { snd: 7, rcv: 2 }) } else { None },
                 timestamps: settings.timestamps.then_some(ts),
                 sack_permitted: settings.sack,
+                ecn: u.ratio(1, 3)?,
                 rtt: Some(Duration::from_millis(u.int_in_range(0..=300)?)),
             };
             Pcb::accept(&settings, &accepted, now)

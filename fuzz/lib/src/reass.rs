@@ -64,6 +64,7 @@ impl End {
             window_scale: None,
             timestamps: None,
             sack_permitted: sack,
+            ecn: false,
             rtt: None,
         };
         let now = Instant::from_micros(1);

@@ -22,6 +22,7 @@ const PARAMS: ListenParams = ListenParams {
     window_scale: Some(7),
     timestamps: true,
     sack: true,
+    ecn: true,
 };
 const NUMBERS: InitialNumbers = InitialNumbers { iss: SeqNum::new(u32::MAX - 10), ts_offset: 5 };
 const IRS: u32 = 77;
