@@ -30,6 +30,8 @@ impl Events {
     /// Data came after the application had closed both directions and was answered with a reset. The
     /// pcb is closed.
     pub const DATA_AFTER_CLOSE: Self = Self(1 << 7);
+    /// The SYN of a server's connection by Fast Open is acknowledged: the client is where it says it is.
+    pub const SYN_ACKED: Self = Self(1 << 9);
 
     /// The network has reported that the peer cannot be reached, and the handshake is given up; see
     /// [`Pcb::unreachable`](super::pcb::Pcb::unreachable). The pcb is closed.
@@ -69,6 +71,7 @@ impl core::fmt::Debug for Events {
             (Self::CLOSED, "CLOSED"),
             (Self::DATA_AFTER_CLOSE, "DATA_AFTER_CLOSE"),
             (Self::UNREACHABLE, "UNREACHABLE"),
+            (Self::SYN_ACKED, "SYN_ACKED"),
         ];
         f.debug_set()
             .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))

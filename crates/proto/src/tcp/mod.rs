@@ -5,6 +5,7 @@ pub mod cc;
 pub mod closed;
 pub mod ecn;
 pub mod events;
+pub mod fast_open;
 mod input;
 pub mod isn;
 mod loss;
@@ -24,6 +25,7 @@ mod timers;
 pub mod timestamp;
 pub mod unreachable;
 mod user;
+pub mod user_timeout;
 pub mod window;
 pub mod wire;
 

@@ -34,6 +34,11 @@ impl<P: Payload> Pcb<P> {
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let now = self.clock(now);
         self.snd_len = snd_len.min(SND_LEN_MAX);
+        if self.syn_unacked
+            && let Some(syn_ack) = self.transmit_early_syn_ack(now)
+        {
+            return Some(syn_ack);
+        }
         match self.state {
             State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {
                 self.transmit_data(rcv_space, now).or_else(|| self.transmit_ack(rcv_space, now))
@@ -241,6 +246,9 @@ impl<P: Payload> Pcb<P> {
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
         }
+        if self.has_user_timeout() {
+            self.attach_user_timeout(&mut segment.header, len);
+        }
         segment
     }
 
@@ -267,33 +275,37 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let first = self.snd_max == self.iss;
-        self.snd_nxt = self.iss + 1;
+        let is_active = self.state == State::SynSent;
+        let flags =
+            if is_active { Flags::SYN.with(self.ecn.offer(first)) } else { Flags::SYN.with(Flags::ACK) };
+        let mut header = self.syn_header(flags, now);
+        let len = if first && is_active { self.fast_open_syn(&mut header) } else { 0 };
+        if len > 0 && len == self.snd_len {
+            header.flags = header.flags.with(Flags::PSH);
+        }
+        self.snd_nxt = self.iss + 1 + len;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if first {
-            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.snd_max, now);
+            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.iss + 1, now);
         }
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);
         }
-        let flags = match self.state {
-            State::SynReceived => Flags::SYN.with(Flags::ACK),
-            State::SynSent
-            | State::Established
-            | State::CloseWait
-            | State::FinWait1
-            | State::FinWait2
-            | State::Closing
-            | State::LastAck
-            | State::TimeWait
-            | State::Closed => Flags::SYN.with(self.ecn.offer(first)),
-        };
+        Some(Transmit { header, offset: 0, len, is_window_update: false, is_mtu_probe: false })
+    }
+
+    /// A header with what a SYN or SYN-ACK carries.
+    pub(super) fn syn_header(&mut self, flags: Flags, now: Instant) -> Header {
         let mut header = self.header(self.iss, flags, now);
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         header.window = window::window_field(self.rcv_wnd(), 0);
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        Some(Transmit { header, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
+        if self.has_user_timeout() {
+            self.attach_user_timeout(&mut header, 0);
+        }
+        header
     }
 
     /// A segment without data, if one is owed.
@@ -323,6 +335,9 @@ impl<P: Payload> Pcb<P> {
         };
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
+        }
+        if self.has_user_timeout() {
+            self.attach_user_timeout(&mut segment.header, 0);
         }
         Some(segment)
     }

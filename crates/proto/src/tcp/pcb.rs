@@ -25,6 +25,7 @@ use crate::time::Instant;
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Cc, CongestionControl};
 use super::ecn::Ecn;
+use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
 use super::reass::Reass;
@@ -35,6 +36,7 @@ use super::settings::{Settings, Tuning, micros};
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
 use super::unreachable::Unreachable;
+use super::user_timeout::UserTimeoutState;
 use super::window;
 
 /// A connection. `P` is the packet memory of what arrived out of order.
@@ -100,6 +102,8 @@ pub struct Pcb<P: Payload> {
     pub(super) sack_ok: bool,
     /// Window scaling was negotiated or is offered.
     pub(super) scaling: bool,
+    /// Made at a SYN by Fast Open, and our SYN is not acknowledged yet (see `fast_open.rs`).
+    pub(super) syn_unacked: bool,
     /// How far the measuring of a round trip is.
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
@@ -138,6 +142,8 @@ pub struct Pcb<P: Payload> {
     pub(super) two_msl_at: Instant,
     pub(super) keep_at: Instant,
     pub(super) keepalive: Option<Box<Keepalive>>,
+    pub(super) fast_open: Option<Box<FastOpen>>,
+    pub(super) user_timeout: Option<Box<UserTimeoutState>>,
     pub(super) iss: SeqNum,
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
@@ -170,6 +176,9 @@ impl<P: Payload> Pcb<P> {
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
         pcb.ecn = Ecn::new(s.offers_ecn());
+        // What the peer is assumed to take, until its SYN says more.
+        pcb.mss = s.peer_mss_default;
+        pcb.fast_open = s.fast_open.map(FastOpen::client);
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
         // is never scaled.
         pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)));
@@ -180,6 +189,11 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
+        Self::accept_with(s, a, a.rtt.is_none(), now)
+    }
+
+    /// [`Pcb::accept`], with whether the SYN-ACK may have been lost.
+    pub(super) fn accept_with(s: &Settings, a: &Accepted, syn_lost: bool, now: Instant) -> Self {
         // The SYN-ACK may have been sent at a later time than the caller knows.
         let now = a.timestamps.map_or(now, |ts| now.max(ts.ts_recent_at));
         let mut pcb = Self::new(s, a.iss, State::Established, now);
@@ -206,7 +220,7 @@ impl<P: Payload> Pcb<P> {
             pcb.rtt.sample(u64::from(micros(rtt)), pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
         }
         pcb.set_peer_mss(a.peer_mss);
-        pcb.start_sending(a.rtt.is_none());
+        pcb.start_sending(syn_lost);
         pcb.start_keepalive(now);
         pcb
     }
@@ -245,6 +259,7 @@ impl<P: Payload> Pcb<P> {
             keep_probe: false,
             sack_ok: false,
             scaling: false,
+            syn_unacked: false,
             timing: Timing::Idle,
             rexmt_count: 0,
             rexmt_at: NEVER,
@@ -265,6 +280,8 @@ impl<P: Payload> Pcb<P> {
             two_msl_at: NEVER,
             keep_at: NEVER,
             keepalive: Keepalive::new(s.keepalive),
+            fast_open: None,
+            user_timeout: UserTimeoutState::new(s),
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,

@@ -5,7 +5,9 @@
 
 use crate::seq::SeqNum;
 
+use super::fast_open::Cookie;
 use super::sack::SackBlocks;
+use super::user_timeout::UserTimeout;
 
 /// What the state machine needs of packet memory. Cutting and joining must not copy bytes.
 pub trait Payload: Default {
@@ -143,6 +145,10 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// SACK blocks (RFC 2018); never on a SYN.
     pub sack: SackBlocks,
+    /// Fast Open (RFC 7413); only on a SYN.
+    pub fast_open: Option<Cookie>,
+    /// User timeout (RFC 5482).
+    pub user_timeout: Option<UserTimeout>,
 }
 
 /// A TCP header, ports left to the demultiplexer and checksum to the codec.

@@ -9,6 +9,7 @@ use core::time::Duration;
 use super::accepted::DEFAULT_MSS;
 use super::cc::Algorithm;
 use super::ecn::EcnMode;
+use super::fast_open::FastOpenSyn;
 
 /// Everything a connection may be told. The defaults are those of Linux where it has one.
 #[derive(Clone, Debug)]
@@ -65,6 +66,13 @@ pub struct Settings {
     pub mtu_min: u16,
     /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
     pub mtu_probing: MtuProbing,
+    /// Fast Open of an active open (RFC 7413).
+    pub fast_open: Option<FastOpenSyn>,
+    /// How long something may remain unacknowledged, or wait for a window, before the connection is given up
+    /// (`TCP_USER_TIMEOUT`); zero for [`retries`](Self::retries) instead.
+    pub user_timeout: Duration,
+    /// Tell the peer of the user timeout, and take its own where we have none (RFC 5482).
+    pub user_timeout_option: bool,
     /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
     /// has to grow there, and nothing does that for less.
     pub congestion_control: Algorithm,
@@ -136,6 +144,9 @@ impl Default for Settings {
             headers_len: 40,
             mtu_min: 552,
             mtu_probing: MtuProbing::default(),
+            fast_open: None,
+            user_timeout: Duration::ZERO,
+            user_timeout_option: false,
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
         }
@@ -163,7 +174,6 @@ pub(super) struct Tuning {
     pub fin_wait_2_ms: u32,
     pub time_wait_ms: u32,
     pub tso_max: u32,
-    pub peer_mss_default: u16,
     pub syn_retries: u8,
     pub retries: u8,
     pub lossless: bool,
@@ -182,7 +192,6 @@ impl Tuning {
             fin_wait_2_ms: millis(s.fin_wait_2),
             time_wait_ms: millis(s.time_wait),
             tso_max: s.tso_max,
-            peer_mss_default: s.peer_mss_default,
             syn_retries: s.syn_retries,
             retries: s.retries,
             lossless: s.lossless,
@@ -207,7 +216,7 @@ pub(super) fn micros(d: Duration) -> u32 {
 }
 
 /// Whole milliseconds, at most what 32 bits hold (49 days).
-fn millis(d: Duration) -> u32 {
+pub(super) fn millis(d: Duration) -> u32 {
     u32::try_from(d.as_millis()).unwrap_or(u32::MAX)
 }
 

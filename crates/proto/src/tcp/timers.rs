@@ -37,6 +37,10 @@ impl Keepalive {
     pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
         settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO }))
     }
+
+    pub fn settings(&self) -> KeepaliveSettings {
+        self.settings
+    }
 }
 
 impl<P: Payload> Pcb<P> {
@@ -72,16 +76,19 @@ impl<P: Payload> Pcb<P> {
 
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let handshake = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
         let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
-        if self.rexmt_count >= most {
+        if self.is_to_be_given_up(most, handshake, now) {
             return Verdict::Break(());
         }
         self.rexmt_count += 1;
         self.rtt.back_off();
         self.spoil_timing();
         if handshake {
-            self.snd_nxt = self.iss;
+            self.fast_open_lost();
+            if !self.syn_unacked {
+                self.snd_nxt = self.iss;
+            }
         } else if self.persist || self.snd_wnd == 0 {
             // A window that closed over data in flight is probed too, not flooded.
             self.persist = true;
@@ -132,10 +139,13 @@ impl<P: Payload> Pcb<P> {
             self.keep_at = if in_flight { now + idle } else { silence_ends };
             return Verdict::Continue(());
         }
-        if keep.probe_count >= keep.settings.count {
+        let (probe_count, most) = (keep.probe_count, keep.settings.count);
+        let is_over = self.keepalive_verdict(now.since(self.last_rcv_at), probe_count);
+        if is_over.unwrap_or(probe_count >= most) {
             return Verdict::Break(());
         }
-        keep.probe_count += 1;
+        let Some(keep) = self.keepalive.as_mut() else { return Verdict::Continue(()) };
+        keep.probe_count = keep.probe_count.saturating_add(1);
         keep.probed_at = now;
         self.keep_probe = true;
         self.keep_at = now + keep.settings.interval.max(KEEPALIVE_MIN);
@@ -150,7 +160,10 @@ impl<P: Payload> Pcb<P> {
 
     /// Starts the retransmission or persist timer anew.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
-        self.rexmt_at = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
+        self.rexmt_at = after_us(now, self.rexmt_wait_us());
+        if self.user_timeout.is_some() {
+            self.rexmt_at = self.no_later_than_user_timeout(self.rexmt_at).max(now);
+        }
     }
 
     /// As [`Pcb::arm_rexmt`], after an acknowledgment. With little in flight and nothing more to send, three

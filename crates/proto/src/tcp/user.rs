@@ -88,6 +88,9 @@ impl<P: Payload> Pcb<P> {
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
     pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let now = self.clock(now);
+        if self.keepalive.as_deref().map(Keepalive::settings) == settings.enabled.then_some(settings) {
+            return;
+        }
         self.keepalive = Keepalive::new(settings);
         self.keep_at = NEVER;
         self.start_keepalive(now);

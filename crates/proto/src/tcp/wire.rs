@@ -16,8 +16,10 @@ use core::ops::Range;
 
 use crate::ip::Sum;
 use crate::seq::SeqNum;
+use crate::tcp::fast_open::Cookie;
 use crate::tcp::sack::{SackBlock, SackBlocks};
 use crate::tcp::segment::{Flags, Header, Options, SACK_BLOCKS_MAX, Timestamps};
+use crate::tcp::user_timeout::UserTimeout;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN_MIN: usize = 20;
@@ -44,6 +46,10 @@ const KIND_WINDOW_SCALE: u8 = 3;
 const KIND_SACK_PERMITTED: u8 = 4;
 const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
+const KIND_USER_TIMEOUT: u8 = 28;
+const KIND_FAST_OPEN: u8 = 34;
+/// Bytes of the user timeout option.
+pub(super) const USER_TIMEOUT_LEN: usize = 4;
 
 /// The two ports, which only the demultiplexer looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -207,6 +213,10 @@ fn parse_options(bytes: &[u8], syn: bool) -> Options {
             }
             (KIND_SACK_PERMITTED, &[]) if syn => options.sack_permitted = true,
             (KIND_SACK, data) if !syn => options.sack = sack_blocks(data),
+            (KIND_FAST_OPEN, data) if syn => options.fast_open = Cookie::new(data),
+            (KIND_USER_TIMEOUT, &[a, b]) => {
+                options.user_timeout = UserTimeout::from_bits(u16::from_be_bytes([a, b]));
+            }
             (KIND_TIMESTAMPS, data) => {
                 if let Ok(data) = <[u8; 8]>::try_from(data) {
                     options.timestamps = Some(timestamps(data));
@@ -262,7 +272,23 @@ pub fn header_len(header: &Header) -> usize {
     } else if !options.sack.is_empty() {
         len += sack_len(sack_blocks_fit(options.sack.len(), options.timestamps.is_some()));
     }
+    let fast_open = fast_open_of(header).map_or(0, fast_open_len);
+    if len + fast_open <= HEADER_LEN_EMITTED_MAX {
+        len += fast_open;
+    }
+    if options.user_timeout.is_some() && len + USER_TIMEOUT_LEN <= HEADER_LEN_EMITTED_MAX {
+        len += USER_TIMEOUT_LEN;
+    }
     len
+}
+
+/// Bytes of the Fast Open option, padding included.
+fn fast_open_len(cookie: &Cookie) -> usize {
+    (2 + cookie.as_slice().len()).next_multiple_of(4)
+}
+
+fn fast_open_of(header: &Header) -> Option<&Cookie> {
+    header.options.fast_open.as_ref().filter(|_| header.flags.has(Flags::SYN))
 }
 
 /// Writes `header` to the front of `out`; returns its length, which is [`header_len`].
@@ -331,6 +357,25 @@ fn put_options(writer: &mut Writer, header: &Header) {
     if !syn && !options.sack.is_empty() {
         put_sack(writer, options);
     }
+    if let Some(cookie) = fast_open_of(header)
+        && writer.len + fast_open_len(cookie) <= HEADER_LEN_EMITTED_MAX
+    {
+        put_fast_open(writer, cookie);
+    }
+    if let Some(timeout) = options.user_timeout
+        && writer.len + USER_TIMEOUT_LEN <= HEADER_LEN_EMITTED_MAX
+    {
+        let [a, b] = timeout.bits().to_be_bytes();
+        writer.put([KIND_USER_TIMEOUT, 4, a, b]);
+    }
+}
+
+fn put_fast_open(writer: &mut Writer, cookie: &Cookie) {
+    let bytes = cookie.as_slice();
+    (bytes.len() + 2..fast_open_len(cookie)).for_each(|_| writer.put([KIND_NOP]));
+    // At most sixteen bytes.
+    writer.put([KIND_FAST_OPEN, u8::try_from(bytes.len() + 2).unwrap_or(u8::MAX)]);
+    bytes.iter().for_each(|byte| writer.put([*byte]));
 }
 
 fn put_sack(writer: &mut Writer, options: &Options) {

@@ -26,6 +26,10 @@ impl<P: Payload> Pcb<P> {
         if self.state == State::SynReceived {
             self.syn_ack_acknowledged(seg, now, input)?;
         }
+        if self.syn_unacked && !self.early_syn_acknowledged(seg.header.ack, &seg.header, now, input) {
+            input.reply = Some(reset_answering(&seg.header));
+            return Step::Break(());
+        }
         self.check_ack_range(seg.header.ack, now)?;
         if self.persist {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
@@ -66,7 +70,12 @@ impl<P: Payload> Pcb<P> {
     ) {
         let syn_lost = self.rexmt_count > 0;
         self.measure(ack, ts, None, now);
-        (self.snd_una, self.snd_nxt, self.snd_sml) = (ack, ack, ack);
+        // Text on the SYN that is not acknowledged was not taken: it is as if it had not been sent.
+        let text = ack.since(self.iss + 1).min(self.snd_len);
+        self.snd_len -= text;
+        input.acked = text;
+        self.fast_open_answered(text);
+        (self.snd_una, self.snd_nxt, self.snd_max, self.snd_sml) = (ack, ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         self.start_sending(syn_lost);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
@@ -147,6 +156,12 @@ impl<P: Payload> Pcb<P> {
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             rate: None,
         }
+    }
+
+    /// The round trip of a SYN-ACK that `ack` ends; nothing is timed afterwards.
+    pub(in crate::tcp) fn measure_handshake(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
+        self.measure(ack, ts, None, now);
+        self.timing = Timing::Idle;
     }
 
     /// Measures the round trip that `ack` ends, if it ends one.

@@ -26,7 +26,11 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn steps(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+        if self.answers_syn_again(&seg.header) {
+            return Step::Break(());
+        }
         self.first_check_sequence(seg, now)?;
+        self.take_user_timeout(&seg.header);
         self.second_check_rst(seg, now, input)?;
         // Third, security and compartment, does not exist here.
         self.fourth_check_syn(seg, now)?;

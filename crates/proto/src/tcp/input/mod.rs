@@ -14,6 +14,9 @@ mod challenge;
 mod syn_sent;
 mod text;
 
+#[cfg(test)]
+pub(super) use challenge::{CHALLENGES_MAX, CHALLENGES_MIN};
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -88,6 +91,7 @@ impl<P: Payload> Pcb<P> {
         };
         let news = header.ack.raw().wrapping_sub(self.snd_una.raw());
         self.state == State::Established
+            && !self.syn_unacked
             && header.flags.has(Flags::ACK)
             && !header.flags.any(ODD)
             && header.seq == self.rcv_nxt
@@ -98,6 +102,7 @@ impl<P: Payload> Pcb<P> {
             && !self.persist
             && self.reass.is_none()
             && header.options.sack.is_empty()
+            && header.options.user_timeout.is_none()
     }
 
     fn on_predicted(&mut self, header: &Header, payload: P, len: u32, now: Instant) -> Input<P> {

@@ -78,8 +78,9 @@ impl<P: Payload> Pcb<P> {
             Some(ts) if self.ts_on => (self.ts_recent, self.ts_recent_at) = (ts.val, now),
             Some(_) | None => self.ts_on = false,
         }
+        self.take_user_timeout(syn);
         self.sack_ok &= syn.options.sack_permitted;
         self.ecn.on_syn(syn.flags);
-        self.set_peer_mss(syn.options.mss.unwrap_or(self.tuning.peer_mss_default));
+        self.set_peer_mss(syn.options.mss.unwrap_or(self.mss));
     }
 }

@@ -1,0 +1,244 @@
+//! TCP Fast Open (RFC 7413): text on a SYN, and the cookie that makes it safe.
+//!
+//! A *client's* first SYN asks for a cookie or brings one back with text. If that SYN is lost, the next one is plain
+//! (section 4.1.3): something on the path may dislike it. What the SYN-ACK does not acknowledge is sent again at once,
+//! as if it had never been sent.
+//!
+//! A *server's* pcb is made at the SYN, with the text in it, and may send before its SYN is acknowledged. It is in
+//! ESTABLISHED in every respect but one, `syn_unacked`: until an acknowledgment covers the SYN, the SYN-ACK is repeated
+//! instead of data, the SYN that comes again is answered by it, and an acknowledgment out of range is answered by a
+//! reset, all as in SYN-RECEIVED. The SYN itself is no part of SND.UNA to SND.MAX then.
+//!
+//! Who may have a cookie, and how they are made, is the caller's business. Tests: `tests/fast_open.rs`.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::accepted::Accepted;
+use super::events::{Events, Input, Transmit};
+use super::pcb::{Pcb, Timing};
+use super::segment::{Flags, Header, Payload};
+use super::settings::Settings;
+use super::timers::NEVER;
+use super::wire;
+
+/// The shortest cookie, bytes (RFC 7413 section 4.1.1).
+pub const COOKIE_LEN_MIN: usize = 4;
+/// The longest.
+pub const COOKIE_LEN_MAX: usize = 16;
+
+/// The value of the Fast Open option: a cookie, or nothing, which asks for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Cookie {
+    len: u8,
+    bytes: [u8; COOKIE_LEN_MAX],
+}
+
+impl Cookie {
+    /// The option without a cookie.
+    pub const REQUEST: Self = Self { len: 0, bytes: [0; COOKIE_LEN_MAX] };
+
+    /// A cookie of these bytes; the empty one is the request. `None` for a length that none may have: it is even, and
+    /// 4 to 16.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let len = u8::try_from(bytes.len()).ok()?;
+        let is_allowed = (COOKIE_LEN_MIN..=COOKIE_LEN_MAX).contains(&bytes.len()) && len.is_multiple_of(2);
+        if !is_allowed && len != 0 {
+            return None;
+        }
+        let mut all = [0; COOKIE_LEN_MAX];
+        all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self { len, bytes: all })
+    }
+
+    /// Its bytes; none of a request.
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// True if it asks for a cookie.
+    pub const fn is_request(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl core::fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Cookie({} bytes)", self.len)
+    }
+}
+
+/// What an active open does about Fast Open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FastOpenSyn {
+    /// The option on the first SYN: a cookie, or a request for one. `None`: text goes without, to a server that is
+    /// known to ask for none.
+    pub cookie: Option<Cookie>,
+    /// The MSS that the peer is thought to have, bytes: text and options together are no longer.
+    pub mss: u16,
+}
+
+/// What became of the text on our SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SynText {
+    /// There was none.
+    #[default]
+    None,
+    /// It is on its way.
+    Sent,
+    /// The SYN-ACK acknowledged it, all or in part.
+    Taken,
+    /// The SYN-ACK acknowledged the SYN alone.
+    Refused,
+    /// The SYN had to be repeated, which went without.
+    Lost,
+}
+
+/// What a pcb remembers of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FastOpen {
+    /// The option of the first SYN or SYN-ACK, until that is sent.
+    option: Option<Cookie>,
+    /// The client's bound on text and options; 0 if there is to be no text.
+    mss: u16,
+    pub text: SynText,
+    /// The server's SYN-ACK goes with the next poll.
+    syn_ack_owed: bool,
+}
+
+impl FastOpen {
+    pub fn client(syn: FastOpenSyn) -> Box<Self> {
+        let mss = if syn.cookie.is_some_and(|cookie| cookie.is_request()) { 0 } else { syn.mss };
+        Box::new(Self { option: syn.cookie, mss, text: SynText::None, syn_ack_owed: false })
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// Passive open by a SYN with `text_len` bytes of text that are taken in: the caller puts them into `so_rcv`. The
+    /// SYN-ACK comes out of [`Pcb::poll_transmit`], with `cookie` if the client is to have a new one.
+    pub fn accept_fast_open(
+        s: &Settings,
+        a: &Accepted,
+        text_len: u32,
+        cookie: Option<Cookie>,
+        now: Instant,
+    ) -> Self {
+        let mut pcb = Self::accept_with(s, a, false, now);
+        pcb.rcv_nxt += text_len.min(pcb.rcv_wnd());
+        pcb.syn_unacked = true;
+        pcb.fast_open =
+            Some(Box::new(FastOpen { option: cookie, mss: 0, text: SynText::None, syn_ack_owed: true }));
+        pcb
+    }
+
+    /// What became of the text on our SYN.
+    pub fn syn_text(&self) -> SynText {
+        self.fast_open.as_deref().map_or(SynText::None, |fast_open| fast_open.text)
+    }
+
+    /// True for a server's connection by Fast Open whose SYN the client has not acknowledged.
+    pub fn is_syn_unacked(&self) -> bool {
+        self.syn_unacked
+    }
+
+    /// Completes the first SYN: adds the option, and returns how many bytes of text go with it.
+    pub(super) fn fast_open_syn(&mut self, header: &mut Header) -> u32 {
+        let Some(fast_open) = self.fast_open.as_deref_mut() else { return 0 };
+        header.options.fast_open = fast_open.option.take();
+        let options = wire::header_len(header) - wire::HEADER_LEN_MIN;
+        let room = usize::from(fast_open.mss.min(self.rcv_mss)).saturating_sub(options);
+        let len = self.snd_len.min(u32::try_from(room).unwrap_or(0));
+        if len > 0 {
+            fast_open.text = SynText::Sent;
+        }
+        len
+    }
+
+    /// The SYN is repeated, and goes without option and text.
+    pub(super) fn fast_open_lost(&mut self) {
+        if let Some(fast_open) = self.fast_open.as_deref_mut() {
+            fast_open.syn_ack_owed = self.syn_unacked;
+            if fast_open.text == SynText::Sent {
+                fast_open.text = SynText::Lost;
+            }
+        }
+    }
+
+    /// Our SYN is acknowledged, and `text` bytes behind it.
+    pub(super) fn fast_open_answered(&mut self, text: u32) {
+        if let Some(fast_open) = self.fast_open.as_deref_mut()
+            && fast_open.text != SynText::None
+        {
+            fast_open.text = match (text > 0, fast_open.text) {
+                (true, _) => SynText::Taken,
+                (false, SynText::Lost) => SynText::Lost,
+                (false, SynText::None | SynText::Sent | SynText::Taken | SynText::Refused) => {
+                    SynText::Refused
+                }
+            };
+        }
+    }
+
+    /// The SYN-ACK of a server, if it is owed.
+    #[cold]
+    pub(super) fn transmit_early_syn_ack(&mut self, now: Instant) -> Option<Transmit> {
+        let fast_open = self.fast_open.as_deref_mut()?;
+        if !core::mem::take(&mut fast_open.syn_ack_owed) {
+            return None;
+        }
+        let cookie = fast_open.option.take();
+        if self.rexmt_count == 0 && self.timing == Timing::Idle {
+            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.iss + 1, now);
+        }
+        if self.rexmt_at == NEVER {
+            self.arm_rexmt(now);
+        }
+        // One that had to be repeated may have been dropped for its marks.
+        self.ecn.on &= self.rexmt_count == 0;
+        let marks = if self.ecn.on { Flags::ECE } else { Flags::NONE };
+        let mut header = self.syn_header(Flags::SYN.with(Flags::ACK).with(marks), now);
+        header.options.fast_open = cookie;
+        Some(Transmit { header, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
+    }
+
+    /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed.
+    pub(super) fn answers_syn_again(&mut self, header: &Header) -> bool {
+        let is_again = self.syn_unacked
+            && header.seq == self.irs
+            && header.flags.has(Flags::SYN)
+            && !header.flags.any(ACK_RST);
+        if is_again && let Some(fast_open) = self.fast_open.as_deref_mut() {
+            fast_open.syn_ack_owed = true;
+            // The echo is that of the SYN that came last.
+            self.spoil_timing();
+        }
+        is_again
+    }
+
+    /// The first acknowledgment of a server's SYN. False if it cannot be right.
+    pub(super) fn early_syn_acknowledged(
+        &mut self,
+        ack: SeqNum,
+        header: &Header,
+        now: Instant,
+        input: &mut Input<P>,
+    ) -> bool {
+        if !(ack.at_or_after(self.iss + 1) && ack.at_or_before(self.snd_max)) {
+            return false;
+        }
+        self.syn_unacked = false;
+        self.fast_open = None;
+        self.measure_handshake(ack, header.options.timestamps, now);
+        self.rexmt_count = 0;
+        if !self.persist {
+            self.rexmt_at = NEVER;
+            if self.snd_una != self.snd_max {
+                self.arm_rexmt(now);
+            }
+        }
+        input.events.insert(Events::SYN_ACKED);
+        true
+    }
+}
+
+const ACK_RST: Flags = Flags::ACK.with(Flags::RST);

@@ -1,0 +1,206 @@
+//! Fast Open (RFC 7413) by one pcb: text on the SYN, what of it is taken, what is repeated.
+
+use super::super::accepted::Accepted;
+use super::super::events::Events;
+use super::super::fast_open::{Cookie, FastOpenSyn, SynText};
+use super::super::pcb::Pcb;
+use super::super::segment::{Flags, Header, Options};
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, plain, secs};
+use crate::seq::SeqNum;
+
+fn cookie() -> Cookie {
+    Cookie::new(b"8 bytes.").unwrap()
+}
+
+fn client(cookie: Option<Cookie>) -> Script {
+    let fast_open = Some(FastOpenSyn { cookie, mss: 500 });
+    Script::connect(&Settings { fast_open, ..plain() })
+}
+
+fn syn_ack(t: &Script, ack: u32) -> Header {
+    let options = Options { mss: Some(1000), ..Options::default() };
+    Header { options, ..t.raw(IRS, ack, SYN_ACK) }
+}
+
+/// A server's pcb, whose client has sent `text` bytes with its SYN. Its SYN-ACK has been sent.
+fn server(text: u32) -> Script {
+    let mut t = Script::connect(&plain());
+    let accepted = Accepted {
+        iss: SeqNum::new(ISS),
+        irs: SeqNum::new(IRS),
+        peer_mss: 1000,
+        snd_wnd: u32::from(WND),
+        rcv_wnd: 50_000,
+        window_scale: None,
+        timestamps: None,
+        sack_permitted: false,
+        ecn: false,
+        rtt: None,
+    };
+    t.pcb = Pcb::accept_fast_open(&plain(), &accepted, text, None, t.now);
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].header.flags, sent[0].header.seq), (1, SYN_ACK, SeqNum::new(ISS)));
+    assert_eq!(sent[0].header.ack, SeqNum::new(IRS + 1 + text));
+    t
+}
+
+#[test]
+fn a_request_goes_without_text_and_a_cookie_with_as_much_as_fits() {
+    let mut asks = client(Some(Cookie::REQUEST));
+    asks.snd = 300;
+    let sent = asks.output();
+    assert_eq!((sent.len(), sent[0].len), (1, 0));
+    assert_eq!(sent[0].header.options.fast_open, Some(Cookie::REQUEST));
+    // Four bytes for the MSS and twelve for the cookie leave 484 of 500.
+    for (written, with_syn) in [(0, 0), (300, 300), (484, 484), (9000, 484)] {
+        let mut t = client(Some(cookie()));
+        t.snd = written;
+        let sent = t.output();
+        assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, with_syn, 0));
+        assert_eq!(sent[0].header.options.fast_open, Some(cookie()));
+        assert_eq!(sent[0].header.flags.has(Flags::PSH), written > 0 && written == with_syn);
+        assert_eq!(t.pcb.snd_max(), SeqNum::new(ISS + 1 + with_syn));
+    }
+    let mut bare = client(None);
+    bare.snd = 50;
+    let sent = bare.output();
+    assert_eq!((sent[0].len, sent[0].header.options.fast_open), (50, None));
+}
+
+#[test]
+fn text_that_the_syn_ack_covers_is_not_sent_again() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    assert_eq!(t.pcb.syn_text(), SynText::Sent);
+    let input = t.input(syn_ack(&t, ISS + 301), b"answer");
+    assert_eq!((input.acked, input.deliver.as_slice()), (300, b"answer".as_slice()));
+    assert!(input.events.has(Events::CONNECTED));
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].len, sent[0].header.ack), (1, 0, SeqNum::new(IRS + 7)));
+    assert_eq!((t.pcb.syn_text(), t.pcb.srtt().is_some()), (SynText::Taken, true));
+}
+
+#[test]
+fn what_the_syn_ack_leaves_out_goes_at_once_and_is_no_repetition() {
+    for (taken, outcome) in [(0, SynText::Refused), (100, SynText::Taken)] {
+        let mut t = client(Some(cookie()));
+        t.snd = 300;
+        t.output();
+        let input = t.input(syn_ack(&t, ISS + 1 + taken), &[]);
+        assert_eq!(input.acked, taken);
+        let sent = t.output();
+        assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, 300 - taken, 0));
+        assert_eq!(sent[0].header.seq, SeqNum::new(ISS + 1 + taken));
+        assert_eq!((t.pcb.syn_text(), t.pcb.loss_stats().rexmt_bytes), (outcome, 0));
+        let _ = t.input(t.ack_of(300 - taken, WND), &[]);
+        assert_eq!((t.snd, t.pcb.next_deadline()), (0, None));
+    }
+}
+
+#[test]
+fn a_syn_that_is_lost_is_repeated_without_option_and_text() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    let sent = t.wait(secs(2));
+    assert_eq!(sent.len(), 1);
+    let (syn, len) = (sent[0].1.header, sent[0].1.len);
+    assert_eq!((syn.flags, syn.seq, syn.options.fast_open, len), (SYN, SeqNum::new(ISS), None, 0));
+    assert_eq!(t.pcb.syn_text(), SynText::Lost);
+    // The first one may have arrived after all.
+    let input = t.input(syn_ack(&t, ISS + 301), &[]);
+    assert_eq!(input.acked, 300);
+    assert_eq!(t.pcb.syn_text(), SynText::Taken);
+}
+
+#[test]
+fn an_acknowledgment_beyond_the_text_is_refused() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    let input = t.input(syn_ack(&t, ISS + 302), &[]);
+    assert_eq!(input.reply.map(|reset| (reset.seq, reset.flags)), Some((SeqNum::new(ISS + 302), RST)));
+    assert_eq!(t.pcb.state(), State::SynSent);
+}
+
+#[test]
+fn a_server_answers_before_its_syn_is_acknowledged() {
+    let mut t = server(200);
+    assert_eq!(t.write(1500), [1000, 500], "the answer does not wait for the handshake");
+    assert!(t.pcb.is_syn_unacked());
+    let input = t.input(t.raw(IRS + 201, ISS + 1501, ACK), b"more");
+    assert_eq!((input.acked, input.deliver.as_slice()), (1500, b"more".as_slice()));
+    assert!(input.events.has(Events::SYN_ACKED) && !t.pcb.is_syn_unacked());
+    assert!(t.pcb.srtt().is_some());
+}
+
+#[test]
+fn a_servers_syn_ack_is_repeated_instead_of_data_and_given_up_like_one() {
+    let mut t = server(10);
+    t.write(100);
+    let sent = t.wait(secs(3));
+    let flags: Vec<_> = sent.iter().map(|(_, s)| (s.header.flags, s.len)).collect();
+    assert_eq!(flags, [(SYN_ACK, 0), (SYN_ACK, 0)]);
+    let _ = t.wait(secs(600));
+    assert!(t.events.has(Events::TIMED_OUT));
+}
+
+#[test]
+fn the_data_of_a_server_is_repaired_once_the_syn_is_acknowledged() {
+    let mut t = server(10);
+    t.write(100);
+    let _ = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
+    let sent = t.wait(secs(5));
+    assert_eq!((sent[0].1.header.seq, sent[0].1.len), (SeqNum::new(ISS + 1), 100));
+}
+
+#[test]
+fn the_clients_syn_again_brings_the_syn_ack_again() {
+    let mut t = server(10);
+    let syn = Header { ack: SeqNum::new(0), ..t.raw(IRS, 0, SYN) };
+    for text in [b"".as_slice(), b"0123456789"] {
+        let _ = t.input(syn, text);
+        let sent = t.output();
+        assert_eq!((sent.len(), sent[0].header.flags), (1, SYN_ACK));
+    }
+    let _ = t.input(Header { seq: SeqNum::new(IRS + 1), ..syn }, &[]);
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].header.flags), (1, ACK), "another SYN is challenged");
+}
+
+#[test]
+fn a_wrong_acknowledgment_of_a_servers_syn_is_reset() {
+    for ack in [ISS, ISS + 2, ISS + (1 << 31)] {
+        let mut t = server(10);
+        let input = t.input(t.raw(IRS + 11, ack, ACK), &[]);
+        assert_eq!(input.reply.map(|reset| (reset.seq, reset.flags)), Some((SeqNum::new(ack), RST)));
+        assert!(t.pcb.is_syn_unacked());
+    }
+    let mut t = server(10);
+    let input = t.input(t.raw(IRS + 11, ISS + 1, RST), &[]);
+    assert!(input.events.has(Events::RESET));
+}
+
+#[test]
+fn a_server_may_close_before_its_syn_is_acknowledged() {
+    let mut t = server(10);
+    t.snd = 50;
+    t.pcb.shutdown_write();
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].len, sent[0].header.flags.has(Flags::FIN)), (1, 50, true));
+    let input = t.input(t.raw(IRS + 11, ISS + 52, FIN), &[]);
+    assert!(input.events.has(Events::SYN_ACKED.with(Events::PEER_FIN)));
+    assert_eq!(t.pcb.state(), State::TimeWait);
+}
+
+#[test]
+fn cookies_of_a_length_that_none_has_are_none() {
+    for len in 0..20 {
+        let is_one = len == 0 || (4..=16).contains(&len) && len % 2 == 0;
+        assert_eq!(Cookie::new(&vec![7; len]).is_some(), is_one, "{len}");
+    }
+    assert!(Cookie::REQUEST.is_request() && !cookie().is_request());
+}

@@ -1,0 +1,145 @@
+//! The user timeout: when it ends a connection, and what the option does (RFC 5482).
+
+use core::time::Duration;
+
+use super::super::events::Events;
+use super::super::segment::{Header, Options};
+use super::super::settings::{KeepaliveSettings, Settings};
+use super::super::state::State;
+use super::super::user_timeout::{LIMIT_MAX, LIMIT_MIN, UserTimeout};
+use super::script::{ACK, RST, SYN, Script, WND, ms, plain, secs};
+
+fn with(user_timeout: Duration) -> Settings {
+    Settings { user_timeout, ..plain() }
+}
+
+/// When the connection was given up, counted from now; `None` if it was not within `patience`.
+fn end_of(t: &mut Script, patience: Duration) -> Option<Duration> {
+    let sent = t.wait(patience);
+    let last = sent.iter().find(|(_, s)| s.header.flags.has(RST)).map(|(at, _)| *at);
+    assert_eq!(last.is_some(), t.events.has(Events::TIMED_OUT));
+    last
+}
+
+#[test]
+fn unacknowledged_data_ends_the_connection_at_the_user_timeout_and_not_by_count() {
+    for (timeout, most) in [(ms(50), 15), (ms(700), 15), (secs(30), 2), (secs(1800), 3)] {
+        let mut t = Script::established(&Settings { retries: most, ..with(timeout) });
+        t.write(100);
+        assert_eq!(end_of(&mut t, secs(5000)), Some(timeout));
+    }
+}
+
+#[test]
+fn progress_starts_the_user_timeout_anew() {
+    let mut t = Script::established(&with(secs(10)));
+    t.write(3000);
+    for _ in 0..3 {
+        let _ = t.wait(secs(9));
+        let _ = t.input(t.ack_of(1000, WND), &[]);
+        t.output();
+    }
+    assert_eq!((t.pcb.state(), t.snd), (State::Established, 0));
+    assert_eq!(end_of(&mut t, secs(100)), None, "an idle connection has nothing to wait for");
+}
+
+#[test]
+fn a_window_that_stays_shut_ends_the_connection_though_its_probes_are_answered() {
+    let mut t = Script::established(&with(secs(20)));
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    t.write(100);
+    let mut passed = Duration::ZERO;
+    while !t.events.has(Events::TIMED_OUT) && passed < secs(100) {
+        passed += ms(100);
+        let sent = t.wait(ms(100));
+        if !sent.is_empty() && t.pcb.state() == State::Established {
+            let _ = t.input(t.ack_of(0, 0), &[]);
+        }
+    }
+    assert!((secs(20)..=secs(21)).contains(&passed), "{passed:?}");
+}
+
+#[test]
+fn a_syn_is_given_up_at_the_user_timeout_too() {
+    let mut t = Script::connect(&with(secs(10)));
+    t.output();
+    let _ = t.wait(secs(9));
+    assert_eq!(t.pcb.state(), State::SynSent);
+    let _ = t.wait(secs(1));
+    assert!(t.events.has(Events::TIMED_OUT));
+}
+
+#[test]
+fn it_takes_the_place_of_the_number_of_keepalive_probes() {
+    let keepalive = KeepaliveSettings { enabled: true, idle: secs(10), interval: secs(5), count: 2 };
+    for (timeout, end) in [(secs(40), secs(40)), (secs(5), secs(15)), (Duration::ZERO, secs(20))] {
+        let mut t = Script::established(&Settings { keepalive, ..with(timeout) });
+        assert_eq!(end_of(&mut t, secs(100)), Some(end), "{timeout:?}");
+    }
+}
+
+#[test]
+fn it_can_be_set_and_taken_back_while_data_waits() {
+    let mut t = Script::established(&plain());
+    t.write(100);
+    let _ = t.wait(secs(5));
+    t.pcb.set_user_timeout(secs(8));
+    assert_eq!(t.pcb.user_timeout(), Some(secs(8)));
+    t.pcb.set_user_timeout(Duration::ZERO);
+    assert_eq!(end_of(&mut t, secs(60)), None);
+    t.pcb.set_user_timeout(secs(30));
+    assert!(end_of(&mut t, secs(200)).is_some());
+}
+
+fn told(t: &mut Script, timeout: Duration) {
+    let options = Options { user_timeout: Some(UserTimeout::new(timeout)), ..Options::default() };
+    let header = Header { options, ..t.seg(ACK) };
+    let _ = t.input(header, b"x");
+}
+
+#[test]
+fn the_peers_wish_counts_within_limits_if_the_application_has_none() {
+    let option = Settings { user_timeout_option: true, ..plain() };
+    for (wish, granted) in [(secs(300), secs(300)), (secs(1), LIMIT_MIN), (secs(9_000_000), LIMIT_MAX)] {
+        let mut t = Script::established(&option);
+        told(&mut t, wish);
+        assert_eq!(t.pcb.user_timeout(), Some(granted));
+        t.pcb.set_user_timeout(secs(7));
+        told(&mut t, wish);
+        assert_eq!(t.pcb.user_timeout(), Some(secs(7)), "the application knows better");
+    }
+    let mut deaf = Script::established(&plain());
+    told(&mut deaf, secs(300));
+    assert_eq!(deaf.pcb.user_timeout(), None);
+}
+
+#[test]
+fn a_timeout_that_was_set_is_announced_once_beside_the_syn_and_once_after() {
+    let option = Settings { user_timeout_option: true, ..with(secs(90)) };
+    let said = |s: &super::super::events::Transmit| s.header.options.user_timeout.map(UserTimeout::timeout);
+    let mut t = Script::connect(&option);
+    let syn = t.output();
+    assert_eq!((syn[0].header.flags, said(&syn[0])), (SYN, Some(secs(90))));
+    let mut t = Script::established(&option);
+    t.snd = 3000;
+    let sent = t.output();
+    assert!(sent.iter().all(|s| s.len < 1000 || said(s).is_none()), "a full segment has no room for it");
+    let _ = t.input(t.seg(ACK), &[0; 2000]);
+    assert_eq!(t.output().iter().filter_map(said).collect::<Vec<_>>(), [secs(90)]);
+    let _ = t.input(t.seg(ACK), &[0; 2000]);
+    assert_eq!(t.output().iter().filter_map(said).count(), 0);
+    t.pcb.set_user_timeout(secs(40));
+    let _ = t.input(t.seg(ACK), &[0; 2000]);
+    assert_eq!(t.output().iter().filter_map(said).collect::<Vec<_>>(), [secs(40)]);
+}
+
+#[test]
+fn the_option_says_seconds_and_from_nine_hours_on_minutes() {
+    for (time, said) in [(ms(1), secs(1)), (secs(1), secs(1)), (secs(32_767), secs(32_767))] {
+        assert_eq!(UserTimeout::new(time).timeout(), said);
+    }
+    assert_eq!(UserTimeout::new(secs(32_768)).timeout(), secs(547 * 60));
+    assert_eq!(UserTimeout::new(secs(u64::MAX)).timeout(), secs(32_767 * 60));
+    assert_eq!((UserTimeout::from_bits(0), UserTimeout::from_bits(0x8000)), (None, None));
+    assert_eq!(UserTimeout::from_bits(0x8001).map(UserTimeout::timeout), Some(secs(60)));
+}

@@ -1,0 +1,207 @@
+//! The user timeout: how long something may stay unacknowledged before the connection is given up.
+//!
+//! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
+//! it counts from when the oldest unacknowledged byte was first sent, or the window first kept data back, and while it
+//! is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
+//! that is only kept alive, it takes the place of the number of probes.
+//!
+//! With `Settings::user_timeout_option` both ends tell each other (RFC 5482): a connection whose application has set a
+//! timeout announces it; one whose application has not takes the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
+//!
+//! Must not know sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when SND.UNA has
+//! moved. Tests: `tests/user_timeout.rs`.
+
+use core::num::NonZeroU16;
+use core::time::Duration;
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::pcb::Pcb;
+use super::segment::{Flags, Header, Payload};
+use super::settings::{Settings, millis};
+use super::timers::{NEVER, after_us, since_us};
+use super::wire;
+
+/// A peer's wish for less is not granted (L_LIMIT of RFC 5482 section 3.1; RFC 9293 wants 100 s at least).
+pub const LIMIT_MIN: Duration = Duration::from_secs(100);
+/// A peer's wish for more is not granted (U_LIMIT).
+pub const LIMIT_MAX: Duration = Duration::from_secs(3600);
+
+/// The value of the user timeout option, as it stands there: the granularity bit and 15 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UserTimeout(NonZeroU16);
+
+impl UserTimeout {
+    const MINUTES: u16 = 0x8000;
+
+    /// From the option's two octets; `None` for a time of zero, which is reserved (RFC 5482 section 3.2).
+    pub const fn from_bits(bits: u16) -> Option<Self> {
+        match NonZeroU16::new(bits) {
+            Some(bits) if bits.get() & !Self::MINUTES != 0 => Some(Self(bits)),
+            Some(_) | None => None,
+        }
+    }
+
+    /// The option's two octets.
+    pub const fn bits(self) -> u16 {
+        self.0.get()
+    }
+
+    /// The nearest that the option can say, rounded up to seconds, or above nine hours to minutes.
+    pub fn new(timeout: Duration) -> Self {
+        let seconds = timeout.as_millis().div_ceil(1000);
+        let bits = match u16::try_from(seconds) {
+            Ok(seconds) if seconds < Self::MINUTES => seconds,
+            Ok(_) | Err(_) => {
+                let minutes = u16::try_from(seconds.div_ceil(60)).unwrap_or(u16::MAX);
+                minutes.min(Self::MINUTES - 1) | Self::MINUTES
+            }
+        };
+        Self(NonZeroU16::new(bits).unwrap_or(NonZeroU16::MIN))
+    }
+
+    /// The time.
+    pub fn timeout(self) -> Duration {
+        let value = u64::from(self.bits() & !Self::MINUTES);
+        Duration::from_secs(if self.bits() & Self::MINUTES == 0 { value } else { value * 60 })
+    }
+}
+
+/// What a pcb knows of it; there is none as long as neither application nor peer has asked for anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UserTimeoutState {
+    /// The timeout in force, milliseconds; 0 for none.
+    ms: u32,
+    /// When the stall at `stall_una` began; [`NEVER`] before the first.
+    stalled_at: Instant,
+    stall_una: SeqNum,
+    /// RFC 5482's ENABLED.
+    is_enabled: bool,
+    /// RFC 5482's CHANGEABLE: the application has set none, so the peer's counts.
+    is_changeable: bool,
+    /// The peer is to be told with the next segment.
+    is_owed: bool,
+}
+
+impl UserTimeoutState {
+    pub fn new(s: &Settings) -> Option<Box<Self>> {
+        let is_set = !s.user_timeout.is_zero();
+        let state = Self {
+            ms: millis(s.user_timeout),
+            stalled_at: NEVER,
+            stall_una: SeqNum::default(),
+            is_enabled: s.user_timeout_option,
+            is_changeable: !is_set,
+            is_owed: s.user_timeout_option && is_set,
+        };
+        (is_set || s.user_timeout_option).then(|| Box::new(state))
+    }
+
+    fn micros(&self) -> u64 {
+        u64::from(self.ms) * 1000
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. What has been waiting at that time has
+    /// waited since the retransmission timer was last started.
+    pub fn set_user_timeout(&mut self, timeout: Duration) {
+        let ms = millis(timeout);
+        if let Some(state) = self.user_timeout.as_deref_mut() {
+            let is_same = if state.is_changeable { ms == 0 } else { ms == state.ms };
+            if !is_same {
+                state.ms = ms;
+                state.is_changeable = ms == 0;
+                state.is_owed = state.is_enabled && ms != 0;
+            }
+        } else if ms != 0 {
+            self.user_timeout = Some(Box::new(UserTimeoutState {
+                ms,
+                stalled_at: NEVER,
+                stall_una: self.snd_una,
+                is_enabled: false,
+                is_changeable: false,
+                is_owed: false,
+            }));
+        }
+    }
+
+    /// The user timeout in force; `None` if the number of retransmissions decides.
+    pub fn user_timeout(&self) -> Option<Duration> {
+        let ms = self.user_timeout.as_deref()?.ms;
+        (ms != 0).then(|| Duration::from_millis(u64::from(ms)))
+    }
+
+    /// The retransmission or persist timer has expired, `most` times being as often as it may. Notes where a stall
+    /// begins.
+    pub(super) fn is_to_be_given_up(&mut self, most: u8, handshake: bool, now: Instant) -> bool {
+        // The timer ran since the segment was sent, or since the window shut.
+        let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
+        let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
+        let Some(state) = self.user_timeout.as_deref_mut() else { return count >= most };
+        if state.stalled_at == NEVER || state.stall_una != una {
+            (state.stalled_at, state.stall_una) = (Instant::from_micros(began), una);
+        }
+        if state.ms == 0 {
+            return count >= most;
+        }
+        let is_over = since_us(now, state.stalled_at) >= state.micros();
+        is_over || ((handshake || is_probing) && count >= most)
+    }
+
+    /// For how long the retransmission timer is armed, microseconds: it does not run past the user timeout.
+    pub(super) fn rexmt_wait_us(&self) -> u64 {
+        let rto = self.rtt.rto_us(self.tuning.rto_max_us);
+        match self.user_timeout.as_deref() {
+            Some(state) if state.ms != 0 => rto.min(state.micros()),
+            Some(_) | None => rto,
+        }
+    }
+
+    /// When the timer that would expire at `at` does so at the latest.
+    pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
+        match self.user_timeout.as_deref() {
+            Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
+                at.min(after_us(state.stalled_at, state.micros()))
+            }
+            Some(_) | None => at,
+        }
+    }
+
+    /// Whether a peer that answers no keepalive probe is given up after `silence`; `None` if their number decides.
+    pub(super) fn keepalive_verdict(&self, silence: Duration, probe_count: u8) -> Option<bool> {
+        self.user_timeout().map(|timeout| probe_count > 0 && silence >= timeout)
+    }
+
+    /// Tells the peer, if it is to be told, with a segment that is sent anyway and has room beside `text_len` bytes.
+    pub(super) fn attach_user_timeout(&mut self, header: &mut Header, text_len: u32) {
+        let has_room = wire::header_len(header) + wire::USER_TIMEOUT_LEN <= wire::HEADER_LEN_EMITTED_MAX
+            && text_len <= u32::from(self.mss).saturating_sub(4);
+        let timeout = self.user_timeout();
+        if let Some(state) = self.user_timeout.as_deref_mut()
+            && state.is_owed
+            && has_room
+        {
+            // A SYN may be lost: the next segment says it again.
+            state.is_owed = header.flags.has(Flags::SYN);
+            header.options.user_timeout = timeout.map(UserTimeout::new);
+        }
+    }
+
+    /// True if [`attach_user_timeout`](Self::attach_user_timeout) may have something to do.
+    pub(super) fn has_user_timeout(&self) -> bool {
+        self.user_timeout.is_some()
+    }
+
+    /// The peer's wish (RFC 5482 section 3.1).
+    pub(super) fn take_user_timeout(&mut self, header: &Header) {
+        if let Some(theirs) = header.options.user_timeout
+            && let Some(state) = self.user_timeout.as_deref_mut()
+            && state.is_enabled
+            && state.is_changeable
+        {
+            state.ms = millis(theirs.timeout().clamp(LIMIT_MIN, LIMIT_MAX));
+        }
+    }
+}
