@@ -29,6 +29,7 @@ const SYNC: &str = "sockeye-sync";
 const MBUF: &str = "sockeye-mbuf";
 const STACK: &str = "sockeye";
 const DRIVERS: &str = "sockeye-drivers";
+const DIAG: &str = "sockeye-diag";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SYNC_COUNTED: &str = "sockeye-sync-counted";
@@ -36,7 +37,7 @@ const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
 const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 13] = [
+pub const LAYERS: [Layer; 14] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -45,9 +46,10 @@ pub const LAYERS: [Layer; 13] = [
     layer(MBUF_COUNTED, "crates/counted/mbuf", &[SYNC_COUNTED], true, false),
     layer(STACK_COUNTED, "crates/counted/stack", &[PROTO, SYNC_COUNTED, MBUF_COUNTED], false, false),
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, STACK], true, false),
+    layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
-    layer("sockeye-cli", "apps/cli", &[STACK, STACK_COUNTED, DRIVERS, SIM, POSIX], false, false),
+    layer("sockeye-cli", "apps/cli", &[STACK, STACK_COUNTED, DRIVERS, DIAG, SIM, POSIX], false, false),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];

@@ -1,0 +1,30 @@
+//! Shows a running stack to other programs of the same user: `sockeye ss`, `sockeye nstat`, or your own.
+//!
+//! A program [publishes](publish) its stack; whoever may open that user's folder asks for a [`Report`] and gets
+//! one. The program pays nothing until somebody asks: one thread that sleeps in the kernel.
+//!
+//! ```text
+//!   program ── publish(&stack, "vpn") ──► thread on  FOLDER/PID-N.sock  (a kernel UNIX-domain socket)
+//!   sockeye ss ── reports() ──► connects to each, reads one line of JSON, end of stream
+//! ```
+//!
+//! `FOLDER` is `$SOCKEYE_DIAG_DIR`, else `sockeye` in `$XDG_RUNTIME_DIR`, else `/tmp/sockeye-UID`. It belongs to the
+//! user and nobody else may enter it (mode 0700, checked at each use), which is all the access control that there is.
+//!
+//! # Bounds
+//! One client at a time is served, for at most a second; a report is read up to [`REPORT_MAX`] bytes; a program that
+//! hangs is given up after a second. Sockets of programs that ended are swept away by whoever meets them.
+//!
+//! Must not know command lines or how a report is shown. Tests: `tests/diag.rs`.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod client;
+mod folder;
+mod report;
+mod serve;
+
+pub use client::{REPORT_MAX, Unreachable, reports, reports_in};
+pub use folder::folder;
+pub use report::{Counter, Report, Socket};
+pub use serve::{Published, publish, publish_in};
