@@ -41,6 +41,7 @@ mod conn;
 mod demux;
 mod input;
 mod ip;
+mod link;
 mod listen;
 mod listeners;
 mod memory;

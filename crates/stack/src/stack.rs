@@ -35,6 +35,7 @@ use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
 use crate::input::Input;
 use crate::ip::Ip;
+use crate::link::{self, LinkOptions, Links};
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
@@ -68,6 +69,7 @@ pub(crate) struct Core {
     pub netifs: Netifs,
     pub input: Input,
     pub ip: Ip,
+    pub links: Links,
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
@@ -187,6 +189,7 @@ impl Stack {
         own.chain(core.input.counts())
             .chain(core.ip.counts())
             .chain(core.udp.counts())
+            .chain(core.links.counts())
             .chain(pool_counters(&core.pool.stats()))
             .collect()
     }
@@ -200,9 +203,25 @@ impl Stack {
     /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; the system's error if a thread cannot be
     /// started. The interface then has no address, and is not used.
     pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
+        self.attach_with(netif, addrs, &LinkOptions::default())
+    }
+
+    /// [`attach`](Self::attach) with a say in how the stack behaves on the link, if that is Ethernet: there it also gives
+    /// itself a link-local address, looks whether other hosts have its addresses, and listens to routers.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_with(
+        &self,
+        netif: impl Netif,
+        addrs: &[Prefix],
+        options: &LinkOptions,
+    ) -> io::Result<NetifId> {
         let core = self.core();
         netif.attached(&core.pool);
+        let medium = netif.medium();
         let id = core.netifs.add(Box::new(netif))?;
+        link::attach(core, id, medium, options);
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
             let core = Arc::clone(&self.0.core);
@@ -212,6 +231,7 @@ impl Stack {
             self.0.threads.lock().push(thread);
         }
         core.netifs.assign(id, addrs)?;
+        link::begin(core, id, addrs, options);
         Ok(id)
     }
 
@@ -370,6 +390,7 @@ impl Core {
             netifs: Netifs::new(),
             input: Input::new(),
             ip: Ip::new(clock.now()),
+            links: Links::new(),
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             serial: AtomicU64::new(1),

@@ -11,6 +11,8 @@
 //!
 //! Bound: an entry per armed timer, of 24 bytes.
 
+use crate::netif::NetifId;
+
 /// Whom to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerKey {
@@ -22,6 +24,8 @@ pub(crate) enum TimerKey {
     Memory,
     /// Packet memory that is parked for whoever allocates.
     Parked,
+    /// The link of an interface.
+    Link(NetifId),
 }
 
 /// A call that is due at `at` microseconds.

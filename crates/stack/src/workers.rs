@@ -69,6 +69,7 @@ impl Workers {
         let pick = match key {
             TimerKey::Conn { hash, .. } => hash,
             TimerKey::Shard { index } => index as u64,
+            TimerKey::Link(id) => id.index() as u64,
             TimerKey::Memory | TimerKey::Parked => 0,
         };
         let lane = self.lane(pick);
@@ -223,6 +224,7 @@ fn fire(core: &Core, entry: Entry) {
         }
         TimerKey::Memory => core.memory_waiters.on_timer(),
         TimerKey::Parked => core.recycler.sweep(core),
+        TimerKey::Link(id) => Context::run_as_worker(core, |cx| crate::link::on_timer(cx, id)),
     }
 }
 

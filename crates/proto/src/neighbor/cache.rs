@@ -114,6 +114,8 @@ pub struct Cache<P> {
     serial: u64,
     sweep_at: Instant,
     forced_at: Instant,
+    /// No entry's timer is due before this; it may be early, never late.
+    next: Option<Instant>,
     /// The times of the link.
     pub times: Times,
 }
@@ -139,6 +141,7 @@ impl<P> Cache<P> {
             serial: 0,
             sweep_at: now + SWEEP_EVERY,
             forced_at: now,
+            next: None,
             times,
         }
     }
@@ -177,7 +180,9 @@ impl<P> Cache<P> {
             }
             (slot.is_used, slot.used) = (true, now);
             slot.entry.on_use(now, &times);
-            return slot.entry.lladdr().map_or(Resolution::Wait { solicit: false }, Resolution::Known);
+            let (entry, next) = (slot.entry, &mut self.next);
+            sooner(next, entry.deadline());
+            return entry.lladdr().map_or(Resolution::Wait { solicit: false }, Resolution::Known);
         }
         self.bound_asked();
         if !self.make_room(now, hint) {
@@ -218,7 +223,9 @@ impl<P> Cache<P> {
             return Learned { change: Change::default(), ready: VecDeque::new() };
         };
         let change = slot.entry.on_solicit(lladdr);
-        slot.settle(change, now, &self.times)
+        let learned = slot.settle(change, now, &self.times);
+        sooner(&mut self.next, slot.entry.deadline());
+        learned
     }
 
     /// `addr` has advertised itself. Without an entry nothing happens (RFC 4861 section 7.2.5).
@@ -227,7 +234,9 @@ impl<P> Cache<P> {
             return Learned { change: Change::default(), ready: VecDeque::new() };
         };
         let change = slot.entry.on_advert(advert, now, &self.times);
-        slot.settle(change, now, &self.times)
+        let learned = slot.settle(change, now, &self.times);
+        sooner(&mut self.next, slot.entry.deadline());
+        learned
     }
 
     /// `addr` is a router, or none.
@@ -280,11 +289,12 @@ impl<P> Cache<P> {
         packets
     }
 
-    /// When to call [`on_timer`](Self::on_timer).
+    /// When to call [`on_timer`](Self::on_timer); that may be too early, and is found without looking at entries.
     pub fn deadline(&self) -> Option<Instant> {
-        let entries = self.entries.values().filter_map(|slot| slot.entry.deadline()).min();
-        let sweep = (!self.entries.is_empty()).then_some(self.sweep_at);
-        entries.into_iter().chain(sweep).min()
+        if self.entries.is_empty() {
+            return None;
+        }
+        self.next.into_iter().chain([self.sweep_at]).min()
     }
 
     /// Does what is due.
@@ -304,6 +314,7 @@ impl<P> Cache<P> {
                 action @ (Action::SolicitAll | Action::Solicit(_)) => actions.push((*addr, action)),
             }
         }
+        self.next = self.entries.values().filter_map(|slot| slot.entry.deadline()).min();
         let expired = gone.iter().filter_map(|addr| self.expire(addr)).collect();
         if now >= self.sweep_at {
             self.sweep(now, hint);
@@ -319,6 +330,7 @@ impl<P> Cache<P> {
     fn insert(&mut self, addr: IpAddr, entry: Entry, now: Instant, is_used: bool) -> u64 {
         self.serial += 1;
         let serial = self.serial;
+        sooner(&mut self.next, entry.deadline());
         let slot = Slot { entry, serial, is_used, used: now, pending: VecDeque::new(), pending_bytes: 0 };
         self.entries.insert(addr, slot);
         serial
@@ -377,6 +389,10 @@ impl<P> Cache<P> {
             entries.get(addr).is_some_and(|slot| slot.serial == *serial && !slot.is_used)
         });
     }
+}
+
+fn sooner(next: &mut Option<Instant>, at: Option<Instant>) {
+    *next = next.iter().copied().chain(at).min();
 }
 
 impl<P> Slot<P> {

@@ -130,6 +130,7 @@ fn stay(
         && let Some(route) = cx.core.netifs.route(conn.via)
     {
         route.confirm(cx.now);
+        crate::link::confirm(cx, conn.via, conn.tuple.remote.addr);
     }
     (ran, has_ended(pcb))
 }

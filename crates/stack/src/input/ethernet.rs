@@ -16,10 +16,13 @@ pub(super) struct LinkHeader {
     pub src: Option<MacAddr>,
     /// To whom on the link.
     pub cast: Cast,
+    /// It is ARP that follows, and no IP.
+    pub is_arp: bool,
 }
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_ARP: u16 = 0x0806;
 /// The bit of an address that makes it a group's (IEEE 802).
 const GROUP_BIT: u8 = 1;
 
@@ -29,7 +32,7 @@ impl LinkHeader {
     #[inline]
     pub fn read(medium: Medium, frame: &[u8]) -> Result<Self, usize> {
         match medium {
-            Medium::Ip => Ok(Self { len: 0, src: None, cast: Cast::Unicast }),
+            Medium::Ip => Ok(Self { len: 0, src: None, cast: Cast::Unicast, is_arp: false }),
             Medium::Ethernet(own) => ethernet(own, frame),
         }
     }
@@ -49,8 +52,9 @@ fn ethernet(own: MacAddr, frame: &[u8]) -> Result<LinkHeader, usize> {
         _ => return Err(count::OTHER_STATION),
     };
     match u16::from_be_bytes([t0, t1]) {
-        ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
-            Ok(LinkHeader { len: LINK_HEADER_LEN, src: Some(MacAddr([s0, s1, s2, s3, s4, s5])), cast })
+        ethertype @ (ETHERTYPE_IPV4 | ETHERTYPE_IPV6 | ETHERTYPE_ARP) => {
+            let src = Some(MacAddr([s0, s1, s2, s3, s4, s5]));
+            Ok(LinkHeader { len: LINK_HEADER_LEN, src, cast, is_arp: ethertype == ETHERTYPE_ARP })
         }
         _ => Err(count::UNKNOWN_ETHERTYPE),
     }
@@ -71,10 +75,12 @@ mod tests {
 
     #[test]
     fn a_frame_is_for_us_for_all_for_a_group_or_for_somebody_else() {
-        let header = |cast| Ok(LinkHeader { len: 14, src: Some(MacAddr([2, 0, 0, 0, 0, 9])), cast });
+        let src = Some(MacAddr([2, 0, 0, 0, 0, 9]));
+        let header = |cast| Ok(LinkHeader { len: 14, src, cast, is_arp: false });
         assert_eq!(read(OWN.0, 0x0800), header(Cast::Unicast));
         assert_eq!(read([0xff; 6], 0x86dd), header(Cast::Broadcast));
         assert_eq!(read([0x33, 0x33, 0, 0, 0, 1], 0x86dd), header(Cast::Multicast));
+        assert!(read([0xff; 6], 0x0806).is_ok_and(|header| header.is_arp));
         assert_eq!(read([2, 0, 0, 0, 0, 2], 0x0800), Err(count::OTHER_STATION));
         assert_eq!(read(OWN.0, 0x88cc), Err(count::UNKNOWN_ETHERTYPE));
         assert_eq!(LinkHeader::read(Medium::Ethernet(OWN), &[0; 13]), Err(count::MALFORMED));
@@ -82,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_medium_without_link_headers_has_none() {
-        let none = LinkHeader { len: 0, src: None, cast: Cast::Unicast };
+        let none = LinkHeader { len: 0, src: None, cast: Cast::Unicast, is_arp: false };
         assert_eq!(LinkHeader::read(Medium::Ip, &[]), Ok(none));
     }
 }

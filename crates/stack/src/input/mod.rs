@@ -39,6 +39,7 @@ use sockeye_sync::{Counters, Mutex, Perimeter};
 use crate::conn::Item;
 use crate::conn::outbox::Context;
 use crate::ip::{self, Received};
+use crate::link;
 use crate::netif::table::NetifId;
 use crate::stack::Core;
 
@@ -126,6 +127,8 @@ struct Batch {
     packets: Vec<Packet>,
     /// Everything else, which is handled after them.
     others: Vec<Received>,
+    /// ARP packets.
+    arps: Vec<[u8; sockeye_proto::arp::LEN]>,
 }
 
 /// Takes a batch of frames and handles it. Returns how many there were.
@@ -137,6 +140,7 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
     let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, from, frame) {
         Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
         Ok(Parsed::Other(received)) => batch.others.push(received),
+        Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
         Err(reason) => core.input.count(reason, 1),
     });
     if frames == 0 {
@@ -146,6 +150,9 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
     Context::run_as_worker(core, |cx| {
+        for bytes in batch.arps.drain(..) {
+            link::arp::input(cx, id, &bytes);
+        }
         deliver::batch(cx, &mut batch.packets);
         for received in batch.others.drain(..) {
             ip::input(cx, received);

@@ -7,7 +7,9 @@
 //! go in.
 
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
+use sockeye_proto::arp;
 use sockeye_proto::ip;
+use sockeye_proto::ndp::wire::HOP_LIMIT;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire;
 
@@ -39,12 +41,17 @@ pub(super) struct Origin {
 pub(super) enum Parsed {
     Segment(Packet),
     Other(Received),
+    /// ARP, unread.
+    Arp([u8; arp::LEN]),
 }
 
 /// Reads a frame. The error is the counter of the reason for which it is dropped.
 pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Parsed, usize> {
     let link = LinkHeader::read(from.medium, frame.head)?;
     let packet = frame.head.get(link.len..).unwrap_or_default();
+    if link.is_arp {
+        return packet.first_chunk().map(|bytes| Parsed::Arp(*bytes)).ok_or(count::MALFORMED);
+    }
     let packet_len = frame.len() - link.len;
     let (ip_header, range) =
         ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify).map_err(ip_refusal)?;
@@ -86,11 +93,15 @@ pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Pa
 /// its host has no address yet.
 fn to_many(core: &Core, netif: NetifId, header: &ip::Header) -> Result<Cast, usize> {
     let (src, dst) = (header.addresses.src(), header.addresses.dst());
-    let from_outside = (is_host(src) || src.is_unspecified()) && !core.netifs.is_local(src);
+    // Who has an address of ours too, and says so: that must be heard (RFC 4862 section 5.4.4).
+    let is_neighbor_s = header.protocol == ip::PROTOCOL_ICMPV6 && header.hop_limit == HOP_LIMIT;
+    let from_outside =
+        (is_host(src) || src.is_unspecified()) && (is_neighbor_s || !core.netifs.is_local(src));
     if !from_outside || header.protocol == ip::PROTOCOL_TCP {
         return Err(count::NOT_FOR_US);
     }
-    core.netifs.cast(netif, dst).ok_or(count::NOT_FOR_US)
+    let of_group = || core.links.wants(netif, dst).then_some(Cast::Multicast);
+    core.netifs.cast(netif, dst).or_else(of_group).ok_or(count::NOT_FOR_US)
 }
 
 /// A packet of another protocol.

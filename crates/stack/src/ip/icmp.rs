@@ -18,6 +18,7 @@ use sockeye_sync::Mutex;
 use super::output::{ChecksumAt, Outgoing, flow_of, send};
 use super::{Cast, Received, count};
 use crate::conn::outbox::Context;
+use crate::link;
 use crate::netif::table::{NetifId, is_host};
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
@@ -79,7 +80,9 @@ pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
         }
         Message::EchoReply { .. } => core.ip.count(count::ICMP_IN_ECHO_REPS),
         Message::Error(error) => on_error(cx, error, &received),
-        Message::Neighbor(_) | Message::Membership(_) | Message::Other(..) => {
+        Message::Neighbor(_) => link::ndp::input(cx, &received),
+        Message::Membership(_) => link::group_input(cx, &received),
+        Message::Other(..) => {
             core.ip.count(count::ICMP_IN_IGNORED);
         }
     }

@@ -16,12 +16,14 @@ pub(crate) mod icmp;
 pub(crate) mod output;
 mod received;
 
+use sockeye_proto::group::igmp;
 use sockeye_proto::icmp::Family;
 use sockeye_proto::ip;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Counters;
 
 use crate::conn::outbox::Context;
+use crate::link;
 
 pub(crate) use received::{Cast, Head, Received};
 
@@ -60,6 +62,10 @@ pub(crate) fn input(cx: &mut Context<'_>, received: Received) {
         (ip::PROTOCOL_UDP, Family::V4 | Family::V6) => {
             cx.core.ip.count(count::IN_DELIVERS);
             crate::udp::input::input(cx, received);
+        }
+        (igmp::PROTOCOL, Family::V4) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            link::group_input(cx, &received);
         }
         (ip::PROTOCOL_NO_NEXT_HEADER, Family::V6) => cx.core.ip.count(count::IN_DELIVERS),
         (_, _) => {

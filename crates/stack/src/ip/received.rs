@@ -31,7 +31,6 @@ pub(crate) struct Received {
     /// Where it came in; [`NetifId::LOOPBACK`] if this stack has sent it.
     pub netif: NetifId,
     /// Who has sent the frame, where links have addresses.
-    #[allow(dead_code, reason = "for neighbor discovery")]
     pub link_src: Option<MacAddr>,
     pub header: ip::Header,
     /// Of IP's destination, or of the link's where that says less than unicast.

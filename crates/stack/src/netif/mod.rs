@@ -48,6 +48,7 @@ mod prefix;
 pub(crate) mod table;
 mod wire;
 
+pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use table::NetifId;

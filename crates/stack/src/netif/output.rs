@@ -20,6 +20,7 @@ use crate::base::payload::Data;
 use crate::conn::Conn;
 use crate::conn::outbox::Context;
 use crate::input::count;
+use crate::link;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
@@ -95,8 +96,24 @@ pub(crate) fn flush(cx: &mut Context<'_>) {
 
 /// Gives frames of one flow to the interface of `via`, and notes whose bell to ring. Returns how many were dropped.
 pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut Vec<TxFrame>) -> usize {
+    let core = cx.core;
+    let Some((id, netif)) = core.netifs.out(via) else { return frames.len() };
+    match core.links.station(id) {
+        None => device(cx, id, netif, hash, frames),
+        Some(station) => link::output::transmit(cx, station, via, hash, frames),
+    }
+}
+
+/// Gives frames, whole with their link header if they need one, to an interface, and notes whose bell to ring. Returns how
+/// many were dropped.
+pub(crate) fn device(
+    cx: &mut Context<'_>,
+    id: NetifId,
+    netif: &dyn Netif,
+    hash: u64,
+    frames: &mut Vec<TxFrame>,
+) -> usize {
     let (core, count) = (cx.core, frames.len());
-    let Some((id, netif)) = core.netifs.out(via) else { return count };
     let sent = netif.transmit(hash, frames);
     core.input.count(count::FRAMES_OUT, (count - sent.dropped_count) as u64);
     if sent.dropped_count > 0 {

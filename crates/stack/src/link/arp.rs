@@ -1,0 +1,76 @@
+//! ARP that has come in (RFC 826), and what it says of our own addresses (RFC 5227). The bytes may be anything.
+//! Tests: `tests/link/`.
+
+use std::net::IpAddr;
+
+use sockeye_proto::arp::{Operation, Packet};
+use sockeye_proto::dad::Standing;
+use sockeye_proto::neighbor::Advert;
+
+use super::station::{ETHERTYPE_ARP, Work};
+use super::{addresses, count};
+use crate::conn::outbox::Context;
+use crate::netif::table::NetifId;
+
+/// A packet has come in at `id`.
+pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
+    let core = cx.core;
+    let Some(station) = core.links.station(id) else { return };
+    core.links.count(count::ARP_IN);
+    let Ok(packet) = Packet::parse(bytes) else { return core.links.count(count::ARP_REFUSED) };
+    // Our own, brought back by the link.
+    if packet.sender_lladdr == station.mac {
+        return;
+    }
+    let mut work = station.enter(cx);
+    if !conflict(&mut work, &packet) {
+        learn(&mut work, &packet);
+        answer(&mut work, &packet);
+    }
+    work.finish();
+}
+
+/// Whether somebody else uses an address of ours, or probes one that we are probing.
+fn conflict(work: &mut Work<'_, '_>, packet: &Packet) -> bool {
+    let probes_the_same = packet.sender.is_unspecified();
+    let addr: IpAddr = if probes_the_same { packet.target.into() } else { packet.sender.into() };
+    let Some(own) = work.state.held_mut(addr) else { return false };
+    if probes_the_same && (own.check.standing() != Standing::Tentative || !own.check.has_probed()) {
+        return false;
+    }
+    addresses::conflict(work, addr);
+    true
+}
+
+/// RFC 826: a known sender is updated; an unknown one is remembered if it wants something of us.
+fn learn(work: &mut Work<'_, '_>, packet: &Packet) {
+    if packet.sender.is_unspecified() {
+        return;
+    }
+    let (addr, now) = (IpAddr::from(packet.sender), work.now());
+    let for_us = work.state.held_mut(packet.target.into()).is_some();
+    let learned = match packet.operation {
+        Operation::Request => work.state.cache.on_solicit(addr, packet.sender_lladdr, for_us, now),
+        Operation::Reply => {
+            let advert = Advert {
+                lladdr: Some(packet.sender_lladdr),
+                solicited: for_us && packet.target_lladdr == work.station.mac,
+                overrides: true,
+                router: None,
+            };
+            work.state.cache.on_advert(&addr, &advert, now)
+        }
+    };
+    if work.state.cache.entry(&addr).is_some() {
+        work.release(addr, learned.ready);
+    }
+}
+
+/// Who asks for an address of ours is answered; so is who probes it.
+fn answer(work: &mut Work<'_, '_>, packet: &Packet) {
+    if packet.operation == Operation::Request && work.state.held_mut(packet.target.into()).is_some() {
+        let reply = packet.reply(work.station.mac).emit();
+        work.send(packet.sender_lladdr, ETHERTYPE_ARP, &reply);
+        work.cx.core.links.count(count::ADVERTS_OUT);
+    }
+}

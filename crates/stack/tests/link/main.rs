@@ -1,0 +1,13 @@
+//! Ethernet as stacks and strangers on one link see it: ARP, Neighbor Discovery, addresses, groups.
+//!
+//! Stacks here have no threads and a time of their own that jumps. Random tests print what they shrank to.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod lab;
+
+mod addresses;
+mod hint;
+mod hostile;
+mod neighbors;
+mod routers;
