@@ -83,6 +83,11 @@ pub struct Config {
     pub sndbuf: u32,
     /// Receive buffer of a new socket, bytes (`tcp_rmem`), 2 KiB to 64 MiB. Default 256 KiB.
     pub rcvbuf: u32,
+    /// Largest size to which the send buffer of a connection over an interface grows by itself, bytes, 2 KiB to
+    /// 64 MiB (`tcp_wmem`). Not on loopback, and not where the application has set a size. Default 64 MiB.
+    pub sndbuf_max: u32,
+    /// The same of the receive buffer (`tcp_rmem`); decides the window scale. Default 32 MiB.
+    pub rcvbuf_max: u32,
     /// MTU of the loopback interface, bytes, 1280 to 65536. Default 65536, as on Linux.
     pub loopback_mtu: u32,
     /// Encodes every loopback segment as IP and TCP bytes and parses it back, as a wire would. Slower;
@@ -139,6 +144,8 @@ impl Default for Config {
             connections_max: 1 << 20,
             sndbuf: 256 << 10,
             rcvbuf: 256 << 10,
+            sndbuf_max: 64 << 20,
+            rcvbuf_max: 32 << 20,
             loopback_mtu: 65536,
             loopback_encode: false,
             timestamps: true,
@@ -171,6 +178,8 @@ impl Config {
         within("connections_max", self.connections_max as u64, 1, u64::from(u32::MAX))?;
         within("sndbuf", u64::from(self.sndbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("rcvbuf", u64::from(self.rcvbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("sndbuf_max", u64::from(self.sndbuf_max), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("rcvbuf_max", u64::from(self.rcvbuf_max), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("loopback_mtu", u64::from(self.loopback_mtu), 1280, 65536)?;
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;

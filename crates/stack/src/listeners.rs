@@ -118,6 +118,8 @@ mod tests {
             transparent: false,
             sndbuf: 4096,
             rcvbuf: 4096,
+            sndbuf_set: false,
+            rcvbuf_set: false,
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
         Listener::new(Endpoint::from(at), &settings, at.is_ipv6(), bind_id, 1)

@@ -477,7 +477,7 @@ impl Core {
             peer_mss_default: peer_mss_default(local),
             tso_max: link.segment_max,
             rcv_buf,
-            rcv_buf_max: RCV_WND_MAX,
+            rcv_buf_max: self.rcv_buf_max(rcv_buf),
             timestamps: config.timestamps,
             window_scaling: config.window_scaling,
             delack: config.delack,
@@ -496,6 +496,11 @@ impl Core {
         }
     }
 
+    /// The largest receive buffer that the window scale has to express, for a socket that begins with `rcv_buf`.
+    fn rcv_buf_max(&self, rcv_buf: u32) -> u32 {
+        self.config.rcvbuf_max.max(rcv_buf).min(RCV_WND_MAX)
+    }
+
     /// The first link of the way.
     fn link(&self, local: IpAddr, via: Via) -> Link {
         match self.netifs.out(via) {
@@ -511,7 +516,7 @@ impl Core {
             mss: self.link(local, via).mss,
             peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
-            window_scale: config.window_scaling.then(|| window_scale_for(RCV_WND_MAX)),
+            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
             timestamps: config.timestamps,
             sack: true,
             ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),

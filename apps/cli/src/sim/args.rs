@@ -62,6 +62,9 @@ pub struct SimArgs {
     /// Send and receive buffer of each connection; default: twice what the path and its queue hold, at most 64M
     #[arg(long, value_parser = parse::size)]
     pub buffer: Option<usize>,
+    /// Let buffers begin with their defaults and grow by themselves
+    #[arg(long, conflicts_with = "buffer")]
+    pub autotune: bool,
     /// Simulated seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,

@@ -133,7 +133,9 @@ fn host(args: &SimArgs) -> HostConfig {
     let memory_max = memory.max(default.memory_max);
     let congestion_control = args.cc.setting();
     let ecn = if args.ecn { EcnMode::On } else { default.ecn };
-    let stack = Config { sndbuf: buffer, rcvbuf: buffer, memory_max, congestion_control, ecn, ..default };
+    let fixed = Config { sndbuf: buffer, rcvbuf: buffer, sndbuf_max: buffer, rcvbuf_max: buffer, ..default };
+    let buffers = if args.autotune { Config::default() } else { fixed };
+    let stack = Config { memory_max, congestion_control, ecn, ..buffers };
     // Checksums are there to find damage, and to be looked at.
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }

@@ -12,6 +12,7 @@ mod loss;
 mod output;
 pub mod pcb;
 pub mod port_choice;
+mod rcv_tune;
 mod reass;
 mod recovery;
 mod rtt;

@@ -28,6 +28,7 @@ use super::ecn::Ecn;
 use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
+use super::rcv_tune::RcvTune;
 use super::reass::Reass;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -144,6 +145,8 @@ pub struct Pcb<P: Payload> {
     pub(super) keepalive: Option<Box<Keepalive>>,
     pub(super) fast_open: Option<Box<FastOpen>>,
     pub(super) user_timeout: Option<Box<UserTimeoutState>>,
+    /// How much the reader takes, on a path.
+    pub(super) rcv_tune: Option<Box<RcvTune>>,
     pub(super) iss: SeqNum,
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
@@ -282,6 +285,7 @@ impl<P: Payload> Pcb<P> {
             keepalive: Keepalive::new(s.keepalive),
             fast_open: None,
             user_timeout: UserTimeoutState::new(s),
+            rcv_tune: None,
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,
@@ -325,6 +329,7 @@ impl<P: Payload> Pcb<P> {
         self.reass = None;
         self.loss = None;
         self.keepalive = None;
+        self.rcv_tune = None;
         (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
     }
 

@@ -108,6 +108,8 @@ const FIELDS: &[Field] = &[
     field!(connections_max, number),
     field!(sndbuf, number),
     field!(rcvbuf, number),
+    field!(sndbuf_max, number),
+    field!(rcvbuf_max, number),
     field!(loopback_mtu, number),
     field!(loopback_encode, on_off),
     field!(timestamps, on_off),

@@ -47,7 +47,7 @@ pub(crate) fn make(
     options.nodelay.store(settings.nodelay, Ordering::Relaxed);
     options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
-    let mut rcv = RecvBuf::new(settings.rcvbuf);
+    let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
     if is_connected {
         rcv.on_connected(&pcb);
     }
@@ -60,7 +60,7 @@ pub(crate) fn make(
             hash: name.hash,
             serial: core.next_serial(),
             via: name.via,
-            snd: SendBuf::new(settings.sndbuf, is_connected),
+            snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected),
             rcv,
             options,
             rx_free: core.config.rx_free,

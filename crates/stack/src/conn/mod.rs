@@ -18,6 +18,7 @@ mod rollup;
 pub(crate) mod run;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
+mod tune;
 pub(crate) mod user;
 #[cfg(feature = "tokio")]
 pub(crate) mod wakers;

@@ -16,7 +16,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Entry, Inside};
 
 use super::outbox::Context;
-use super::{Conn, Item, Work, engine};
+use super::{Conn, Item, Work, engine, tune};
 use crate::base::payload::Data;
 use crate::input::{Packet, count};
 use crate::stack::counter;
@@ -113,6 +113,7 @@ fn stay(
     while let Some((header, payload)) = waiting.take() {
         let mut so = conn.so.lock();
         let (mut held, mut bytes) = (1, payload.len());
+        let mut text = echo(None, &header, &payload);
         engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
         while !has_ended(pcb) {
             waiting = next().map(|packet| (packet.header, packet.payload));
@@ -121,9 +122,11 @@ fn stay(
             }
             let Some((header, payload)) = waiting.take() else { break };
             (held, bytes) = (held + 1, bytes + payload.len());
+            text = echo(text, &header, &payload);
             engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
         }
         ran += held;
+        tune::after_run(cx, pcb, conn, &mut so, text);
         engine::finish(cx, pcb, conn, &mut so);
     }
     if pcb.snd_una() != snd_una
@@ -133,6 +136,11 @@ fn stay(
         crate::link::confirm(cx, conn.via, conn.tuple.remote.addr);
     }
     (ran, has_ended(pcb))
+}
+
+/// The TSecr of the latest segment with text, after another one; the outer `None`: there was no text.
+fn echo(before: Option<Option<u32>>, header: &Header, payload: &Data) -> Option<Option<u32>> {
+    if payload.is_empty() { before } else { Some(header.options.timestamps.map(|ts| ts.ecr)) }
 }
 
 /// Whether the rest of a run would be for another connection of this name, or for none.

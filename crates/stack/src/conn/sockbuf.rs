@@ -50,12 +50,14 @@ pub(crate) struct SendBuf {
     pub shut: bool,
     /// The handshake is done.
     pub connected: bool,
+    /// `hiwat` grows with what the path carries.
+    pub auto: bool,
     /// The task to wake when there is space.
     pub waker: Option<Waker>,
 }
 
 impl SendBuf {
-    pub fn new(hiwat: u32, connected: bool) -> Self {
+    pub fn new(hiwat: u32, auto: bool, connected: bool) -> Self {
         Self {
             chain: Chain::new(),
             hiwat,
@@ -64,6 +66,7 @@ impl SendBuf {
             cpu: u32::MAX,
             shut: false,
             connected,
+            auto,
             waker: None,
         }
     }
@@ -113,12 +116,14 @@ pub(crate) struct RecvBuf {
     pub shut: bool,
     /// The last handle is gone: arriving bytes have no reader.
     pub closed: bool,
+    /// `hiwat` grows with what the reader takes.
+    pub auto: bool,
     /// The task to wake when there are bytes.
     pub waker: Option<Waker>,
 }
 
 impl RecvBuf {
-    pub fn new(hiwat: u32) -> Self {
+    pub fn new(hiwat: u32, auto: bool) -> Self {
         Self {
             chain: Chain::new(),
             hiwat,
@@ -131,6 +136,7 @@ impl RecvBuf {
             fin: false,
             shut: false,
             closed: false,
+            auto,
             waker: None,
         }
     }

@@ -29,6 +29,10 @@ pub(crate) struct SocketSettings {
     pub transparent: bool,
     pub sndbuf: u32,
     pub rcvbuf: u32,
+    /// The application has said so: the size stays.
+    pub sndbuf_set: bool,
+    /// As `sndbuf_set`.
+    pub rcvbuf_set: bool,
 }
 
 /// A TCP socket on which options can be set before it binds, connects or listens.
@@ -87,6 +91,8 @@ impl TcpSocket {
             transparent: false,
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
+            sndbuf_set: false,
+            rcvbuf_set: false,
         };
         Self { stack: stack.clone(), is_v6, settings, bound: None }
     }
@@ -125,12 +131,12 @@ impl TcpSocket {
 
     /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB.
     pub fn set_send_buffer_size(&mut self, bytes: usize) {
-        self.settings.sndbuf = buffer_size(bytes);
+        (self.settings.sndbuf, self.settings.sndbuf_set) = (buffer_size(bytes), true);
     }
 
     /// SO_RCVBUF, bytes, limited to 2 KiB to 64 MiB.
     pub fn set_recv_buffer_size(&mut self, bytes: usize) {
-        self.settings.rcvbuf = buffer_size(bytes);
+        (self.settings.rcvbuf, self.settings.rcvbuf_set) = (buffer_size(bytes), true);
     }
 
     /// Binds to a local address; port 0 takes a free one.

@@ -213,7 +213,10 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.conn.so.lock().snd.hiwat = super::socket::buffer_size(bytes);
+        {
+            let snd = &mut self.conn.so.lock().snd;
+            (snd.hiwat, snd.auto) = (super::socket::buffer_size(bytes), false);
+        }
         Context::run(self.core(), |cx| {
             engine::wake_writers(cx, &self.conn, &mut self.conn.so.lock());
         });
@@ -234,7 +237,10 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.conn.so.lock().rcv.hiwat = super::socket::buffer_size(bytes);
+        {
+            let rcv = &mut self.conn.so.lock().rcv;
+            (rcv.hiwat, rcv.auto) = (super::socket::buffer_size(bytes), false);
+        }
         // Not `RCVD`: the pcb itself must learn of the new size. With the old one it would wait for more
         // space than a smaller buffer can ever have, and never open the window again.
         self.notify(reason::OPTION);

@@ -1,0 +1,172 @@
+//! How large a receive buffer should be: dynamic right-sizing, as Linux does it (`tcp_rcv_space_adjust`).
+//!
+//! What the application reads in a round trip is what the path and it can do together. The window has to be twice that,
+//! for a sender in slow start sends twice as much in the next round trip; and more while it still grows. The round
+//! trip is that of the *incoming* data: by the peer's echoes of our timestamps, or without timestamps by the time that
+//! a window's worth takes, which is one at least.
+//!
+//! What was read is not reported by the reader, who does not come here: it is RCV.NXT less what is buffered. It must
+//! not know buffers, caps or memory: it says what would be good. Used only where there is a path; the box is made with
+//! the first data. Tests at the end.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::pcb::{Pcb, TIMESTAMPS_LEN};
+use super::segment::Payload;
+use super::timers::since_us;
+use super::timestamp;
+
+/// The measuring of one connection.
+#[derive(Debug)]
+pub(super) struct RcvTune {
+    /// Smoothed round trip of incoming data, microseconds; 0 before the first measurement.
+    rtt_us: u32,
+    /// Most bytes that were read in a round trip so far.
+    space: u32,
+    /// Where the reader was when this round trip began.
+    read: SeqNum,
+    since: Instant,
+    /// A window's worth was in order up to here when the other measurement ends, which began then.
+    window_end: SeqNum,
+    window_at: Instant,
+}
+
+impl RcvTune {
+    fn new(read: SeqNum, nxt: SeqNum, wnd: u32, space: u32, now: Instant) -> Self {
+        Self { rtt_us: 0, space, read, since: now, window_end: nxt + wnd, window_at: now }
+    }
+
+    /// A round trip was measured. A shorter one counts at once, a longer one may be the sender's pause.
+    fn on_rtt(&mut self, sample_us: u32) {
+        if self.rtt_us == 0 || sample_us < self.rtt_us {
+            self.rtt_us = sample_us.max(1);
+        } else {
+            self.rtt_us += (sample_us - self.rtt_us) / 8;
+        }
+    }
+
+    /// The reader has come to `read`. The buffer that it could do with, if that has grown.
+    fn on_read(&mut self, read: SeqNum, mss: u32, now: Instant) -> Option<u32> {
+        if self.rtt_us == 0 || since_us(now, self.since) < u64::from(self.rtt_us) {
+            return None;
+        }
+        let copied = read.since(self.read);
+        (self.read, self.since) = (read, now);
+        if copied <= self.space {
+            return None;
+        }
+        let twice = u64::from(copied) * 2 + u64::from(HEADROOM_SEGMENTS * mss);
+        let growth = twice * u64::from(copied - self.space) / u64::from(self.space.max(1));
+        self.space = copied;
+        Some(u32::try_from(twice + 2 * growth).unwrap_or(u32::MAX))
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// Bytes that `so_rcv` would do well to hold at most, if that is more than what was last said. To be asked after
+    /// text has come in over a path; `buffered` bytes wait for the reader, `echo` is the TSecr of the latest segment
+    /// with text.
+    pub fn wanted_rcv_hiwat(&mut self, buffered: u32, echo: Option<u32>, now: Instant) -> Option<u32> {
+        let now = self.clock(now);
+        let (nxt, mss, wnd) = (self.rcv_nxt, u32::from(self.rcv_mss), self.rcv_wnd());
+        let read = nxt - buffered;
+        let sample_us = echo.filter(|_| self.ts_on).and_then(|ecr| self.incoming_rtt_us(ecr, now));
+        let first = FIRST_SPACE_SEGMENTS * mss;
+        let tune = self.rcv_tune.get_or_insert_with(|| Box::new(RcvTune::new(read, nxt, wnd, first, now)));
+        match sample_us {
+            Some(sample_us) => tune.on_rtt(sample_us),
+            None if !self.ts_on && nxt.at_or_after(tune.window_end) => {
+                let took = u32::try_from(since_us(now, tune.window_at)).unwrap_or(u32::MAX);
+                if tune.rtt_us == 0 || took < tune.rtt_us {
+                    tune.rtt_us = took.max(1);
+                }
+                (tune.window_end, tune.window_at) = (nxt + wnd, now);
+            }
+            None => {}
+        }
+        tune.on_read(read, mss, now)
+    }
+
+    /// The round trip from one of our segments to what it made the peer send. A tick of the clock that echoes is a
+    /// millisecond; below it the round trip of what we send is the better measure, if there is one.
+    fn incoming_rtt_us(&self, ecr: u32, now: Instant) -> Option<u32> {
+        let elapsed = timestamp::elapsed(ecr, timestamp::value(now, self.ts_offset))?;
+        let us = u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX);
+        Some(match self.rtt.srtt_us() {
+            srtt_us if us < TICK_US && (1..TICK_US).contains(&srtt_us) => srtt_us,
+            _ => us.max(TICK_US),
+        })
+    }
+
+    /// Bytes that `so_snd` would do well to hold at least: what may be in flight, and as much again, so that the
+    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`).
+    pub fn wanted_snd_hiwat(&self) -> u32 {
+        use super::cc::CongestionControl;
+        self.cc.cwnd().saturating_mul(2)
+    }
+
+    /// The MSS that we announced, less the options of every segment.
+    pub fn rcv_mss(&self) -> u16 {
+        self.rcv_mss - if self.ts_on { TIMESTAMPS_LEN } else { 0 }
+    }
+}
+
+/// Resolution of timestamps.
+const TICK_US: u32 = 1_000;
+/// Segments that a window has to have beyond twice what is read.
+const HEADROOM_SEGMENTS: u32 = 16;
+/// What a sender's first window is taken for: so much is no growth.
+const FIRST_SPACE_SEGMENTS: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1448;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_micros(1_000_000 + ms * 1000)
+    }
+
+    #[test]
+    fn a_reader_that_takes_twice_as_much_each_round_trip_gets_four_times_that_and_headroom() {
+        let start = SeqNum::new(u32::MAX - 5000);
+        let mut tune = RcvTune::new(start, start, 65_535, FIRST_SPACE_SEGMENTS * MSS, at(0));
+        assert_eq!(tune.on_read(start + 100_000, MSS, at(500)), None, "no round trip is known");
+        tune.on_rtt(100_000);
+        let mut read = start;
+        for round in 1..=6u32 {
+            let copied = (FIRST_SPACE_SEGMENTS * MSS) << round;
+            read += copied;
+            assert_eq!(
+                tune.on_read(read, MSS, at(u64::from(round) * 100 - 1)),
+                None,
+                "within the round trip"
+            );
+            let wanted = tune.on_read(read, MSS, at(u64::from(round) * 100)).unwrap();
+            assert!(wanted > 6 * copied && wanted < 6 * copied + 64 * MSS, "{wanted} for {copied}");
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_gets_no_more() {
+        let start = SeqNum::new(7);
+        let mut tune = RcvTune::new(start, start, 65_535, FIRST_SPACE_SEGMENTS * MSS, at(0));
+        tune.on_rtt(100_000);
+        for round in 1..100u32 {
+            assert_eq!(tune.on_read(start + round * 10_000, MSS, at(u64::from(round) * 100)), None);
+        }
+    }
+
+    #[test]
+    fn a_pause_of_the_sender_is_not_taken_for_a_long_round_trip() {
+        let start = SeqNum::new(7);
+        let mut tune = RcvTune::new(start, start, 65_535, 1, at(0));
+        tune.on_rtt(50_000);
+        tune.on_rtt(2_000_000);
+        assert!(tune.rtt_us < 300_000);
+        tune.on_rtt(40_000);
+        assert_eq!(tune.rtt_us, 40_000);
+    }
+}
