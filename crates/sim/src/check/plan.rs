@@ -184,7 +184,8 @@ fn link(rng: &mut Rng, is_calm: bool) -> LinkConfig {
         config.loss = 0.05 * rng.unit();
     }
     if rng.chance(0.15) {
-        config.burst = Some(Burst { begin: 0.01, end: 0.2 + 0.5 * rng.unit(), loss: 0.8 });
+        // So short that not all repetitions of a lone segment meet the same one.
+        config.burst = Some(Burst { begin: 0.01, end: 0.35 + 0.5 * rng.unit(), loss: 0.8 });
     }
     if rng.chance(0.3) {
         config.duplicate = 0.1 * rng.unit();

@@ -137,8 +137,8 @@ impl Case<'_> {
             | ErrorKind::NotConnected => {
                 self.other_breaks_off() || self.has_crash() || self.was_cut_for_long()
             }
-            // A burst lasts for some packets, and repetitions of one segment may be all that there are.
-            ErrorKind::TimedOut if self.has_bursts() => true,
+            // A burst lasts for some packets, and the SYNs of a connect may be all that there are.
+            ErrorKind::TimedOut if what == "open" && self.has_bursts() => true,
             ErrorKind::TimedOut => self.has_crash() || self.was_cut_for_long(),
             // Nothing else is for the network to say.
             _ => false,
