@@ -174,7 +174,8 @@ fn a_link_that_shrinks_without_a_word_holds_a_transfer_up_until_the_black_hole_i
         let stats = link.there().stats();
         assert!(stats.too_long > 0);
         let packet = stats.delivered_bytes / stats.delivered;
-        assert!(packet > 1450, "{packet} bytes a packet");
+        // The search begins with packets of 1,076 bytes.
+        assert!(packet > 1300, "{packet} bytes a packet");
     });
 }
 
