@@ -72,3 +72,47 @@ fn a_queue_that_marks_loses_nothing_is_short_and_is_no_slower() {
         assert!(!info.ecn && link.marked == 0 && link.queue_full > 0, "{info:?} {link:?}");
     }
 }
+
+#[test]
+fn bbr_goes_on_where_losses_that_are_no_congestion_stop_cubic() {
+    let lossy = LinkConfig { loss: 0.01, ..path() };
+    let (bbr, info, _) = alone(host(CongestionControl::Bbr, EcnMode::Off), lossy.clone(), 20);
+    let (cubic, ..) = alone(host(CongestionControl::Cubic, EcnMode::Off), lossy, 20);
+    // In a flight of 86 segments two lost are more than the share that BBR bears while it probes, so it is not unmoved.
+    assert!(bbr >= 60 && cubic <= 20, "bbr {bbr} %, cubic {cubic} %: {info:?}");
+    assert_eq!(info.rexmt_rto, 0);
+}
+
+#[test]
+fn bbr_fills_a_path_and_leaves_its_queue_short() {
+    let (share, info, link) = alone(host(CongestionControl::Bbr, EcnMode::Off), path(), 20);
+    assert!(share >= 90, "{share} %");
+    assert!(info.srtt.unwrap() < 40 * MS && link.queue_full == 0, "{info:?} {link:?}");
+}
+
+#[test]
+fn bbr_answers_marks() {
+    let marking = LinkConfig { mark: Some(30_000), ..path() };
+    let (share, info, link) = alone(host(CongestionControl::Bbr, EcnMode::On), marking, 20);
+    assert!(share >= 75 && info.mark_count > 0 && link.dropped() == 0, "{share} % {info:?} {link:?}");
+}
+
+#[test]
+fn two_bbr_flows_share_a_bottleneck() {
+    let shares = Sim::new(5).time_max(Duration::from_secs(100)).run(|net| async move {
+        let host = || host(CongestionControl::Bbr, EcnMode::Off);
+        let (from, to) =
+            (net.host_with("sender", host()).unwrap(), net.host_with("receiver", host()).unwrap());
+        net.link(&from, &to, path());
+        let first = begin(&from, &to, 80).0;
+        time::sleep(Duration::from_secs(3)).await;
+        let second = begin(&from, &to, 81).0;
+        time::sleep(Duration::from_secs(12)).await;
+        let before = [first.get(), second.get()];
+        time::sleep(Duration::from_secs(30)).await;
+        [first.get() - before[0], second.get() - before[1]]
+    });
+    let (sum, squares) = (shares[0] + shares[1], shares[0].pow(2) + shares[1].pow(2));
+    assert!(sum * 8 * 100 / 30 >= 90 * 50_000_000, "{shares:?}");
+    assert!(sum * sum * 100 / (2 * squares) >= 90, "{shares:?}");
+}

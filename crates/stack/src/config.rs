@@ -11,6 +11,7 @@ use std::time::Duration;
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::MtuProbing;
+use sockeye_proto::tcp::settings::PacingMode;
 
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
@@ -108,6 +109,9 @@ pub struct Config {
     /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
     /// offers it, or offered too. Default `accept`, as on Linux.
     pub ecn: EcnMode,
+    /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
+    /// want it, everybody's or nobody's. Default `auto`.
+    pub pacing: PacingMode,
     /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides what routers report. Default `blackhole`:
     /// once large packets seem to vanish without a word.
     pub mtu_probing: MtuProbing,
@@ -154,6 +158,7 @@ impl Default for Config {
             rto_min: Duration::from_millis(200),
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
+            pacing: PacingMode::default(),
             mtu_probing: MtuProbing::default(),
             syn_retries: 6,
             retries: 15,

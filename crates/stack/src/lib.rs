@@ -69,6 +69,7 @@ pub use snapshot::{SocketInfo, SocketKind};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
 pub use sockeye_proto::tcp::settings::MtuProbing;
+pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::{Incoming, TcpInfo, TcpListener, TcpSocket, TcpStream};

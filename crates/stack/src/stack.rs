@@ -484,6 +484,7 @@ impl Core {
             rto_min: config.rto_min,
             congestion_control: config.congestion_control,
             ecn: config.ecn,
+            pacing: config.pacing,
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 },
             mtu_probing: config.mtu_probing,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sockeye::CongestionControl;
+use sockeye::{CongestionControl, PacingMode};
 
 use super::parse;
 
@@ -59,6 +59,9 @@ pub struct SimArgs {
     /// Congestion control
     #[arg(long, value_enum, default_value_t = Cc::Cubic)]
     pub cc: Cc,
+    /// Pacing
+    #[arg(long, value_enum, default_value_t = Pacing::Auto)]
+    pub pacing: Pacing,
     /// Send and receive buffer of each connection; default: twice what the path and its queue hold, at most 64M
     #[arg(long, value_parser = parse::size)]
     pub buffer: Option<usize>,
@@ -99,6 +102,30 @@ pub enum Cc {
     Cubic,
     /// RFC 5681 and RFC 6582
     Newreno,
+    /// BBR version 3
+    Bbr,
+}
+
+/// Whose data is spread over the round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Pacing {
+    /// That of congestion control that wants it
+    Auto,
+    /// All
+    On,
+    /// None
+    Off,
+}
+
+impl Pacing {
+    /// The stack's setting.
+    pub fn setting(self) -> PacingMode {
+        match self {
+            Self::Auto => PacingMode::Auto,
+            Self::On => PacingMode::On,
+            Self::Off => PacingMode::Off,
+        }
+    }
 }
 
 impl Cc {
@@ -107,6 +134,7 @@ impl Cc {
         match self {
             Self::Cubic => "cubic",
             Self::Newreno => "reno",
+            Self::Bbr => "bbr",
         }
     }
 
@@ -115,6 +143,7 @@ impl Cc {
         match self {
             Self::Cubic => CongestionControl::Cubic,
             Self::Newreno => CongestionControl::NewReno,
+            Self::Bbr => CongestionControl::Bbr,
         }
     }
 }

@@ -132,10 +132,11 @@ fn host(args: &SimArgs) -> HostConfig {
     let default = Config::default();
     let memory_max = memory.max(default.memory_max);
     let congestion_control = args.cc.setting();
+    let pacing = args.pacing.setting();
     let ecn = if args.ecn { EcnMode::On } else { default.ecn };
     let fixed = Config { sndbuf: buffer, rcvbuf: buffer, sndbuf_max: buffer, rcvbuf_max: buffer, ..default };
     let buffers = if args.autotune { Config::default() } else { fixed };
-    let stack = Config { memory_max, congestion_control, ecn, ..buffers };
+    let stack = Config { memory_max, congestion_control, ecn, pacing, ..buffers };
     // Checksums are there to find damage, and to be looked at.
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }

@@ -96,10 +96,12 @@ impl<P: Payload> Pcb<P> {
         {
             return Some(probe);
         }
-        if self.loss.is_some()
-            && let ControlFlow::Break(segment) = self.transmit_recorded(rcv_space, now)
-        {
-            return segment;
+        let mut most = u32::MAX;
+        if self.loss.is_some() {
+            most = match self.transmit_recorded(rcv_space, now) {
+                ControlFlow::Break(segment) => return segment,
+                ControlFlow::Continue(most) => most,
+            };
         }
         let offset = self.snd_nxt.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(offset);
@@ -108,7 +110,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         self.restart_after_idle(now);
-        let len = self.sendable(offset, unsent);
+        let len = self.sendable(offset, unsent).min(most);
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
         if len == 0 && !fin {
             self.wait_for_window(now);

@@ -23,7 +23,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
-use super::cc::{Cc, CongestionControl};
+use super::cc::{Algorithm, Cc, CongestionControl};
 use super::ecn::Ecn;
 use super::fast_open::FastOpen;
 use super::loss::Loss;
@@ -316,7 +316,12 @@ impl<P: Payload> Pcb<P> {
     /// The handshake is done: sets up congestion control for the negotiated MSS.
     pub(super) fn start_sending(&mut self, syn_lost: bool) {
         self.start_mtu_search();
-        self.cc = Cc::new(self.cc.algorithm(), u32::from(self.mss), syn_lost);
+        // Without records there are no samples for BBR.
+        let algorithm = match self.cc.algorithm() {
+            Algorithm::Bbr if !self.keeps_records() => Algorithm::Cubic,
+            wanted @ (Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr) => wanted,
+        };
+        self.cc = Cc::new(algorithm, u32::from(self.mss), syn_lost).seeded(self.iss.raw());
         if syn_lost {
             self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
         }

@@ -186,8 +186,8 @@ mod tests {
 
     fn news(acked: u32, flight: u32) -> Ack {
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-        let (phase, rtt_us, rate) = (cc::Phase::Open, None, None);
-        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss: MSS, phase, rtt_us, rate }
+        let (phase, rtt_us, rate, loss) = (cc::Phase::Open, None, None, None);
+        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss: MSS, phase, rtt_us, rate, loss }
     }
 
     fn una() -> SeqNum {

@@ -78,6 +78,9 @@ pub struct Settings {
     pub congestion_control: Algorithm,
     /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: nobody marks.
     pub ecn: EcnMode,
+    /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
+    /// lost (`lossless`) or the peer has no SACK.
+    pub pacing: PacingMode,
 }
 
 /// When the path's MTU is found out by sending larger segments (RFC 4821), besides what routers report.
@@ -97,6 +100,25 @@ impl MtuProbing {
     pub const ALL: &'static [Self] = &[Self::Off, Self::BlackHole, Self::Always];
     /// Their names as text, in the same order.
     pub const NAMES: &'static [&'static str] = &["off", "blackhole", "always"];
+}
+
+/// Whose data is paced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PacingMode {
+    /// That of algorithms that want it.
+    #[default]
+    Auto,
+    /// Everybody's.
+    On,
+    /// Nobody's.
+    Off,
+}
+
+impl PacingMode {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Auto, Self::On, Self::Off];
+    /// Their names as text, in the same order.
+    pub const NAMES: &'static [&'static str] = &["auto", "on", "off"];
 }
 
 /// When and how a silent peer is asked whether it still exists.
@@ -149,6 +171,7 @@ impl Default for Settings {
             user_timeout_option: false,
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
+            pacing: PacingMode::default(),
         }
     }
 }
@@ -177,6 +200,7 @@ pub(super) struct Tuning {
     pub syn_retries: u8,
     pub retries: u8,
     pub lossless: bool,
+    pub pacing: PacingMode,
     pub mtu_probing: MtuProbing,
     pub headers_len: u16,
     pub mtu_min: u16,
@@ -195,6 +219,7 @@ impl Tuning {
             syn_retries: s.syn_retries,
             retries: s.retries,
             lossless: s.lossless,
+            pacing: s.pacing,
             mtu_probing: s.mtu_probing,
             headers_len: s.headers_len,
             mtu_min: s.mtu_min,

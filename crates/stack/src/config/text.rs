@@ -18,6 +18,7 @@ use std::time::Duration;
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::MtuProbing;
+use sockeye_proto::tcp::settings::PacingMode;
 
 use crate::config::{Config, Grain, SynCookies};
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
@@ -118,6 +119,7 @@ const FIELDS: &[Field] = &[
     field!(rto_min, time),
     field!(congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
+    field!(pacing, |text| one_of(text, PacingMode::ALL, PacingMode::NAMES)),
     field!(mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
     field!(syn_retries, number),
     field!(retries, number),
@@ -216,6 +218,7 @@ mod tests {
             ("timestamps", "off"),
             ("congestion_control", "newreno"),
             ("ecn", "on"),
+            ("pacing", "on"),
             ("mtu_probing", "always"),
             ("port_range", "1024-2047"),
         ] {
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(config.time_wait, Duration::from_secs(2));
         assert!(config.loopback_encode && !config.timestamps);
         assert_eq!(config.congestion_control, Algorithm::NewReno);
-        assert_eq!(config.ecn, EcnMode::On);
+        assert_eq!((config.ecn, config.pacing), (EcnMode::On, PacingMode::On));
         assert_eq!(config.mtu_probing, MtuProbing::Always);
         assert_eq!(config.port_range, 1024..=2047);
     }
@@ -250,7 +253,7 @@ mod tests {
             ("delack", "40", "40ms"),
             ("delack", "ms", "40ms"),
             ("timestamps", "yes", "on or off"),
-            ("congestion_control", "reno", "newreno, cubic"),
+            ("congestion_control", "reno", "newreno, cubic, bbr"),
             ("ecn", "yes", "off, accept, on"),
             ("port_range", "1024", "32768-60999"),
             ("port_range", "1-70000", "32768-60999"),

@@ -3,6 +3,7 @@
 //! Many connections only ever receive, so the box is made by the first event that changes anything. Until then there is
 //! the initial window and nothing else. Tests: `tests.rs`.
 
+use super::bbr::Bbr;
 use super::cubic::Cubic;
 use super::newreno::NewReno;
 use super::{Algorithm, Cc};
@@ -13,6 +14,8 @@ pub(in crate::tcp) struct Fresh {
     pub algorithm: Algorithm,
     /// Bytes.
     pub cwnd: u32,
+    /// For what is to be random.
+    pub seed: u32,
 }
 
 impl Fresh {
@@ -22,6 +25,7 @@ impl Fresh {
         match self.algorithm {
             Algorithm::NewReno => Cc::NewReno(NewReno::new(self.cwnd)),
             Algorithm::Cubic => Cc::Cubic(Box::new(Cubic::new(self.cwnd))),
+            Algorithm::Bbr => Cc::Bbr(Box::new(Bbr::new(self.cwnd, self.seed))),
         }
     }
 }

@@ -9,10 +9,12 @@
 //! |---|---|
 //! | `newreno.rs` | RFC 5681 and 6582; twelve bytes inside the pcb |
 //! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment comes |
+//! | `bbr.rs` | BBR version 3 (draft-ietf-ccwg-bbr); a box, and paced |
 //! | `fresh.rs` | what stands in for an algorithm with a box until then |
 //!
 //! Tests: with each algorithm; `tests.rs` lets several flows share a bottleneck.
 
+mod bbr;
 mod cubic;
 mod fresh;
 mod hystart;
@@ -24,6 +26,7 @@ use core::num::NonZeroU64;
 
 use crate::time::Instant;
 
+use bbr::Bbr;
 use cubic::Cubic;
 use fresh::Fresh;
 use newreno::NewReno;
@@ -42,7 +45,6 @@ pub(super) enum Phase {
 /// What an acknowledgment told. Without transmission records (a peer without SACK, or a path that loses
 /// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is what is outstanding.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
 pub(super) struct Ack {
     pub now: Instant,
     /// Bytes by which SND.UNA moved.
@@ -61,11 +63,12 @@ pub(super) struct Ack {
     pub rtt_us: Option<u32>,
     /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
     pub rate: Option<RateSample>,
+    /// The latest segment that it shows to be lost, for the same algorithms.
+    pub loss: Option<LossSample>,
 }
 
 /// How fast data reached the peer over about the last round trip (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
 pub(super) struct RateSample {
     /// Bytes delivered over `interval_us`.
     pub delivered: u32,
@@ -78,6 +81,28 @@ pub(super) struct RateSample {
     pub total_delivered: u64,
     /// The sender had nothing to send during it, so it may say less than the path can do.
     pub app_limited: bool,
+    /// Bytes in flight just after the sampled segment was sent.
+    pub tx_in_flight: u32,
+    /// Bytes found lost since.
+    pub lost: u32,
+}
+
+/// The state of sending around the latest segment that was found lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LossSample {
+    /// Bytes in flight just after it was sent.
+    pub tx_in_flight: u32,
+    /// Bytes found lost since, itself included.
+    pub lost: u32,
+    /// The sender had nothing to send when it was sent.
+    pub app_limited: bool,
+}
+
+impl LossSample {
+    /// That of a segment that has arrived.
+    fn of(rate: &RateSample) -> Self {
+        Self { tx_in_flight: rate.tx_in_flight, lost: rate.lost, app_limited: rate.app_limited }
+    }
 }
 
 /// Why the network is believed to be congested.
@@ -85,14 +110,12 @@ pub(super) struct RateSample {
 pub(super) enum Cause {
     /// A segment is lost.
     Loss,
-    /// The peer echoes a mark of the network (RFC 3168). Nothing gives it yet.
-    #[allow(dead_code, reason = "the place of ECN in this interface")]
+    /// The peer echoes a mark of the network (RFC 3168).
     Mark,
 }
 
 /// The network is congested: at most one of these a round trip.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "the interface to algorithms; the classic one needs less than others")]
 pub(super) struct Congestion {
     pub now: Instant,
     pub cause: Cause,
@@ -120,6 +143,8 @@ pub(super) trait CongestionControl {
     fn on_undo(&mut self, before: &Self);
     /// Nothing was sent for longer than an RTO.
     fn on_idle(&mut self, mss: u32);
+    /// Sending begins while nothing is in flight. Only algorithms are told that want rate samples.
+    fn on_restart(&mut self, _now: Instant) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         None
@@ -142,13 +167,15 @@ pub enum Algorithm {
     /// RFC 9438, with HyStart++ (RFC 9406).
     #[default]
     Cubic,
+    /// BBR version 3 (draft-ietf-ccwg-bbr), paced. With a peer that has no SACK: CUBIC.
+    Bbr,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic];
+    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::Bbr];
     /// Their names as text, in the same order.
-    pub const NAMES: &'static [&'static str] = &["newreno", "cubic"];
+    pub const NAMES: &'static [&'static str] = &["newreno", "cubic", "bbr"];
 }
 
 /// An algorithm's state. An enum and not a trait object: no indirect call per segment. What is larger than
@@ -157,6 +184,7 @@ impl Algorithm {
 pub(super) enum Cc {
     NewReno(NewReno),
     Cubic(Box<Cubic>),
+    Bbr(Box<Bbr>),
     /// Nothing was acknowledged yet.
     Fresh(Fresh),
 }
@@ -167,14 +195,23 @@ impl Cc {
         let cwnd = if syn_lost { mss } else { initial_window(mss) };
         match algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(cwnd)),
-            Algorithm::Cubic => Self::Fresh(Fresh { algorithm, cwnd }),
+            Algorithm::Cubic | Algorithm::Bbr => Self::Fresh(Fresh { algorithm, cwnd, seed: 0 }),
         }
+    }
+
+    /// The same with a seed for what the algorithm wants to be random; before it has begun.
+    pub fn seeded(mut self, seed: u32) -> Self {
+        if let Self::Fresh(fresh) = &mut self {
+            fresh.seed = seed;
+        }
+        self
     }
 
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Self::NewReno(_) => Algorithm::NewReno,
             Self::Cubic(_) => Algorithm::Cubic,
+            Self::Bbr(_) => Algorithm::Bbr,
             Self::Fresh(fresh) => fresh.algorithm,
         }
     }
@@ -186,6 +223,7 @@ macro_rules! begun {
         match $self {
             Self::NewReno($cc) => $act,
             Self::Cubic($cc) => $act,
+            Self::Bbr($cc) => $act,
             Self::Fresh(fresh) => {
                 let mut begun = fresh.begin();
                 {
@@ -204,6 +242,7 @@ macro_rules! asked {
         match $self {
             Self::NewReno($cc) => $answer,
             Self::Cubic($cc) => $answer,
+            Self::Bbr($cc) => $answer,
             Self::Fresh($fresh) => $otherwise,
         }
     };
@@ -227,7 +266,7 @@ impl CongestionControl for Cc {
     fn cwnd(&self) -> u32 {
         match self {
             Self::NewReno(cc) => cc.cwnd(),
-            Self::Cubic(_) | Self::Fresh(_) => self.cwnd_elsewhere(),
+            Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_) => self.cwnd_elsewhere(),
         }
     }
     fn ssthresh(&self) -> u32 {
@@ -237,7 +276,7 @@ impl CongestionControl for Cc {
     fn on_ack(&mut self, ack: &Ack) {
         match self {
             Self::NewReno(cc) => cc.on_ack(ack),
-            Self::Cubic(_) | Self::Fresh(_) => self.on_ack_elsewhere(ack),
+            Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_) => self.on_ack_elsewhere(ack),
         }
     }
     fn on_congestion(&mut self, congestion: &Congestion) {
@@ -253,21 +292,25 @@ impl CongestionControl for Cc {
         match (&mut *self, before) {
             (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before),
             (Self::Cubic(cc), Self::Cubic(before)) => cc.on_undo(before),
+            (Self::Bbr(cc), Self::Bbr(before)) => cc.on_undo(before),
             // The mistake was made before the first acknowledgment, or nothing has happened since: it begins anew.
             (
-                Self::NewReno(_) | Self::Cubic(_) | Self::Fresh(_),
-                Self::NewReno(_) | Self::Cubic(_) | Self::Fresh(_),
+                Self::NewReno(_) | Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_),
+                Self::NewReno(_) | Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_),
             ) => *self = before.clone(),
         }
     }
     fn on_idle(&mut self, mss: u32) {
         begun!(self, cc => cc.on_idle(mss));
     }
+    fn on_restart(&mut self, now: Instant) {
+        begun!(self, cc => cc.on_restart(now));
+    }
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         asked!(self, cc => cc.pacing_rate(), _ => None)
     }
     fn wants_rate_samples(&self) -> bool {
-        asked!(self, cc => cc.wants_rate_samples(), _ => false)
+        asked!(self, cc => cc.wants_rate_samples(), fresh => fresh.algorithm == Algorithm::Bbr)
     }
     fn governs_recovery(&self) -> bool {
         asked!(self, cc => cc.governs_recovery(), _ => false)

@@ -104,8 +104,8 @@ mod tests {
     fn ack(acked: u32, flight: u32, mss: u32) -> Ack {
         let now = crate::time::Instant::ZERO;
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-        let (phase, rtt_us, rate) = (Phase::Open, None, None);
-        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate }
+        let (phase, rtt_us, rate, loss) = (Phase::Open, None, None, None);
+        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate, loss }
     }
 
     fn lose(cc: &mut NewReno, flight: u32) {

@@ -155,6 +155,7 @@ impl<P: Payload> Pcb<P> {
             phase: self.growth_phase(self.recovery.phase()),
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             rate: None,
+            loss: None,
         }
     }
 

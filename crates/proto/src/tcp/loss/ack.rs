@@ -123,8 +123,11 @@ impl<P: Payload> Pcb<P> {
             self.undo(&mut loss);
         }
         self.pass_recovery_point(&mut loss);
-        let lost = self.find_losses(&mut loss, now);
-        let news = self.news(&mut loss, report, lost, phase, now);
+        let (lost, last_lost) = self.find_losses(&mut loss, now);
+        let mut news = self.news(&mut loss, report, lost, phase, now);
+        if self.cc.wants_rate_samples() {
+            news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
+        }
         if report.delivered > 0 || report.acked > 0 || lost > 0 {
             self.cc.on_ack(&news);
         }
@@ -134,14 +137,17 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// Looks for losses, and says how many bytes were found lost. The timer that looks again is set.
-    pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> u32 {
+    /// Looks for losses, and says how many bytes were found lost, and the snapshot of the last of them. The timer that looks again is set.
+    pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> (u32, Option<u32>) {
         let repairing = self.recovery.phase() != Phase::Open;
         loss.reorder_at = NEVER;
-        let Some((latest, wait_us)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else { return 0 };
+        let Some((latest, wait_us)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else {
+            return (0, None);
+        };
         let found = loss.records.detect(latest, wait_us, now);
         loss.reorder_at = found.due;
-        found.lost
+        loss.rate.on_lost(found.lost);
+        (found.lost, found.snapshot)
     }
 
     /// Something is lost and no repair is under way: fast recovery begins.
@@ -300,6 +306,7 @@ impl<P: Payload> Pcb<P> {
             phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
             rtt_us: report.rtt_us,
             rate,
+            loss: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Pacing: when the next segment may leave, at the rate that congestion control asks for.
 //!
-//! A segment of n bytes delays the next one by n / rate. Up to [`LAG_US`] of delay that a late timer or an
-//! idle application has left unused is made up. It must not know the algorithm. No wake-up is lost: whoever
+//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so what is
+//! due within a millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of
+//! it is due. Up to [`LAG_US`] of delay that a late timer or an idle application has left unused is made up. It must not know the algorithm. No wake-up is lost: whoever
 //! is told to wait is waited for by [`Pacing::deadline`], until it has asked again. Tests at the end.
 
 use core::num::NonZeroU64;
@@ -14,18 +15,21 @@ use super::super::timers::{NEVER, after_us};
 pub(in crate::tcp) struct Pacing {
     /// When the next segment may leave.
     next_at: Instant,
+    /// So much ahead of its time a segment may leave, microseconds, unless one waits.
+    ahead_us: u32,
     /// There is one that waits for it.
     waiting: bool,
 }
 
 impl Pacing {
     pub fn new() -> Self {
-        Self { next_at: Instant::ZERO, waiting: false }
+        Self { next_at: Instant::ZERO, ahead_us: 0, waiting: false }
     }
 
     /// True if a segment may leave now. If not, somebody waits from now on.
     pub fn may_send(&mut self, now: Instant) -> bool {
-        self.waiting = self.next_at > now;
+        let ahead_us = if self.waiting { 0 } else { u64::from(self.ahead_us) };
+        self.waiting = self.next_at > after_us(now, ahead_us);
         !self.waiting
     }
 
@@ -38,8 +42,11 @@ impl Pacing {
         self.waiting
     }
 
-    /// `bytes` leave now, at `rate` bytes per second.
-    pub fn on_sent(&mut self, bytes: u32, rate: NonZeroU64, now: Instant) {
+    /// `bytes` leave now, at `rate` bytes per second; `mss` are those of a segment.
+    pub fn on_sent(&mut self, bytes: u32, mss: u32, rate: NonZeroU64, now: Instant) {
+        // What is left of the quantum when a segment of it has gone.
+        let ahead = u64::from(quantum(rate, mss).saturating_sub(mss)) * 1_000_000 / rate;
+        self.ahead_us = u32::try_from(ahead).unwrap_or(u32::MAX);
         let least = Instant::from_micros(now.as_micros().saturating_sub(LAG_US));
         self.next_at = after_us(self.next_at.max(least), u64::from(bytes) * 1_000_000 / rate);
     }
@@ -50,31 +57,71 @@ impl Pacing {
     }
 }
 
-/// Time whose share may leave at once: about the resolution of timers.
-const LAG_US: u64 = 1_000;
+/// Bytes that leave at once at `rate` bytes per second: a whole number of segments of `mss` bytes.
+pub(in crate::tcp) fn quantum(rate: NonZeroU64, mss: u32) -> u32 {
+    let least = if rate.get() < SLOW_RATE { mss } else { 2 * mss };
+    let due = u32::try_from(rate.get() / QUANTA_PER_SECOND).unwrap_or(u32::MAX);
+    (due / mss.max(1)).saturating_mul(mss).max(least)
+}
+
+/// A quantum is a millisecond's worth: about the resolution of timers.
+const QUANTA_PER_SECOND: u64 = 1_000;
+/// Below this rate, bytes per second, single segments leave: two would take the line for too long.
+const SLOW_RATE: u64 = 150_000;
+/// Delay that is made up: what timers may be late by.
+const LAG_US: u64 = 2_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn segments_leave_at_the_rate_and_make_up_a_millisecond_at_most() {
-        let rate = NonZeroU64::new(1_000_000).unwrap();
+    /// Segments of 1,000 bytes that leave in `ms` milliseconds, and how often somebody had to be woken for them.
+    fn run(rate: u64, ms: u64, late_us: u64) -> (u64, u64) {
+        let rate = NonZeroU64::new(rate).unwrap();
         let mut pacing = Pacing::new();
         let start = Instant::from_micros(5_000_000);
-        let mut now = start;
-        let mut sent = 0;
-        while now < after_us(start, 100_000) {
+        let (mut now, mut sent, mut woken) = (start, 0, 0);
+        while now < after_us(start, ms * 1000) {
             while pacing.may_send(now) {
-                pacing.on_sent(1000, rate, now);
+                pacing.on_sent(1000, 1000, rate, now);
                 sent += 1;
             }
             assert!(pacing.deadline() > now);
-            now = pacing.deadline();
+            now = after_us(pacing.deadline(), late_us);
+            woken += 1;
         }
-        // A megabyte a second is a segment a millisecond, and one more for the millisecond made up.
-        assert!((100..=102).contains(&sent), "{sent}");
         pacing.stop_waiting();
         assert_eq!(pacing.deadline(), NEVER);
+        (sent, woken)
+    }
+
+    #[test]
+    fn segments_leave_at_the_rate_in_quanta_of_two_or_a_millisecond() {
+        for (rate, in_quantum) in [(100_000, 1), (1_000_000, 2), (100_000_000, 100)] {
+            let (sent, woken) = run(rate, 200, 0);
+            let due = rate / 1000 * 200 / 1000;
+            assert!((due..=due + 2 * in_quantum + 2).contains(&sent), "{rate}: {sent}");
+            assert!(woken * in_quantum <= sent + in_quantum, "{rate}: {sent} in {woken}");
+            assert_eq!(u64::from(quantum(NonZeroU64::new(rate).unwrap(), 1000)), in_quantum * 1000);
+        }
+    }
+
+    #[test]
+    fn what_a_late_timer_has_cost_is_made_up() {
+        let (sent, _) = run(10_000_000, 200, 1_500);
+        assert!((1990..=2040).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn what_an_idle_application_has_not_sent_is_not() {
+        let rate = NonZeroU64::new(1_000_000).unwrap();
+        let mut pacing = Pacing::new();
+        let now = Instant::from_micros(9_000_000);
+        let mut sent = 0;
+        while pacing.may_send(now) {
+            pacing.on_sent(1000, 1000, rate, now);
+            sent += 1;
+        }
+        assert!(sent <= 4, "{sent}");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use crate::time::Instant;
 
-use super::super::cc::RateSample;
+use super::super::cc::{LossSample, RateSample};
 use super::super::timers::since_us;
 
 /// The state of delivery at a transmission.
@@ -22,6 +22,9 @@ struct Snapshot {
     first_sent_at: Instant,
     sent_at: Instant,
     app_limited: bool,
+    /// In flight just after it, and all that was found lost before.
+    tx_in_flight: u32,
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(in crate::tcp) struct Rate {
     /// Bytes delivered so far, and when that was last found.
     delivered: u64,
     delivered_at: Instant,
+    /// Bytes found lost so far.
+    lost: u64,
     /// When the first segment of the flight that is being sampled was sent.
     first_sent_at: Instant,
     /// Samples are limited by the application until this much is delivered; 0 if they are not.
@@ -43,6 +48,7 @@ impl Rate {
         Self {
             delivered: 0,
             delivered_at: now,
+            lost: 0,
             first_sent_at: now,
             app_limited_until: 0,
             snapshots: VecDeque::new(),
@@ -70,12 +76,45 @@ impl Rate {
                 first_sent_at: self.first_sent_at,
                 sent_at: now,
                 app_limited: self.app_limited_until != 0,
+                tx_in_flight: 0,
+                lost: self.lost,
             });
         }
         // At most SNAPSHOTS_MAX, which fits.
         self.first_number
             .wrapping_add(u32::try_from(self.snapshots.len()).unwrap_or(u32::MAX))
             .wrapping_sub(1)
+    }
+
+    /// `pipe` bytes are in flight since what was last sent.
+    pub fn on_in_flight(&mut self, pipe: u32) {
+        if let Some(last) = self.snapshots.back_mut() {
+            last.tx_in_flight = pipe;
+        }
+    }
+
+    /// `bytes` were found lost.
+    pub fn on_lost(&mut self, bytes: u32) {
+        self.lost += u64::from(bytes);
+    }
+
+    /// What is known of the transmission with snapshot `number`, which is lost, after `on_lost`. None if it is too old.
+    pub fn loss_sample(&self, number: u32) -> Option<LossSample> {
+        let snapshot = self.snapshot(number)?;
+        Some(LossSample {
+            tx_in_flight: snapshot.tx_in_flight,
+            lost: self.lost_since(&snapshot),
+            app_limited: snapshot.app_limited,
+        })
+    }
+
+    fn snapshot(&self, number: u32) -> Option<Snapshot> {
+        let index = number.wrapping_sub(self.first_number);
+        self.snapshots.get(usize::try_from(index).ok()?).copied()
+    }
+
+    fn lost_since(&self, snapshot: &Snapshot) -> u32 {
+        u32::try_from(self.lost - snapshot.lost).unwrap_or(u32::MAX)
     }
 
     /// There is nothing to send although it might be; `pipe` bytes are under way.
@@ -95,8 +134,7 @@ impl Rate {
     /// The sample that the arrival of the transmission with snapshot `number` gives, after `on_delivered`.
     /// None if it is too old, or so short that it says nothing (`min_rtt_us`).
     pub fn sample(&mut self, number: u32, now: Instant, min_rtt_us: u32) -> Option<RateSample> {
-        let index = number.wrapping_sub(self.first_number);
-        let snapshot = *self.snapshots.get(usize::try_from(index).ok()?)?;
+        let snapshot = self.snapshot(number)?;
         self.first_sent_at = snapshot.sent_at;
         let sending = since_us(snapshot.sent_at, snapshot.first_sent_at);
         let acknowledging = since_us(now, snapshot.delivered_at);
@@ -110,6 +148,8 @@ impl Rate {
             prior_delivered: snapshot.delivered,
             total_delivered: self.delivered,
             app_limited: snapshot.app_limited,
+            tx_in_flight: snapshot.tx_in_flight,
+            lost: self.lost_since(&snapshot),
         })
     }
 

@@ -107,6 +107,8 @@ pub(in crate::tcp) struct Detection {
     pub lost: u32,
     /// When the next of them will be, if nothing is heard of it; [`NEVER`] if none is waited for.
     pub due: Instant,
+    /// The snapshot of the last of them (`rate.rs`).
+    pub snapshot: Option<u32>,
 }
 
 /// See the head of this file.
@@ -262,7 +264,7 @@ impl Records {
 
     /// What was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step 5).
     pub fn detect(&mut self, latest: Sent, wait_us: u64, now: Instant) -> Detection {
-        let mut found = Detection { lost: 0, due: NEVER };
+        let mut found = Detection { lost: 0, due: NEVER, snapshot: None };
         self.detect_repeats(latest, wait_us, now, &mut found);
         let mut at = self.find(self.edge);
         let mut run = at;
@@ -277,6 +279,7 @@ impl Records {
                     found.due = found.due.min(due);
                     break;
                 }
+                found.snapshot = Some(record.snapshot);
                 found.lost += self.lose(at);
             } else {
                 at = self.close_run(run, at);
@@ -454,6 +457,7 @@ impl Records {
                 self.step(1);
                 // One that was sent again since has an entry of its own.
                 if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
+                    found.snapshot = Some(record.snapshot);
                     found.lost += self.lose(at);
                 }
                 at += 1;

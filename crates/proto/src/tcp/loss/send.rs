@@ -4,6 +4,8 @@
 //! data. SND.NXT does not move for a repetition, so the window is deflated by it. It must not know why
 //! something is lost. Tests: `tests/rack.rs`, `tests/sack.rs`.
 
+use core::num::NonZeroU64;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -11,10 +13,11 @@ use super::super::cc::{CongestionControl, Phase};
 use super::super::events::Transmit;
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
+use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, after_us};
 use super::super::timestamp;
 use super::stats::Why;
-use super::{Loss, Probe};
+use super::{Loss, Probe, pacing};
 
 impl<P: Payload> Pcb<P> {
     /// Bytes from `start` to `end` leave now: records them if records are kept.
@@ -29,16 +32,23 @@ impl<P: Payload> Pcb<P> {
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         let una = self.snd_una;
         let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, now));
-        let snapshot =
-            if self.cc.wants_rate_samples() { loss.rate.on_sent(now, loss.records.is_empty()) } else { 0 };
+        let sampled = self.cc.wants_rate_samples();
+        let idle = loss.records.is_empty();
+        if sampled && idle {
+            self.cc.on_restart(now);
+        }
+        let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;
         loss.records.sent(start, end, now, snapshot);
+        if sampled {
+            loss.rate.on_in_flight(loss.pipe(self.flight()));
+        }
         let bytes = end.since(start);
         if self.recovery.phase() == Phase::Recovery {
             loss.prr.on_sent(bytes);
         }
-        if let Some(rate) = self.cc.pacing_rate() {
-            loss.pacing.on_sent(bytes, rate, now);
+        if let Some(rate) = self.pacing_rate() {
+            loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
         }
         if self.recovery.phase() == Phase::Open && loss.records.sacked() == 0 {
             self.arm_probe(&mut loss, now);
@@ -46,47 +56,70 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// What is to be sent before new data; `Break` if new data must wait.
+    /// What is to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave at
+    /// once: a whole number of segments.
     #[inline(never)]
     pub(in crate::tcp) fn transmit_recorded(
         &mut self,
         rcv_space: u32,
         now: Instant,
-    ) -> core::ops::ControlFlow<Option<Transmit>> {
+    ) -> core::ops::ControlFlow<Option<Transmit>, u32> {
         use core::ops::ControlFlow::{Break, Continue};
-        let Some(loss) = self.loss.as_deref_mut() else { return Continue(()) };
+        let Some(loss) = self.loss.as_deref_mut() else { return Continue(u32::MAX) };
         if core::mem::take(&mut loss.probe_now) {
             return match self.transmit_tail_probe(rcv_space, now) {
                 Some(probe) => Break(Some(probe)),
-                None => Continue(()),
+                None => Continue(u32::MAX),
             };
         }
         let lost = loss.records.lost() > 0;
         let has_data = lost || self.has_unsent();
-        let Some(loss) = self.loss.as_deref_mut() else { return Continue(()) };
+        let rate = self.pacing_rate();
+        let mss = u32::from(self.mss);
+        let Some(loss) = self.loss.as_deref_mut() else { return Continue(u32::MAX) };
         if !has_data {
             loss.pacing.stop_waiting();
             self.note_app_limited();
-            return Continue(());
+            return Continue(u32::MAX);
         }
-        if self.cc.pacing_rate().is_some() {
-            if !loss.pacing.may_send(now) {
-                return Break(None);
+        let most = match rate {
+            Some(rate) if loss.pacing.may_send(now) => pacing::quantum(rate, mss),
+            Some(_) => return Break(None),
+            None => {
+                loss.pacing.stop_waiting();
+                u32::MAX
             }
-        } else {
-            loss.pacing.stop_waiting();
-        }
+        };
         if !lost {
             return if loss.path_mtu.is_some() {
-                self.transmit_mtu_probe(rcv_space, now)
+                self.transmit_mtu_probe(rcv_space, now).map_continue(|()| most)
             } else {
-                Continue(())
+                Continue(most)
             };
         }
         if self.keeps_trying_new_data() {
-            return Continue(());
+            return Continue(most);
         }
-        Break(self.transmit_lost(rcv_space, now))
+        Break(self.transmit_lost(rcv_space, most, now))
+    }
+
+    /// Bytes per second at which data leaves; `None`: as fast as the windows allow. Asked for by congestion control, or by
+    /// the settings: then as on Linux, twice a window each round trip in slow start and 1.2 times later, so that it is
+    /// still the window that decides.
+    fn pacing_rate(&self) -> Option<NonZeroU64> {
+        let paces = match self.tuning.pacing {
+            PacingMode::Off => return None,
+            PacingMode::Auto => false,
+            PacingMode::On => true,
+        };
+        let own = self.cc.pacing_rate();
+        if own.is_some() || !paces {
+            return own;
+        }
+        let srtt_us = NonZeroU64::new(u64::from(self.rtt.srtt_us()))?;
+        let cwnd = self.cc.cwnd();
+        let gain = if cwnd < self.cc.ssthresh() / 2 { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
+        NonZeroU64::new(u64::from(cwnd) * 10_000 * gain / srtt_us)
     }
 
     /// True while F-RTO waits for what new data tells. If none was sent and none can go now, it gives up
@@ -122,11 +155,11 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Repeats the first range that is lost, if it may go.
-    fn transmit_lost(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+    /// Repeats the first range that is lost, if it may go, or `most` bytes of it.
+    fn transmit_lost(&mut self, rcv_space: u32, most: u32, now: Instant) -> Option<Transmit> {
         let mss = u32::from(self.mss);
         let (start, end) = self.loss.as_deref_mut()?.records.next_lost()?;
-        let want = end.since(start).min(self.tuning.tso_max.max(mss));
+        let want = end.since(start).min(self.tuning.tso_max.max(mss)).min(most);
         let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
         let room = (self.snd_una + self.snd_wnd).since(start);
         let mut len = want.min(allowed).min(room);
@@ -236,6 +269,9 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
+/// Share of a window that leaves in a round trip if it is paced by its size (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+const SLOW_START_PERCENT: u64 = 200;
+const AVOIDANCE_PERCENT: u64 = 120;
 /// The probe's time while no round trip was measured (RFC 8985 section 7.2).
 const PTO_UNMEASURED_US: u64 = 1_000_000;
 /// TLP.max_ack_delay: what common receivers wait at most.

@@ -29,7 +29,7 @@ impl<P: Payload> Pcb<P> {
             loss.rate.shrink();
         }
         if loss.reorder_at <= now {
-            self.find_losses(&mut loss, now);
+            let _ = self.find_losses(&mut loss, now);
             self.enter_recovery(&mut loss, now);
             self.allow(&mut loss, 0);
         }

@@ -1,0 +1,332 @@
+//! BBR on a path of one rate, one delay and one queue, in virtual time; and its single moves.
+
+use std::collections::VecDeque;
+
+use super::super::LossSample;
+use super::*;
+
+const MSS: u32 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// A segment on its way, and how things stood when it was sent.
+struct Segment {
+    heard_at: u64,
+    sent_at: u64,
+    delivered: u64,
+    delivered_at: u64,
+    lost: u64,
+    tx_in_flight: u32,
+    is_lost: bool,
+}
+
+/// One flow, its path, and the clock, microseconds.
+struct Path {
+    bbr: Bbr,
+    now: u64,
+    /// Bytes per second.
+    rate: u64,
+    rtt: u64,
+    /// Bytes that may wait.
+    queue: u64,
+    /// One in so many is lost; 0: none is.
+    one_lost_in: u64,
+    free_at: u64,
+    next_at: u64,
+    flight: VecDeque<Segment>,
+    count: u64,
+    pipe: u32,
+    delivered: u64,
+    delivered_at: u64,
+    lost: u64,
+    /// Every state that was entered, and when.
+    states: Vec<(u64, State)>,
+    queue_max: u64,
+}
+
+impl Path {
+    fn new(rate: u64, rtt_ms: u64, queue: u64) -> Self {
+        Self {
+            bbr: Bbr::new(10 * MSS, 7),
+            now: SECOND,
+            rate,
+            rtt: rtt_ms * 1000,
+            queue,
+            one_lost_in: 0,
+            free_at: 0,
+            next_at: 0,
+            flight: VecDeque::new(),
+            count: 0,
+            pipe: 0,
+            delivered: 0,
+            delivered_at: SECOND,
+            lost: 0,
+            states: vec![(SECOND, State::Startup)],
+            queue_max: 0,
+        }
+    }
+
+    fn send(&mut self) {
+        self.count += 1;
+        let waiting = self.free_at.saturating_sub(self.now) * self.rate / SECOND;
+        let chance = self.one_lost_in > 0 && self.count.is_multiple_of(self.one_lost_in);
+        let full = waiting + u64::from(MSS) > self.queue;
+        if !full {
+            self.queue_max = self.queue_max.max(waiting);
+            self.free_at = self.free_at.max(self.now) + u64::from(MSS) * SECOND / self.rate;
+        }
+        self.pipe += MSS;
+        self.flight.push_back(Segment {
+            heard_at: self.free_at.max(self.now) + self.rtt,
+            sent_at: self.now,
+            delivered: self.delivered,
+            delivered_at: if self.flight.is_empty() { self.now } else { self.delivered_at },
+            lost: self.lost,
+            tx_in_flight: self.pipe,
+            is_lost: full || chance,
+        });
+        if let Some(rate) = self.bbr.pacing_rate() {
+            self.next_at = self.next_at.max(self.now) + u64::from(MSS) * SECOND / rate;
+        }
+    }
+
+    fn hear(&mut self) {
+        let Some(segment) = self.flight.pop_front() else { return };
+        self.pipe -= MSS;
+        let mut ack = self.ack();
+        if segment.is_lost {
+            self.lost += u64::from(MSS);
+            ack.lost = MSS;
+            let lost = (self.lost - segment.lost) as u32;
+            ack.loss = Some(LossSample { tx_in_flight: segment.tx_in_flight, lost, app_limited: false });
+        } else {
+            self.delivered += u64::from(MSS);
+            (ack.acked, ack.delivered) = (MSS, MSS);
+            ack.rtt_us = Some((self.now - segment.sent_at) as u32);
+            ack.rate = Some(RateSample {
+                delivered: (self.delivered - segment.delivered) as u32,
+                interval_us: (self.now - segment.delivered_at) as u32,
+                prior_delivered: segment.delivered,
+                total_delivered: self.delivered,
+                app_limited: false,
+                tx_in_flight: segment.tx_in_flight,
+                lost: (self.lost - segment.lost) as u32,
+            });
+            self.delivered_at = self.now;
+        }
+        self.bbr.on_ack(&ack);
+        let state = self.bbr.cycle.state;
+        if self.states.last().is_none_or(|(_, last)| *last != state) {
+            self.states.push((self.now, state));
+        }
+        assert!(self.bbr.cwnd >= PIPE_SEGMENTS_MIN * MSS || self.bbr.repairing);
+    }
+
+    fn ack(&self) -> Ack {
+        Ack {
+            now: Instant::from_micros(self.now),
+            acked: 0,
+            delivered: 0,
+            lost: 0,
+            flight: self.pipe,
+            pipe: self.pipe,
+            mss: MSS,
+            phase: Phase::Open,
+            rtt_us: None,
+            rate: None,
+            loss: None,
+        }
+    }
+
+    /// Runs for so many microseconds; the share of the rate that was delivered, percent.
+    fn run(&mut self, us: u64) -> u64 {
+        let (start, before) = (self.now, self.delivered);
+        while self.now < start + us {
+            while self.pipe + MSS <= self.bbr.cwnd && self.next_at <= self.now {
+                self.send();
+            }
+            let heard = self.flight.front().map(|segment| segment.heard_at);
+            let paced = (self.pipe + MSS <= self.bbr.cwnd).then_some(self.next_at);
+            self.now = heard.into_iter().chain(paced).min().expect("something is under way").max(self.now);
+            while self.flight.front().is_some_and(|segment| segment.heard_at <= self.now) {
+                self.hear();
+            }
+        }
+        (self.delivered - before) * 100 * SECOND / (self.now - start) / self.rate
+    }
+
+    /// Runs until it comes into `state`.
+    fn run_into(&mut self, state: State) {
+        for _ in 0..100_000 {
+            if self.bbr.cycle.state == state {
+                return;
+            }
+            self.run(1_000);
+        }
+        panic!("never came into {state:?}: {:?}", self.states);
+    }
+
+    fn names(&self) -> Vec<State> {
+        self.states.iter().map(|(_, state)| *state).collect()
+    }
+}
+
+/// 10 Mbyte/s at 40 ms: 400 segments.
+fn path() -> Path {
+    Path::new(10_000_000, 40, 4_000_000)
+}
+
+#[test]
+fn it_finds_the_rate_drains_what_that_took_and_probes_from_time_to_time() {
+    let mut path = path();
+    path.run(SECOND / 2);
+    assert!(path.bbr.cycle.full_bw_reached, "{:?}", path.states);
+    path.queue_max = 0;
+    assert!(path.run(20 * SECOND) >= 95);
+    // What Drain leaves is little enough to cruise at once.
+    let first = [State::Startup, State::Drain, State::Cruise, State::Refill, State::Up, State::Down];
+    assert_eq!(path.names()[..6], first);
+    let bw = path.bbr.max_bw.get();
+    assert!((9_500_000..=10_500_000).contains(&bw), "{bw}");
+    assert!(path.bbr.min_rtt.us() < 41_000);
+    // Probing asks for a quarter more than there is, for a round trip or some.
+    assert!(path.queue_max < 450_000, "{}", path.queue_max);
+    let ups: Vec<u64> = path.states.iter().filter(|(_, s)| *s == State::Up).map(|(at, _)| *at).collect();
+    let apart = ups.windows(2).map(|two| two[1] - two[0]);
+    assert!(ups.len() >= 5 && apart.clone().all(|us| us > SECOND), "{:?}", apart.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_five_seconds_it_empties_the_pipe_for_a_fifth_of_one() {
+    let mut path = path();
+    path.run(10 * SECOND);
+    path.rtt = 60_000;
+    path.run(15 * SECOND);
+    let at =
+        path.states.iter().position(|(at, s)| *at > 11 * SECOND && *s == State::ProbeRtt).expect("it does");
+    let lasted = path.states[at + 1].0 - path.states[at].0;
+    assert!((200_000..600_000).contains(&lasted), "{lasted}");
+    assert!(matches!(path.states[at + 1].1, State::Cruise | State::Refill));
+    assert!(path.bbr.min_rtt.us() >= 60_000, "the old one is forgotten");
+    path.run_into(State::ProbeRtt);
+    path.run(150_000);
+    assert!(path.bbr.cwnd <= 10_000_000 / 100 * 6 / 2 + 30 * MSS, "{}", path.bbr.cwnd);
+    assert!(path.run(3 * SECOND) >= 85);
+}
+
+#[test]
+fn losses_below_the_threshold_slow_it_down_between_probes_only_and_little() {
+    let mut path = path();
+    path.one_lost_in = 100;
+    path.run(2 * SECOND);
+    let share = path.run(30 * SECOND);
+    // An algorithm that halves at each loss would have 3 % here.
+    assert!(share >= 75 && path.bbr.bounds.longterm == UNBOUND, "{share} %: {:?}", path.bbr);
+}
+
+#[test]
+fn a_short_queue_bounds_what_it_sends_by_what_was_lost() {
+    let mut path = Path::new(10_000_000, 40, 40_000);
+    path.run(2 * SECOND);
+    let lost = path.lost;
+    let share = path.run(30 * SECOND);
+    assert!(path.bbr.bounds.longterm < UNBOUND);
+    let lost = (path.lost - lost) * 1000 / (path.delivered + path.lost - lost);
+    assert!(share >= 80 && lost < 20, "{share} %, {lost} of 1,000 lost");
+}
+
+#[test]
+fn it_follows_a_path_that_becomes_slower_and_faster() {
+    let mut path = path();
+    path.run(5 * SECOND);
+    path.rate /= 4;
+    path.run(12 * SECOND);
+    assert!(path.bbr.max_bw.get() < 3_000_000, "{}", path.bbr.max_bw.get());
+    assert!(path.run(5 * SECOND) >= 90);
+    path.rate *= 4;
+    path.run(12 * SECOND);
+    let share = path.run(5 * SECOND);
+    assert!(share >= 85, "{share} %");
+}
+
+#[test]
+fn a_timeout_leaves_one_segment_and_the_end_of_its_repair_brings_the_window_back() {
+    let mut path = path();
+    path.run(3 * SECOND);
+    let before = path.bbr.cwnd;
+    path.bbr.on_rto(before, MSS, true);
+    assert_eq!(path.bbr.cwnd, MSS);
+    path.bbr.on_rto(before, MSS, false);
+    let mut ack = path.ack();
+    (ack.phase, ack.acked, ack.delivered, ack.pipe) = (Phase::Loss, MSS, MSS, 0);
+    path.bbr.on_ack(&ack);
+    assert_eq!(path.bbr.cwnd, 2 * MSS, "by what arrives");
+    ack.phase = Phase::Open;
+    path.bbr.on_ack(&ack);
+    assert!(path.bbr.cwnd + 2 * MSS >= before, "{} of {before}", path.bbr.cwnd);
+}
+
+#[test]
+fn a_mistake_is_undone() {
+    let mut path = path();
+    path.run_into(State::Up);
+    let before = path.bbr.clone();
+    let mut ack = path.ack();
+    (ack.lost, ack.loss) =
+        (50 * MSS, Some(LossSample { tx_in_flight: 400 * MSS, lost: 50 * MSS, app_limited: false }));
+    path.bbr.on_ack(&ack);
+    assert_eq!(path.bbr.cycle.state, State::Down);
+    assert!(path.bbr.bounds.longterm < 400 * MSS);
+    path.bbr.on_undo(&before);
+    assert_eq!((path.bbr.cycle.state, path.bbr.bounds.longterm), (State::Up, before.bounds.longterm));
+    assert!(path.bbr.cwnd >= before.cwnd);
+}
+
+#[test]
+fn a_mark_ends_startup_and_a_probe_and_bounds_what_is_in_flight() {
+    let mark = |path: &mut Path| {
+        let now = Instant::from_micros(path.now);
+        path.bbr.on_congestion(&Congestion { now, cause: Cause::Mark, flight: path.pipe, mss: MSS });
+    };
+    let mut young = path();
+    young.run(150_000);
+    assert_eq!(young.bbr.cycle.state, State::Startup);
+    mark(&mut young);
+    young.run(50_000);
+    assert_ne!(young.bbr.cycle.state, State::Startup);
+    let mut probing = path();
+    probing.run_into(State::Up);
+    mark(&mut probing);
+    assert_eq!(probing.bbr.cycle.state, State::Down);
+    assert!(probing.bbr.bounds.longterm <= probing.pipe.max(400 * MSS));
+}
+
+#[test]
+fn after_a_pause_it_goes_on_at_the_rate_it_knows() {
+    let mut path = path();
+    path.run(3 * SECOND);
+    path.run_into(State::Cruise);
+    path.bbr.on_idle(MSS);
+    path.bbr.on_restart(Instant::from_micros(path.now + 2 * SECOND));
+    let rate = path.bbr.pacing_rate().unwrap().get();
+    assert!((9_000_000..=10_000_000).contains(&rate), "{rate}");
+    assert!(path.bbr.idle_restart);
+}
+
+#[test]
+fn the_share_of_losses_says_how_much_was_in_flight() {
+    let sample = LossSample { tx_in_flight: 100_000, lost: 10_000, app_limited: false };
+    // Of 90,000 two percent are 1,800: when 1,837 of the last 10,000 were lost.
+    let at = bounds::inflight_at_loss(&sample, 10_000);
+    assert!((91_700..=91_900).contains(&at), "{at}");
+    assert!(bounds::is_too_much(2_001, 100_000) && !bounds::is_too_much(2_000, 100_000));
+}
+
+#[test]
+fn connections_that_begin_together_probe_at_different_times() {
+    let waits = |seed| {
+        let mut cycle = Cycle::new(seed);
+        (0..5).map(|_| cycle.random(1_000_000)).collect::<Vec<_>>()
+    };
+    assert_ne!(waits(12_345), waits(54_321));
+    assert_eq!(waits(9), waits(9));
+}
