@@ -119,6 +119,14 @@ impl TxFrame {
         self.len() == 0
     }
 
+    /// Copies the frame's bytes into `into`. Returns how many: fewer than [`TxFrame::len`] if it is too short.
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        let head = self.head().len().min(into.len());
+        let (first, rest) = into.split_at_mut(head);
+        first.copy_from_slice(&self.head()[..head]);
+        head + self.payload.copy_to(0, rest)
+    }
+
     /// The same frame as its receiver sees it.
     pub fn received(&self) -> RxFrame<'_> {
         RxFrame {
@@ -181,6 +189,9 @@ mod tests {
         frame.push_link(&[2; LINK_HEADER_LEN]);
         assert_eq!((frame.len(), frame.link_len()), (54, LINK_HEADER_LEN));
         assert_eq!((&frame.head()[..14], &frame.head()[14..]), (&[2; 14][..], &[0x45; 40][..]));
+        let mut bytes = [0; 54];
+        assert_eq!((frame.copy_to(&mut bytes), &bytes[..]), (54, frame.head()));
+        assert_eq!((frame.copy_to(&mut bytes[..9]), &bytes[..9]), (9, &frame.head()[..9]));
         frame.truncate_head(20);
         assert_eq!(frame.received().head.len(), 20);
     }

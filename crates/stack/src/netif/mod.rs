@@ -4,7 +4,8 @@
 //! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. What a frame
 //! begins with is its [`Medium`]; one that carries several packets' worth, to be cut by the device, says so by its
 //! `gso_size`.
-//! [`wire()`] makes two of them that are connected inside this process:
+//! [`channel`] makes one whose other side is the program itself. [`wire()`] makes two that are connected inside this
+//! process:
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -41,6 +42,7 @@ use std::time::Duration;
 
 use sockeye_mbuf::Pool;
 
+mod channel;
 mod frame;
 pub(crate) mod loopback;
 pub(crate) mod output;
@@ -49,6 +51,7 @@ pub(crate) mod table;
 mod wire;
 
 pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
+pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use table::NetifId;

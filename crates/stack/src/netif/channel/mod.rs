@@ -1,0 +1,393 @@
+//! An interface whose other side is a program: frames in and out by function call.
+//!
+//! For programs that embed a stack and have their frames from elsewhere: a microVM's virtio queue, a VPN's
+//! tunnel, a test. [`channel`] gives the interface, to be attached to a stack, and one [`ChannelPort`] for each of its
+//! queues. A port copies what it sends into packet memory of the stack, once; what it receives references the stack's.
+//!
+//! # When a queue is full
+//! *Into the stack* nothing is dropped: a sender is told (`try_send`), waits (`send`) or is woken (`poll_send`). *Out of
+//! the stack* a connection's protocol code cannot wait, so what finds no room is dropped and counted as
+//! `frames_queue_full`, and TCP sends it again, more slowly; a queue as long as the windows of all connections together
+//! never fills.
+//!
+//! # Why no wake-up is lost
+//! A lane is a queue under one mutex (`lane.rs`). Whoever waits looks and announces himself in one section; whoever
+//! changes the queue does so in a section, and wakes what was announced after a later one at the latest.
+//!
+//! It must not know IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are bounded.
+//! Tests: `tests/channel.rs`, `examples/channel.rs`.
+
+mod lane;
+
+use std::fmt;
+use std::io;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use sockeye_mbuf::{Chain, Exhausted, Mbuf, Pool};
+use sockeye_sync::Spin;
+use sockeye_sync::facade::{Arc, OnceLock};
+
+use super::table::{MTU_MAX, MTU_MIN, QUEUES_MAX};
+use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
+use lane::{Lane, Refused};
+
+/// What a channel is like. Start from [`ChannelConfig::default`].
+#[derive(Clone, Debug)]
+pub struct ChannelConfig {
+    /// Bytes of the largest IP packet, 1,280 to 65,536. Default 1500.
+    pub mtu: u32,
+    /// What frames begin with. Default: the IP header.
+    pub medium: Medium,
+    /// Queues, 1 to 64: so many ports, and input threads. Default 1.
+    pub queues: usize,
+    /// Frames that a queue holds in each direction, 1 to 1,048,576. Default 1,024.
+    pub queue_len: usize,
+    /// The other side completes the checksums of frames with [`Checksum::Device`]. Default off: they are complete.
+    pub offload: bool,
+    /// Bytes of the largest IP packet that the other side cuts by [`TxFrame::gso_size`], `mtu` to 65,535. Needs
+    /// `offload`. Default 0: none.
+    pub segment_max: u32,
+}
+
+impl Default for ChannelConfig {
+    fn default() -> Self {
+        Self { mtu: 1500, medium: Medium::Ip, queues: 1, queue_len: 1024, offload: false, segment_max: 0 }
+    }
+}
+
+/// A new interface, and its ports, one for each queue. Frames of one flow must be sent by one port, and those of equal
+/// flow hash come out of one.
+///
+/// # Errors
+/// `InvalidInput` if a field is out of its bounds.
+pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)> {
+    within("mtu", config.mtu as usize, MTU_MIN as usize, MTU_MAX as usize)?;
+    within("queues", config.queues, 1, QUEUES_MAX)?;
+    within("queue_len", config.queue_len, 1, QUEUE_LEN_MAX)?;
+    if config.segment_max > 0 {
+        within("segment_max", config.segment_max as usize, config.mtu as usize, u16::MAX.into())?;
+        if !config.offload {
+            return Err(invalid("ChannelConfig::segment_max needs ChannelConfig::offload".to_owned()));
+        }
+    }
+    let pair = |_| Pair { inward: Lane::new(config.queue_len), outward: Lane::new(config.queue_len) };
+    let shared = Arc::new(Shared {
+        config: config.clone(),
+        pairs: (0..config.queues).map(pair).collect(),
+        pool: OnceLock::new(),
+    });
+    let port = |queue| ChannelPort { shared: Arc::clone(&shared), queue };
+    let ports = (0..config.queues).map(port).collect();
+    Ok((Channel { shared }, ports))
+}
+
+/// Most frames that a queue may hold.
+const QUEUE_LEN_MAX: usize = 1 << 20;
+
+fn within(field: &str, value: usize, min: usize, max: usize) -> io::Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!("ChannelConfig::{field} is {value}: it must be {min} to {max}")))
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// A frame for the stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// All of it, from the first byte on.
+    pub bytes: &'a [u8],
+    /// Whether its TCP or UDP checksum is known to be right. From bytes alone: it is not.
+    pub checksum: Checksum,
+    /// Bytes of payload of each packet but the last that were joined to this one; 0 if it is one packet.
+    pub gso_size: u16,
+}
+
+impl<'a> From<&'a [u8]> for Incoming<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, checksum: Checksum::Software, gso_size: 0 }
+    }
+}
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// The queue is full, or the stack has no packet memory left; not for ever.
+    Full,
+    /// The time is over.
+    TimedOut,
+    /// The frame has no bytes, or more than the interface carries.
+    Length,
+    /// The interface is attached to no stack yet, or its stack is gone.
+    Detached,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the queue into the stack is full",
+            Self::TimedOut => "the queue into the stack stayed full",
+            Self::Length => "a frame without bytes, or longer than the interface carries",
+            Self::Detached => "the interface has no stack",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+struct Shared {
+    config: ChannelConfig,
+    pairs: Box<[Pair]>,
+    /// The stack's memory, once it is attached.
+    pool: OnceLock<Pool>,
+}
+
+struct Pair {
+    inward: Lane<Arrived>,
+    outward: Lane<TxFrame>,
+}
+
+/// A frame in the stack's memory.
+struct Arrived {
+    first: Mbuf,
+    rest: Chain,
+    checksum: Checksum,
+    gso_size: u16,
+}
+
+/// The stack's side: give it to [`Stack::attach`](crate::Stack::attach).
+pub struct Channel {
+    shared: Arc<Shared>,
+}
+
+/// The program's side of one queue. May be used by several threads; frames that one of them waits for
+/// may be another's.
+pub struct ChannelPort {
+    shared: Arc<Shared>,
+    queue: usize,
+}
+
+impl ChannelPort {
+    /// Gives a frame to the stack. Does not block.
+    ///
+    /// # Errors
+    /// See [`SendError`]; `Full` if it has to be tried again.
+    pub fn try_send<'a>(&self, frame: impl Into<Incoming<'a>>) -> Result<(), SendError> {
+        let arrived = self.in_memory(frame.into())?;
+        self.inward().push(arrived).map_err(|refused| match refused {
+            Refused::Full(_) => SendError::Full,
+            Refused::Closed(_) => SendError::Detached,
+        })
+    }
+
+    /// Gives frames to the stack, in order, with one wake for all of them. Returns how many were taken: fewer than all
+    /// if the queue is full. Does not block.
+    ///
+    /// # Errors
+    /// That of the first frame, if it was not taken.
+    pub fn try_send_batch(&self, frames: &[Incoming<'_>]) -> Result<usize, SendError> {
+        let mut arrived = Vec::with_capacity(frames.len());
+        for frame in frames {
+            match self.in_memory(*frame) {
+                Ok(frame) => arrived.push(frame),
+                Err(error) if arrived.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        match self.inward().push_all(&mut arrived) {
+            Ok(0) if !frames.is_empty() => Err(SendError::Full),
+            Ok(taken) => Ok(taken),
+            Err(()) => Err(SendError::Detached),
+        }
+    }
+
+    /// Gives a frame to the stack. **Blocks** while the queue is full, for at most `timeout`.
+    ///
+    /// # Errors
+    /// See [`SendError`]; never `Full`.
+    pub fn send<'a>(
+        &self,
+        frame: impl Into<Incoming<'a>>,
+        timeout: Option<Duration>,
+    ) -> Result<(), SendError> {
+        let frame = frame.into();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            match self.try_send(frame) {
+                Err(SendError::Full) if !self.inward().wait_room(deadline) => {
+                    return Err(SendError::TimedOut);
+                }
+                Err(SendError::Full) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives a frame to the stack. If the queue is full, `cx` is woken when it is worth trying again.
+    pub fn poll_send<'a>(
+        &self,
+        cx: &mut task::Context<'_>,
+        frame: impl Into<Incoming<'a>>,
+    ) -> Poll<Result<(), SendError>> {
+        let frame = frame.into();
+        match self.try_send(frame) {
+            Err(SendError::Full) => {}
+            done => return Poll::Ready(done),
+        }
+        if self.inward().room_or_wake(cx.waker()) {
+            // There was room after all; if only memory is short, the task tries again by itself.
+            match self.try_send(frame) {
+                Err(SendError::Full) => cx.waker().wake_by_ref(),
+                done => return Poll::Ready(done),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The next frame of the stack, if there is one. Does not block.
+    pub fn try_recv(&self) -> Option<TxFrame> {
+        self.outward().pop()
+    }
+
+    /// Up to `max` frames of the stack, appended to `into`. Returns how many. Does not block.
+    pub fn try_recv_batch(&self, max: usize, into: &mut Vec<TxFrame>) -> usize {
+        self.outward().pop_all(max, |frame| into.push(frame))
+    }
+
+    /// The next frame of the stack. **Blocks** until there is one, for at most `timeout`; `None` when that is over, or
+    /// the stack is gone and nothing is left.
+    pub fn recv(&self, timeout: Option<Duration>) -> Option<TxFrame> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(frame) = self.outward().pop() {
+                return Some(frame);
+            }
+            if !self.outward().wait_item(deadline, Spin::default()) {
+                return self.outward().pop();
+            }
+        }
+    }
+
+    /// The next frame of the stack; `None` if the stack is gone and nothing is left. If there is none, `cx` is woken when
+    /// one comes.
+    pub fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<Option<TxFrame>> {
+        self.outward().pop_or_wake(cx.waker())
+    }
+
+    fn inward(&self) -> &Lane<Arrived> {
+        &self.shared.pairs[self.queue].inward
+    }
+
+    fn outward(&self) -> &Lane<TxFrame> {
+        &self.shared.pairs[self.queue].outward
+    }
+
+    fn in_memory(&self, frame: Incoming<'_>) -> Result<Arrived, SendError> {
+        let pool = self.shared.pool.get().ok_or(SendError::Detached)?;
+        if frame.bytes.is_empty() || frame.bytes.len() > self.shared.frame_max() {
+            return Err(SendError::Length);
+        }
+        let mut rest = pool.copy_in(frame.bytes).map_err(|Exhausted| SendError::Full)?;
+        let first = rest.pop_front().ok_or(SendError::Length)?;
+        Ok(Arrived { first, rest, checksum: frame.checksum, gso_size: frame.gso_size })
+    }
+}
+
+impl Shared {
+    fn frame_max(&self) -> usize {
+        let link = match self.config.medium {
+            Medium::Ip => 0,
+            Medium::Ethernet(_) => LINK_HEADER_LEN,
+        };
+        self.config.mtu.max(self.config.segment_max) as usize + link
+    }
+}
+
+impl Drop for ChannelPort {
+    fn drop(&mut self) {
+        let pair = &self.shared.pairs[self.queue];
+        pair.outward.close_and_forget();
+        pair.inward.close();
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        for pair in &self.shared.pairs {
+            pair.inward.close_and_forget();
+            pair.outward.close();
+        }
+    }
+}
+
+impl Netif for Channel {
+    fn mtu(&self) -> u32 {
+        self.shared.config.mtu
+    }
+
+    fn queue_count(&self) -> usize {
+        self.shared.pairs.len()
+    }
+
+    fn medium(&self) -> Medium {
+        self.shared.config.medium
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        self.shared.config.offload
+    }
+
+    fn segment_max(&self) -> u32 {
+        self.shared.config.segment_max
+    }
+
+    fn attached(&self, pool: &Pool) {
+        // A second stack cannot come: attaching takes the channel.
+        let _ = self.shared.pool.set(pool.clone());
+    }
+
+    fn is_down(&self) -> bool {
+        self.shared.pairs.iter().all(|pair| pair.outward.is_closed())
+    }
+
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        // The upper half of a product spreads 32 bits of the hash evenly over any number of queues.
+        let part = (flow & u64::from(u32::MAX)) * self.shared.pairs.len() as u64;
+        let queue = (part >> 32) as usize;
+        let offered = frames.len();
+        let taken = self.shared.pairs[queue].outward.append(frames);
+        frames.clear();
+        Sent { queue, dropped_count: offered - taken }
+    }
+
+    fn ring(&self, queue: usize) {
+        if let Some(pair) = self.shared.pairs.get(queue) {
+            pair.outward.ring();
+        }
+    }
+
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let Some(pair) = self.shared.pairs.get(queue) else { return 0 };
+        pair.inward.pop_all(max, |frame| {
+            let Arrived { first, rest, checksum, gso_size } = &frame;
+            let (checksum, gso_size) = (*checksum, *gso_size);
+            sink(RxFrame { checksum, gso_size, ..RxFrame::in_mbufs(first, rest) });
+        })
+    }
+
+    fn wait(&self, queue: usize, spin: Duration) {
+        if let Some(pair) = self.shared.pairs.get(queue) {
+            pair.inward.wait_interruptible(Spin::up_to(spin));
+        }
+    }
+
+    fn interrupt(&self, queue: usize) {
+        if let Some(pair) = self.shared.pairs.get(queue) {
+            pair.inward.interrupt();
+        }
+    }
+}
