@@ -172,13 +172,30 @@ impl Stack {
         let mut due = Vec::new();
         let mut next: Option<Instant> = None;
         if core.config.workers == 0 {
+            core.workers.driver_came();
             next = core.input.poll(core).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
                 let at = core.workers.turn(core, lane, &mut due);
-                next = next.into_iter().chain(at).min();
+                next = core.workers.told(core, lane, next.into_iter().chain(at).min());
             }
         }
         next.map(Clock::since_start)
+    }
+
+    /// Has `wake` called whenever [`poll`](Self::poll) is wanted earlier than its last answer said, because a call of
+    /// the application, on whatever thread, has set an earlier timer or left work behind; `None` takes it away. Called at
+    /// most once for each answer, so a loop that polls after each wake-up misses nothing:
+    ///
+    /// ```text
+    /// set_driver_wake(write to an eventfd)
+    /// loop { next = poll(now); wait for the eventfd, the devices or next }
+    /// ```
+    ///
+    /// `wake` runs with locks of the stack held: it may write to an eventfd, set a flag or wake a thread or task, and
+    /// must not call the stack or block. Frames that arrive are not told here but by their interface, and a stack with
+    /// workers calls it never.
+    pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
+        self.core().workers.set_driver(wake.map(|wake| Box::new(wake) as crate::workers::Driver));
     }
 
     /// What happened so far: names and counts, in a fixed order. Counts of different threads are not

@@ -11,6 +11,13 @@
 //! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
 //! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline, except with
 //! `Wake::Delayed`: then perimeters are left to workers without waking them, and they look every [`LOOK_INTERVAL`].
+//!
+//! # Without threads
+//! Whoever calls `Stack::poll` is told when to call again, and may be doing something else when an application's call
+//! makes that too late. `sleeps_until` is then what he was last told ([`Workers::told`] writes it, and looks at the queue
+//! *afterwards*). Whoever arms an earlier timer, or puts a perimeter into the queue, looks at `sleeps_until` under the
+//! same mutex *afterwards*, sets it to 0 and calls the hook that the driver has left ([`Workers::set_driver`]). So of the
+//! two that come together one sees the other, and the hook is called once for each answer that was overtaken.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant as StdInstant};
@@ -29,7 +36,14 @@ use crate::timers::{Entry, TimerKey, Wheel};
 pub(crate) struct Workers {
     lanes: Box<[Lane]>,
     stop: AtomicBool,
+    /// Whether each lane has a worker of its own.
+    has_threads: bool,
+    /// Tells who drives a stack without threads that he is wanted earlier than he was told.
+    driver: Mutex<Option<Arc<Driver>>>,
 }
+
+/// See [`Workers::set_driver`].
+pub(crate) type Driver = Box<dyn Fn() + Send + Sync>;
 
 struct Lane {
     clockwork: Mutex<Clockwork>,
@@ -53,7 +67,12 @@ impl Workers {
             flush: AtomicBool::new(false),
             sleeper: Sleeper::new(),
         };
-        Self { lanes: (0..threads.max(1)).map(lane).collect(), stop: AtomicBool::new(false) }
+        Self {
+            lanes: (0..threads.max(1)).map(lane).collect(),
+            stop: AtomicBool::new(false),
+            has_threads: threads > 0,
+            driver: Mutex::new(None),
+        }
     }
 
     pub fn lane_count(&self) -> usize {
@@ -78,7 +97,47 @@ impl Workers {
         let sleeps_too_long = at < clockwork.sleeps_until;
         drop(clockwork);
         if sleeps_too_long {
-            lane.sleeper.wake_if_sleeping();
+            if self.has_threads {
+                lane.sleeper.wake_if_sleeping();
+            } else {
+                self.call_driver(lane);
+            }
+        }
+    }
+
+    /// Has `driver` called when `Stack::poll` is wanted earlier than its last answer said. It runs under locks of the
+    /// stack.
+    pub fn set_driver(&self, driver: Option<Driver>) {
+        let before = std::mem::replace(&mut *self.driver.lock(), driver.map(Arc::new));
+        // Outside the lock: it may run anything when it is dropped.
+        drop(before);
+    }
+
+    /// The driver has come: until he is told anew, he looks by himself.
+    pub fn driver_came(&self) {
+        for lane in &self.lanes {
+            lane.clockwork.lock().sleeps_until = 0;
+        }
+    }
+
+    /// The driver is about to be told to call again at `next`; returns what to tell him.
+    pub fn told(&self, core: &Core, index: usize, next: Option<Instant>) -> Option<Instant> {
+        let lane = &self.lanes[index];
+        // Since `next` was looked up somebody may have armed an earlier one, who found 0 here and told nobody.
+        let mut clockwork = lane.clockwork.lock();
+        let next = next.into_iter().chain(clockwork.wheel.next().map(Instant::from_micros)).min();
+        clockwork.sleeps_until = next.map_or(u64::MAX, Instant::as_micros);
+        drop(clockwork);
+        if lane.queue.is_empty() { next } else { Some(core.clock.now()) }
+    }
+
+    /// Calls the driver's hook, unless he has been called since he was told.
+    #[cold]
+    fn call_driver(&self, lane: &Lane) {
+        let was_told = std::mem::take(&mut lane.clockwork.lock().sleeps_until) != 0;
+        let driver = self.driver.lock().clone();
+        if let Some(driver) = driver.filter(|_| was_told) {
+            driver();
         }
     }
 
@@ -86,7 +145,9 @@ impl Workers {
     pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
         let lane = self.lane(conn.hash);
         lane.queue.push(Arc::clone(conn));
-        if lane.sleeper.wake_if_sleeping() {
+        if !self.has_threads {
+            self.call_driver(lane);
+        } else if lane.sleeper.wake_if_sleeping() {
             core.count(counter::WORKER_WAKES);
         }
     }
@@ -94,10 +155,11 @@ impl Workers {
     /// Takes over a perimeter that was left with items in its queue; when, `Config::wake` says.
     pub fn leave_to(&self, core: &Core, conn: &Arc<Conn>) {
         match core.config.wake {
-            Wake::Delayed => {
+            // Nobody looks by himself where there is no worker.
+            Wake::Delayed if self.has_threads => {
                 self.lane(conn.hash).queue.push(Arc::clone(conn));
             }
-            Wake::Immediate | Wake::Elide => self.call(core, conn),
+            Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(core, conn),
         }
     }
 

@@ -7,6 +7,8 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{GRAINS, Random, hash_of, scaled};
@@ -290,4 +292,84 @@ fn write_once(clients: &[TcpStream], told: &mut [Told]) {
             };
         }
     }
+}
+
+#[test]
+fn a_driver_is_told_when_he_is_wanted_earlier_and_only_then() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let taken = || calls.swap(0, Ordering::Relaxed);
+    let mut world = World::new(|_| {});
+    world.stack.set_driver_wake(Some(move || {
+        let _ = counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    let listener = world.listener();
+    let client = world.connect(&listener);
+    let (server, _) = listener.accept().unwrap();
+    assert_eq!(taken(), 0, "who has not polled yet was told nothing that could be overtaken");
+    world.pass(Duration::from_secs(10));
+    // Nothing is under way: the answer was "never".
+    assert_eq!(world.stack.poll(world.now), None);
+    (&client).write_all(&[1; 100]).unwrap();
+    assert_eq!(taken(), 1, "a timer was set (a delayed acknowledgment, a retransmission)");
+    (&client).write_all(&[1; 100]).unwrap();
+    assert_eq!(taken(), 0, "he has been called and has not come yet");
+    let next = world.stack.poll(world.now).expect("a timer is set");
+    assert!(next > world.now);
+    let mut bytes = [0; 200];
+    (&server).read_exact(&mut bytes).unwrap();
+    assert_eq!(taken(), 0, "nothing that is due earlier");
+    world.stack.set_driver_wake(None::<fn()>);
+    drop((client, server));
+    assert_eq!(taken(), 0);
+}
+
+#[test]
+fn a_loop_that_sleeps_until_it_is_told_or_woken_finishes_what_threads_begin() {
+    let _watchdog = common::watchdog("a loop that sleeps until it is told or woken");
+    let stack = common::stack_with(|c| c.workers = 0);
+    let (wake, woken) = std::sync::mpsc::sync_channel(1);
+    // Full: he will come anyway.
+    stack.set_driver_wake(Some(move || {
+        let _ = wake.try_send(());
+    }));
+    let stop = Arc::new(AtomicBool::new(false));
+    let driver = {
+        let (stack, stop) = (stack.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let start = std::time::Instant::now();
+            while !stop.load(Ordering::Acquire) {
+                match stack.poll(start.elapsed()) {
+                    // A minute stands for a wake-up that was lost: the watchdog comes before it.
+                    None => drop(woken.recv_timeout(Duration::from_secs(60))),
+                    Some(next) => drop(woken.recv_timeout(next.saturating_sub(start.elapsed()))),
+                }
+            }
+        })
+    };
+    let listener = common::listener(&stack);
+    let to = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..scaled(200) {
+                let (mut server, _) = listener.accept().unwrap();
+                let mut bytes = Vec::new();
+                server.read_to_end(&mut bytes).unwrap();
+                server.write_all(&bytes).unwrap();
+            }
+        });
+        for round in 0..scaled(200) {
+            let mut client = TcpStream::connect_on(&stack, to).unwrap();
+            client.write_all(&vec![round as u8; 10_000]).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut bytes = Vec::new();
+            client.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes.len(), 10_000);
+        }
+    });
+    stop.store(true, Ordering::Release);
+    // Something that sets a timer, so that he comes once more and sees it.
+    let last = TcpStream::connect_on(&stack, to).unwrap();
+    (&last).write_all(b"x").unwrap();
+    driver.join().unwrap();
 }
