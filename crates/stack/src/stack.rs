@@ -30,6 +30,7 @@ use sockeye_sync::{Counters, Mutex, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
+use crate::base::entropy::Entropy;
 use crate::config::{Config, Grain};
 use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
@@ -376,7 +377,7 @@ impl Drop for Handle {
 impl Core {
     fn new(config: Config, seed: Option<[u8; 16]>) -> io::Result<Self> {
         let mut entropy = match seed {
-            Some(seed) => Entropy { seed, drawn: 0 },
+            Some(seed) => Entropy::of(seed),
             None => Entropy::draw()?,
         };
         let key = HashKey(entropy.u64(), entropy.u64());
@@ -583,30 +584,3 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
 /// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
 /// as shut while it is half open.
 const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;
-
-/// Random numbers of the stack's start: a seed from the system, spread by SipHash.
-struct Entropy {
-    seed: [u8; 16],
-    drawn: u64,
-}
-
-impl Entropy {
-    fn draw() -> io::Result<Self> {
-        let mut seed = [0; 16];
-        getrandom::fill(&mut seed)
-            .map_err(|e| io::Error::other(format!("no entropy for the stack's secrets: {e}")))?;
-        Ok(Self { seed, drawn: 0 })
-    }
-
-    fn u64(&mut self) -> u64 {
-        self.drawn += 1;
-        siphasher::sip::SipHasher24::new_with_key(&self.seed).hash(&self.drawn.to_ne_bytes())
-    }
-
-    fn bytes(&mut self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.u64().to_ne_bytes());
-        bytes[8..].copy_from_slice(&self.u64().to_ne_bytes());
-        bytes
-    }
-}

@@ -2,4 +2,5 @@
 
 pub(crate) mod addr;
 pub(crate) mod clock;
+pub(crate) mod entropy;
 pub(crate) mod payload;
