@@ -74,5 +74,5 @@ pub use watch::{Retransmission, Traffic};
 
 /// The sockets that programs use: those of `sockeye`, in the shape of `tokio::net`.
 pub mod net {
-    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, UdpSocket};
 }

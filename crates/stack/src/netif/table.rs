@@ -229,6 +229,11 @@ impl Netifs {
         Ok(())
     }
 
+    /// Whether `addr` means everybody on the network of one of our addresses.
+    pub fn is_broadcast(&self, addr: IpAddr) -> bool {
+        self.addresses.iter().any(|(own, _)| own.broadcast() == Some(addr))
+    }
+
     /// The interface that has the address `addr`.
     pub fn netif_with(&self, addr: IpAddr) -> Option<NetifId> {
         self.addresses.iter().find(|(own, _)| own.addr() == addr).map(|(_, netif)| *netif)

@@ -103,9 +103,10 @@ pub(crate) fn interface_for(pcb: &Pcb, dst: IpAddr) -> u32 {
 }
 
 /// Whether `addr` means everybody on some network of this stack.
-pub(crate) fn is_broadcast(_core: &Core, addr: IpAddr) -> bool {
+pub(crate) fn is_broadcast(core: &Core, addr: IpAddr) -> bool {
     match addr {
-        IpAddr::V4(v4) => v4.is_broadcast() || v4 == LOOPBACK_BROADCAST,
+        IpAddr::V4(v4) if v4.is_loopback() => v4 == LOOPBACK_BROADCAST,
+        IpAddr::V4(v4) => v4.is_broadcast() || core.netifs.is_broadcast(addr),
         IpAddr::V6(_) => false,
     }
 }

@@ -1,0 +1,74 @@
+//! UDP in `tokio`'s shape: tasks that wait for datagrams, each of several for one socket.
+
+mod common;
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use common::{scaled, watchdog};
+use sockeye::SendMeta;
+use sockeye::tokio::UdpSocket;
+use tokio::io::ReadBuf;
+
+fn run<F: Future<Output = ()>>(name: &'static str, f: impl FnOnce(sockeye::Stack) -> F) {
+    let _guard = watchdog(name);
+    let stack = common::stack();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(f(stack.clone()));
+    drop(runtime);
+    common::eventually("all packet memory is back", || stack.memory_in_use() == 0);
+}
+
+#[test]
+fn a_question_is_answered_between_tasks() {
+    run("a_question_is_answered_between_tasks", |stack| async move {
+        let server = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        let addr = server.local_addr().unwrap();
+        let count = scaled(500);
+        let answering = tokio::spawn(async move {
+            let mut buf = [0; 64];
+            for _ in 0..count {
+                let (len, from) = server.recv_from(&mut buf).await.unwrap();
+                server.send_to(&buf[..len], from).await.unwrap();
+            }
+        });
+        let client = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        client.connect(addr).await.unwrap();
+        for i in 0..count {
+            let question = i.to_be_bytes();
+            client.send(&question).await.unwrap();
+            client.readable().await.unwrap();
+            let mut room = [0; 64];
+            let mut buf = ReadBuf::new(&mut room);
+            std::future::poll_fn(|cx| client.poll_recv(cx, &mut buf)).await.unwrap();
+            assert_eq!(buf.filled(), question);
+        }
+        answering.await.unwrap();
+        // Nobody is there any more.
+        client.send(b"?").await.unwrap();
+        client.readable().await.unwrap();
+        let refused = client.recv(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn every_task_that_waits_gets_a_datagram_and_one_batch_wakes_them() {
+    run("every_task_that_waits_gets_a_datagram_and_one_batch_wakes_them", |stack| async move {
+        let server = Arc::new(UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap());
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let server = Arc::clone(&server);
+                tokio::spawn(async move { server.recv(&mut [0; 8]).await.unwrap() })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let client = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        let meta = SendMeta { segment_size: Some(4), ..SendMeta::to(server.local_addr().unwrap()) };
+        client.send_msg(&[IoSlice::new(&[1; 32])], &meta).await.unwrap();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), 4);
+        }
+        assert_eq!(server.try_recv(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    });
+}

@@ -1,0 +1,145 @@
+//! Datagrams between two stacks: addresses and what comes along, errors that come back, joining, what is malformed.
+
+mod common;
+#[path = "common/lab.rs"]
+mod lab;
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{counter, watchdog};
+use lab::{Lab, Tap};
+use sockeye::netif::{RxFrame, WireConfig, wire};
+use sockeye::{Outgoing, RecvMeta, SendMeta, UdpSocket, Unsent};
+
+fn socket(lab: &Lab, side: usize, addr: &str) -> UdpSocket {
+    let socket = UdpSocket::bind_on(&lab.stacks[side], addr).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
+fn at(addr: &str, of: &UdpSocket) -> SocketAddr {
+    SocketAddr::new(addr.parse().unwrap(), of.local_addr().unwrap().port())
+}
+
+#[test]
+fn a_datagram_arrives_with_its_addresses_class_and_hops() {
+    let _guard = watchdog("a_datagram_arrives_with_its_addresses_class_and_hops");
+    for offload in [false, true] {
+        let lab = Lab::new(&WireConfig { offload, ..WireConfig::default() }, |_| {});
+        for (from, to) in [("0.0.0.0:0", "10.9.0.2"), ("[::]:0", "fd09::2")] {
+            let (a, b) = (socket(&lab, 0, from), socket(&lab, 1, from));
+            let meta = SendMeta { traffic_class: Some(0x2a), hop_limit: Some(9), ..SendMeta::to(at(to, &b)) };
+            for len in [0, 1, 1000, 1400] {
+                let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                a.send_msg(&[IoSlice::new(&bytes)], &meta).unwrap();
+                let mut buf = [0; 2000];
+                let got = b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();
+                assert_eq!(&buf[..got.len], &bytes);
+                assert_eq!((got.traffic_class, got.hop_limit, got.dst), (0x2a, 9, to.parse().unwrap()));
+                assert_eq!(got.interface, 2);
+                b.send_to(b"back", got.from).unwrap();
+                assert_eq!(a.recv_from(&mut buf).unwrap(), (4, at(to, &b)));
+            }
+        }
+        assert_eq!(lab.count("udp_in_csum_errors") + lab.count("udp_in_errors"), 0);
+        lab.assert_empty();
+    }
+}
+
+#[test]
+fn nobody_at_the_other_end_is_told_to_who_is_connected() {
+    let _guard = watchdog("nobody_at_the_other_end_is_told_to_who_is_connected");
+    let lab = Lab::new(&WireConfig::default(), |_| {});
+    for (own, peer) in [("10.9.0.1:0", "10.9.0.2:9"), ("[fd09::1]:0", "[fd09::2]:9")] {
+        let a = socket(&lab, 0, own);
+        a.set_recv_err(true).unwrap();
+        a.connect(peer).unwrap();
+        a.send(b"anybody?").unwrap();
+        assert_eq!(a.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let mut quoted = [0; 16];
+        let error = a.recv_err(&mut quoted).unwrap();
+        assert_eq!((error.what, error.dst), (Unsent::PortUnreachable, peer.parse().unwrap()));
+        assert_eq!(error.offender.ip(), peer.parse::<SocketAddr>().unwrap().ip());
+        assert_eq!(&quoted[..error.len], b"anybody?");
+    }
+    assert_eq!(counter(&lab.stacks[1], "udp_no_ports"), 2);
+}
+
+#[test]
+fn what_is_longer_than_the_way_and_where_there_is_none_is_refused() {
+    let _guard = watchdog("what_is_longer_than_the_way_and_where_there_is_none_is_refused");
+    let lab = Lab::new(&WireConfig::default(), |_| {});
+    let a = socket(&lab, 0, "0.0.0.0:0");
+    assert_eq!(a.send_to(b"x", "192.0.2.1:9").unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+    let own = socket(&lab, 0, "127.0.0.1:0");
+    let invalid = own.send_to(b"x", "10.9.0.2:9").unwrap_err();
+    assert_eq!(invalid.kind(), ErrorKind::InvalidInput, "the loopback's address does not leave the host");
+}
+
+#[test]
+fn everybody_on_the_network_is_reached_by_who_may() {
+    let _guard = watchdog("everybody_on_the_network_is_reached_by_who_may");
+    let lab = Lab::new(&WireConfig::default(), |_| {});
+    let (a, b) = (socket(&lab, 0, "0.0.0.0:0"), socket(&lab, 1, "0.0.0.0:0"));
+    let to = at("10.9.0.255", &b);
+    assert_eq!(a.send_to(b"x", to).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    a.set_broadcast(true).unwrap();
+    a.send_to(b"all", to).unwrap();
+    let mut buf = [0; 8];
+    let got = b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();
+    assert_eq!((got.len, got.dst, got.from), (3, to.ip(), at("10.9.0.1", &a)));
+}
+
+#[test]
+fn datagrams_of_a_flow_are_joined_for_who_asks() {
+    let _guard = watchdog("datagrams_of_a_flow_are_joined_for_who_asks");
+    let lab = Lab::new(&WireConfig::default(), |config| config.workers = 0);
+    let (a, b) = (socket(&lab, 0, "10.9.0.1:0"), socket(&lab, 1, "10.9.0.2:0"));
+    b.set_nonblocking(true).unwrap();
+    b.set_gro(true).unwrap();
+    let to = SendMeta::to(b.local_addr().unwrap());
+    let pieces: Vec<Vec<u8>> =
+        [1000, 1000, 1000, 400, 1000, 0, 700].iter().map(|len| vec![3; *len]).collect();
+    let batch: Vec<_> = pieces.iter().map(|bytes| Outgoing { bytes, meta: to }).collect();
+    assert_eq!(a.send_batch(&batch).unwrap(), 7);
+    lab.drive(Duration::from_millis(1));
+    let mut metas = [RecvMeta::EMPTY; 8];
+    let mut room = vec![[0; 5000]; 8];
+    let mut bufs: Vec<_> = room.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+    let count = b.recv_batch(&mut bufs, &mut metas).unwrap();
+    let got: Vec<_> = metas[..count].iter().map(|meta| (meta.len, meta.segment_size)).collect();
+    assert_eq!(got, [(3400, 1000), (1000, 0), (0, 0), (700, 0)]);
+    // A buffer with a segment size leaves as packets, and comes as one again.
+    let cut = SendMeta { segment_size: Some(1200), ..to };
+    a.send_msg(&[IoSlice::new(&[4; 5000])], &cut).unwrap();
+    lab.drive(Duration::from_millis(2));
+    let whole = b.recv_msg(&mut bufs[..1]).unwrap();
+    assert_eq!((whole.len, whole.segment_size, whole.segment_count()), (5000, 1200, 5));
+    drop((a, b));
+    lab.assert_empty();
+}
+
+#[test]
+fn what_was_damaged_on_the_way_is_counted_and_dropped() {
+    let _guard = watchdog("what_was_damaged_on_the_way_is_counted_and_dropped");
+    let (left, right) = wire(&WireConfig::default()).unwrap();
+    // The first byte of the ports, of the length, and of the checksum, each in a datagram of its own.
+    let places = std::sync::Mutex::new(vec![26usize, 24, 20]);
+    let damage = move |frames: &mut Vec<sockeye::netif::TxFrame>| {
+        if let Some(place) = places.lock().unwrap().pop() {
+            frames[0].head_mut()[place] ^= 0x40;
+        }
+    };
+    let lab =
+        Lab::between(Tap { end: left, sending: damage, receiving: |_: RxFrame<'_>| true }, right, |_| {});
+    let (a, b) = (socket(&lab, 0, "10.9.0.1:0"), socket(&lab, 1, "10.9.0.2:0"));
+    for text in [&b"port"[..], b"length", b"sum", b"whole"] {
+        a.send_to(text, b.local_addr().unwrap()).unwrap();
+    }
+    let mut buf = [0; 16];
+    assert_eq!(b.recv(&mut buf).unwrap(), 5);
+    assert_eq!(counter(&lab.stacks[1], "udp_in_errors"), 3);
+    assert_eq!(counter(&lab.stacks[1], "udp_in_csum_errors"), 2);
+}
