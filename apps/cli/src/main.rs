@@ -96,6 +96,8 @@ Examples:
       two settings of one switch against each other, and the kernel
   sockeye bench wake --set grain=per_core --set spin_max=0
       an experiment with other settings of the stack
+  sockeye bench hostile
+      what a hostile peer's segments cost, beside a good one's
   sockeye bench all --quick --report experiments.html
       every experiment and what more cores would do, on a page
 

@@ -111,6 +111,8 @@ pub enum Target {
     Scale,
     /// The kernel on the other side of a TUN device.
     Tun,
+    /// A hostile peer's segments, beside a good one's.
+    Hostile,
 }
 
 impl ValueEnum for Target {
@@ -118,7 +120,10 @@ impl ValueEnum for Target {
         static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
             let workloads = Name::value_variants().iter().map(|name| Target::Workload(*name));
             let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
-            workloads.chain(experiments).chain([Target::All, Target::Scale, Target::Tun]).collect()
+            workloads
+                .chain(experiments)
+                .chain([Target::All, Target::Scale, Target::Tun, Target::Hostile])
+                .collect()
         });
         &ALL
     }
@@ -132,6 +137,9 @@ impl ValueEnum for Target {
             Target::All => PossibleValue::new("all").help("Every experiment, and the prediction"),
             Target::Scale => PossibleValue::new("scale")
                 .help("What every experiment's settings would do on 1 to 128 cores"),
+            Target::Hostile => {
+                PossibleValue::new("hostile").help("What a hostile peer's segments cost, beside a good one's")
+            }
             Target::Tun => PossibleValue::new("tun").help(
                 "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (as root)",
             ),
@@ -189,7 +197,8 @@ impl BenchArgs {
     fn name(&self) -> Option<Name> {
         match self.workload {
             Some(Target::Workload(name)) => Some(name),
-            Some(Target::Experiment(_) | Target::All | Target::Scale | Target::Tun) | None => None,
+            Some(Target::Experiment(_) | Target::All | Target::Scale | Target::Tun | Target::Hostile)
+            | None => None,
         }
     }
 
@@ -200,7 +209,7 @@ impl BenchArgs {
     pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
         let target = match self.workload {
             Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
-            Some(Target::Workload(_) | Target::Tun) | None => {
+            Some(Target::Workload(_) | Target::Tun | Target::Hostile) | None => {
                 self.check_experiment_flags()?;
                 return Ok(None);
             }
@@ -208,7 +217,7 @@ impl BenchArgs {
         let (name, takes) = match target {
             Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
             Target::All => ("all", &[][..]),
-            Target::Scale | Target::Workload(_) | Target::Tun => ("scale", &[][..]),
+            Target::Scale | Target::Workload(_) | Target::Tun | Target::Hostile => ("scale", &[][..]),
         };
         for (flag, given, _) in self.shape_flags() {
             if given && !takes.contains(&flag) {

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
 //! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
-//! [`tun`] has the kernel on the other side of a device.
+//! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -14,6 +14,7 @@ use std::process::ExitCode;
 pub mod args;
 pub mod child;
 mod experiment;
+mod hostile;
 mod machine;
 mod meter;
 mod ministat;
@@ -36,6 +37,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     providers::kernel::raise_descriptor_limit();
     if args.workload == Some(args::Target::Tun) {
         return tun::bench(args);
+    }
+    if args.workload == Some(args::Target::Hostile) {
+        return hostile::bench(args);
     }
     if let Some(target) = args.experiments().map_err(BenchError::Usage)? {
         return experiment::bench(args, target);

@@ -1,0 +1,109 @@
+//! `sockeye bench hostile`: what a segment costs that a hostile peer sends, beside a good one.
+//!
+//! A whole stack without threads is given packets of one connection and timed; `bed` is the stack and its peer, `attacks` what is
+//! sent, `frames` the bytes. The best of some rounds counts, since what disturbs only adds. Besides time it tells what the stack
+//! sends for a packet that it receives, and packet memory: those do not depend on the machine.
+//!
+//! Must not know: what the stack does with them. Tests: below.
+
+mod attacks;
+mod bed;
+mod frames;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::{BenchArgs, BenchError};
+use attacks::{ATTACKS, Attack, Rng};
+
+/// What one attack came to.
+struct Cost {
+    nanos: f64,
+    /// Packets that the stack sent for one that it got.
+    answers: f64,
+    /// Bytes of packet memory at the end.
+    memory: usize,
+}
+
+/// What a hostile segment may cost, of a good data segment.
+const RATIO_MAX: f64 = 10.0;
+/// Packets of a round, and rounds; the second of each with `--quick`.
+const COUNTS: [u32; 2] = [64_000, 6_400];
+const ROUNDS: [u32; 2] = [5, 2];
+
+/// Measures all attacks. The exit code says whether each is within ten times a good segment.
+///
+/// # Errors
+/// If a connection fails or nothing can be written.
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
+    args.check_plain("hostile").map_err(BenchError::Usage)?;
+    let costs = ATTACKS.iter().map(|attack| measure(attack, args.quick)).collect::<io::Result<Vec<Cost>>>();
+    let costs = costs.map_err(BenchError::Io)?;
+    let good = costs.first().map_or(1.0, |cost| cost.nanos);
+    let mut out = io::stdout().lock();
+    if !args.json {
+        writeln!(out, "{:>20}  {:>9} {:>7} {:>8} {:>10}", "", "ns", "ratio", "answers", "memory KiB")?;
+    }
+    for (attack, cost) in ATTACKS.iter().zip(&costs) {
+        let ratio = cost.nanos / good;
+        let Cost { nanos, answers, memory } = cost;
+        if args.json {
+            let line = json!({
+                "hostile": attack.name, "ns": nanos, "ratio": ratio, "answers": answers, "memory_bytes": memory,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let mark = if ratio > RATIO_MAX { " beyond 10" } else { "" };
+            let (name, about, kib) = (attack.name, attack.about, memory >> 10);
+            writeln!(out, "{name:>20}  {nanos:>9.1} {ratio:>7.2} {answers:>8.2} {kib:>10}  {about}{mark}")?;
+        }
+    }
+    let is_bounded = costs.iter().all(|cost| cost.nanos <= RATIO_MAX * good);
+    Ok(if is_bounded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn measure(attack: &Attack, is_quick: bool) -> io::Result<Cost> {
+    let (count, rounds) = (COUNTS[usize::from(is_quick)], ROUNDS[usize::from(is_quick)]);
+    let mut best: Option<Cost> = None;
+    for _ in 0..rounds {
+        let cost = once(attack, count)?;
+        if best.as_ref().is_none_or(|best| cost.nanos < best.nanos) {
+            best = Some(cost);
+        }
+    }
+    best.ok_or_else(|| io::Error::other("no round was run"))
+}
+
+fn once(attack: &Attack, count: u32) -> io::Result<Cost> {
+    let mut bed = attack.set()?;
+    let before = bed.sent();
+    attack.run(&mut bed, count, &mut Rng(1))?;
+    let given = bed.given.max(1) as f64;
+    Ok(Cost {
+        nanos: bed.spent.as_nanos() as f64 / given,
+        answers: (bed.sent() - before) as f64 / given,
+        memory: bed.memory(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a good peer makes the stack hold, and as much again.
+    const MEMORY_MAX: usize = 40 << 20;
+
+    #[test]
+    fn no_attack_ends_a_connection_is_answered_more_than_once_or_takes_memory_without_bound() {
+        for attack in &ATTACKS {
+            let cost = once(attack, 6_400).unwrap_or_else(|error| panic!("{}: {error}", attack.name));
+            println!("{}: {:.2} answers, {} bytes", attack.name, cost.answers, cost.memory);
+            // An acknowledgment of two segments lets two or three go, which is no amplification.
+            let most = if attack.name.starts_with("good") { 3.1 } else { 1.1 };
+            assert!(cost.answers <= most, "{}: {:.2} packets for one", attack.name, cost.answers);
+            assert!(cost.memory <= MEMORY_MAX, "{}: {} bytes", attack.name, cost.memory);
+        }
+    }
+}
