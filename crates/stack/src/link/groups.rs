@@ -14,31 +14,32 @@ use super::{addresses, count, ndp};
 use crate::conn::outbox::Context;
 use crate::ip::Received;
 use crate::netif::table::NetifId;
+use crate::stack::Core;
 
 /// Words of the filter.
 pub(super) const FILTER_WORDS: usize = 4;
 
-/// Joins a group at an interface, once more. False if there is no room for another group, or the interface has no groups:
-/// it is no Ethernet.
-#[allow(dead_code, reason = "for sockets with groups")]
-pub(crate) fn join(cx: &mut Context<'_>, id: NetifId, group: IpAddr) -> bool {
-    let Some(station) = cx.core.links.station(id) else { return false };
-    let mut work = station.enter(cx);
-    let joined = join_under(&mut work, group);
-    super::timer::report(&mut work);
-    work.finish();
-    joined
+/// Joins a group at an interface, once more. False if there is no room for another group. Where links have no addresses
+/// there is nothing to do.
+pub(crate) fn join(core: &Core, id: NetifId, group: IpAddr) -> bool {
+    change(core, id, |work| join_under(work, group))
 }
 
 /// Takes one join back. False if there is none.
-#[allow(dead_code, reason = "for sockets with groups")]
-pub(crate) fn leave(cx: &mut Context<'_>, id: NetifId, group: IpAddr) -> bool {
-    let Some(station) = cx.core.links.station(id) else { return false };
-    let mut work = station.enter(cx);
-    let left = leave_under(&mut work, group);
-    super::timer::report(&mut work);
-    work.finish();
-    left
+pub(crate) fn leave(core: &Core, id: NetifId, group: IpAddr) -> bool {
+    change(core, id, |work| leave_under(work, group))
+}
+
+fn change(core: &Core, id: NetifId, change: impl FnOnce(&mut Work<'_, '_>) -> bool) -> bool {
+    let Some(station) = core.links.station(id) else { return true };
+    Context::run(core, |cx| {
+        let mut work = station.enter(cx);
+        let changed = change(&mut work);
+        // What there is to say is said now, and repeated by the timer.
+        super::timer::report(&mut work);
+        work.finish();
+        changed
+    })
 }
 
 pub(super) fn join_under(work: &mut Work<'_, '_>, group: IpAddr) -> bool {

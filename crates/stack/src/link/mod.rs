@@ -49,7 +49,6 @@ use crate::netif::table::{NETIFS_MAX, NetifId, Via};
 
 pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub(crate) use groups::input as group_input;
-#[allow(unused_imports, reason = "for sockets with groups")]
 pub(crate) use groups::{join, leave};
 pub(crate) use station::{Station, attach, begin};
 pub(crate) use timer::on_timer;

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use sockeye_sync::Mutex;
 
 use crate::netif::NetifId;
+use crate::stack::Core;
 
 /// Number of the loopback interface.
 pub(crate) const LOOPBACK: u32 = 1;
@@ -32,6 +33,11 @@ impl NetifId {
             return LOOPBACK;
         }
         u32::try_from(self.index()).unwrap_or(u32::MAX).saturating_add(FIRST)
+    }
+
+    /// The interface of `core` that has this number, unless that is the loopback.
+    pub(crate) fn of_interface(core: &Core, index: u32) -> Option<Self> {
+        core.netifs.each().map(|(id, _)| id).find(|id| id.interface_index() == index)
     }
 }
 

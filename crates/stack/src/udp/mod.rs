@@ -38,6 +38,9 @@ use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_sync::{Counters, cpu};
 
 use crate::base::addr::HashKey;
+use crate::link;
+use crate::netif::NetifId;
+use crate::stack::Core;
 use groups::{Groups, Membership};
 use ports::Ports;
 use table::Table;
@@ -73,13 +76,21 @@ impl Shared {
         count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
     }
 
-    /// A socket has joined a group.
-    fn join(&self, membership: Membership) {
+    /// A socket has joined a group. False if the link has no room for another one.
+    fn join(&self, core: &Core, membership: Membership) -> bool {
+        let id = NetifId::of_interface(core, membership.interface);
+        if !id.is_none_or(|id| link::join(core, id, membership.group)) {
+            return false;
+        }
         self.groups.join(membership, || self.table.set_member(membership, true));
+        true
     }
 
     /// A socket has left a group.
-    fn leave(&self, membership: Membership) {
+    fn leave(&self, core: &Core, membership: Membership) {
         self.groups.leave(membership, || self.table.set_member(membership, false));
+        if let Some(id) = NetifId::of_interface(core, membership.interface) {
+            link::leave(core, id, membership.group);
+        }
     }
 }

@@ -151,7 +151,7 @@ impl Drop for Handle {
         drop(naming);
         let groups = self.pcb.receive.so.lock().groups.take();
         for membership in groups {
-            self.core().udp.leave(membership);
+            self.core().udp.leave(self.core(), membership);
         }
         self.pcb.close();
     }

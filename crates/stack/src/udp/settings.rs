@@ -282,13 +282,18 @@ impl UdpSocket {
     fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         let membership = Membership { group, interface };
         self.handle.pcb.receive.so.lock().groups.join(membership)?;
-        self.handle.core().udp.join(membership);
+        let core = self.handle.core();
+        if !core.udp.join(core, membership) {
+            self.handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
+            return Err(Errno::NOBUFS.into());
+        }
         Ok(())
     }
 
     fn leave(&self, group: IpAddr, interface: Option<u32>) -> io::Result<()> {
         let membership = self.handle.pcb.receive.so.lock().groups.leave(group, interface)?;
-        self.handle.core().udp.leave(membership);
+        let core = self.handle.core();
+        core.udp.leave(core, membership);
         Ok(())
     }
 
