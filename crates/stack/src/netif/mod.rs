@@ -42,15 +42,18 @@ use std::time::Duration;
 
 use sockeye_mbuf::Pool;
 
+mod capture;
 mod channel;
 mod frame;
 pub(crate) mod loopback;
 pub(crate) mod output;
+pub mod pcapng;
 mod prefix;
 pub(crate) mod table;
 mod wire;
 
 pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
+pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};

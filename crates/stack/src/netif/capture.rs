@@ -1,0 +1,374 @@
+//! An interface with a record of all that passes it, in pcap-ng files.
+//!
+//! [`capture`] puts itself around any interface. Whoever sends or receives appends the frame to a buffer, no more than a copy
+//! of `snaplen` bytes under a mutex; a thread of the capture writes the buffer out. Nobody waits for a disk: what finds
+//! the buffer full is not recorded, and counted. Frames on their way out are recorded as they are handed over: checksums
+//! that a device completes look wrong, and what the device then drops is in the record too.
+//!
+//! # Why no wake-up is lost
+//! The buffer, and what the writer is to do, are under one mutex; the writer takes its ticket in the section that found
+//! nothing. A frame out is appended in [`Netif::transmit`], where nothing may be woken, and the writer is woken by
+//! [`Netif::ring`], which follows.
+//!
+//! It must not know what frames mean. Rank: the mutex is a leaf. Tests: `tests/capture.rs`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sockeye_mbuf::{Chain, Pool};
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Mutex, Spin, WaitQueue};
+
+use super::pcapng::{self, Direction, LinkType, Packet};
+use super::{Medium, Netif, RxFrame, Sent, TxFrame};
+
+/// How an interface is recorded. Start from [`CaptureConfig::to`].
+#[derive(Clone, Debug)]
+pub struct CaptureConfig {
+    /// The file, which is overwritten.
+    pub path: PathBuf,
+    /// What the file calls the interface. Default `sockeye`.
+    pub name: String,
+    /// Bytes of each frame that are kept, at least 1. Default 262,144: all.
+    pub snaplen: u32,
+    /// Bytes after which a file is full, at least 4,096; a batch may go beyond. Default 1 GiB.
+    pub file_max: u64,
+    /// Files that are kept, at least 1. When one is full it gets the name `path.1`, older ones move up, and the oldest
+    /// goes. With 1, what comes after the file is full is not recorded. Default 1.
+    pub files: u32,
+    /// Bytes that wait to be written at most, at least 4,096. Default 8 MiB.
+    pub buffer_max: usize,
+}
+
+impl CaptureConfig {
+    /// Everything, into this file.
+    pub fn to(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            name: "sockeye".to_owned(),
+            snaplen: 262_144,
+            file_max: 1 << 30,
+            files: 1,
+            buffer_max: 8 << 20,
+        }
+    }
+}
+
+/// What a capture has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CaptureCounts {
+    /// Frames that were recorded.
+    pub recorded: u64,
+    /// Frames that were not: the buffer or the file was full, or the file could not be written.
+    pub lost: u64,
+}
+
+/// An interface that is recorded; see [`capture`].
+pub struct Captured<N> {
+    netif: N,
+    recorder: Arc<Recorder>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// For who wants to know of a capture whose interface was given to a stack.
+#[derive(Clone)]
+pub struct CaptureHandle {
+    recorder: Arc<Recorder>,
+}
+
+/// Records `netif`. The record is complete when the interface, and so its stack, is gone, or after
+/// [`CaptureHandle::flush`].
+///
+/// # Errors
+/// `InvalidInput` if a field is out of its bounds; the system's, if the file cannot be made.
+pub fn capture<N: Netif>(netif: N, config: &CaptureConfig) -> io::Result<(Captured<N>, CaptureHandle)> {
+    let least = LEAST_BYTES as u64;
+    let bounds = [
+        ("snaplen", u64::from(config.snaplen), 1),
+        ("file_max", config.file_max, least),
+        ("files", u64::from(config.files), 1),
+        ("buffer_max", config.buffer_max as u64, least),
+    ];
+    if let Some((field, value, least)) = bounds.into_iter().find(|(_, value, least)| value < least) {
+        let message = format!("CaptureConfig::{field} is {value}: it must be at least {least}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let link = match netif.medium() {
+        Medium::Ip => LinkType::Raw,
+        Medium::Ethernet(_) => LinkType::Ethernet,
+    };
+    let output = Output::open(config, link)?;
+    let recorder = Arc::new(Recorder {
+        state: Mutex::new(State::default()),
+        filled: WaitQueue::new(),
+        drained: WaitQueue::new(),
+        snaplen: config.snaplen as usize,
+        buffer_max: config.buffer_max,
+    });
+    let own = Arc::clone(&recorder);
+    let writer =
+        thread::Builder::new().name("sockeye-capture".to_owned()).spawn(move || own.write_out(output))?;
+    let handle = CaptureHandle { recorder: Arc::clone(&recorder) };
+    Ok((Captured { netif, recorder, writer: Some(writer) }, handle))
+}
+
+const LEAST_BYTES: usize = 4096;
+/// Bytes of a packet's block beside the packet, at most.
+const BLOCK_BYTES: usize = 64;
+
+impl CaptureHandle {
+    /// What was recorded so far.
+    pub fn counts(&self) -> CaptureCounts {
+        self.recorder.state.lock().counts
+    }
+
+    /// **Blocks** until everything that was recorded before is in the file, for as long as the file system takes.
+    pub fn flush(&self) {
+        let recorder = &self.recorder;
+        loop {
+            let state = recorder.state.lock();
+            if state.is_written() || state.ended {
+                return;
+            }
+            let ticket = recorder.drained.prepare();
+            drop(state);
+            recorder.wake();
+            recorder.drained.wait(ticket, None, Spin::OFF);
+        }
+    }
+}
+
+/// What the interface and the writer share.
+struct Recorder {
+    state: Mutex<State>,
+    /// The writer waits here.
+    filled: WaitQueue,
+    /// Who flushes waits here.
+    drained: WaitQueue,
+    snaplen: usize,
+    buffer_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    buffer: Vec<u8>,
+    /// Packets in it.
+    packets: u64,
+    counts: CaptureCounts,
+    /// The writer has taken a buffer and is not done with it.
+    writing: bool,
+    /// The interface is gone.
+    ending: bool,
+    /// The writer is gone.
+    ended: bool,
+}
+
+impl State {
+    fn is_written(&self) -> bool {
+        self.buffer.is_empty() && !self.writing
+    }
+}
+
+impl Recorder {
+    fn record(&self, at: u64, direction: Direction, head: &[u8], rest: &Chain) {
+        let len = head.len() + rest.len();
+        let mut left = self.snaplen.min(len);
+        let mut state = self.state.lock();
+        if state.buffer.len() + left + BLOCK_BYTES > self.buffer_max {
+            state.counts.lost += 1;
+            return;
+        }
+        let pieces = std::iter::once(head).chain(rest.iter()).map(|piece| {
+            let taken = piece.len().min(left);
+            left -= taken;
+            &piece[..taken]
+        });
+        let packet = Packet { interface: 0, at, len, direction: Some(direction), note: None };
+        pcapng::packet(&mut state.buffer, &packet, pieces);
+        state.packets += 1;
+    }
+
+    /// Wakes the writer. Outside of perimeters.
+    fn wake(&self) {
+        let state = self.state.lock();
+        let owed = self.filled.notify().is_wake_owed();
+        drop(state);
+        if owed {
+            self.filled.wake();
+        }
+    }
+
+    /// The writer's life.
+    fn write_out(&self, mut output: Output) {
+        let mut spare = Vec::new();
+        loop {
+            let mut state = self.state.lock();
+            if state.buffer.is_empty() {
+                if state.ending {
+                    state.ended = true;
+                    return self.drained(state);
+                }
+                let ticket = self.filled.prepare();
+                drop(state);
+                self.filled.wait(ticket, None, Spin::OFF);
+                continue;
+            }
+            std::mem::swap(&mut state.buffer, &mut spare);
+            let packets = std::mem::take(&mut state.packets);
+            state.writing = true;
+            drop(state);
+            let is_kept = output.write(&spare);
+            spare.clear();
+            let mut state = self.state.lock();
+            state.writing = false;
+            let count = if is_kept { &mut state.counts.recorded } else { &mut state.counts.lost };
+            *count += packets;
+            self.drained(state);
+        }
+    }
+
+    fn drained(&self, state: sockeye_sync::MutexGuard<'_, State>) {
+        let owed = self.drained.notify().is_wake_owed();
+        drop(state);
+        if owed {
+            self.drained.wake();
+        }
+    }
+}
+
+/// The files.
+struct Output {
+    config: CaptureConfig,
+    link: LinkType,
+    file: File,
+    written: u64,
+}
+
+impl Output {
+    fn open(config: &CaptureConfig, link: LinkType) -> io::Result<Self> {
+        let mut header = Vec::new();
+        pcapng::section(&mut header);
+        pcapng::interface(&mut header, &config.name, link, config.snaplen);
+        let mut file = File::create(&config.path)?;
+        file.write_all(&header)?;
+        Ok(Self { config: config.clone(), link, file, written: header.len() as u64 })
+    }
+
+    /// Writes whole blocks. False if they are not kept.
+    fn write(&mut self, blocks: &[u8]) -> bool {
+        if self.written >= self.config.file_max && !self.rotate() {
+            return false;
+        }
+        self.written += blocks.len() as u64;
+        self.file.write_all(blocks).is_ok()
+    }
+
+    /// Begins the next file. False if there is none.
+    fn rotate(&mut self) -> bool {
+        if self.config.files < 2 {
+            return false;
+        }
+        for number in (1..self.config.files).rev() {
+            let from =
+                if number == 1 { self.config.path.clone() } else { numbered(&self.config.path, number - 1) };
+            // Those that do not exist yet cannot be renamed.
+            let _ = fs::rename(from, numbered(&self.config.path, number));
+        }
+        match Self::open(&self.config, self.link) {
+            Ok(next) => {
+                *self = next;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+impl<N> Drop for Captured<N> {
+    fn drop(&mut self) {
+        self.recorder.state.lock().ending = true;
+        self.recorder.wake();
+        if let Some(writer) = self.writer.take() {
+            // It has nothing to say.
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Nanoseconds since the epoch; 0 for a clock that stands before it.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<N: Netif> Netif for Captured<N> {
+    fn mtu(&self) -> u32 {
+        self.netif.mtu()
+    }
+
+    fn queue_count(&self) -> usize {
+        self.netif.queue_count()
+    }
+
+    fn medium(&self) -> Medium {
+        self.netif.medium()
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        self.netif.offloads_checksum()
+    }
+
+    fn segment_max(&self) -> u32 {
+        self.netif.segment_max()
+    }
+
+    fn attached(&self, pool: &Pool) {
+        self.netif.attached(pool);
+    }
+
+    fn is_down(&self) -> bool {
+        self.netif.is_down()
+    }
+
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let at = now();
+        frames.iter().for_each(|frame| {
+            self.recorder.record(at, Direction::Outbound, frame.head(), &frame.payload);
+        });
+        self.netif.transmit(flow, frames)
+    }
+
+    fn ring(&self, queue: usize) {
+        self.netif.ring(queue);
+        self.recorder.wake();
+    }
+
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let at = now();
+        let frames = self.netif.receive(queue, max, &mut |frame| {
+            self.recorder.record(at, Direction::Inbound, frame.head, frame.rest);
+            sink(frame);
+        });
+        if frames > 0 {
+            self.recorder.wake();
+        }
+        frames
+    }
+
+    fn wait(&self, queue: usize, spin: Duration) {
+        self.netif.wait(queue, spin);
+    }
+
+    fn interrupt(&self, queue: usize) {
+        self.netif.interrupt(queue);
+    }
+}
