@@ -119,6 +119,17 @@ pub struct Config {
     pub syn_retries: u8,
     /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
     pub retries: u8,
+    /// Silence before the first probe of a connection with SO_KEEPALIVE (`tcp_keepalive_time`), 1 ms to 32,767 s.
+    /// Default 2 h.
+    pub keepalive_time: Duration,
+    /// Time from probe to probe (`tcp_keepalive_intvl`), 1 ms to 32,767 s. Default 75 s.
+    pub keepalive_intvl: Duration,
+    /// Unanswered probes before a connection is given up (`tcp_keepalive_probes`), 1 to 127. Default 9.
+    pub keepalive_probes: u8,
+    /// Tell peers of a user timeout that was set, and take theirs where none was (RFC 5482). Default off.
+    pub user_timeout_option: bool,
+    /// TCP Fast Open (`tcp_fastopen`): the sum of what [`fastopen`](crate::fastopen) names. Default 1, clients.
+    pub fastopen: u32,
     /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
     pub time_wait: Duration,
     /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
@@ -162,6 +173,11 @@ impl Default for Config {
             mtu_probing: MtuProbing::default(),
             syn_retries: 6,
             retries: 15,
+            keepalive_time: Duration::from_secs(7200),
+            keepalive_intvl: Duration::from_secs(75),
+            keepalive_probes: 9,
+            user_timeout_option: false,
+            fastopen: crate::fastopen::CLIENT,
             time_wait: Duration::from_secs(60),
             time_wait_max: 65_536,
             syn_backlog: 16_384,
@@ -172,6 +188,16 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Keepalive of a new socket: off, with the times of this stack.
+    pub(crate) fn keepalive(&self) -> sockeye_proto::tcp::settings::KeepaliveSettings {
+        sockeye_proto::tcp::settings::KeepaliveSettings {
+            enabled: false,
+            idle: self.keepalive_time,
+            interval: self.keepalive_intvl,
+            count: self.keepalive_probes,
+        }
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -190,6 +216,17 @@ impl Config {
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
         within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
         within("retries", u64::from(self.retries), 1, 255)?;
+        let keepalive_max = millis(crate::tcp::keepalive::TIME_MAX);
+        within("keepalive_time (ms)", millis(self.keepalive_time), 1, keepalive_max)?;
+        within("keepalive_intvl (ms)", millis(self.keepalive_intvl), 1, keepalive_max)?;
+        let probes_max = u64::from(crate::tcp::keepalive::RETRIES_MAX);
+        within("keepalive_probes", u64::from(self.keepalive_probes), 1, probes_max)?;
+        if self.fastopen & !crate::fastopen::ALL != 0 {
+            let (given, known) = (self.fastopen, crate::fastopen::ALL);
+            return Err(invalid(format!(
+                "Config::fastopen is {given:#x}: only the bits {known:#x} mean something"
+            )));
+        }
         within("time_wait (ms)", millis(self.time_wait), 1, 600_000)?;
         within("time_wait_max", self.time_wait_max as u64, 0, u64::from(u32::MAX))?;
         within("syn_backlog", self.syn_backlog as u64, 1, u64::from(u32::MAX))?;

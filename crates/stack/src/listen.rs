@@ -15,6 +15,7 @@ use crate::admission::Admission;
 use crate::base::addr::Endpoint;
 use crate::conn::Conn;
 use crate::conn::outbox::{Outbox, Wake};
+use crate::fastopen::Queue;
 use crate::poll::{Ready, Watchers};
 use crate::tcp::SocketSettings;
 
@@ -25,6 +26,8 @@ pub(crate) struct Listener {
     /// What its children are made with.
     pub settings: SocketSettings,
     pub nonblocking: AtomicBool,
+    /// Those that Fast Open has let in and that have not proved themselves.
+    pub fast_open: Queue,
     /// Handles of the application.
     pub users: AtomicU32,
     /// The number under which the bind table knows this socket.
@@ -68,6 +71,7 @@ impl Listener {
             // An accepted socket blocks, whatever its listener does (Linux).
             settings: SocketSettings { nonblocking: false, ..*options },
             nonblocking: AtomicBool::new(options.nonblocking),
+            fast_open: Queue::default(),
             users: AtomicU32::new(1),
             bind_id,
             backlog: backlog.clamp(1, BACKLOG_MAX),

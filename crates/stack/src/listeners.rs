@@ -120,6 +120,8 @@ mod tests {
             rcvbuf: 4096,
             sndbuf_set: false,
             rcvbuf_set: false,
+            keepalive: Default::default(),
+            user_timeout: Default::default(),
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
         Listener::new(Endpoint::from(at), &settings, at.is_ipv6(), bind_id, 1)

@@ -10,36 +10,40 @@
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::accepted::Accepted;
 use sockeye_proto::tcp::closed::{self, ListenAction};
+use sockeye_proto::tcp::fast_open::Cookie;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
-use sockeye_proto::tcp::syncache::{AckOutcome, InitialNumbers, RstOutcome};
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_proto::tcp::syncache::{self, AckOutcome, InitialNumbers, RstOutcome};
 use sockeye_sync::MutexGuard;
 use sockeye_sync::facade::Arc;
 
 use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
 use crate::config::SynCookies;
 use crate::conn::birth::{self, Name};
 use crate::conn::outbox::{Context, Routed};
-use crate::conn::{Conn, Home, Work, engine};
+use crate::conn::{Conn, Home, Work, engine, reason};
 use crate::demux::{Demux, Shard};
+use crate::fastopen::{self, Place};
 use crate::input::count;
 use crate::listen::Listener;
 use crate::listeners::Replica;
 use crate::netif::table::Via;
 use crate::route::{acquaint, answer};
-use crate::stack::counter;
+use crate::stack::{Core, counter};
 
 /// A SYN for a listener. `iss_floor` is set if it reopens a name in TIME-WAIT.
 pub(crate) fn on_syn(
     cx: &mut Context<'_>,
-    shard: &mut Shard,
+    mut shard: MutexGuard<'_, Shard>,
     hash: u64,
-    segment: &Routed,
+    segment: Routed,
     listener: &Arc<Replica>,
     iss_floor: Option<SeqNum>,
 ) {
     let core = cx.core;
-    let (tuple, header) = (segment.to, &segment.header);
+    let (tuple, header) = (segment.to, segment.header);
     if listener.is_full() {
         // Linux's answer: the SYN is dropped, the client tries again in a second.
         core.count(counter::LISTEN_OVERFLOWS);
@@ -51,20 +55,104 @@ pub(crate) fn on_syn(
     };
     let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
     // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
-    if iss_floor.is_none() && wants_cookie(core.config.syn_cookies, shard, &tuple) {
+    if iss_floor.is_none() && wants_cookie(core.config.syn_cookies, &shard, &tuple) {
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
-        let syn_ack = core.cookie(&tuple, header, &params, cx.now);
+        let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
         return answer(cx, tuple, syn_ack);
     }
     let isn = core.isn(&tuple, cx.now);
     let iss = iss_floor.map_or(isn, |floor| isn.max(floor));
     let numbers = InitialNumbers { iss, ts_offset: core.ts_offset(&tuple) };
-    let reply = shard.half_open.on_syn(tuple, Arc::clone(listener), header, &params, numbers, cx.now);
+    let offered = match fast_open(cx, &shard, &segment, listener) {
+        FastOpen::No => None,
+        FastOpen::Offer(cookie) => cookie,
+        FastOpen::Take(cookie) => {
+            let accepted = syncache::accepted_at_syn(&header, &params, numbers, cx.now);
+            return open_early(cx, shard, Name { tuple, hash, via }, segment, listener, &accepted, cookie);
+        }
+    };
+    let reply = shard.half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, cx.now);
     shard.arm(core, Demux::index(hash), cx.now);
-    if let Some(reply) = reply {
+    if let Some(mut reply) = reply {
+        reply.options.fast_open = offered;
         answer(cx, tuple, reply);
     }
+}
+
+/// What is done about Fast Open at a SYN.
+enum FastOpen {
+    /// Nothing.
+    No,
+    /// The SYN-ACK carries this cookie.
+    Offer(Option<Cookie>),
+    /// The connection is made now, and a place in the listener's queue is taken. The client gets this cookie, if any.
+    Take(Option<Cookie>),
+}
+
+/// Decides as RFC 7413 section 4.2 says.
+fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
+    let core = cx.core;
+    let bits = core.config.fastopen;
+    if bits & fastopen::SERVER == 0
+        || listener.fast_open.len_max() == 0
+        || !shard.half_open.is_new(&segment.to)
+    {
+        return FastOpen::No;
+    }
+    let (local, client) = (segment.to.local.addr, segment.to.remote.addr);
+    let new = match &segment.header.options.fast_open {
+        None if bits & fastopen::SERVER_WITHOUT_COOKIE != 0 && !segment.payload.is_empty() => None,
+        None => return FastOpen::No,
+        Some(cookie) if cookie.is_request() => {
+            core.count(counter::FASTOPEN_COOKIE_REQD);
+            return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
+        }
+        Some(cookie) => match core.fast_open_keys.check(cookie, local, client) {
+            Some(new) => new,
+            None => {
+                core.count(counter::FASTOPEN_PASSIVE_FAIL);
+                return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
+            }
+        },
+    };
+    if !listener.fast_open.reserve(cx.now) {
+        core.count(counter::FASTOPEN_LISTEN_OVERFLOWS);
+        return FastOpen::No;
+    }
+    FastOpen::Take(new)
+}
+
+/// Makes the connection at its SYN, with the SYN's text in `so_rcv`, and queues it to be accepted.
+fn open_early(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    name: Name,
+    segment: Routed,
+    listener: &Arc<Replica>,
+    accepted: &Accepted,
+    cookie: Option<Cookie>,
+) {
+    let core = cx.core;
+    let place = Place::new(listener);
+    let home = home(cx, &segment, name.hash, name.via);
+    let mut text = segment.payload;
+    text.truncate(accepted.rcv_wnd.min(listener.settings.rcvbuf) as usize);
+    let len = u32::try_from(text.len()).unwrap_or(0);
+    let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, cx.now);
+    let Some(child) = establish(core, &mut shard, name, listener, home, make) else {
+        return place.give_back(None);
+    };
+    {
+        let mut so = child.so.lock();
+        so.rcv.chain = text.0;
+        so.fast_open = Some(place);
+    }
+    drop(shard);
+    core.count(counter::FASTOPEN_PASSIVE);
+    acquaint(segment.from.as_ref(), &child);
+    engine::notify(cx, &child, reason::OUTPUT);
+    listener.push(child, &mut cx.outbox);
 }
 
 /// Whether a new handshake is to be remembered by the peer instead of by us.
@@ -167,10 +255,10 @@ fn complete(
     accepted: &Accepted,
 ) {
     let tuple = segment.to;
-    let via = cx.core.netifs.via(tuple.remote.addr).unwrap_or(Via::LOOPBACK);
-    let home = segment.from.as_ref().and_then(|from| from.shared_home());
-    let home = home.unwrap_or_else(|| cx.core.home(hash, via));
-    let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, accepted, home);
+    let Some(via) = cx.core.netifs.via(tuple.remote.addr) else { return };
+    let home = home(cx, &segment, hash, via);
+    let make = |settings: &Settings| Pcb::accept(settings, accepted, cx.now);
+    let child = establish(cx.core, &mut shard, Name { tuple, hash, via }, listener, home, make);
     drop(shard);
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
@@ -178,19 +266,23 @@ fn complete(
     listener.push(child, &mut cx.outbox);
 }
 
-/// Makes the connection of a finished handshake, if the listener has room for it; otherwise the half-open entry stays,
-/// and its SYN-ACK is repeated (Linux's answer); what a cookie began is as good as lost.
+/// The perimeter of a child: that of the other end, if both are here and share.
+fn home(cx: &Context<'_>, segment: &Routed, hash: u64, via: Via) -> Home {
+    let shared = segment.from.as_ref().and_then(|from| from.shared_home());
+    shared.unwrap_or_else(|| cx.core.home(hash, via))
+}
+
+/// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
+/// repeated (Linux's answer); what a cookie began is as good as lost.
 fn establish(
-    cx: &mut Context<'_>,
+    core: &Core,
     shard: &mut Shard,
     name: Name,
     listener: &Arc<Listener>,
-    accepted: &Accepted,
     home: Home,
+    make: impl FnOnce(&Settings) -> Pcb<Data>,
 ) -> Option<Arc<Conn>> {
-    let core = cx.core;
     let tuple = name.tuple;
-    core.netifs.via(tuple.remote.addr)?;
     if !listener.reserve() {
         core.count(counter::LISTEN_OVERFLOWS);
         return None;
@@ -200,8 +292,7 @@ fn establish(
         return None;
     }
     let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
-    let pcb = Pcb::accept(&settings, accepted, cx.now);
-    let conn = birth::make(core, name, home, pcb, &listener.settings, listener.is_v6);
+    let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
     shard.half_open.remove(&tuple);
     shard.insert(Arc::clone(&conn));
     core.ports.conn_joined(tuple.local.port);

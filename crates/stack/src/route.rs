@@ -88,7 +88,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
         }
     }
     match listener {
-        Some(listener) => passive::on_syn(cx, &mut shard, hash, &segment, &listener, iss_floor),
+        Some(listener) => passive::on_syn(cx, shard, hash, segment, &listener, iss_floor),
         None => passive::third_segment(cx, shard, hash, segment),
     }
 }

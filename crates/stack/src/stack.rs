@@ -34,6 +34,7 @@ use crate::base::entropy::Entropy;
 use crate::config::{Config, Grain};
 use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
+use crate::fastopen;
 use crate::input::Input;
 use crate::ip::Ip;
 use crate::link::{self, LinkOptions, Links};
@@ -69,6 +70,10 @@ pub(crate) struct Core {
     pub udp: crate::udp::Shared,
     pub netifs: Netifs,
     pub input: Input,
+    /// A client's cookies of Fast Open.
+    pub fast_open_cache: fastopen::Cache,
+    /// A server's keys of them.
+    pub fast_open_keys: fastopen::Keys,
     pub ip: Ip,
     pub links: Links,
     counters: Counters<{ counter::COUNT }>,
@@ -322,6 +327,12 @@ impl Stack {
         self.core().pool.trim();
     }
 
+    /// Goes on to the next key of Fast Open's cookies (RFC 7413 section 4.1.2: to be done now and then). Clients
+    /// whose cookie is of the key before get a new one with their next connect; older cookies are no good any more.
+    pub fn rotate_fastopen_key(&self) {
+        self.core().fast_open_keys.rotate();
+    }
+
     /// The settings that the stack was made with.
     pub fn config(&self) -> &Config {
         &self.core().config
@@ -407,6 +418,8 @@ impl Core {
             loopback: Loopback::new(config.loopback_mtu, config.loopback_encode),
             netifs: Netifs::new(),
             input: Input::new(),
+            fast_open_cache: fastopen::Cache::default(),
+            fast_open_keys: fastopen::Keys::new(entropy.bytes()),
             ip: Ip::new(clock.now()),
             links: Links::new(),
             counters: Counters::new(),
@@ -507,6 +520,7 @@ impl Core {
             mtu_min: if local.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 },
             mtu_probing: config.mtu_probing,
             syn_retries: config.syn_retries,
+            user_timeout_option: config.user_timeout_option,
             retries: config.retries,
             time_wait: config.time_wait,
             ts_offset,

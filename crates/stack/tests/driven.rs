@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{GRAINS, Random, hash_of, scaled};
 use sha2::{Digest, Sha256};
-use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Stack, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
 /// A driven stack and its time.
 struct World {
@@ -181,6 +181,61 @@ fn time_wait_ends_when_its_time_is_over_and_not_before() {
     assert_eq!(bind(&world).unwrap_err().kind(), ErrorKind::AddrInUse);
     world.pass(Duration::from_secs(2));
     bind(&world).unwrap();
+}
+
+#[test]
+fn keepalive_has_the_times_that_the_socket_was_told() {
+    let mut world = World::new(|c| c.keepalive_time = Duration::from_secs(50));
+    let listener = world.listener();
+    let client = world.connect(&listener);
+    world.pass(Duration::from_secs(1));
+    let (server, _) = listener.accept().unwrap();
+    assert_eq!(client.keepalive_time().unwrap(), Duration::from_secs(50));
+    let probes = |world: &mut World, seconds| {
+        let before = common::counter(&world.stack, "segments_out");
+        world.pass(Duration::from_secs(seconds));
+        // Each probe has its answer.
+        (common::counter(&world.stack, "segments_out") - before) / 2
+    };
+    assert_eq!(probes(&mut world, 200), 0, "it is off");
+    let (time, interval) = (Duration::from_secs(10), Duration::from_secs(2));
+    client.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval)).unwrap();
+    assert!(client.keepalive().unwrap());
+    assert_eq!(probes(&mut world, 105), 10);
+    // Another option does not begin the silence anew.
+    for _ in 0..21 {
+        client.set_nodelay(!client.nodelay().unwrap()).unwrap();
+        assert!(probes(&mut world, 5) <= 1);
+    }
+    let wrong = TcpKeepalive::new().with_retries(128);
+    assert_eq!(client.set_tcp_keepalive(&wrong).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let all = TcpKeepalive::new().with_interval(Duration::from_secs(3)).with_retries(4);
+    client.set_tcp_keepalive(&all).unwrap();
+    assert_eq!(client.keepalive_interval().unwrap(), Duration::from_secs(3));
+    assert_eq!(
+        (client.keepalive_time().unwrap(), client.keepalive_retries().unwrap()),
+        (Duration::from_secs(10), 4)
+    );
+    drop(server);
+}
+
+#[test]
+fn a_user_timeout_ends_what_stays_unacknowledged() {
+    let mut world = World::new(|_| {});
+    let listener = world.listener();
+    let mut client = world.connect(&listener);
+    world.pass(Duration::from_secs(1));
+    let (server, _) = listener.accept().unwrap();
+    client.set_user_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert_eq!(client.user_timeout().unwrap(), Some(Duration::from_secs(30)));
+    // Nobody reads: the window shuts, and what is left waits for it.
+    while client.write(&[7; 4096]).is_ok() {}
+    world.pass(Duration::from_secs(29));
+    assert!(client.take_error().unwrap().is_none());
+    // What still fitted was progress for a while.
+    world.pass(Duration::from_secs(40));
+    assert_eq!(client.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::TimedOut));
+    drop(server);
 }
 
 #[test]

@@ -326,6 +326,16 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     }
 }
 
+/// What a connection is made of whose third segment is not waited for (Fast Open).
+pub fn accepted_at_syn(
+    syn: &Header,
+    params: &ListenParams,
+    numbers: InitialNumbers,
+    now: Instant,
+) -> Accepted {
+    Accepted { rtt: None, ..HalfOpen::new(syn, params, numbers).accepted(now, now) }
+}
+
 /// What [`check_ack`] finds.
 enum AckCheck {
     Complete,

@@ -129,7 +129,7 @@ impl<P: Payload> Pcb<P> {
             return Verdict::Continue(());
         };
         let in_flight = self.rexmt_at != NEVER;
-        if in_flight || self.last_rcv_at > keep.probed_at {
+        if in_flight || self.last_rcv_at >= keep.probed_at {
             keep.probe_count = 0;
         }
         let silence_ends = self.last_rcv_at + keep.settings.idle;

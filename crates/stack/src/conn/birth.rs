@@ -30,6 +30,8 @@ pub(crate) struct Name {
 pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
     let mut tcp = core.tcp_settings(name.tuple.local.addr, name.via, settings.rcvbuf, ts_offset);
     tcp.nodelay = settings.nodelay;
+    tcp.keepalive = settings.keepalive;
+    tcp.user_timeout = settings.user_timeout;
     tcp
 }
 
@@ -46,6 +48,9 @@ pub(crate) fn make(
     let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_v6);
     options.nodelay.store(settings.nodelay, Ordering::Relaxed);
     options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
+    options.set_keepalive_settings(&settings.keepalive);
+    let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
+    options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
     if is_connected {

@@ -19,12 +19,15 @@
 //! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
 //! mutex as the items themselves.
 
+use std::time::Duration;
+
 use sockeye_mbuf::Freed;
+use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
+use sockeye_proto::tcp::fast_open::SynText;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
-use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -270,7 +273,42 @@ fn input(
         deliver(cx, conn, so, effect.deliver);
     }
     if !effect.events.is_empty() {
+        if effect.events.any(Events::CONNECTED.with(Events::SYN_ACKED).with(Events::CLOSED)) {
+            fast_open_over(cx, pcb, conn, so, effect.events, header);
+        }
         on_events(cx, pcb, conn, so, effect.events);
+    }
+}
+
+/// A handshake is over, well or not: what Fast Open remembers of it.
+#[cold]
+fn fast_open_over(
+    cx: &mut Context<'_>,
+    pcb: &Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    events: Events,
+    header: &Header,
+) {
+    let core = cx.core;
+    if events.has(Events::CONNECTED) {
+        let text = pcb.syn_text();
+        match text {
+            SynText::None | SynText::Sent => {}
+            SynText::Taken => core.count(counter::FASTOPEN_ACTIVE),
+            SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
+        }
+        let mss = header.options.mss.unwrap_or(DEFAULT_MSS);
+        let cookie = header.options.fast_open;
+        if core.fast_open_cache.learn(conn.tuple.remote.addr, cookie, mss, text, cx.now) {
+            core.count(counter::FASTOPEN_BLACKHOLE);
+        }
+    }
+    if let Some(place) = so.fast_open.take() {
+        if !events.has(Events::SYN_ACKED) {
+            core.count(counter::FASTOPEN_PASSIVE_FAIL);
+        }
+        place.give_back(events.has(Events::RESET).then_some(cx.now));
     }
 }
 
@@ -368,6 +406,10 @@ fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
     so.snd.shut = true;
     so.snd.due_at = u32::MAX;
     so.rcv.eof = true;
+    if let Some(place) = so.fast_open.take() {
+        cx.core.count(counter::FASTOPEN_PASSIVE_FAIL);
+        place.give_back(None);
+    }
     wake_writers(cx, conn, so);
     wake_readers(cx, conn, so);
     let closed = Ready::READ_CLOSED.with(Ready::WRITE_CLOSED);
@@ -389,8 +431,9 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     }
     if reasons & reason::OPTION != 0 {
         pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
-        let enabled = conn.options.keepalive.load(Ordering::Relaxed);
-        pcb.set_keepalive(KeepaliveSettings { enabled, ..KeepaliveSettings::default() }, cx.now);
+        pcb.set_keepalive(conn.options.keepalive_settings(), cx.now);
+        let user_timeout_ms = conn.options.user_timeout_ms.load(Ordering::Relaxed);
+        pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
         pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
     if reasons & reason::SHUTDOWN != 0 {

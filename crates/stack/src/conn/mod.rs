@@ -92,6 +92,14 @@ pub(crate) struct SocketOptions {
     pub nodelay: AtomicBool,
     /// SO_KEEPALIVE.
     pub keepalive: AtomicBool,
+    /// TCP_KEEPCNT.
+    pub keepalive_retries: AtomicU8,
+    /// TCP_KEEPIDLE.
+    pub keepalive_time_ms: AtomicU32,
+    /// TCP_KEEPINTVL.
+    pub keepalive_interval_ms: AtomicU32,
+    /// TCP_USER_TIMEOUT; 0 for none.
+    pub user_timeout_ms: AtomicU32,
     /// SO_REUSEADDR, which decides later bind conflicts.
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
@@ -115,6 +123,10 @@ impl SocketOptions {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
             keepalive: AtomicBool::new(false),
+            keepalive_retries: AtomicU8::new(0),
+            keepalive_time_ms: AtomicU32::new(0),
+            keepalive_interval_ms: AtomicU32::new(0),
+            user_timeout_ms: AtomicU32::new(0),
             reuse_addr,
             reuse_port,
             is_v6,
@@ -200,7 +212,12 @@ impl Conn {
             users: AtomicU32::new(1),
             replies: rcvd::Replies::default(),
             pcb,
-            so: Mutex::new(Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::new() }),
+            so: Mutex::new(Buffers {
+                snd: birth.snd,
+                rcv: birth.rcv,
+                watch: Watchers::new(),
+                fast_open: None,
+            }),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),

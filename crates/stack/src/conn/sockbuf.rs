@@ -25,6 +25,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
 
+use crate::fastopen::Place;
 use crate::poll::Watchers;
 
 /// Both buffers, and who wants to know of them. In the order of use: see [`Conn`](super::Conn).
@@ -33,6 +34,8 @@ pub(crate) struct Buffers {
     pub snd: SendBuf,
     pub rcv: RecvBuf,
     pub watch: Watchers,
+    /// Made at its SYN by Fast Open, and its handshake is not done: its place among those of its listener.
+    pub fast_open: Option<Box<Place>>,
 }
 
 /// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
@@ -52,6 +55,8 @@ pub(crate) struct SendBuf {
     pub connected: bool,
     /// `hiwat` grows with what the path carries.
     pub auto: bool,
+    /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
+    pub defers_syn: bool,
     /// The task to wake when there is space.
     pub waker: Option<Waker>,
 }
@@ -67,6 +72,7 @@ impl SendBuf {
             shut: false,
             connected,
             auto,
+            defers_syn: false,
             waker: None,
         }
     }
@@ -81,10 +87,15 @@ impl SendBuf {
         self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
     }
 
+    /// Whether a writer may add bytes, if there is space.
+    pub fn takes_bytes(&self) -> bool {
+        self.connected || self.defers_syn
+    }
+
     /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
     /// one wake-up pays for many bytes.
     pub fn is_writable(&self) -> bool {
-        self.shut || (self.connected && self.space() >= self.writable_space())
+        self.shut || (self.takes_bytes() && self.space() >= self.writable_space())
     }
 
     /// The space from which on the socket counts as writable, bytes.

@@ -149,7 +149,7 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
     let mut so = conn.so.lock();
     check(conn, &so, rest)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let space = if so.snd.connected { so.snd.space() as usize } else { 0 };
+    let space = if so.snd.takes_bytes() { so.snd.space() as usize } else { 0 };
     let want = rest.len.min(CHUNK_MAX);
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
@@ -180,6 +180,13 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
         so.snd.chain.append(chain);
     }
     rest.is_begun = true;
+    if so.snd.defers_syn {
+        // The SYN takes along what has been written; from here on this is a connect like any other.
+        so.snd.defers_syn = false;
+        drop(so);
+        start_connect(core, conn);
+        return Ok(());
+    }
     if so.snd.len() >= so.snd.due_at {
         Context::run(core, |cx| engine::output_now(cx, conn, so));
     }

@@ -38,7 +38,14 @@ pub const UNIX_BUSY_WAITS: usize = 41;
 pub const SYNCOOKIES_SENT: usize = 42;
 pub const SYNCOOKIES_RECV: usize = 43;
 pub const SYNCOOKIES_FAILED: usize = 44;
-pub const COUNT: usize = 45;
+pub const FASTOPEN_ACTIVE: usize = 45;
+pub const FASTOPEN_ACTIVE_FAIL: usize = 46;
+pub const FASTOPEN_PASSIVE: usize = 47;
+pub const FASTOPEN_PASSIVE_FAIL: usize = 48;
+pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 49;
+pub const FASTOPEN_COOKIE_REQD: usize = 50;
+pub const FASTOPEN_BLACKHOLE: usize = 51;
+pub const COUNT: usize = 52;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -86,4 +93,11 @@ pub const NAMES: [&str; COUNT] = [
     "syncookies_sent",
     "syncookies_recv",
     "syncookies_failed",
+    "fastopen_active",
+    "fastopen_active_fail",
+    "fastopen_passive",
+    "fastopen_passive_fail",
+    "fastopen_listen_overflows",
+    "fastopen_cookie_reqd",
+    "fastopen_blackhole",
 ];

@@ -3,12 +3,15 @@
 //! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
 //! be set before binding.
 
+mod fastopen;
 mod info;
+pub(crate) mod keepalive;
 mod listener;
 mod socket;
 pub(crate) mod stream;
 
 pub use info::TcpInfo;
+pub use keepalive::TcpKeepalive;
 pub use listener::{Incoming, TcpListener};
 pub(crate) use socket::SocketSettings;
 pub use socket::TcpSocket;

@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_sync::facade::Arc;
 
+use super::fastopen::FastOpenOptions;
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
@@ -33,6 +35,9 @@ pub(crate) struct SocketSettings {
     pub sndbuf_set: bool,
     /// As `sndbuf_set`.
     pub rcvbuf_set: bool,
+    pub keepalive: KeepaliveSettings,
+    /// TCP_USER_TIMEOUT; zero for none.
+    pub user_timeout: Duration,
 }
 
 /// A TCP socket on which options can be set before it binds, connects or listens.
@@ -40,9 +45,10 @@ pub(crate) struct SocketSettings {
 /// Bind conflicts are Linux's: see `docs/bind.md`.
 #[derive(Debug)]
 pub struct TcpSocket {
-    stack: Stack,
+    pub(super) stack: Stack,
     is_v6: bool,
-    settings: SocketSettings,
+    pub(super) settings: SocketSettings,
+    pub(super) fast_open: FastOpenOptions,
     bound: Option<Bound>,
 }
 
@@ -93,8 +99,10 @@ impl TcpSocket {
             rcvbuf: config.rcvbuf,
             sndbuf_set: false,
             rcvbuf_set: false,
+            keepalive: config.keepalive(),
+            user_timeout: Duration::ZERO,
         };
-        Self { stack: stack.clone(), is_v6, settings, bound: None }
+        Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }
 
     /// SO_REUSEADDR. Set it before [`bind`](Self::bind).
@@ -207,6 +215,7 @@ impl TcpSocket {
         let core = self.stack.core();
         core.ports.listen(&core.demux, bound.local, &listener)?;
         bound.is_given = true;
+        self.fast_open.listen(core, &listener, backlog);
         Ok(TcpListener::new(listener, self.stack.clone()))
     }
 
@@ -217,7 +226,7 @@ impl TcpSocket {
     pub fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
-        if blocks {
+        if blocks && !stream.defers_connect() {
             user::finish_connect(stream.core(), &stream.conn, None)?;
         }
         Ok(stream)
@@ -229,7 +238,9 @@ impl TcpSocket {
     /// As for [`TcpStream::connect_timeout`].
     pub fn connect_timeout(self, addr: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         let stream = self.start(addr)?;
-        user::finish_connect(stream.core(), &stream.conn, Some(timeout))?;
+        if !stream.defers_connect() {
+            user::finish_connect(stream.core(), &stream.conn, Some(timeout))?;
+        }
         Ok(stream)
     }
 
@@ -257,7 +268,9 @@ impl TcpSocket {
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
         let stream = TcpStream { conn, stack: self.stack.clone() };
-        user::start_connect(core, &stream.conn);
+        if !self.fast_open.defers(&stream.conn) {
+            user::start_connect(core, &stream.conn);
+        }
         Ok(stream)
     }
 
@@ -303,9 +316,11 @@ impl TcpSocket {
             core.ports.conn_left(tuple.local.port);
         }
         let name = Name { tuple, hash, via };
-        let tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
+        let mut tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
+        tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
         let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
+        self.fast_open.prepare(&conn, tcp.fast_open);
         shard.insert(Arc::clone(&conn));
         core.ports.conn_joined(tuple.local.port);
         Some(conn)

@@ -293,7 +293,7 @@ impl TcpStream {
         self.stack.core()
     }
 
-    fn notify(&self, reasons: u32) {
+    pub(super) fn notify(&self, reasons: u32) {
         Context::run(self.core(), |cx| engine::notify(cx, &self.conn, reasons));
     }
 }

@@ -1,0 +1,201 @@
+//! TCP Fast Open, as applications see it: who has a cookie, what goes with the SYN, and what a listener lets in.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use common::counter;
+use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
+use sockeye::{Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
+
+/// A stack without threads, in which no time passes, and a listener that does Fast Open.
+struct World {
+    stack: Stack,
+    listener: TcpListener,
+}
+
+impl World {
+    fn new(fastopen: u32, queue_len: usize) -> Self {
+        Self::with(queue_len, |c| c.fastopen = fastopen)
+    }
+
+    fn with(queue_len: usize, change: impl FnOnce(&mut sockeye::Config)) -> Self {
+        let stack = common::stack_with(|c| {
+            c.workers = 0;
+            change(c);
+        });
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.set_fastopen(queue_len);
+        let listener = socket.listen(16).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self { stack, listener }
+    }
+
+    fn socket(&self) -> TcpSocket {
+        let mut socket = TcpSocket::new_v4(&self.stack);
+        socket.set_nonblocking(true);
+        socket
+    }
+
+    /// Connects with `data` and lets everything be done that takes no time.
+    fn send(&self, data: &[u8]) -> TcpStream {
+        let (stream, taken) = self.socket().connect_with(self.listener.local_addr().unwrap(), data).unwrap();
+        assert_eq!(taken, data.len());
+        self.stack.poll(Duration::ZERO);
+        stream
+    }
+
+    fn accept(&self) -> TcpStream {
+        let (stream, _) = self.listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        counter(&self.stack, &format!("fastopen_{name}"))
+    }
+}
+
+/// What can be read now.
+fn read(mut stream: &TcpStream) -> Vec<u8> {
+    let mut all = vec![0; 100_000];
+    let len = match stream.read(&mut all) {
+        Ok(len) => len,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) => panic!("{error}"),
+    };
+    all.truncate(len);
+    all
+}
+
+#[test]
+fn the_first_connect_gets_a_cookie_and_the_second_sends_with_its_syn() {
+    for encode in [false, true] {
+        let world = World::with(8, |c| (c.fastopen, c.loopback_encode) = (CLIENT | SERVER, encode));
+        let first = world.send(b"plain");
+        assert_eq!(read(&world.accept()), b"plain");
+        assert_eq!((world.count("cookie_reqd"), world.count("passive")), (1, 0));
+        let second = world.send(b"early");
+        let server = world.accept();
+        assert_eq!(read(&server), b"early");
+        assert_eq!((world.count("cookie_reqd"), world.count("passive"), world.count("active")), (1, 1, 1));
+        (&server).write_all(b"answer").unwrap();
+        world.stack.poll(Duration::ZERO);
+        assert_eq!(read(&second), b"answer");
+        drop((first, second, server));
+    }
+}
+
+#[test]
+fn more_than_a_syn_takes_follows_behind_the_handshake() {
+    let world = World::new(CLIENT | SERVER, 8);
+    drop(world.send(b"x"));
+    drop(world.accept());
+    let data: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+    let client = world.send(&data);
+    let server = world.accept();
+    let mut got = Vec::new();
+    while got.len() < data.len() {
+        world.stack.poll(Duration::ZERO);
+        let more = read(&server);
+        assert!(!more.is_empty(), "{} of {}", got.len(), data.len());
+        got.extend(more);
+    }
+    assert!(got == data);
+    assert_eq!(world.count("active"), 1);
+    drop(client);
+}
+
+#[test]
+fn with_fastopen_connect_the_syn_waits_for_the_first_write() {
+    let world = World::new(CLIENT | SERVER, 8);
+    drop(world.send(b"x"));
+    drop(world.accept());
+    let mut socket = world.socket();
+    socket.set_nonblocking(false);
+    socket.set_fastopen_connect(true);
+    let sent = counter(&world.stack, "segments_out");
+    let mut stream = socket.connect(world.listener.local_addr().unwrap()).unwrap();
+    assert_eq!(
+        counter(&world.stack, "segments_out"),
+        sent,
+        "nothing leaves before there is something to say"
+    );
+    assert_eq!(stream.state_name(), "SYN-SENT");
+    stream.write_all(b"hello").unwrap();
+    let server = world.accept();
+    assert_eq!(read(&server), b"hello");
+    assert_eq!((world.count("active"), stream.state_name()), (1, "ESTABLISHED"));
+}
+
+#[test]
+fn without_a_cookie_fastopen_connect_is_a_plain_connect_that_asks_for_one() {
+    let world = World::new(CLIENT | SERVER, 8);
+    let mut socket = world.socket();
+    socket.set_fastopen_connect(true);
+    let stream = socket.connect(world.listener.local_addr().unwrap()).unwrap();
+    assert_eq!((stream.state_name(), world.count("cookie_reqd")), ("ESTABLISHED", 1));
+}
+
+#[test]
+fn each_side_does_fast_open_only_if_it_is_told_to() {
+    for (bits, queue_len) in [(0, 8), (CLIENT, 8), (SERVER, 8), (CLIENT | SERVER, 0)] {
+        let world = World::new(bits, queue_len);
+        for _ in 0..3 {
+            let client = world.send(b"text");
+            assert_eq!(read(&world.accept()), b"text", "{bits:#x}");
+            drop(client);
+        }
+        assert_eq!((world.count("active"), world.count("passive")), (0, 0), "{bits:#x} {queue_len}");
+    }
+    let world = World::new(CLIENT | SERVER | SERVER_ALL, 0);
+    (0..2).for_each(|_| drop((world.send(b"text"), world.accept())));
+    assert_eq!(world.count("passive"), 1);
+}
+
+#[test]
+fn where_both_agree_no_cookie_is_needed() {
+    let world = World::new(CLIENT | SERVER | CLIENT_WITHOUT_COOKIE | SERVER_WITHOUT_COOKIE, 8);
+    let client = world.send(b"at once");
+    assert_eq!(read(&world.accept()), b"at once");
+    assert_eq!((world.count("active"), world.count("passive"), world.count("cookie_reqd")), (1, 1, 0));
+    drop(client);
+    // A server that wants a cookie leaves the text, which comes again behind the handshake.
+    let world = World::new(CLIENT | SERVER | CLIENT_WITHOUT_COOKIE, 8);
+    let client = world.send(b"at once");
+    assert_eq!(read(&world.accept()), b"at once");
+    assert_eq!((world.count("active_fail"), world.count("passive")), (1, 0));
+    drop(client);
+}
+
+#[test]
+fn a_cookie_outlives_one_rotation_of_the_key_and_is_replaced() {
+    let world = World::new(CLIENT | SERVER, 8);
+    let connect = || drop((world.send(b"text"), world.accept()));
+    connect();
+    world.stack.rotate_fastopen_key();
+    connect();
+    assert_eq!(world.count("passive"), 1, "the old cookie was good");
+    world.stack.rotate_fastopen_key();
+    connect();
+    assert_eq!(world.count("passive"), 2, "a new one came with it");
+    world.stack.rotate_fastopen_key();
+    world.stack.rotate_fastopen_key();
+    connect();
+    assert_eq!((world.count("passive"), world.count("passive_fail")), (2, 1));
+    connect();
+    assert_eq!(world.count("passive"), 3, "a refusal brings a new one too");
+}
+
+#[test]
+fn under_cookies_for_syns_there_is_no_early_connection() {
+    let world = World::with(8, |c| (c.fastopen, c.syn_cookies) = (CLIENT | SERVER, SynCookies::Always));
+    for _ in 0..2 {
+        let client = world.send(b"text");
+        assert_eq!(read(&world.accept()), b"text");
+        drop(client);
+    }
+    assert_eq!(world.count("passive"), 0);
+}
