@@ -231,12 +231,12 @@ pub(crate) struct Place(Arc<Listener>);
 
 impl Place {
     /// The place that [`Queue::reserve`] has granted.
-    pub fn new(listener: &Arc<Listener>) -> Box<Self> {
-        Box::new(Self(Arc::clone(listener)))
+    pub fn new(listener: &Arc<Listener>) -> Self {
+        Self(Arc::clone(listener))
     }
 
     /// Gives it back; `reset_at` if the connection was reset.
-    pub fn give_back(self: Box<Self>, reset_at: Option<Instant>) {
+    pub fn give_back(self, reset_at: Option<Instant>) {
         self.0.fast_open.give_back(reset_at);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Buffers {
     pub rcv: RecvBuf,
     pub watch: Watchers,
     /// Made at its SYN by Fast Open, and its handshake is not done: its place among those of its listener.
-    pub fast_open: Option<Box<Place>>,
+    pub fast_open: Option<Place>,
 }
 
 /// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
