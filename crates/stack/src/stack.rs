@@ -269,23 +269,6 @@ impl Stack {
         self.core().netifs.set_takes_any(netif, any)
     }
 
-    /// Leads `network` to an interface. The longest prefix that contains a destination decides; `0.0.0.0/0`
-    /// and `::/0` are default routes. The networks of an interface's addresses have their routes already.
-    ///
-    /// # Errors
-    /// `InvalidInput` if the interface is another stack's, `QuotaExceeded` beyond 128 routes.
-    pub fn add_route(&self, network: Prefix, netif: NetifId) -> io::Result<()> {
-        self.core().netifs.add_route(network, netif)
-    }
-
-    /// When the next hop towards `remote` was last known to answer, to the second, as time since the stack was
-    /// made: a connection's peer has acknowledged something new (RFC 4861 section 7.3.1). `None` if that was never,
-    /// or `remote` is not reached by an interface.
-    pub fn next_hop_confirmed(&self, remote: IpAddr) -> Option<Duration> {
-        let netifs = &self.core().netifs;
-        netifs.route(netifs.via(remote)?)?.confirmed_at().map(Clock::since_start)
-    }
-
     /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
     /// perimeter of every connection.

@@ -27,6 +27,7 @@ mod futex;
 mod host;
 #[cfg(loom)]
 mod model;
+mod snapshot;
 
 #[cfg(all(feature = "count", not(loom)))]
 pub use counted::*;
@@ -36,6 +37,7 @@ pub use futex::Futex;
 pub use host::*;
 #[cfg(loom)]
 pub use model::*;
+pub use snapshot::{Read, Snapshot};
 
 #[cfg(all(feature = "count", not(loom)))]
 use counted::raw;

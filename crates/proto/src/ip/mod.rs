@@ -8,6 +8,7 @@
 
 pub mod checksum;
 pub mod ecn;
+pub mod source;
 #[cfg(test)]
 mod tests;
 mod v4;

@@ -526,7 +526,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data, m
         }
         return;
     }
-    if conn.via.is_wire() {
+    if conn.via.last().is_wire() {
         return output::push(cx, conn, &header, payload, mss);
     }
     let to = conn.tuple.reversed();

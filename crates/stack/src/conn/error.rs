@@ -25,6 +25,8 @@ pub(crate) enum SockError {
     NoProtocol,
     /// A header was not understood (EPROTO).
     Protocol,
+    /// The interface is gone (ENETDOWN).
+    NetDown,
 }
 
 impl SockError {
@@ -40,6 +42,7 @@ impl SockError {
             Self::HostUnreachable => 7,
             Self::NoProtocol => 8,
             Self::Protocol => 9,
+            Self::NetDown => 10,
         }
     }
 
@@ -54,6 +57,7 @@ impl SockError {
             Self::HostUnreachable,
             Self::NoProtocol,
             Self::Protocol,
+            Self::NetDown,
         ]
         .into_iter()
         .find(|error| error.code() == code)
@@ -84,6 +88,7 @@ impl From<SockError> for io::Error {
             // The standard library has no kinds of their own for these.
             SockError::NoProtocol => io::ErrorKind::Unsupported,
             SockError::Protocol => io::ErrorKind::InvalidData,
+            SockError::NetDown => io::ErrorKind::NetworkDown,
         };
         Self::from(kind)
     }
@@ -95,10 +100,10 @@ mod tests {
 
     #[test]
     fn codes_name_errors_both_ways_and_zero_is_none() {
-        for code in 1..=9 {
+        for code in 1..=10 {
             assert_eq!(SockError::from_code(code).unwrap().code(), code);
         }
         assert_eq!(SockError::from_code(0), None);
-        assert_eq!(SockError::from_code(10), None);
+        assert_eq!(SockError::from_code(11), None);
     }
 }

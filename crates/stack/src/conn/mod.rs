@@ -30,7 +30,7 @@ use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::netif::table::Via;
+use crate::netif::table::{Via, ViaCell};
 use crate::poll::Watchers;
 use crate::switches::RxFree;
 use error::SockError;
@@ -62,8 +62,8 @@ pub(crate) struct Conn {
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
-    /// (c) The way that its segments take.
-    pub via: Via,
+    /// (p) written, (a) read: the way that its segments take.
+    pub via: ViaCell,
     /// (b) `so_snd` and `so_rcv`.
     pub so: Mutex<Buffers>,
     /// (p) The state machine.
@@ -225,7 +225,7 @@ impl Conn {
             tuple: birth.tuple,
             hash: birth.hash,
             serial: birth.serial,
-            via: birth.via,
+            via: ViaCell::new(birth.via),
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
@@ -302,7 +302,8 @@ impl Conn {
         self.so_error.load(Ordering::Acquire) != 0
     }
 
-    fn set_error(&self, error: SockError) {
+    /// Leaves an error for whoever asks next.
+    pub fn set_error(&self, error: SockError) {
         self.so_error.store(error.code(), Ordering::Release);
     }
 }

@@ -129,11 +129,10 @@ fn stay(
         tune::after_run(cx, pcb, conn, &mut so, text);
         engine::finish(cx, pcb, conn, &mut so);
     }
-    if pcb.snd_una() != snd_una
-        && let Some(route) = cx.core.netifs.route(conn.via)
-    {
-        route.confirm(cx.now);
-        crate::link::confirm(cx, conn.via, conn.tuple.remote.addr);
+    if pcb.snd_una() != snd_una {
+        let via = conn.via.last();
+        cx.core.netifs.confirm(via, cx.now);
+        crate::link::confirm(cx, via, conn.tuple.remote.addr);
     }
     (ran, has_ended(pcb))
 }

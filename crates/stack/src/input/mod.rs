@@ -40,6 +40,7 @@ use crate::conn::Item;
 use crate::conn::outbox::Context;
 use crate::ip::{self, Received};
 use crate::link;
+use crate::netif::down;
 use crate::netif::table::NetifId;
 use crate::stack::Core;
 
@@ -97,9 +98,13 @@ impl Input {
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
         let mut batch = Batch::default();
         while !self.stop.load(Ordering::Acquire) {
-            if turn(core, netif, queue, &mut batch) == 0
-                && let Some(netif) = core.netifs.netif(netif)
-            {
+            if turn(core, netif, queue, &mut batch) > 0 {
+                continue;
+            }
+            if down::is_gone(core, netif) {
+                return;
+            }
+            if let Some(netif) = core.netifs.netif(netif) {
                 self.count(count::SLEEPS, 1);
                 core.recycler.before_wait(core);
                 netif.wait(queue, core.config.spin_max);
@@ -115,6 +120,7 @@ impl Input {
                 let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| turn(core, id, queue, &mut batch) > 0);
                 more |= turns.count() == POLL_MAX / BATCH_MAX;
             }
+            down::is_gone(core, id);
         }
         more
     }
@@ -136,13 +142,15 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
     let Some(netif) = core.netifs.netif(id) else { return 0 };
     let largest = netif.mtu().max(netif.segment_max()).max(1) as usize;
     let most = (BATCH_BYTES_MAX / largest).clamp(1, BATCH_MAX);
-    let from = parse::Origin { netif: id, medium: netif.medium() };
+    let tables = core.netifs.tables();
+    let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
     let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, from, frame) {
         Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
         Ok(Parsed::Other(received)) => batch.others.push(received),
         Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
         Err(reason) => core.input.count(reason, 1),
     });
+    drop(tables);
     if frames == 0 {
         return 0;
     }

@@ -19,6 +19,7 @@ use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
 use crate::ip::{Cast, Head, Received};
 use crate::netif::table::{NetifId, is_host};
+use crate::netif::tables::Tables;
 use crate::netif::{Checksum, Medium, RxFrame};
 use crate::stack::Core;
 
@@ -32,9 +33,11 @@ pub(crate) struct Packet {
 
 /// Where a frame came in.
 #[derive(Clone, Copy)]
-pub(super) struct Origin {
+pub(super) struct Origin<'a> {
     pub netif: NetifId,
     pub medium: Medium,
+    /// Addresses as they were when the batch began.
+    pub tables: &'a Tables,
 }
 
 /// What a frame carried.
@@ -46,7 +49,7 @@ pub(super) enum Parsed {
 }
 
 /// Reads a frame. The error is the counter of the reason for which it is dropped.
-pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Parsed, usize> {
+pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Result<Parsed, usize> {
     let link = LinkHeader::read(from.medium, frame.head)?;
     let packet = frame.head.get(link.len..).unwrap_or_default();
     if link.is_arp {
@@ -59,8 +62,8 @@ pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Pa
     let addresses = ip_header.addresses;
     let (src, dst) = (addresses.src(), addresses.dst());
     // Our own addresses do not come in from outside (RFC 1122 section 3.2.1.3).
-    if !core.netifs.takes_in(from.netif, dst) || !is_host(src) || core.netifs.is_local(src) {
-        let cast = to_many(core, from.netif, &ip_header)?;
+    if !from.tables.takes_in(from.netif, dst) || !is_host(src) || from.tables.is_local(src) {
+        let cast = to_many(core, from, &ip_header)?;
         return other(core, from, link, ip_header, cast, inside, &frame).map(Parsed::Other);
     }
     if ip_header.protocol != ip::PROTOCOL_TCP || link.cast != Cast::Unicast {
@@ -91,23 +94,23 @@ pub(super) fn packet(core: &Core, from: Origin, frame: RxFrame<'_>) -> Result<Pa
 /// A packet that is not for us alone, or does not come from one host. Of such, those are taken that went to all on
 /// the link or to a group of ours; TCP is never among them (RFC 9293 MUST-57). Their source may be unspecified, if
 /// its host has no address yet.
-fn to_many(core: &Core, netif: NetifId, header: &ip::Header) -> Result<Cast, usize> {
+fn to_many(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, usize> {
     let (src, dst) = (header.addresses.src(), header.addresses.dst());
     // Who has an address of ours too, and says so: that must be heard (RFC 4862 section 5.4.4).
     let is_neighbor_s = header.protocol == ip::PROTOCOL_ICMPV6 && header.hop_limit == HOP_LIMIT;
     let from_outside =
-        (is_host(src) || src.is_unspecified()) && (is_neighbor_s || !core.netifs.is_local(src));
+        (is_host(src) || src.is_unspecified()) && (is_neighbor_s || !from.tables.is_local(src));
     if !from_outside || header.protocol == ip::PROTOCOL_TCP {
         return Err(count::NOT_FOR_US);
     }
-    let of_group = || core.links.wants(netif, dst).then_some(Cast::Multicast);
-    core.netifs.cast(netif, dst).or_else(of_group).ok_or(count::NOT_FOR_US)
+    let of_group = || core.links.wants(from.netif, dst).then_some(Cast::Multicast);
+    from.tables.cast(from.netif, dst).or_else(of_group).ok_or(count::NOT_FOR_US)
 }
 
 /// A packet of another protocol.
 fn other(
     core: &Core,
-    from: Origin,
+    from: Origin<'_>,
     link: LinkHeader,
     header: ip::Header,
     cast: Cast,

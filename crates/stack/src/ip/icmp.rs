@@ -6,6 +6,7 @@
 //! Errors and answers are limited for the stack and for each destination (`sockeye_proto::icmp::limit`).
 //! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use sockeye_mbuf::Chain;
@@ -127,13 +128,10 @@ fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Receiv
         return;
     }
     let Some(header) = message.emit(family) else { return };
+    let traffic_class = request.header.traffic_class;
+    let outgoing = Outgoing { traffic_class, ..answer_to(family, &request, &header, flow) };
     let mut data = request.payload;
     data.trim_front(HEADER_LEN);
-    let outgoing = Outgoing {
-        src: (request.cast == Cast::Unicast).then_some(addresses.dst()),
-        traffic_class: request.header.traffic_class,
-        ..outgoing(family, &addresses, &header, flow)
-    };
     if send(cx, &outgoing, data).is_ok() {
         cx.core.ip.count(count::ICMP_OUT_MSGS);
         cx.core.ip.count(count::ICMP_OUT_ECHO_REPS);
@@ -164,25 +162,27 @@ pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
     let Some(quote) = quote(cx, family, received) else {
         return cx.core.ip.count(count::ICMP_OUT_ERRORS);
     };
-    let outgoing = Outgoing {
-        src: (received.cast == Cast::Unicast).then_some(addresses.dst()),
-        traffic_class: if family == Family::V4 { ERROR_CLASS } else { 0 },
-        ..outgoing(family, &addresses, &header, flow)
-    };
+    let traffic_class = if family == Family::V4 { ERROR_CLASS } else { 0 };
+    let outgoing = Outgoing { traffic_class, ..answer_to(family, received, &header, flow) };
     let index =
         if send(cx, &outgoing, quote).is_ok() { count::ICMP_OUT_MSGS } else { count::ICMP_OUT_ERRORS };
     cx.core.ip.count(index);
 }
 
-/// What an answer to a packet with these addresses has in common with others.
-fn outgoing<'a>(family: Family, addresses: &ip::Addresses, header: &'a [u8], flow: u64) -> Outgoing<'a> {
+/// What an answer to a packet has in common with others.
+fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u64) -> Outgoing<'a> {
     let (protocol, checksum) = match family {
         Family::V4 => (ip::PROTOCOL_ICMP, ChecksumAt::Plain(CHECKSUM_AT)),
         Family::V6 => (ip::PROTOCOL_ICMPV6, ChecksumAt::Pseudo(CHECKSUM_AT)),
     };
+    let addresses = received.header.addresses;
+    let dst = addresses.src();
+    // Who has an address of the link only is answered on that link.
+    let is_link_local = matches!(dst, IpAddr::V6(v6) if v6.is_unicast_link_local());
     Outgoing {
-        dst: addresses.src(),
-        src: None,
+        dst,
+        netif: (is_link_local && received.netif != NetifId::LOOPBACK).then_some(received.netif),
+        src: (received.cast == Cast::Unicast).then_some(addresses.dst()),
         protocol,
         hop_limit: None,
         traffic_class: 0,

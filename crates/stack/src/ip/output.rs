@@ -15,6 +15,7 @@ use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
 use crate::netif::output::{HOP_LIMIT, hand_over};
 use crate::netif::table::{NetifId, Via};
+use crate::netif::tables::NoWay;
 use crate::netif::{Checksum, HEAD_MAX, TxFrame};
 
 /// Bytes of the longest header of a protocol inside that [`send`] takes.
@@ -33,6 +34,8 @@ pub(crate) enum ChecksumAt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub dst: IpAddr,
+    /// The interface by which it has to leave, for groups and link-local addresses; `None`: what the routes say.
+    pub netif: Option<NetifId>,
     /// `None`: what source selection gives.
     pub src: Option<IpAddr>,
     pub protocol: u8,
@@ -49,8 +52,8 @@ pub(crate) struct Outgoing<'a> {
 /// Why a packet was not sent. Always counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SendError {
-    /// No route leads there (ENETUNREACH).
-    NoRoute,
+    /// There is no way there (ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: see [`NoWay`]).
+    NoWay(NoWay),
     /// No address of ours can be its source, or the one given is of the other family (EADDRNOTAVAIL).
     NoSource,
     /// It is longer than the way takes, whose MTU this is, bytes (EMSGSIZE).
@@ -66,11 +69,17 @@ pub(crate) enum SendError {
 pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain) -> Result<(), SendError> {
     let core = cx.core;
     core.ip.count(count::OUT_REQUESTS);
-    let Some(via) = core.netifs.via(outgoing.dst) else {
-        core.ip.count(count::OUT_NO_ROUTES);
-        return Err(SendError::NoRoute);
+    let tables = core.netifs.tables();
+    let found = match outgoing.netif {
+        Some(netif) => tables.lookup_on(netif, outgoing.dst),
+        None => tables.lookup(outgoing.dst),
     };
-    let src = outgoing.src.or_else(|| core.netifs.source(outgoing.dst));
+    let via = found.map_err(|why| {
+        core.ip.count(count::OUT_NO_ROUTES);
+        SendError::NoWay(why)
+    })?;
+    let src = outgoing.src.or_else(|| tables.source(via, outgoing.dst));
+    drop(tables);
     let Some(addresses) = src.and_then(|src| ip::Addresses::new(src, outgoing.dst)) else {
         core.ip.count(count::OUT_DISCARDS);
         return Err(SendError::NoSource);

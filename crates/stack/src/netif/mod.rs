@@ -44,12 +44,16 @@ use sockeye_mbuf::Pool;
 
 mod capture;
 mod channel;
+mod configure;
+pub(crate) mod down;
 mod frame;
 pub(crate) mod loopback;
 pub(crate) mod output;
 pub mod pcapng;
 mod prefix;
+mod route;
 pub(crate) mod table;
+pub(crate) mod tables;
 mod wire;
 
 pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
@@ -57,6 +61,7 @@ pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
+pub use route::{Address, AddressState, Route, RouteKind};
 pub use table::NetifId;
 pub use wire::{WireConfig, WireEnd, wire};
 

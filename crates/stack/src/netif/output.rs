@@ -20,6 +20,7 @@ use crate::base::payload::Data;
 use crate::conn::Conn;
 use crate::conn::outbox::Context;
 use crate::input::count;
+use crate::ip::count::OUT_NO_ROUTES;
 use crate::link;
 
 /// TTL of the packets that we send (RFC 1700).
@@ -52,7 +53,10 @@ impl Pending {
 /// perimeter has left goes first. What is longer than `mss` is for the device to cut.
 pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
     let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
-    add(cx, conn.via, conn.hash, &conn.tuple, (header, gso_size), payload);
+    let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.remote.addr) else {
+        return cx.core.ip.count(OUT_NO_ROUTES);
+    };
+    add(cx, via, conn.hash, &conn.tuple, (header, gso_size), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.

@@ -53,6 +53,22 @@ impl Prefix {
         self.len == 0
     }
 
+    /// The network alone: the bits behind the prefix are zero.
+    #[must_use]
+    pub fn network(&self) -> Self {
+        let addr = match self.addr {
+            IpAddr::V4(addr) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V4((u32::from(addr) & mask).into())
+            }
+            IpAddr::V6(addr) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V6((u128::from(addr) & mask).into())
+            }
+        };
+        Self { addr, len: self.len }
+    }
+
     /// The address of all hosts of the network (RFC 922); `None` for IPv6, and where there is no room for one
     /// (RFC 3021).
     pub fn broadcast(&self) -> Option<IpAddr> {
@@ -125,6 +141,20 @@ mod tests {
         ] {
             assert!(prefix(net).contains(inside.parse().unwrap()), "{net} {inside}");
             assert!(!prefix(net).contains(outside.parse().unwrap()), "{net} {outside}");
+        }
+    }
+
+    #[test]
+    fn the_network_has_the_bits_of_the_prefix_only() {
+        for (of, network) in [
+            ("10.1.2.3/24", "10.1.2.0/24"),
+            ("10.1.2.3/0", "0.0.0.0/0"),
+            ("10.1.2.3/32", "10.1.2.3/32"),
+            ("fd00::1/64", "fd00::/64"),
+            ("fd00::1/0", "::/0"),
+            ("fd00::1/128", "fd00::1/128"),
+        ] {
+            assert_eq!(prefix(of).network(), prefix(network), "{of}");
         }
     }
 

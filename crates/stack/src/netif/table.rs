@@ -1,46 +1,38 @@
-//! What a stack knows of its interfaces: their addresses, and the routes that lead to them.
+//! What a stack knows of its interfaces: how many there are, their addresses, and the routes that lead to them.
 //!
-//! The three lists only grow, each up to a bound, and an entry never changes once it stands, so readers
-//! take no lock and write no line: they go through the slots until the first empty one. Who adds holds
-//! `adding`, which ranks before nothing.
+//! Interfaces are only added, up to a bound, and never change once they stand, so readers take no lock and write no
+//! line. Addresses and routes change at any time: they are read as [`Tables`] of one moment, without a lock either, and
+//! replaced as a whole (`sockeye_sync::Snapshot`) by whoever holds `changing`, which ranks before nothing.
 //!
-//! A route is chosen by the longest prefix; of equal ones the first. A connection keeps the number of its
-//! route ([`Via`]): its segments are not looked up.
+//! # Why a connection need not look up its way
+//! It keeps it as a [`Via`]: the interface, the route's place, and the generation of the tables in which it was found.
+//! For each segment it compares that with the present generation, a word that is written on a change only, and
+//! looks up again when they differ ([`ViaCell`]). The generation is stored after the tables are replaced, with
+//! release, and read with acquire: who sees the new one sees the new tables. Who sees the old one beside the new
+//! tables looks up once more than he had to.
 //!
-//! # The neighbor hint
-//! When a connection's peer has acknowledged something new, the next hop of its route can be reached in both
-//! directions (RFC 4861 section 7.3.1). Input says so with [`Route::confirm`], from any number of threads at a
-//! time: a relaxed load, and at most once a second a relaxed store. The time is a value of its own which
-//! orders nothing, and of two threads that write at once either is right. A neighbor table will ask
-//! [`Route::confirmed_at`] before it probes; the wire has no neighbors.
-//!
-//! Tests: below.
+//! Tests: below, and in `tables.rs`.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
+use std::net::IpAddr;
 
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::{AtomicU64, OnceLock, Ordering};
+use sockeye_sync::facade::{AtomicU32, AtomicU64, OnceLock, Ordering, Read, Snapshot};
 
-use super::{Netif, Prefix};
-use crate::ip::Cast;
+use super::tables::{NoWay, Tables, full, invalid};
+use super::{Address, AddressState, Netif, Prefix, Route};
+
+pub(crate) use super::tables::is_host;
 
 /// Interfaces that a stack may have, loopback not counted.
 pub(crate) const NETIFS_MAX: usize = 16;
-/// Addresses of all interfaces together.
-const ADDRESSES_MAX: usize = 64;
-/// Routes, those to the networks of the interfaces' own addresses included.
-const ROUTES_MAX: usize = 128;
 /// Queues of an interface in each direction.
 pub(crate) const QUEUES_MAX: usize = 64;
 /// The smallest MTU of an interface, bytes: that of IPv6 (RFC 8200 section 5).
 pub(crate) const MTU_MIN: u32 = 1280;
 /// The largest, bytes.
 pub(crate) const MTU_MAX: u32 = 65536;
-/// A route that was confirmed is not written again for so long.
-const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
 /// Names an interface of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,54 +48,100 @@ impl NetifId {
     }
 }
 
-/// The way that a connection's segments take.
+/// The way that packets take. See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Via(u16);
+pub(crate) struct Via {
+    netif: NetifId,
+    /// The route's place in the tables of `generation`; [`NO_ROUTE`] for a destination on the link.
+    route: u16,
+    generation: u32,
+}
+
+/// Stands for no route: there are fewer of them.
+const NO_ROUTE: u16 = u16::MAX;
 
 impl Via {
     /// To this stack itself.
-    pub const LOOPBACK: Self = Self(u16::MAX);
+    pub const LOOPBACK: Self = Self { netif: NetifId::LOOPBACK, route: NO_ROUTE, generation: 0 };
+
+    /// By a route.
+    pub(super) fn new(netif: NetifId, route: usize, generation: u32) -> Self {
+        Self { netif, route: u16::try_from(route).unwrap_or(NO_ROUTE), generation }
+    }
+
+    /// To somebody on the link of an interface.
+    pub(super) fn on_link(netif: NetifId, generation: u32) -> Self {
+        Self { netif, route: NO_ROUTE, generation }
+    }
 
     /// Whether it leads out of the stack.
     pub fn is_wire(self) -> bool {
-        self != Self::LOOPBACK
+        self.netif != NetifId::LOOPBACK
+    }
+
+    /// The interface, or [`NetifId::LOOPBACK`].
+    pub fn netif(self) -> NetifId {
+        self.netif
+    }
+
+    pub(super) fn generation(self) -> u32 {
+        self.generation
+    }
+
+    pub(super) fn route_index(self) -> Option<usize> {
+        (self.route != NO_ROUTE).then_some(usize::from(self.route))
+    }
+
+    fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.route) << 16 | u64::from(self.netif.0)
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        let part = |shift: u32| ((bits >> shift) & u64::from(u16::MAX)) as u16;
+        Self { netif: NetifId(part(0)), route: part(16), generation: (bits >> 32) as u32 }
+    }
+}
+
+/// The way of a connection, which is looked up again when routes have changed.
+pub(crate) struct ViaCell(AtomicU64);
+
+impl ViaCell {
+    pub fn new(via: Via) -> Self {
+        Self(AtomicU64::new(via.to_bits()))
+    }
+
+    /// As it was last looked up.
+    #[inline]
+    pub fn last(&self) -> Via {
+        Via::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The way to `remote` now; `None` if there is none any more. A connection over a wire never becomes one over
+    /// loopback: its peer is somebody else.
+    #[inline]
+    pub fn now(&self, netifs: &Netifs, remote: IpAddr) -> Option<Via> {
+        let last = self.last();
+        if !last.is_wire() || last.generation == netifs.generation.load(Ordering::Acquire) {
+            return Some(last);
+        }
+        self.again(netifs, remote)
+    }
+
+    #[cold]
+    fn again(&self, netifs: &Netifs, remote: IpAddr) -> Option<Via> {
+        let via = netifs.via(remote).filter(|via| via.is_wire())?;
+        self.0.store(via.to_bits(), Ordering::Relaxed);
+        Some(via)
     }
 }
 
 /// See the module's head.
 pub(crate) struct Netifs {
     netifs: Slots<Box<dyn Netif>>,
-    addresses: Slots<(Prefix, NetifId)>,
-    routes: Slots<Route>,
-    /// A bit for each interface that takes in packets to every host's address.
-    any_address: AtomicU64,
-    adding: Mutex<()>,
-}
-
-/// A way out.
-pub(crate) struct Route {
-    prefix: Prefix,
-    netif: NetifId,
-    /// When its next hop was last known to answer, in the clock's microseconds; 0 for never.
-    confirmed: AtomicU64,
-}
-
-impl Route {
-    /// The next hop has answered. See the module's head.
-    #[inline]
-    pub fn confirm(&self, now: Instant) {
-        let now = now.as_micros();
-        let seen = self.confirmed.load(Ordering::Relaxed);
-        if seen == 0 || now.saturating_sub(seen) >= CONFIRM_EVERY.as_micros() as u64 {
-            self.confirmed.store(now, Ordering::Relaxed);
-        }
-    }
-
-    /// When the next hop last answered, to the second.
-    pub fn confirmed_at(&self) -> Option<Instant> {
-        let at = self.confirmed.load(Ordering::Relaxed);
-        (at != 0).then(|| Instant::from_micros(at))
-    }
+    tables: Snapshot<Tables>,
+    /// That of the tables.
+    generation: AtomicU32,
+    changing: Mutex<()>,
 }
 
 /// What a connection over an interface has to know of it.
@@ -148,10 +186,9 @@ impl Netifs {
     pub fn new() -> Self {
         Self {
             netifs: Slots::new(NETIFS_MAX),
-            addresses: Slots::new(ADDRESSES_MAX),
-            routes: Slots::new(ROUTES_MAX),
-            any_address: AtomicU64::new(0),
-            adding: Mutex::new(()),
+            tables: Snapshot::new(Tables::default()),
+            generation: AtomicU32::new(0),
+            changing: Mutex::new(()),
         }
     }
 
@@ -164,140 +201,157 @@ impl Netifs {
                  {QUEUES_MAX} queues are possible"
             )));
         }
-        let _adding = self.adding.lock();
+        let _changing = self.changing.lock();
         let index = self.netifs.push(netif).ok_or_else(|| full("interfaces", NETIFS_MAX))?;
         Ok(NetifId(u16::try_from(index).unwrap_or(u16::MAX)))
     }
 
-    /// Gives an interface its addresses, and routes to their networks. All or nothing.
-    pub fn assign(&self, netif: NetifId, prefixes: &[Prefix]) -> io::Result<()> {
-        let _adding = self.adding.lock();
-        for (place, prefix) in prefixes.iter().enumerate() {
-            let addr = prefix.addr();
-            let twice = prefixes.iter().take(place).any(|other| other.addr() == addr);
-            if !is_host(addr) || self.is_local(addr) || twice {
-                return Err(invalid(format!("{addr} cannot be an interface's address, or is one already")));
-            }
-        }
-        if self.addresses.free() < prefixes.len() || self.routes.free() < prefixes.len() {
-            return Err(full("addresses or routes", ADDRESSES_MAX));
-        }
-        for prefix in prefixes {
-            self.addresses.push((*prefix, netif));
-            self.routes.push(Route { prefix: *prefix, netif, confirmed: AtomicU64::new(0) });
-        }
+    /// Addresses and routes as they are now. For one or a few lookups, not to be kept.
+    #[inline]
+    pub fn tables(&self) -> Read<Tables> {
+        self.tables.read()
+    }
+
+    /// Changes addresses and routes, all of it or nothing.
+    fn change(&self, change: impl FnOnce(&mut Tables) -> io::Result<()>) -> io::Result<()> {
+        let _changing = self.changing.lock();
+        let new = self.tables.read().changed(change)?;
+        let generation = new.generation();
+        self.tables.replace(new);
+        // Release, with the acquire of `ViaCell::now`.
+        self.generation.store(generation, Ordering::Release);
         Ok(())
     }
 
-    /// Adds a route.
-    pub fn add_route(&self, prefix: Prefix, netif: NetifId) -> io::Result<()> {
-        if self.netif(netif).is_none() {
-            return Err(invalid(format!("{netif:?} is no interface of this stack")));
-        }
-        let _adding = self.adding.lock();
-        let route = Route { prefix, netif, confirmed: AtomicU64::new(0) };
-        self.routes.push(route).map(drop).ok_or_else(|| full("routes", ROUTES_MAX))
+    /// Gives an interface its addresses, and routes to their networks. All or nothing.
+    pub fn assign(&self, netif: NetifId, prefixes: &[Prefix]) -> io::Result<()> {
+        self.assign_as(netif, prefixes, AddressState::Preferred)
     }
 
-    /// Whether `addr` is an address of this stack, loopback included.
-    pub fn is_local(&self, addr: IpAddr) -> bool {
-        addr.is_loopback() || self.addresses.iter().any(|(own, _)| own.addr() == addr)
+    /// [`assign`](Self::assign) with a state other than preferred.
+    pub fn assign_as(&self, netif: NetifId, prefixes: &[Prefix], state: AddressState) -> io::Result<()> {
+        self.known(netif)?;
+        self.change(|tables| {
+            for prefix in prefixes {
+                tables.add_address(Address { prefix: *prefix, netif, state })?;
+                let connected = Route::on_link(prefix.network(), netif);
+                // Two addresses of one network share its route.
+                match tables.add_route(connected) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            Ok(())
+        })
     }
 
-    /// Whether a packet that came in by `netif` may be for `addr`.
-    pub fn takes_in(&self, netif: NetifId, addr: IpAddr) -> bool {
-        !addr.is_loopback() && (self.is_local(addr) || self.takes_any(netif) && is_host(addr))
+    /// Takes an address away.
+    pub fn remove_address(&self, addr: IpAddr) -> io::Result<()> {
+        self.change(|tables| tables.remove_address(addr))
     }
 
-    /// Whether packets to every host's address are taken in there.
-    fn takes_any(&self, netif: NetifId) -> bool {
-        // Relaxed: a setting, which orders nothing.
-        self.any_address.load(Ordering::Relaxed) & (1 << netif.index()) != 0
+    /// Changes what an address may be used for.
+    pub fn set_address_state(&self, addr: IpAddr, state: AddressState) -> io::Result<()> {
+        self.change(|tables| tables.set_state(addr, state))
     }
 
     /// Takes in packets to every host's address there, or only those to our own.
     pub fn set_takes_any(&self, netif: NetifId, any: bool) -> io::Result<()> {
-        if self.netif(netif).is_none() {
-            return Err(invalid(format!("{netif:?} is no interface of this stack")));
+        self.known(netif)?;
+        self.change(|tables| {
+            tables.set_takes_any(netif, any);
+            Ok(())
+        })
+    }
+
+    /// Adds a route.
+    pub fn add_route(&self, route: Route) -> io::Result<()> {
+        if let Some(netif) = route.netif() {
+            self.known(netif)?;
         }
-        let bit = 1 << netif.index();
-        if any {
-            self.any_address.fetch_or(bit, Ordering::Relaxed);
-        } else {
-            self.any_address.fetch_and(!bit, Ordering::Relaxed);
-        }
-        Ok(())
+        self.change(|tables| tables.add_route(route))
+    }
+
+    /// Takes a route away.
+    pub fn remove_route(&self, route: &Route) -> io::Result<()> {
+        self.change(|tables| tables.remove_route(route))
+    }
+
+    /// Forgets the addresses and routes of an interface that is gone. False if it had none.
+    pub fn withdraw(&self, netif: NetifId) -> bool {
+        let has = |tables: &Tables| {
+            tables.addresses().iter().any(|own| own.netif == netif)
+                || tables.routes().any(|route| route.netif() == Some(netif))
+        };
+        let known = has(&self.tables());
+        let withdraw = |tables: &mut Tables| {
+            tables.withdraw(netif);
+            Ok(())
+        };
+        known && self.change(withdraw).is_ok()
     }
 
     /// Whether `addr` means everybody on the network of one of our addresses.
     pub fn is_broadcast(&self, addr: IpAddr) -> bool {
-        self.addresses.iter().any(|(own, _)| own.broadcast() == Some(addr))
+        self.tables().addresses().iter().any(|own| own.prefix.broadcast() == Some(addr))
     }
 
     /// The interface that has the address `addr`.
     pub fn netif_with(&self, addr: IpAddr) -> Option<NetifId> {
-        self.addresses.iter().find(|(own, _)| own.addr() == addr).map(|(_, netif)| *netif)
+        self.tables().addresses().iter().find(|own| own.prefix.addr() == addr).map(|own| own.netif)
     }
 
-    /// To whom a packet is sent that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
-    /// among them.
-    pub fn cast(&self, netif: NetifId, dst: IpAddr) -> Option<Cast> {
-        let own = || self.addresses.iter().filter(|(_, of)| *of == netif).map(|(own, _)| own);
-        match dst {
-            IpAddr::V4(Ipv4Addr::BROADCAST) => Some(Cast::Broadcast),
-            IpAddr::V4(ALL_HOSTS) | IpAddr::V6(ALL_NODES) => Some(Cast::Multicast),
-            IpAddr::V4(_) => own().any(|own| own.broadcast() == Some(dst)).then_some(Cast::Broadcast),
-            IpAddr::V6(group) => {
-                let is_asked =
-                    |own: &Prefix| matches!(own.addr(), IpAddr::V6(own) if solicited_node(own) == group);
-                own().any(is_asked).then_some(Cast::Multicast)
-            }
+    fn known(&self, netif: NetifId) -> io::Result<()> {
+        match self.netif(netif) {
+            Some(_) => Ok(()),
+            None => Err(invalid(format!("{netif:?} is no interface of this stack"))),
         }
+    }
+
+    /// Whether `addr` is an address of this stack, loopback included.
+    pub fn is_local(&self, addr: IpAddr) -> bool {
+        self.tables().is_local(addr)
     }
 
     /// The way to `remote`, if there is one.
     #[inline]
     pub fn via(&self, remote: IpAddr) -> Option<Via> {
-        if self.is_local(remote) {
-            return Some(Via::LOOPBACK);
-        }
-        let routes = self.routes.iter().enumerate().filter(|(_, route)| route.prefix.contains(remote));
-        // The first of the longest, where `max_by_key` would give the last.
-        let longer =
-            |best: &(usize, &Route), next: &(usize, &Route)| next.1.prefix.len() > best.1.prefix.len();
-        let (index, _) = routes.reduce(|best, next| if longer(&best, &next) { next } else { best })?;
-        Some(Via(u16::try_from(index).unwrap_or(u16::MAX)))
+        self.lookup(remote).ok()
+    }
+
+    /// The way to `remote`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn lookup(&self, remote: IpAddr) -> Result<Via, NoWay> {
+        self.tables().lookup(remote)
     }
 
     /// The address from which `remote` is talked to.
-    pub fn source(&self, remote: IpAddr) -> Option<IpAddr> {
-        let via = self.via(remote)?;
-        let Some(route) = self.route(via) else {
-            return Some(match remote {
-                IpAddr::V4(v4) if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(v6) if v6.is_loopback() => Ipv6Addr::LOCALHOST.into(),
-                // Of our own addresses: it talks to itself, as on Linux.
-                IpAddr::V4(_) | IpAddr::V6(_) => remote,
-            });
-        };
-        let own = || self.addresses.iter().filter(|(_, netif)| *netif == route.netif).map(|(own, _)| own);
-        let near = own().find(|own| own.contains(remote));
-        near.or_else(|| own().find(|own| own.addr().is_ipv4() == remote.is_ipv4())).map(Prefix::addr)
+    ///
+    /// # Errors
+    /// Why there is no way there. With a way, but without an address of its family, there is none either.
+    pub fn source(&self, remote: IpAddr) -> Result<IpAddr, NoWay> {
+        let tables = self.tables();
+        tables.source(tables.lookup(remote)?, remote).ok_or(NoWay::NoRoute)
     }
 
-    /// The route that `via` stands for; `None` for the loopback.
+    /// The next hop of `via` has answered.
     #[inline]
-    pub fn route(&self, via: Via) -> Option<&Route> {
-        self.routes.at(usize::from(via.0))
+    pub fn confirm(&self, via: Via, now: Instant) {
+        if let Some(entry) = self.tables().entry(via) {
+            entry.confirm(now);
+        }
     }
 
     /// The interface that `via` leads to; `None` for the loopback.
     #[inline]
     pub fn out(&self, via: Via) -> Option<(NetifId, &dyn Netif)> {
-        let id = self.route(via)?.netif;
-        Some((id, self.netif(id)?))
+        Some((via.netif, self.netif(via.netif)?))
     }
 
+    #[inline]
     pub fn netif(&self, id: NetifId) -> Option<&dyn Netif> {
         self.netifs.at(id.index()).map(Box::as_ref)
     }
@@ -324,44 +378,17 @@ impl<T> Slots<T> {
         self.0.iter().map_while(OnceLock::get)
     }
 
-    fn free(&self) -> usize {
-        self.0.len() - self.iter().count()
-    }
-
-    /// Under `adding`: its index, or `None` if there is no room.
+    /// Under `changing`: its index, or `None` if there is no room.
     fn push(&self, value: T) -> Option<usize> {
         let index = self.iter().count();
         self.0.get(index)?.set(value).ok().map(|()| index)
     }
 }
 
-/// The group of all hosts of a link (RFC 1112 section 4).
-const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// The group of all nodes of a link (RFC 4291 section 2.7.1).
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-
-/// The group in which the owner of an address is asked for (RFC 4291 section 2.7.1).
-pub(crate) fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
-    let [.., high, low] = addr.segments();
-    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (high & 0xff), low)
-}
-
-/// Whether `addr` can be the address of one host.
-pub(crate) fn is_host(addr: IpAddr) -> bool {
-    let broadcast = matches!(addr, IpAddr::V4(v4) if v4.is_broadcast());
-    !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast() && !broadcast
-}
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
-}
-
-fn full(what: &str, most: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, format!("a stack has {most} {what} at most"))
-}
-
 #[cfg(test)]
 mod tests {
+
+    use super::super::tables::ROUTES_MAX;
     use super::super::{WireConfig, wire};
     use super::*;
 
@@ -388,11 +415,13 @@ mod tests {
         let leads_to = |to: &str| netifs.out(netifs.via(addr(to))?).map(|(id, _)| id);
         assert_eq!((leads_to("10.0.0.9"), leads_to("10.0.1.9")), (Some(a), Some(b)));
         assert_eq!(netifs.via(addr("10.0.2.9")), None);
-        netifs.add_route("0.0.0.0/0".parse().unwrap(), a).unwrap();
-        netifs.add_route("10.0.2.0/23".parse().unwrap(), b).unwrap();
-        netifs.add_route("10.0.2.0/23".parse().unwrap(), a).unwrap();
+        let add = |to: &str, netif| netifs.add_route(Route::on_link(to.parse().unwrap(), netif));
+        add("0.0.0.0/0", a).unwrap();
+        add("10.0.2.0/23", b).unwrap();
+        add("10.0.2.0/23", a).unwrap();
+        assert_eq!(add("10.0.2.1/23", a).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!((leads_to("8.8.8.8"), leads_to("10.0.3.9")), (Some(a), Some(b)));
-        netifs.add_route("10.0.3.9/32".parse().unwrap(), a).unwrap();
+        add("10.0.3.9/32", a).unwrap();
         assert_eq!(leads_to("10.0.3.9"), Some(a));
         assert_eq!(leads_to("fd01::1"), None);
     }
@@ -409,12 +438,12 @@ mod tests {
             ("fd00::2", Some("fd00::1")),
             ("9.9.9.9", None),
         ] {
-            assert_eq!(netifs.source(addr(to)), from.map(addr), "{to}");
+            assert_eq!(netifs.source(addr(to)).ok(), from.map(addr), "{to}");
         }
         assert_eq!(netifs.via(addr("10.0.1.1")), Some(Via::LOOPBACK));
-        assert!(netifs.takes_in(a, addr("10.0.1.1")) && !netifs.takes_in(a, addr("127.0.0.1")));
-        let foreign =
-            |netif| ["9.9.9.9", "224.0.0.1", "127.0.0.1"].map(|dst| netifs.takes_in(netif, addr(dst)));
+        let takes_in = |netif, to| netifs.tables().takes_in(netif, addr(to));
+        assert!(takes_in(a, "10.0.1.1") && !takes_in(a, "127.0.0.1"));
+        let foreign = |netif| ["9.9.9.9", "224.0.0.1", "127.0.0.1"].map(|dst| takes_in(netif, dst));
         netifs.set_takes_any(a, true).unwrap();
         assert_eq!((foreign(a), foreign(b)), ([true, false, false], [false; 3]));
         netifs.set_takes_any(a, false).unwrap();
@@ -431,14 +460,53 @@ mod tests {
         }
         assert_eq!(netifs.via(addr("10.7.0.1")), None);
         assert!(netifs.assign(a, &prefixes(&["10.7.0.1/24", "10.7.0.1/16"])).is_err());
-        assert!(netifs.add_route("::/0".parse().unwrap(), NetifId(9)).is_err());
+        let foreign = Route::on_link("::/0".parse().unwrap(), NetifId(9));
+        assert!(netifs.add_route(foreign).is_err());
+    }
+
+    #[test]
+    fn readers_find_a_way_at_every_moment_while_routes_change_and_a_kept_one_follows() {
+        let (netifs, a, b) = with_two();
+        let far = addr("8.8.8.8");
+        let default = |netif, metric| Route { metric, ..Route::on_link("0.0.0.0/0".parse().unwrap(), netif) };
+        netifs.add_route(default(a, 0)).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let kept = ViaCell::new(netifs.via(far).unwrap());
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        let via = kept.now(&netifs, far).expect("there is always one");
+                        assert!([a, b].contains(&via.netif()));
+                        let tables = netifs.tables();
+                        let via = tables.lookup(far).expect("there is always one");
+                        assert_eq!(tables.entry(via).unwrap().route.netif(), Some(via.netif()));
+                        assert!(tables.source(via, far).unwrap().is_ipv4());
+                    }
+                });
+            }
+            let (mut now, mut next) = (a, b);
+            for round in 0..3000 {
+                netifs.add_route(default(next, 0)).unwrap();
+                netifs.remove_route(&default(now, 0)).unwrap();
+                let kept = ViaCell::new(Via::new(now, 0, 0));
+                assert_eq!(kept.now(&netifs, far).map(Via::netif), Some(next), "{round}");
+                assert_eq!(kept.last(), netifs.via(far).unwrap());
+                std::mem::swap(&mut now, &mut next);
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        netifs.withdraw(a);
+        netifs.withdraw(b);
+        assert!(netifs.via(far).is_none() && netifs.tables().addresses().is_empty());
+        assert!(!netifs.withdraw(a));
     }
 
     #[test]
     fn the_tables_are_bounded() {
         let (netifs, a, _) = with_two();
-        let route = "10.9.0.0/16".parse().unwrap();
-        let added = (0..=ROUTES_MAX).take_while(|_| netifs.add_route(route, a).is_ok()).count();
+        let route = |metric| Route { metric, ..Route::on_link("10.9.0.0/16".parse().unwrap(), a) };
+        let added = (0..).take_while(|metric| netifs.add_route(route(*metric)).is_ok()).count();
         assert_eq!(added, ROUTES_MAX - 3);
         assert!(netifs.assign(a, &prefixes(&["10.8.0.1/16"])).is_err());
         assert!(!netifs.is_local(addr("10.8.0.1")));
@@ -447,7 +515,8 @@ mod tests {
     #[test]
     fn a_route_is_confirmed_at_most_once_a_second_by_however_many_threads() {
         let (netifs, ..) = with_two();
-        let route = netifs.route(netifs.via(addr("10.0.0.2")).unwrap()).unwrap();
+        let tables = netifs.tables();
+        let route = tables.entry(tables.lookup(addr("10.0.0.2")).unwrap()).unwrap();
         assert_eq!(route.confirmed_at(), None);
         let at = |micros| Instant::from_micros(micros);
         let start = 5_000_000;

@@ -252,13 +252,7 @@ impl TcpSocket {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
         let core = self.stack.core();
-        let Some(source) = core.netifs.source(remote.addr) else {
-            let message = format!(
-                "no route to {}: there is the loopback, 127.0.0.0/8 and ::1, and what was attached to the stack",
-                remote.addr
-            );
-            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
-        };
+        let source = core.netifs.source(remote.addr).map_err(|why| why.to_io(remote.addr))?;
         if !core.demux.reserve() {
             let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));

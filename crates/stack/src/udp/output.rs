@@ -65,6 +65,7 @@ fn one(cx: &mut Context<'_>, flow: &Flow, hash: u64, payload: Chain) -> Result<(
     let header = udp::emit(&header, payload.len(), ChecksumOut::Zero).ok_or(too_long)?;
     let outgoing = Outgoing {
         dst: dst.addr,
+        netif: None,
         src: Some(src.addr),
         protocol: PROTOCOL_UDP,
         hop_limit: Some(flow.hop_limit),
@@ -79,7 +80,7 @@ fn one(cx: &mut Context<'_>, flow: &Flow, hash: u64, payload: Chain) -> Result<(
 /// What a sender is told.
 fn refusal(core: &Core, pcb: &Pcb, error: SendError) -> Result<(), Errno> {
     match error {
-        SendError::NoRoute => Err(Errno::NETUNREACH),
+        SendError::NoWay(why) => Err(why.errno()),
         SendError::NoSource => Err(Errno::ADDRNOTAVAIL),
         SendError::TooLong(_) => Err(Errno::MSGSIZE),
         SendError::QueueFull => {

@@ -12,6 +12,7 @@ use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
 use crate::netif::table::Via;
+use crate::netif::tables::NoWay;
 use crate::stack::Core;
 
 /// A way.
@@ -93,7 +94,7 @@ fn source_for(core: &Core, pcb: &Pcb, dst: IpAddr) -> Result<IpAddr, Errno> {
     } else {
         dst
     };
-    core.netifs.source(near).ok_or(Errno::NETUNREACH)
+    core.netifs.source(near).map_err(NoWay::errno)
 }
 
 /// The interface that the socket's option names for groups of the destination's family; 0 for none.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sockeye::netif::{Netif, RxFrame, Sent, TxFrame};
+use sockeye::netif::{Netif, NetifId, RxFrame, Sent, TxFrame};
 use sockeye::{Config, Stack};
 use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::{Family, HEADER_LEN, Message};
@@ -24,6 +24,7 @@ pub const MTU: u32 = 1500;
 struct Queues {
     to_stack: VecDeque<Vec<u8>>,
     from_stack: Vec<Vec<u8>>,
+    is_down: bool,
 }
 
 /// An interface without anything behind it.
@@ -60,6 +61,9 @@ impl Netif for Port {
         }
         count
     }
+    fn is_down(&self) -> bool {
+        self.0.lock().unwrap().is_down
+    }
     fn wait(&self, _queue: usize, _spin: Duration) {}
     fn interrupt(&self, _queue: usize) {}
 }
@@ -67,6 +71,7 @@ impl Netif for Port {
 /// See the module's head.
 pub struct Host {
     pub stack: Stack,
+    pub netif: NetifId,
     pub now: Duration,
     queues: Arc<Mutex<Queues>>,
 }
@@ -83,8 +88,10 @@ impl Host {
         });
         let queues = Arc::new(Mutex::new(Queues::default()));
         let prefixes = [format!("{}/24", OURS[0]), format!("{}/64", OURS[1])].map(|p| p.parse().unwrap());
-        stack.attach(Port(Arc::clone(&queues)), &prefixes).unwrap();
-        Self { stack, now: Duration::from_secs(1), queues }
+        let netif = stack.attach(Port(Arc::clone(&queues)), &prefixes).unwrap();
+        let now = Duration::from_secs(1);
+        stack.poll(now);
+        Self { stack, netif, now, queues }
     }
 
     /// Gives the stack a packet and returns what it sends in turn.
@@ -114,6 +121,11 @@ impl Host {
             }
         }
         std::mem::take(&mut self.queues.lock().unwrap().from_stack)
+    }
+
+    /// The device vanishes.
+    pub fn unplug(&self) {
+        self.queues.lock().unwrap().is_down = true;
     }
 
     pub fn count(&self, name: &str) -> u64 {

@@ -8,3 +8,4 @@ mod host;
 
 mod echo;
 mod errors;
+mod routes;
