@@ -55,7 +55,6 @@ mod seq_cell;
 mod sleeper;
 pub mod slot;
 mod spin;
-mod versioned;
 mod wait;
 
 pub use cell::PerimeterCell;
@@ -72,5 +71,4 @@ pub use scatter::Scatter;
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
-pub use versioned::Versioned;
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};

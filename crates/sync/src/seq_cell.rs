@@ -40,11 +40,7 @@ impl<const N: usize> SeqCell<N> {
     pub fn load(&self) -> [u64; N] {
         let mut pauses = 0;
         loop {
-            // Acquire, with the last store of `store`: its words are visible.
-            let before = self.count.load(Ordering::Acquire);
-            // Acquire, with the stores of the words: see the head. Relaxed for the second look: they order it.
-            let words = core::array::from_fn(|index| self.words[index].load(Ordering::Acquire));
-            if before.is_multiple_of(2) && self.count.load(Ordering::Relaxed) == before {
+            if let Some((_, words)) = self.try_load() {
                 return words;
             }
             if pauses < PAUSES_MAX {
@@ -56,8 +52,20 @@ impl<const N: usize> SeqCell<N> {
         }
     }
 
-    /// Changes the words. The caller excludes other callers of this.
-    pub fn store(&self, words: [u64; N]) {
+    /// The words of one [`store`](Self::store) and the count behind it, which tells them from every other store's; `None`
+    /// while a writer is between two of its few stores. Writes nothing, never waits.
+    #[inline]
+    pub fn try_load(&self) -> Option<(u64, [u64; N])> {
+        // Acquire, with the last store of `store`: its words are visible.
+        let before = self.count.load(Ordering::Acquire);
+        // Acquire, with the stores of the words: see the head. Relaxed for the second look: they order it.
+        let words = core::array::from_fn(|index| self.words[index].load(Ordering::Acquire));
+        let agree = before.is_multiple_of(2) && self.count.load(Ordering::Relaxed) == before;
+        agree.then_some((before, words))
+    }
+
+    /// Changes the words, and returns the count behind them. The caller excludes other callers of this.
+    pub fn store(&self, words: [u64; N]) -> u64 {
         // Relaxed: the caller's lock orders it behind the store before.
         let before = self.count.load(Ordering::Relaxed);
         self.count.store(before + 1, Ordering::Relaxed);
@@ -67,6 +75,7 @@ impl<const N: usize> SeqCell<N> {
         }
         // Release: who reads this count sees all the words.
         self.count.store(before + 2, Ordering::Release);
+        before + 2
     }
 }
 
@@ -79,7 +88,7 @@ mod tests {
         let cell = SeqCell::new([0u64; 3]);
         let rounds = if cfg!(miri) { 20 } else { 20_000 };
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..=rounds).for_each(|i| cell.store([i, i * 2, i * 3])));
+            scope.spawn(|| (1..=rounds).for_each(|i| assert_eq!(cell.store([i, i * 2, i * 3]), i * 2)));
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut last = 0;

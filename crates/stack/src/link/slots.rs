@@ -3,19 +3,20 @@
 //! A copy of what the table knows, by a hash of the address; two neighbors of one slot take turns, and the one that is
 //! not there is found in the table, behind its lock. A copy says until when it may be used without asking.
 //!
-//! A slot is written under the table's lock, read by anybody ([`Versioned`]). Two *stamps* are written by senders and by
+//! A slot is written under the table's lock, read by anybody ([`SeqCell::try_load`]: what is being
+//! written is not there). Two *stamps* are written by senders and by
 //! input: when the neighbor was sent to, and when a higher layer got through to it. Each at most once in
 //! [`STAMP_EVERY`]: so no line is written per packet. A stamp carries the version of the slot that it was made for; one
 //! that is late, for a neighbor who has left the slot, fits no version and is not believed. It orders nothing.
 //!
-//! Tests: below; of `Versioned`: `sockeye-sync`.
+//! Tests: below; of `SeqCell`: `sockeye-sync`.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use sockeye_proto::neighbor::{Hint, LinkAddr};
 use sockeye_proto::time::Instant;
-use sockeye_sync::Versioned;
+use sockeye_sync::SeqCell;
 use sockeye_sync::facade::{AtomicU64, Ordering};
 
 use crate::base::addr::{HashKey, octets};
@@ -35,9 +36,8 @@ pub(super) struct Slots {
 
 /// One line of the cache. Words: the address's halves, the link-layer address with [`TAKEN`], until when.
 #[repr(align(64))]
-#[derive(Default)]
 struct Slot {
-    words: Versioned<4>,
+    words: SeqCell<4>,
     used: AtomicU64,
     confirmed: AtomicU64,
 }
@@ -49,7 +49,9 @@ const TIME_BITS: u32 = 48;
 
 impl Slots {
     pub fn new(key: HashKey) -> Self {
-        let slots = (0..SLOTS).map(|_| Slot::default()).collect();
+        let slot =
+            |_| Slot { words: SeqCell::new([0; 4]), used: AtomicU64::new(0), confirmed: AtomicU64::new(0) };
+        let slots = (0..SLOTS).map(slot).collect();
         Self { slots, key, reachable: AtomicU64::new(0) }
     }
 
@@ -101,7 +103,7 @@ impl Slots {
         let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) | TAKEN;
         let [high, low] = halves(addr);
         let slot = self.slot(addr);
-        let version = slot.words.write([high, low, mac, until.as_micros()]);
+        let version = slot.words.store([high, low, mac, until.as_micros()]);
         for (place, at) in [(&slot.used, hint.used), (&slot.confirmed, hint.confirmed)] {
             let at = at.map_or(0, Instant::as_micros);
             place.store(stamped(version, at), Ordering::Relaxed);
@@ -112,14 +114,14 @@ impl Slots {
     pub fn retract(&self, addr: IpAddr) {
         let slot = self.slot(addr);
         if slot.of(addr).is_some() {
-            slot.words.write([0; 4]);
+            slot.words.store([0; 4]);
         }
     }
 
     /// None may. Under the table's lock.
     pub fn clear(&self) {
         for slot in &self.slots {
-            slot.words.write([0; 4]);
+            slot.words.store([0; 4]);
         }
     }
 
@@ -136,7 +138,7 @@ impl Slot {
     /// Its words and their version, if it is this neighbor's.
     #[inline]
     fn of(&self, addr: IpAddr) -> Option<(u64, [u64; 4])> {
-        let (version, words) = self.words.read()?;
+        let (version, words) = self.words.try_load()?;
         let [high, low] = halves(addr);
         (words[0] == high && words[1] == low && words[2] & TAKEN != 0).then_some((version, words))
     }

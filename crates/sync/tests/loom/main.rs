@@ -20,7 +20,6 @@ mod precheck;
 mod reply;
 mod seq_cell;
 mod sleeper;
-mod versioned;
 mod wait;
 
 /// Forced switches per execution in models of three threads.
