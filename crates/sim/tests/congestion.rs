@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, CongestionControl, EcnMode, TcpInfo};
+use sockeye::{Config, CongestionControl, EcnMode, TcpInfo, TcpSocket};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Host, HostConfig, LinkConfig, LinkStats, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,6 +19,16 @@ fn host(congestion_control: CongestionControl, ecn: EcnMode) -> HostConfig {
 
 /// A stream that never ends, from one host to another: what was read so far, and what the sender knows.
 fn begin(from: &Host, to: &Host, port: u16) -> (Rc<Cell<u64>>, Rc<Cell<Option<TcpInfo>>>) {
+    begin_with(from, to, port, None)
+}
+
+/// The same with congestion control of the connection's own.
+fn begin_with(
+    from: &Host,
+    to: &Host,
+    port: u16,
+    own: Option<CongestionControl>,
+) -> (Rc<Cell<u64>>, Rc<Cell<Option<TcpInfo>>>) {
     let (read, info) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
     let (counted, told, addr) = (Rc::clone(&read), Rc::clone(&info), to.at(port));
     to.spawn(async move {
@@ -30,8 +40,13 @@ fn begin(from: &Host, to: &Host, port: u16) -> (Rc<Cell<u64>>, Rc<Cell<Option<Tc
             counted.set(counted.get() + len);
         }
     });
+    let stack = from.stack().unwrap();
     from.spawn(async move {
-        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.set_nonblocking(true);
+        own.into_iter().for_each(|own| socket.set_congestion_control(own));
+        let mut stream = TcpStream::from_std(socket.connect(addr).unwrap()).unwrap();
+        stream.writable().await.unwrap();
         let chunk = vec![7; 64 << 10];
         loop {
             stream.write_all(&chunk).await.unwrap();
@@ -115,4 +130,26 @@ fn two_bbr_flows_share_a_bottleneck() {
     let (sum, squares) = (shares[0] + shares[1], shares[0].pow(2) + shares[1].pow(2));
     assert!(sum * 8 * 100 / 30 >= 90 * 50_000_000, "{shares:?}");
     assert!(sum * sum * 100 / (2 * squares) >= 90, "{shares:?}");
+}
+
+/// Who of the two has how much is told by their queue: a long one is CUBIC's, in a short one BBR has the better of it.
+#[test]
+fn bbr_and_cubic_live_beside_each_other_in_one_queue() {
+    let shares = Sim::new(5).time_max(Duration::from_secs(100)).run(|net| async move {
+        let host = || host(CongestionControl::Cubic, EcnMode::Off);
+        let (from, to) =
+            (net.host_with("sender", host()).unwrap(), net.host_with("receiver", host()).unwrap());
+        net.link(&from, &to, path());
+        let (cubic, first) = begin(&from, &to, 80);
+        let (bbr, second) = begin_with(&from, &to, 81, Some(CongestionControl::Bbr));
+        time::sleep(Duration::from_secs(10)).await;
+        let before = [cubic.get(), bbr.get()];
+        time::sleep(Duration::from_secs(40)).await;
+        let chosen = [first, second].map(|info| info.take().unwrap().congestion_control);
+        assert_eq!(chosen, [CongestionControl::Cubic, CongestionControl::Bbr]);
+        [cubic.get() - before[0], bbr.get() - before[1]]
+    });
+    let sum = shares[0] + shares[1];
+    assert!(sum * 8 * 100 / 40 >= 90 * 50_000_000, "{shares:?}");
+    assert!(shares.iter().all(|share| share * 100 / sum >= 10), "{shares:?}");
 }

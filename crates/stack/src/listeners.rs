@@ -114,6 +114,7 @@ mod tests {
             reuse_port: true,
             v6_only: false,
             nodelay: false,
+            congestion_control: crate::CongestionControl::default(),
             nonblocking: false,
             transparent: false,
             sndbuf: 4096,

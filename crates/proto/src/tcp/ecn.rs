@@ -45,6 +45,8 @@ impl EcnMode {
 pub(super) struct Ecn {
     /// Answered: what ends before this, or here, was sent before the window was reduced.
     recover: SeqNum,
+    /// The end of the text that was sent as ECN-capable: what lies below is sent again.
+    text_end: SeqNum,
     /// What every segment carries: ECE while a mark is echoed.
     pub echo: Flags,
     /// Both ends agreed; in SYN-SENT: it is offered.
@@ -56,8 +58,9 @@ pub(super) struct Ecn {
 }
 
 impl Ecn {
-    pub fn new(on: bool) -> Self {
-        Self { recover: SeqNum::default(), echo: Flags::NONE, on, cwr_owed: false, answered: false }
+    /// `iss` is the number of our SYN.
+    pub fn new(on: bool, iss: SeqNum) -> Self {
+        Self { recover: iss, text_end: iss + 1, echo: Flags::NONE, on, cwr_owed: false, answered: false }
     }
 
     /// The control bits of the `first` SYN that offers it, or of one that is repeated: without, for the first may have
@@ -89,8 +92,12 @@ impl Ecn {
         self.answered && una.before(self.recover)
     }
 
-    /// The marks of new text.
-    pub fn on_new_text(&mut self) -> Flags {
+    /// The marks of text that is sent from `seq` to `end`: none if it is sent again.
+    pub fn on_text(&mut self, seq: SeqNum, end: SeqNum) -> Flags {
+        if seq.before(self.text_end) {
+            return Flags::NONE;
+        }
+        self.text_end = end;
         if core::mem::take(&mut self.cwr_owed) { Flags::ECT.with(Flags::CWR) } else { Flags::ECT }
     }
 }
@@ -141,7 +148,13 @@ impl<P: Payload> Pcb<P> {
     /// The phase as congestion control sees it: the window does not grow in the round trip in which a mark has reduced it
     /// (RFC 3168 section 6.1.2).
     #[inline]
-    pub(super) fn growth_phase(&self, phase: Phase) -> Phase {
+    pub(super) fn growth_phase(&mut self, phase: Phase) -> Phase {
+        if self.ecn.answered { self.answered_phase(phase) } else { phase }
+    }
+
+    #[cold]
+    fn answered_phase(&mut self, phase: Phase) -> Phase {
+        self.ecn.pass(self.snd_una);
         if self.ecn.answered && phase == Phase::Open { Phase::Recovery } else { phase }
     }
 }

@@ -157,7 +157,6 @@ impl<P: Payload> Pcb<P> {
     ) -> Transmit {
         let seq = self.snd_una + offset;
         let end = seq + len + u32::from(fin);
-        let is_new_text = seq == self.snd_max && len > 0;
         if self.timing == Timing::Idle && seq == self.snd_max {
             self.timing = Timing::Running;
             self.rtt_seq = end;
@@ -184,8 +183,8 @@ impl<P: Payload> Pcb<P> {
         }
         self.record_sent(seq, end, now);
         let mut segment = self.data_segment(seq, offset, len, fin, rcv_space, now);
-        if self.ecn.on && is_new_text {
-            segment.header.flags = segment.header.flags.with(self.ecn.on_new_text());
+        if self.ecn.on && len > 0 {
+            segment.header.flags = segment.header.flags.with(self.ecn.on_text(seq, end));
         }
         segment
     }

@@ -178,7 +178,7 @@ impl<P: Payload> Pcb<P> {
         pcb.scaling = s.window_scaling;
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
-        pcb.ecn = Ecn::new(s.offers_ecn());
+        pcb.ecn = Ecn::new(s.offers_ecn(), iss);
         // What the peer is assumed to take, until its SYN says more.
         pcb.mss = s.peer_mss_default;
         pcb.fast_open = s.fast_open.map(FastOpen::client);
@@ -205,7 +205,7 @@ impl<P: Payload> Pcb<P> {
         pcb.snd_scale = scale.snd.min(window::WINDOW_SCALE_MAX);
         pcb.rcv_scale = scale.rcv.min(window::WINDOW_SCALE_MAX);
         pcb.sack_ok = a.sack_permitted;
-        pcb.ecn = Ecn::new(a.ecn);
+        pcb.ecn = Ecn::new(a.ecn, a.iss);
         pcb.ts_on = a.timestamps.is_some();
         if let Some(ts) = a.timestamps {
             pcb.ts_recent = ts.ts_recent;
@@ -278,7 +278,7 @@ impl<P: Payload> Pcb<P> {
             recovery: Recovery::new(),
             loss: None,
             reass: None,
-            ecn: Ecn::new(false),
+            ecn: Ecn::new(false, iss),
             ts_recent_at: now,
             two_msl_at: NEVER,
             keep_at: NEVER,
@@ -415,6 +415,11 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission timeout, back-off included.
     pub fn rto(&self) -> Duration {
         Duration::from_micros(self.rtt.rto_us(self.tuning.rto_max_us))
+    }
+
+    /// The congestion control that it has: what was asked for, as far as the path needs it and the peer's options allow it.
+    pub fn congestion_control(&self) -> Algorithm {
+        self.cc.algorithm()
     }
 
     /// The congestion window, bytes, without the inflation of fast recovery.

@@ -32,6 +32,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp.nodelay = settings.nodelay;
     tcp.keepalive = settings.keepalive;
     tcp.user_timeout = settings.user_timeout;
+    tcp.congestion_control = settings.congestion_control;
     tcp
 }
 

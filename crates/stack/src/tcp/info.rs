@@ -8,6 +8,7 @@ use std::time::Duration;
 use sockeye_sync::facade::Arc;
 
 use super::TcpStream;
+use crate::CongestionControl;
 use crate::conn::Conn;
 use crate::conn::engine;
 use crate::conn::outbox::Context;
@@ -46,6 +47,8 @@ pub struct TcpInfo {
     pub rexmt_bytes: u64,
     /// Recoveries and timeouts that turned out to be needless, and were undone.
     pub undo_count: u32,
+    /// The algorithm that the path got (`TCP_CONGESTION`).
+    pub congestion_control: CongestionControl,
     /// Both ends agreed to ECN (`TCPI_OPT_ECN`).
     pub ecn: bool,
     /// Marks of the network that the peer echoed and for which the window was reduced.
@@ -94,6 +97,7 @@ impl TcpInfo {
             rexmt_rto: loss.rexmt_rto,
             rexmt_bytes: loss.rexmt_bytes,
             undo_count: loss.undo_count,
+            congestion_control: pcb.congestion_control(),
             ecn: pcb.ecn(),
             mark_count: loss.mark_count,
             dsack_count: loss.dsack_count,

@@ -18,6 +18,7 @@ use crate::listen::Listener;
 use crate::listeners::ANY_PORT;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
+use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
 /// Options that a socket has before it is anything else.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct SocketSettings {
     pub reuse_port: bool,
     pub v6_only: bool,
     pub nodelay: bool,
+    pub congestion_control: CongestionControl,
     pub nonblocking: bool,
     /// Other hosts' addresses may be bound to.
     pub transparent: bool,
@@ -93,6 +95,7 @@ impl TcpSocket {
             reuse_port: false,
             v6_only: false,
             nodelay: false,
+            congestion_control: config.congestion_control,
             nonblocking: false,
             transparent: false,
             sndbuf: config.sndbuf,
@@ -129,6 +132,12 @@ impl TcpSocket {
     /// TCP_NODELAY of the connection, or of a listener's connections.
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.settings.nodelay = nodelay;
+    }
+
+    /// TCP_CONGESTION of the connection, or of a listener's connections. Default
+    /// [`Config::congestion_control`](crate::Config::congestion_control), which says where it counts.
+    pub fn set_congestion_control(&mut self, algorithm: CongestionControl) {
+        self.settings.congestion_control = algorithm;
     }
 
     /// O_NONBLOCK: [`connect`](Self::connect) then returns at once, and the stream becomes writable when

@@ -106,9 +106,6 @@ impl<P: Payload> Pcb<P> {
         self.snd_len -= bytes;
         self.rexmt_count = 0;
         self.probe_now = false;
-        if self.ecn.answered {
-            self.ecn.pass(ack);
-        }
         if self.loss.is_some()
             && let Some(report) = self.take_report(acked, flight, options, now)
         {
@@ -133,7 +130,7 @@ impl<P: Payload> Pcb<P> {
 
     /// What congestion control is told where no records are kept.
     fn plain_news(
-        &self,
+        &mut self,
         acked: u32,
         flight: u32,
         measured_us: Option<u64>,
@@ -144,6 +141,7 @@ impl<P: Payload> Pcb<P> {
         // measured, and the millisecond that an echo counts with is less than what it looks for.
         let rtt_us =
             if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
+        let phase = self.growth_phase(self.recovery.phase());
         Ack {
             now,
             acked,
@@ -152,7 +150,7 @@ impl<P: Payload> Pcb<P> {
             flight,
             pipe: flight - acked,
             mss: u32::from(self.mss),
-            phase: self.growth_phase(self.recovery.phase()),
+            phase,
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             rate: None,
             loss: None,

@@ -289,7 +289,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// What congestion control is told.
-    fn news(&self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
+    fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =
             if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
