@@ -7,6 +7,7 @@
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
 //! | [`words`] | unfinished work, paths of one machine, package registry hosts |
+//! | [`citations`] | a file or test in `docs/rfc.md` that does not exist |
 //! | [`dependencies`] | a dependency that nobody has given a reason for |
 //! | [`licences`] | a dependency under a licence that we cannot pass on |
 //!
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod citations;
 pub mod dependencies;
 pub mod doors;
 pub mod finding;

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use sockeye_tidy::metadata::{self, Package};
-use sockeye_tidy::{Tree, dependencies, doors, layers, licences, report, shape, unsafety, words};
+use sockeye_tidy::{Tree, citations, dependencies, doors, layers, licences, report, shape, unsafety, words};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect("the tree is readable"));
 static PACKAGES: LazyLock<Vec<Package>> =
@@ -78,6 +78,11 @@ fn continuous_integration_runs_what_the_readme_says() {
         readme.lines().any(|line| line == TEST_COMMAND),
         "README.md must name `{TEST_COMMAND}` on a line"
     );
+}
+
+#[test]
+fn the_table_of_rfcs_cites_what_exists() {
+    report(citations::check(&TREE, "docs/rfc.md"));
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! What `docs/rfc.md` cites exists: the files of its rows, the functions named beside them, the tests.
+//!
+//! A table that says where an RFC's clause stands and which test holds it is worth something as long as it is true. Here
+//! only existence is looked at: a path in backticks is a file or folder of the tree, a name in the columns "where" and
+//! "test" is that of a function. Tests: below.
+
+use std::collections::HashSet;
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+const RULE: &str = "citation";
+
+/// Checks every row of the document's tables.
+pub fn check(tree: &Tree, document: &str) -> Vec<Finding> {
+    let paths: Vec<&str> = tree.files.iter().map(|source| source.path.as_str()).collect();
+    let functions: HashSet<&str> = tree.rust().flat_map(|source| functions(&source.text)).collect();
+    check_rows(document, tree.text(document), &paths, &functions)
+}
+
+fn check_rows(document: &str, text: &str, paths: &[&str], functions: &HashSet<&str>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (number, row) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        // The first two columns and the last say what is done, in prose; names there may be of anything.
+        for cited in row.split('|').skip(3).take(2).flat_map(quoted) {
+            let is_known = match kind(cited) {
+                Kind::Path => paths.iter().any(|path| is_cited(path, cited)),
+                Kind::Function => functions.contains(cited),
+                Kind::Other => true,
+            };
+            if !is_known {
+                found.push(Finding::new(document, number + 1, RULE, format!("there is no {cited}")));
+            }
+        }
+    }
+    found
+}
+
+enum Kind {
+    Path,
+    Function,
+    Other,
+}
+
+fn kind(cited: &str) -> Kind {
+    if cited.ends_with(".rs") || cited.ends_with('/') {
+        Kind::Path
+    } else if cited.contains('_')
+        && cited.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    {
+        Kind::Function
+    } else {
+        Kind::Other
+    }
+}
+
+/// Whether a path of the tree is the one cited. Each section says below what its paths are, so what is cited is the end
+/// of a path, or a folder on the way; the names of crates stand for their folders.
+fn is_cited(path: &str, cited: &str) -> bool {
+    let (folder, rest) = cited.split_once('/').unwrap_or(("", cited));
+    let (within, rest) = match folder {
+        "stack" | "sim" | "drivers" | "mbuf" | "sync" | "proto" => {
+            (path.starts_with(&format!("crates/{folder}/")), rest)
+        }
+        _ => (true, cited),
+    };
+    let wanted = format!("/{rest}");
+    within && if cited.ends_with('/') { path.contains(&wanted) } else { path.ends_with(&wanted) }
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The names of the functions that a source declares.
+fn functions(text: &str) -> impl Iterator<Item = &str> {
+    text.split("fn ")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = "| 1 | what `no_such_word` | `wire.rs` (`parse_options`), `cc/` | `stack/tests/a.rs`: `it_works` | `x_y` |";
+
+    fn findings(paths: &[&str], functions: &[&str]) -> Vec<String> {
+        let functions = functions.iter().copied().collect();
+        check_rows("d.md", ROW, paths, &functions).iter().map(|found| format!("{found:?}")).collect()
+    }
+
+    #[test]
+    fn what_exists_is_cited_rightly_and_what_does_not_is_found() {
+        let paths =
+            ["crates/proto/src/tcp/wire.rs", "crates/proto/src/tcp/cc/mod.rs", "crates/stack/tests/a.rs"];
+        assert_eq!(findings(&paths, &["parse_options", "it_works"]), [] as [String; 0]);
+        assert_eq!(findings(&paths, &["it_works"]).len(), 1);
+        assert_eq!(findings(&paths[1..], &["parse_options", "it_works"]).len(), 1);
+        assert_eq!(findings(&[], &[]).len(), 5);
+    }
+
+    #[test]
+    fn functions_are_found_whatever_stands_around_them() {
+        let text = "pub(crate) fn one<T>() {}\n    const fn two(a: u8) {}\nfn three () {}";
+        assert_eq!(functions(text).collect::<Vec<_>>(), ["one", "two", "three"]);
+    }
+}
