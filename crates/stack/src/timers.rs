@@ -20,6 +20,8 @@ pub(crate) enum TimerKey {
     Conn { hash: u64, serial: u64 },
     /// A shard of the demux table.
     Shard { index: usize },
+    /// Fragments of datagrams that are not whole.
+    Fragments,
     /// The tasks that wait for packet memory.
     Memory,
     /// Packet memory that is parked for whoever allocates.

@@ -3,11 +3,13 @@
 //!
 //! Bytes become a [`Header`] and the range of the payload once. This module must not know routes,
 //! interfaces or any upper layer beyond its protocol number and the pseudo header. Invariants: no input
-//! panics; a payload range always lies inside the bytes given. Fragments are refused by name, since
-//! there is no reassembly behind this codec. Tests: `ip/tests.rs`.
+//! panics; a payload range always lies inside the bytes given. Fragments are refused by name: they are read by
+//! [`fragment`] and put together by [`reass`]. Tests: `ip/tests.rs`.
 
 pub mod checksum;
 pub mod ecn;
+pub mod fragment;
+pub mod reass;
 pub mod source;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,15 @@
 use core::net::Ipv4Addr;
 use core::ops::Range;
 
+use super::fragment::Fragment;
 use super::{Addresses, EmitError, Header, HeaderChecksum, ParseError, Sum, V4_HEADER_LEN};
 
 /// Where the protocol number stands.
 pub(super) const PROTOCOL_AT: usize = 9;
 /// "Don't fragment" in the word of flags and fragment offset.
 const DONT_FRAGMENT: u16 = 0x4000;
+/// "More fragments".
+const MORE_FRAGMENTS: u16 = 0x2000;
 /// "More fragments" and the offset: any of these bits makes the packet a fragment.
 const FRAGMENT_MASK: u16 = 0x3fff;
 
@@ -22,10 +25,32 @@ pub(super) fn parse(
     have: usize,
     checksum: HeaderChecksum,
 ) -> Result<(Header, Range<usize>), ParseError> {
+    let (header, range, _, word) = parse_any(packet, have, checksum)?;
+    if word & FRAGMENT_MASK == 0 { Ok((header, range)) } else { Err(ParseError::Fragment) }
+}
+
+/// See [`super::fragment::parse_head`].
+pub(super) fn parse_fragment(
+    packet: &[u8],
+    have: usize,
+    checksum: HeaderChecksum,
+) -> Result<(Header, Fragment, Range<usize>, usize), ParseError> {
+    let (header, range, id, word) = parse_any(packet, have, checksum)?;
+    let before = range.start;
+    Ok((header, Fragment::of_v4(id, word), range, before))
+}
+
+/// A header, where its payload lies, its identification, and the word of flags and offset.
+#[inline]
+fn parse_any(
+    packet: &[u8],
+    have: usize,
+    checksum: HeaderChecksum,
+) -> Result<(Header, Range<usize>, u16, u16), ParseError> {
     let Some(fixed) = packet.first_chunk::<V4_HEADER_LEN>() else {
         return Err(ParseError::Truncated { need: V4_HEADER_LEN, have: packet.len() });
     };
-    let [ver_ihl, tos, len_a, len_b, _, _, frag_a, frag_b, ttl, protocol, _, _, addrs @ ..] = *fixed;
+    let [ver_ihl, tos, len_a, len_b, id_a, id_b, frag_a, frag_b, ttl, protocol, _, _, addrs @ ..] = *fixed;
     let words = ver_ihl & 0x0f;
     let header_len = usize::from(words) * 4;
     if header_len < V4_HEADER_LEN {
@@ -38,13 +63,11 @@ pub(super) fn parse(
     if checksum == HeaderChecksum::Verify {
         verify(packet, header_len)?;
     }
-    if u16::from_be_bytes([frag_a, frag_b]) & FRAGMENT_MASK != 0 {
-        return Err(ParseError::Fragment);
-    }
     let [s0, s1, s2, s3, d0, d1, d2, d3] = addrs;
     let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
     let header = Header { addresses, protocol, hop_limit: ttl, traffic_class: tos };
-    Ok((header, header_len..packet_len))
+    let (id, word) = (u16::from_be_bytes([id_a, id_b]), u16::from_be_bytes([frag_a, frag_b]));
+    Ok((header, header_len..packet_len, id, word))
 }
 
 /// Checks the header checksum over `header_len` bytes.
@@ -84,4 +107,26 @@ pub(super) fn emit(
     bytes[11] = sum_b;
     *out = bytes;
     Ok(V4_HEADER_LEN)
+}
+
+/// See [`super::fragment::emit`].
+pub(super) fn emit_fragment(
+    header: &Header,
+    (src, dst): (Ipv4Addr, Ipv4Addr),
+    fragment: &Fragment,
+    payload_len: usize,
+    out: &mut [u8],
+) -> Result<usize, EmitError> {
+    let len = emit(header, src, dst, payload_len, out)?;
+    let more = if fragment.more { MORE_FRAGMENTS } else { 0 };
+    // The identification of IPv4 has 16 bits: the lower half names the datagram.
+    let [.., id_a, id_b] = fragment.id.to_be_bytes();
+    let [word_a, word_b] = (fragment.offset >> 3 | more).to_be_bytes();
+    if let Some(out) = out.first_chunk_mut::<V4_HEADER_LEN>() {
+        out[4..8].copy_from_slice(&[id_a, id_b, word_a, word_b]);
+        out[10..12].fill(0);
+        let checksum = Sum::of(&out[..]).checksum();
+        out[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+    Ok(len)
 }

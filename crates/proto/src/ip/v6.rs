@@ -9,6 +9,7 @@
 use core::net::Ipv6Addr;
 use core::ops::Range;
 
+use super::fragment::{Fragment, V6_FRAGMENT_LEN};
 use super::{Addresses, EXTENSION_HEADERS_MAX, EmitError, Header, ParseError, V6_HEADER_LEN};
 
 const HOP_BY_HOP: u8 = 0;
@@ -18,12 +19,57 @@ const DESTINATION_OPTIONS: u8 = 60;
 /// Where the fixed header says what follows it.
 const NEXT_HEADER_AT: usize = 6;
 
+/// The offset in the word of a fragment header, in bytes, as its unit is eight.
+const OFFSET_MASK: u16 = 0xfff8;
+/// "More fragments" in that word.
+const MORE_FRAGMENTS: u16 = 1;
+
 const OPTION_PAD1: u8 = 0;
 /// Two bits of an option's type: what to do if it is not known; zero says skip it.
 const OPTION_ACTION_MASK: u8 = 0xc0;
 
 /// See [`super::parse_head`]; `have` is the length of the whole packet.
 pub(super) fn parse(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), ParseError> {
+    let (header, range) = parse_any(packet, have)?;
+    if header.protocol == FRAGMENT { Err(ParseError::Fragment) } else { Ok((header, range)) }
+}
+
+/// See [`super::fragment::parse_head`].
+pub(super) fn parse_fragment(
+    packet: &[u8],
+    have: usize,
+) -> Result<(Header, Fragment, Range<usize>, usize), ParseError> {
+    let (header, range) = parse_any(packet, have)?;
+    if header.protocol != FRAGMENT {
+        return Err(ParseError::Fragment);
+    }
+    let start = range.start + V6_FRAGMENT_LEN;
+    let Some(&[next, _, at_a, at_b, id @ ..]) =
+        packet.get(range.start..start).and_then(|bytes| <&[u8; V6_FRAGMENT_LEN]>::try_from(bytes).ok())
+    else {
+        return Err(ParseError::Truncated { need: start, have: packet.len() });
+    };
+    if start > range.end {
+        return Err(ParseError::Truncated { need: start, have: range.end });
+    }
+    let word = u16::from_be_bytes([at_a, at_b]);
+    let fragment =
+        Fragment { id: u32::from_be_bytes(id), offset: word & OFFSET_MASK, more: word & MORE_FRAGMENTS != 0 };
+    Ok((Header { protocol: next, ..header }, fragment, start..range.end, range.start))
+}
+
+/// See [`super::fragment::upper_layer`].
+pub(super) fn skip_behind_fragment(first: u8, head: &[u8]) -> Result<(u8, usize), ParseError> {
+    // A hop-by-hop header comes first in a packet, and so not here.
+    match skip_extensions(head, first, 0, 1)? {
+        (FRAGMENT, _) => Err(ParseError::Fragment),
+        found => Ok(found),
+    }
+}
+
+/// A header, and where behind the extension headers its payload lies. A fragment header ends them.
+#[inline]
+fn parse_any(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), ParseError> {
     let Some(fixed) = packet.first_chunk::<V6_HEADER_LEN>() else {
         return Err(ParseError::Truncated { need: V6_HEADER_LEN, have: packet.len() });
     };
@@ -35,7 +81,7 @@ pub(super) fn parse(packet: &[u8], have: usize) -> Result<(Header, Range<usize>)
         return Err(ParseError::PacketLen { field: payload_len, header: V6_HEADER_LEN, have });
     }
     let packet = packet.get(..end).unwrap_or(packet);
-    let (protocol, start) = skip_extensions(packet, next)?;
+    let (protocol, start) = skip_extensions(packet, next, V6_HEADER_LEN, 0)?;
     let (mut src, mut dst) = ([0; 16], [0; 16]);
     let (src_bytes, dst_bytes) = addrs.split_at(16);
     src.copy_from_slice(src_bytes);
@@ -44,16 +90,19 @@ pub(super) fn parse(packet: &[u8], have: usize) -> Result<(Header, Range<usize>)
     Ok((Header { addresses, protocol, hop_limit, traffic_class }, start..end))
 }
 
-/// Walks over the extension headers behind the fixed header; returns the upper layer's protocol and
-/// where it begins.
-fn skip_extensions(packet: &[u8], first: u8) -> Result<(u8, usize), ParseError> {
-    let mut next = first;
-    let mut at = V6_HEADER_LEN;
-    for index in 0..=EXTENSION_HEADERS_MAX {
+/// Walks over extension headers from `start` on, `before_count` of which have been; returns the upper layer's protocol
+/// and where it begins. A fragment header is such a protocol here.
+fn skip_extensions(
+    packet: &[u8],
+    first: u8,
+    start: usize,
+    before_count: usize,
+) -> Result<(u8, usize), ParseError> {
+    let (mut next, mut at) = (first, start);
+    for index in before_count..=EXTENSION_HEADERS_MAX {
         match next {
             HOP_BY_HOP if index > 0 => return Err(ParseError::MisplacedHopByHop),
             HOP_BY_HOP | DESTINATION_OPTIONS => {}
-            FRAGMENT => return Err(ParseError::Fragment),
             protocol => return Ok((protocol, at)),
         }
         if index == EXTENSION_HEADERS_MAX {
@@ -131,4 +180,26 @@ pub(super) fn emit(
     src_out.copy_from_slice(&src.octets());
     dst_out.copy_from_slice(&dst.octets());
     Ok(V6_HEADER_LEN)
+}
+
+/// See [`super::fragment::emit`].
+pub(super) fn emit_fragment(
+    header: &Header,
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    fragment: &Fragment,
+    payload_len: usize,
+    out: &mut [u8],
+) -> Result<usize, EmitError> {
+    let (need, have) = (V6_HEADER_LEN + V6_FRAGMENT_LEN, out.len());
+    if have < need {
+        return Err(EmitError::BufferTooShort { need, have });
+    }
+    let fixed = Header { protocol: FRAGMENT, ..*header };
+    let len = emit(&fixed, src, dst, payload_len + V6_FRAGMENT_LEN, out)?;
+    let [at_a, at_b] = (fragment.offset & OFFSET_MASK | u16::from(fragment.more)).to_be_bytes();
+    let [a, b, c, d] = fragment.id.to_be_bytes();
+    if let Some(out) = out.get_mut(len..need) {
+        out.copy_from_slice(&[header.protocol, 0, at_a, at_b, a, b, c, d]);
+    }
+    Ok(need)
 }

@@ -225,6 +225,10 @@ pub(super) fn step(
     cx.now = pcb.clock(cx.now);
     match work {
         Work::Segment(header, payload) => input(cx, pcb, conn, so, &header, payload),
+        Work::Undelivered(seq, error) => {
+            let events = super::undelivered::apply(pcb, seq, error, cx.now);
+            on_events(cx, pcb, conn, so, events);
+        }
         Work::Notify => {
             // Re-armed before anything is looked at: what is posted from here on comes again.
             let reasons = conn.notify.take();

@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 mod tune;
+mod undelivered;
 pub(crate) mod user;
 #[cfg(feature = "tokio")]
 pub(crate) mod wakers;
@@ -164,6 +165,8 @@ pub(crate) struct Item {
 pub(crate) enum Work {
     /// A segment has arrived.
     Segment(sockeye_proto::tcp::segment::Header, Data),
+    /// The network reports that a segment of ours, which began with this number, was not delivered.
+    Undelivered(sockeye_proto::seq::SeqNum, sockeye_proto::icmp::Error),
     /// The reasons posted in [`Conn::notify`].
     Notify,
 }

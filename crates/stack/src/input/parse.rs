@@ -56,8 +56,11 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
         return packet.first_chunk().map(|bytes| Parsed::Arp(*bytes)).ok_or(count::MALFORMED);
     }
     let packet_len = frame.len() - link.len;
-    let (ip_header, range) =
-        ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify).map_err(ip_refusal)?;
+    let (ip_header, range) = match ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify) {
+        Ok(parsed) => parsed,
+        Err(ip::ParseError::Fragment) => return fragment(core, from, link, &frame),
+        Err(error) => return Err(ip_refusal(error)),
+    };
     let inside = range.start + link.len..range.end + link.len;
     let addresses = ip_header.addresses;
     let (src, dst) = (addresses.src(), addresses.dst());
@@ -89,6 +92,22 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
     let payload = Data(segment.payload(core, &frame, in_head)?);
     let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
     Ok(Parsed::Segment(Packet { to, header, payload }))
+}
+
+/// A part of a datagram. Its payload is copied: a small one must not keep a large buffer while the others are waited
+/// for.
+fn fragment(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>) -> Result<Parsed, usize> {
+    let packet = frame.head.get(link.len..).unwrap_or_default();
+    let (header, place, range, _) =
+        ip::fragment::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify)
+            .map_err(ip_refusal)?;
+    let (src, dst) = (header.addresses.src(), header.addresses.dst());
+    let is_ours = from.tables.takes_in(from.netif, dst) && is_host(src) && !from.tables.is_local(src);
+    let cast = if is_ours { Cast::Unicast } else { to_many(core, from, &header)? };
+    let inside = range.start + link.len..range.end + link.len;
+    let lent = RxFrame { own: None, ..*frame };
+    let received = other(core, from, link, header, cast, inside, &lent)?;
+    Ok(Parsed::Other(Received { fragment: Some(place), ..received }))
 }
 
 /// A packet that is not for us alone, or does not come from one host. Of such, those are taken that went to all on
@@ -123,7 +142,7 @@ fn other(
     // A broadcast of the link that names one host is answered by nobody (RFC 1122 section 3.2.2).
     let cast = if cast == Cast::Unicast { link.cast } else { cast };
     let (netif, link_src, checksum) = (from.netif, link.src, frame.checksum);
-    Ok(Received { netif, link_src, header, cast, checksum, head, payload })
+    Ok(Received { netif, link_src, header, fragment: None, cast, checksum, head, payload })
 }
 
 fn ip_refusal(error: ip::ParseError) -> usize {

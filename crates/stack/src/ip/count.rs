@@ -5,7 +5,7 @@
 //! the README's table. Tests: `tests/ip.rs`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 23;
+pub(crate) const COUNT: usize = 41;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -54,6 +54,43 @@ pub(crate) const ICMP_OUT_RATE_LIMIT_GLOBAL: usize = 21;
 /// Not sent, as the destination had been answered too often.
 pub(crate) const ICMP_OUT_RATE_LIMIT_HOST: usize = 22;
 
+/// Datagrams whose headers were not understood when they were whole.
+pub(crate) const IN_HDR_ERRORS: usize = 23;
+/// Fragments that came in.
+pub(crate) const REASM_REQDS: usize = 24;
+/// Datagrams that were put together.
+pub(crate) const REASM_OKS: usize = 25;
+/// Fragments and datagrams that were not, for any reason.
+pub(crate) const REASM_FAILS: usize = 26;
+/// Of these, datagrams whose time was over.
+pub(crate) const REASM_TIMEOUT: usize = 27;
+/// Datagrams dropped for others of the same source, or of sources that hold less.
+pub(crate) const REASM_EVICTED: usize = 28;
+/// Fragments that were there already.
+pub(crate) const FRAG_DUPLICATE: usize = 29;
+/// Fragments that overlapped another.
+pub(crate) const FRAG_OVERLAP: usize = 30;
+/// Fragments that disagreed about the end of their datagram.
+pub(crate) const FRAG_INCONSISTENT: usize = 31;
+/// Fragments that were empty, or not the last and not of a multiple of eight bytes.
+pub(crate) const FRAG_BAD_LENGTH: usize = 32;
+/// Fragments of a datagram longer than a packet can be.
+pub(crate) const FRAG_TOO_LONG: usize = 33;
+/// Fragments of a datagram that had too many.
+pub(crate) const FRAG_TOO_MANY: usize = 34;
+/// Fragments of a datagram that had been dropped.
+pub(crate) const FRAG_OF_DEAD: usize = 35;
+/// Fragments for which the table had no room.
+pub(crate) const FRAG_NO_ROOM: usize = 36;
+/// Datagrams whose fragments had marks of ECN that do not go together.
+pub(crate) const FRAG_BAD_ECN: usize = 37;
+/// First fragments without all headers (RFC 7112).
+pub(crate) const FRAG_INCOMPLETE_CHAIN: usize = 38;
+/// Packets that were sent in fragments.
+pub(crate) const FRAG_OKS: usize = 39;
+/// Fragments that were sent.
+pub(crate) const FRAG_CREATES: usize = 40;
+
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("ip_in_receives", "IpInReceives"),
@@ -79,4 +116,22 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("icmp_out_errors", "IcmpOutErrors"),
     ("icmp_out_rate_limit_global", "IcmpOutRateLimitGlobal"),
     ("icmp_out_rate_limit_host", "IcmpOutRateLimitHost"),
+    ("ip_in_hdr_errors", "IpInHdrErrors"),
+    ("ip_reasm_reqds", "IpReasmReqds"),
+    ("ip_reasm_oks", "IpReasmOKs"),
+    ("ip_reasm_fails", "IpReasmFails"),
+    ("ip_reasm_timeout", "IpReasmTimeout"),
+    ("ip_reasm_evicted", ""),
+    ("ip_frag_duplicate", ""),
+    ("ip_frag_overlap", "IpExtReasmOverlaps"),
+    ("ip_frag_inconsistent", ""),
+    ("ip_frag_bad_length", ""),
+    ("ip_frag_too_long", ""),
+    ("ip_frag_too_many", ""),
+    ("ip_frag_of_dead", ""),
+    ("ip_frag_no_room", ""),
+    ("ip_frag_bad_ecn", ""),
+    ("ip_frag_incomplete_chain", ""),
+    ("ip_frag_oks", "IpFragOKs"),
+    ("ip_frag_creates", "IpFragCreates"),
 ];

@@ -2,7 +2,7 @@
 //!
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
 //! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
-//! for a source that is not one, nor for a fragment but the first (only whole packets come here).
+//! for a source that is not one, nor for a fragment but the first.
 //! Errors and answers are limited for the stack and for each destination (`sockeye_proto::icmp::limit`).
 //! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
@@ -13,12 +13,15 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
 use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
 use sockeye_proto::ip;
+use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
 
 use super::output::{ChecksumAt, Outgoing, flow_of, send};
 use super::{Cast, Received, count};
+use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
+use crate::conn::{Work, engine};
 use crate::link;
 use crate::netif::table::{NetifId, is_host};
 
@@ -106,9 +109,32 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     let parsed = ip::parse_head(&head[..len], usize::MAX, ip::HeaderChecksum::Trusted);
     let Ok((header, range)) = parsed else { return };
     quoted.trim_front(range.start);
+    if header.protocol == ip::PROTOCOL_TCP {
+        return segment_undelivered(cx, &header.addresses, &quoted, error);
+    }
     if header.protocol == ip::PROTOCOL_UDP {
         let offender = quoting.header.addresses.src();
         crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
+    }
+}
+
+/// A segment of ours, of which at least ports and sequence number are quoted, did not arrive. Its connection judges by
+/// the number whether to believe it (RFC 5927).
+fn segment_undelivered(cx: &mut Context<'_>, addresses: &ip::Addresses, quoted: &Chain, error: Error) {
+    let mut first = [0; 8];
+    if quoted.copy_to(0, &mut first) < first.len() {
+        return;
+    }
+    let [s0, s1, d0, d1, seq @ ..] = first;
+    let tuple = FourTuple {
+        local: Endpoint::new(addresses.src(), u16::from_be_bytes([s0, s1])),
+        remote: Endpoint::new(addresses.dst(), u16::from_be_bytes([d0, d1])),
+    };
+    let hash = tuple.hash(&cx.core.key);
+    let conn = cx.core.demux.shard(hash).conn(hash, &tuple).cloned();
+    if let Some(conn) = conn {
+        let seq = SeqNum::new(u32::from_be_bytes(seq));
+        engine::enter(cx, &conn, Work::Undelivered(seq, error));
     }
 }
 
@@ -188,6 +214,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
         traffic_class: 0,
         header,
         checksum,
+        dont_fragment: false,
         flow,
     }
 }
@@ -210,7 +237,8 @@ fn may_answer(family: Family, received: &Received, why: Error) -> bool {
     };
     let (first, len) = received.first::<1>();
     let is_error = received.header.protocol == protocol && (len == 0 || Message::is_error(family, first[0]));
-    (is_single(received) || concerns_many) && !is_error
+    let is_first = received.fragment.is_none_or(|place| place.offset == 0);
+    (is_single(received) || concerns_many) && !is_error && is_first
 }
 
 /// Whether a packet went from one host to one.

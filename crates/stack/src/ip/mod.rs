@@ -12,6 +12,7 @@
 //! itself. Must not know sockets. Tests: `tests/ip.rs`.
 
 pub(crate) mod count;
+pub(crate) mod fragments;
 pub(crate) mod icmp;
 pub(crate) mod output;
 mod received;
@@ -19,10 +20,15 @@ mod received;
 use sockeye_proto::group::igmp;
 use sockeye_proto::icmp::Family;
 use sockeye_proto::ip;
+use sockeye_proto::tcp::segment::Flags;
+use sockeye_proto::tcp::wire;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Counters;
 
-use crate::conn::outbox::Context;
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::payload::Data;
+use crate::conn::outbox::{Context, Routed};
+use crate::input::count as frames;
 use crate::link;
 
 pub(crate) use received::{Cast, Head, Received};
@@ -31,17 +37,29 @@ pub(crate) use received::{Cast, Head, Received};
 pub(crate) struct Ip {
     counters: Counters<{ count::COUNT }>,
     answers: icmp::Answers,
+    fragments: fragments::Table,
+    ids: output::Ids,
 }
 
 impl Ip {
     pub fn new(now: Instant) -> Self {
-        Self { counters: Counters::new(), answers: icmp::Answers::new(now) }
+        Self {
+            counters: Counters::new(),
+            answers: icmp::Answers::new(now),
+            fragments: fragments::Table::default(),
+            ids: output::Ids::default(),
+        }
     }
 
     /// Counts one.
     #[inline]
     pub fn count(&self, index: usize) {
         self.counters.inc(index);
+    }
+
+    /// Counts `amount`.
+    pub fn count_many(&self, index: usize, amount: u64) {
+        self.counters.add(index, amount);
     }
 
     /// Names and counts.
@@ -53,11 +71,23 @@ impl Ip {
 /// Hands a packet that is for us to the protocol inside.
 pub(crate) fn input(cx: &mut Context<'_>, received: Received) {
     cx.core.ip.count(count::IN_RECEIVES);
+    match received.fragment {
+        Some(place) => fragments::input(cx, received, place),
+        None => dispatch(cx, received),
+    }
+}
+
+/// Hands a packet that is in one piece to the protocol inside.
+fn dispatch(cx: &mut Context<'_>, received: Received) {
     let family = icmp::family_of(&received);
     match (received.header.protocol, family) {
         (ip::PROTOCOL_ICMP, Family::V4) | (ip::PROTOCOL_ICMPV6, Family::V6) => {
             cx.core.ip.count(count::IN_DELIVERS);
             icmp::input(cx, family, received);
+        }
+        (ip::PROTOCOL_TCP, Family::V4 | Family::V6) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            segment(cx, received);
         }
         (ip::PROTOCOL_UDP, Family::V4 | Family::V6) => {
             cx.core.ip.count(count::IN_DELIVERS);
@@ -71,8 +101,38 @@ pub(crate) fn input(cx: &mut Context<'_>, received: Received) {
         (_, _) => {
             cx.core.ip.count(count::IN_UNKNOWN_PROTOS);
             // The frame is counted too: who knows frames only looks there.
-            cx.core.input.count(crate::input::count::UNKNOWN_PROTOCOL, 1);
+            cx.core.input.count(frames::UNKNOWN_PROTOCOL, 1);
             icmp::unknown_protocol(cx, &received);
         }
     }
 }
+
+/// A TCP segment that came in fragments. It takes the way of segments without a connection, which finds one.
+fn segment(cx: &mut Context<'_>, mut received: Received) {
+    let input = &cx.core.input;
+    if received.cast != Cast::Unicast {
+        return input.count(frames::NOT_FOR_US, 1);
+    }
+    if !received.checksum_holds() {
+        return input.count(frames::BAD_CHECKSUM, 1);
+    }
+    let (first, len) = received.first::<SEGMENT_HEAD_MAX>();
+    let Ok((ports, mut header, in_head)) = wire::parse(&first[..len], wire::ChecksumIn::Trusted) else {
+        return input.count(frames::MALFORMED, 1);
+    };
+    if ip::ecn::is_marked(received.header.traffic_class) {
+        header.flags = header.flags.with(Flags::CE);
+        input.count(frames::MARKED, 1);
+    }
+    received.payload.trim_front(in_head.start);
+    let addresses = received.header.addresses;
+    let to = FourTuple {
+        local: Endpoint::new(addresses.dst(), ports.dst),
+        remote: Endpoint::new(addresses.src(), ports.src),
+    };
+    input.count(frames::PACKETS, 1);
+    crate::route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload) });
+}
+
+/// Bytes of the longest TCP header.
+const SEGMENT_HEAD_MAX: usize = 60;

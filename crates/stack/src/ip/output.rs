@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
+use sockeye_proto::ip::fragment::{self, Fragment};
+use sockeye_sync::facade::{AtomicU32, Ordering};
 
 use super::{Cast, Head, Received, count};
 use crate::base::addr::{Endpoint, FourTuple};
@@ -45,6 +47,8 @@ pub(crate) struct Outgoing<'a> {
     /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
     pub header: &'a [u8],
     pub checksum: ChecksumAt,
+    /// If it is longer than the way takes, it is refused and not sent in fragments.
+    pub dont_fragment: bool,
     /// Chooses among an interface's queues; packets of one flow stay in order.
     pub flow: u64,
 }
@@ -95,13 +99,92 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
             let (mtu, offload) = (netif.mtu(), netif.offloads_checksum());
             let len = addresses.header_len() + outgoing.header.len() + payload.len();
             if len > mtu as usize {
-                core.ip.count(count::FRAG_FAILS);
-                return Err(SendError::TooLong(mtu));
+                return cut(cx, via, &header, outgoing, payload, mtu);
             }
             let frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
             transmit(cx, via, outgoing.flow, frame)
         }
         None => loop_back(cx, header, outgoing, payload),
+    }
+}
+
+/// Sends a packet that is longer than the way takes in fragments (RFC 791, RFC 8200 section 4.5), if that is allowed.
+fn cut(
+    cx: &mut Context<'_>,
+    via: Via,
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: Chain,
+    mtu: u32,
+) -> Result<(), SendError> {
+    let id = cx.core.ip.ids.next(flow_of(cx, header.addresses.src(), header.addresses.dst()));
+    let frames = if outgoing.dont_fragment { None } else { fragments(header, outgoing, &payload, mtu, id) };
+    let Some(mut frames) = frames else {
+        cx.core.ip.count(count::FRAG_FAILS);
+        return Err(SendError::TooLong(mtu));
+    };
+    let count = frames.len() as u64;
+    if hand_over(cx, via, outgoing.flow, &mut frames) > 0 {
+        cx.core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::QueueFull);
+    }
+    cx.core.ip.count(count::FRAG_OKS);
+    cx.core.ip.count_many(count::FRAG_CREATES, count);
+    Ok(())
+}
+
+/// The fragments of a packet; `None` if it is longer than a packet can be.
+fn fragments(
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: &Chain,
+    mtu: u32,
+    id: u32,
+) -> Option<Vec<TxFrame>> {
+    let mut transport = [0; TRANSPORT_HEAD_MAX];
+    let transport = write_transport(header, outgoing, payload, false, &mut transport)?;
+    let len = transport.len() + payload.len();
+    // The length of the whole datagram has to fit the field, too.
+    u16::try_from(header.addresses.header_len() + len).ok()?;
+    let room = (mtu as usize).checked_sub(fragment::header_len(&header.addresses))? & !7;
+    let mut frames = Vec::with_capacity(len.div_ceil(room.max(8)));
+    let mut start = 0;
+    while start < len {
+        let take = room.min(len - start);
+        let place = Fragment { id, offset: u16::try_from(start).ok()?, more: start + take < len };
+        let mut head = [0; HEAD_MAX];
+        let mut head_len = fragment::emit(header, &place, take, &mut head).ok()?;
+        // The header of the protocol inside is the first's.
+        let of_head = if start == 0 { transport } else { &[] };
+        head.get_mut(head_len..head_len + of_head.len())?.copy_from_slice(of_head);
+        head_len += of_head.len();
+        let of_payload = take.checked_sub(of_head.len())?;
+        let from = (start + of_head.len()).checked_sub(transport.len())?;
+        let part = payload.slice(from, of_payload);
+        frames.push(TxFrame::new(head.get(..head_len)?, part, Checksum::Software)?);
+        start += take;
+    }
+    Some(frames)
+}
+
+/// Identifications of datagrams that are sent in fragments. Each destination's follow one another from a beginning that
+/// nobody else knows (RFC 7739): a counter for a share of the destinations, and the keyed hash of the addresses.
+pub(super) struct Ids(Box<[AtomicU32]>);
+
+/// Counters of identifications.
+const ID_COUNTERS: usize = 64;
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self((0..ID_COUNTERS).map(|_| AtomicU32::new(0)).collect())
+    }
+}
+
+impl Ids {
+    fn next(&self, hash: u64) -> u32 {
+        let counter = &self.0[hash as usize % ID_COUNTERS];
+        // Relaxed: a number that orders nothing. The upper half of the hash, of which the lower chose the counter.
+        counter.fetch_add(1, Ordering::Relaxed).wrapping_add((hash >> 32) as u32)
     }
 }
 
@@ -139,6 +222,7 @@ fn loop_back(
         netif: NetifId::LOOPBACK,
         link_src: None,
         header,
+        fragment: None,
         cast: Cast::Unicast,
         checksum: Checksum::Device,
         head: Head::of(&head[..ip_len]),

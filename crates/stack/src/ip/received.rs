@@ -6,6 +6,7 @@
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
+use sockeye_proto::ip::fragment::Fragment;
 
 use crate::netif::table::NetifId;
 use crate::netif::{Checksum, MacAddr};
@@ -33,6 +34,8 @@ pub(crate) struct Received {
     /// Who has sent the frame, where links have addresses.
     pub link_src: Option<MacAddr>,
     pub header: ip::Header,
+    /// Its place in a datagram, if it is not one.
+    pub fragment: Option<Fragment>,
     /// Of IP's destination, or of the link's where that says less than unicast.
     pub cast: Cast,
     /// Who has looked at the checksum of the protocol inside.

@@ -8,4 +8,5 @@ mod host;
 
 mod echo;
 mod errors;
+mod fragments;
 mod routes;

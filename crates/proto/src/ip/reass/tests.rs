@@ -1,0 +1,220 @@
+//! Fragments in every order, against a model that keeps bytes in an array, and the bounds.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Table = Reass<u8, Vec<u8>>;
+
+fn key(src: u32, id: u32) -> Key {
+    let addresses = Addresses::new(IpAddr::V4(src.into()), IpAddr::V4(1.into())).unwrap();
+    Key::new(&addresses, 17, id)
+}
+
+fn piece(offset: u16, more: bool, payload: Vec<u8>) -> Piece<u8, Vec<u8>> {
+    let cost = payload.len();
+    let fragment = Fragment { id: 0, offset, more };
+    Piece { fragment, len: cost, header_len: 20, cost, ecn: 0, headers: 7, payload }
+}
+
+fn give(table: &mut Table, key: Key, offset: u16, more: bool, len: usize) -> Outcome<u8, Vec<u8>> {
+    table.on_fragment(key, piece(offset, more, vec![offset as u8; len]), Instant::ZERO)
+}
+
+fn refusal(outcome: Outcome<u8, Vec<u8>>) -> Option<Refused> {
+    match outcome {
+        Outcome::Refused(why) => Some(why),
+        Outcome::Pending | Outcome::Complete(..) => None,
+    }
+}
+
+#[test]
+fn what_does_not_fit_drops_the_datagram_and_all_that_is_still_to_come() {
+    for (fragments, why) in [
+        (&[(0, true, 16), (8, true, 16)][..], Refused::Overlap),
+        (&[(8, true, 16), (0, true, 16)], Refused::Overlap),
+        (&[(0, true, 16), (0, true, 8)], Refused::Overlap),
+        (&[(16, false, 8), (24, false, 8)], Refused::Inconsistent),
+        (&[(16, false, 8), (24, true, 8)], Refused::Inconsistent),
+        (&[(24, true, 8), (16, false, 8)], Refused::Inconsistent),
+        (&[(65512, false, 16), (0, true, 8)], Refused::TooLong),
+    ] {
+        let mut table = Table::default();
+        let outcomes: Vec<_> = fragments
+            .iter()
+            .map(|(offset, more, len)| refusal(give(&mut table, key(1, 1), *offset, *more, *len)))
+            .collect();
+        assert_eq!(outcomes, [None, Some(why)], "{fragments:?}");
+        assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), Some(Refused::Dead));
+        assert_eq!((table.cost(), table.len()), (0, 1));
+        let mut told = 0;
+        assert_eq!(table.expire(Instant::ZERO + TIME_V4, |_| told += 1), 0);
+        assert_eq!((told, table.len(), table.next_deadline()), (0, 0, None));
+    }
+}
+
+#[test]
+fn a_fragment_that_can_be_of_no_datagram_leaves_no_trace() {
+    let mut table = Table::default();
+    for (offset, more, len, why) in [
+        (0, true, 9, Refused::Length),
+        (0, true, 0, Refused::Length),
+        (8, false, 0, Refused::Length),
+        (65528, false, 8, Refused::TooLong),
+        (65528, true, 65528, Refused::TooLong),
+    ] {
+        assert_eq!(refusal(give(&mut table, key(1, 1), offset, more, len)), Some(why));
+    }
+    assert!(table.is_empty() && table.next_deadline().is_none());
+}
+
+#[test]
+fn a_duplicate_is_ignored_and_the_datagram_goes_on() {
+    let mut table = Table::default();
+    assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), None);
+    assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), Some(Refused::Duplicate));
+    assert_eq!(table.cost(), 8);
+    let Outcome::Complete(7, 0, pieces) = give(&mut table, key(1, 1), 8, false, 3) else {
+        panic!("not whole")
+    };
+    assert_eq!(pieces, [vec![0; 8], vec![8; 3]]);
+    assert!(table.is_empty() && table.sources.is_empty() && table.cost() == 0);
+}
+
+#[test]
+fn time_over_tells_of_the_first_fragment_if_it_was_there() {
+    let mut table = Table::default();
+    give(&mut table, key(1, 1), 0, true, 8);
+    give(&mut table, key(1, 2), 8, true, 8);
+    let mut told = Vec::new();
+    assert_eq!(table.expire(Instant::from_micros(29_999_999), |_| panic!("early")), 0);
+    assert_eq!(table.expire(Instant::from_micros(30_000_000), |first| told.push(first)), 2);
+    assert_eq!(told, [(7, vec![0; 8])]);
+    assert_eq!((table.len(), table.cost()), (0, 0));
+}
+
+#[test]
+fn a_flood_of_one_source_takes_only_its_own_places() {
+    let mut table = Table::default();
+    give(&mut table, key(1, 1), 0, true, 1000);
+    for id in 0..10_000 {
+        give(&mut table, key(2, id), 0, true, 1000);
+    }
+    assert_eq!(table.len(), 1 + SOURCE_DATAGRAMS_MAX);
+    assert_eq!(table.take_evicted(), 10_000 - SOURCE_DATAGRAMS_MAX as u64);
+    assert!(matches!(give(&mut table, key(1, 1), 1000, false, 1), Outcome::Complete(..)));
+}
+
+#[test]
+fn a_flood_of_many_sources_does_not_take_what_is_begun_and_who_holds_most_gives_first() {
+    let mut table = Table::default();
+    give(&mut table, key(1, 1), 0, true, 8);
+    for id in 0..10 {
+        give(&mut table, key(2, id), 0, true, 8);
+    }
+    for src in 10..3000 {
+        give(&mut table, key(src, 1), 0, true, 8);
+    }
+    assert_eq!(table.len(), DATAGRAMS_MAX);
+    assert_eq!(table.sources[&IpAddr::V4(2.into())].datagrams.len(), 1, "nine were more than others had");
+    assert_eq!(refusal(give(&mut table, key(5000, 1), 0, true, 8)), Some(Refused::NoRoom));
+    assert!(matches!(give(&mut table, key(1, 1), 8, false, 1), Outcome::Complete(..)));
+}
+
+#[test]
+fn memory_is_bounded_for_a_source_and_for_all() {
+    let mut table = Table::default();
+    let big = |table: &mut Table, src, id| {
+        for part in 0..4u16 {
+            give(table, key(src, id), part * 16_000, true, 16_000);
+        }
+    };
+    (0..100).for_each(|id| big(&mut table, 1, id));
+    assert!(table.cost() <= SOURCE_COST_MAX && table.cost() > SOURCE_COST_MAX / 2);
+    for src in 0..100 {
+        (0..100).for_each(|id| big(&mut table, src, id));
+        assert!(table.cost() <= COST_MAX);
+    }
+    table.expire(Instant::ZERO + TIME_V6, drop);
+    assert_eq!((table.cost(), table.len(), table.sources.len()), (0, 0, 0));
+}
+
+#[test]
+fn marks_of_congestion_are_joined_and_impossible_ones_refused() {
+    for (first, second, joined) in [
+        (0, 0, Some(0)),
+        (2, 2, Some(2)),
+        (1, 2, Some(1)),
+        (2, 3, Some(3)),
+        (3, 1, Some(3)),
+        (0, 3, None),
+        (3, 0, None),
+    ] {
+        let mut table = Table::default();
+        let with = |offset, more, ecn| Piece { ecn, ..piece(offset, more, vec![0; 8]) };
+        table.on_fragment(key(1, 1), with(8, false, second), Instant::ZERO);
+        let outcome = table.on_fragment(key(1, 1), with(0, true, first), Instant::ZERO);
+        let got = if let Outcome::Complete(_, ecn, _) = outcome { Some(ecn) } else { None };
+        assert_eq!(got, joined, "{first} {second}");
+        assert!(table.is_empty());
+    }
+}
+
+/// What a careful reader of the RFCs does with one datagram: bytes in an array, each written once.
+#[derive(Default)]
+struct Model {
+    bytes: Vec<Option<u8>>,
+    seen: Vec<(usize, usize)>,
+    end: Option<usize>,
+    is_dead: bool,
+}
+
+impl Model {
+    fn on_fragment(&mut self, start: usize, more: bool, bytes: &[u8]) -> Option<Vec<u8>> {
+        let end = start + bytes.len();
+        if self.is_dead || self.seen.contains(&(start, end)) {
+            return None;
+        }
+        self.bytes.resize(self.bytes.len().max(end), None);
+        let overlaps = self.bytes[start..end].iter().any(Option::is_some);
+        let beyond = self.end.is_some_and(|known| end > known || !more && end != known);
+        if overlaps || beyond || !more && self.bytes[end..].iter().any(Option::is_some) {
+            self.is_dead = true;
+            return None;
+        }
+        bytes.iter().zip(&mut self.bytes[start..end]).for_each(|(byte, place)| *place = Some(*byte));
+        self.seen.push((start, end));
+        self.end = self.end.or((!more).then_some(end));
+        let whole: Option<Vec<u8>> = self.bytes.iter().copied().collect();
+        whole.filter(|whole| Some(whole.len()) == self.end)
+    }
+}
+
+proptest! {
+    /// A few datagrams at once, with fragments that fit, repeat, overlap and lie.
+    #[test]
+    fn agrees_with_a_model(
+        fragments in prop::collection::vec((0u32..3, 0u16..8, 1usize..4, any::<bool>(), 0usize..8), 1..60),
+    ) {
+        let mut table = Table::default();
+        let mut models: HashMap<u32, Model> = HashMap::new();
+        for (n, (id, at, len, more, short)) in fragments.into_iter().enumerate() {
+            let len = if more { len * 8 } else { len * 8 - short };
+            let bytes = vec![n as u8; len];
+            let expected = models.entry(id).or_default().on_fragment(usize::from(at) * 8, more, &bytes);
+            match table.on_fragment(key(1, id), piece(at * 8, more, bytes), Instant::ZERO) {
+                Outcome::Complete(_, _, pieces) => {
+                    prop_assert_eq!(Some(pieces.concat()), expected);
+                    models.remove(&id);
+                }
+                Outcome::Pending | Outcome::Refused(_) => prop_assert_eq!(None, expected),
+            }
+            let held: usize = table.datagrams.values().flat_map(|d| &d.pieces).map(|p| p.payload.len()).sum();
+            prop_assert_eq!(held, table.cost());
+        }
+        table.expire(Instant::ZERO + TIME_V6, drop);
+        prop_assert_eq!((table.cost(), table.len(), table.sources.len(), table.ends.len()), (0, 0, 0, 0));
+    }
+}

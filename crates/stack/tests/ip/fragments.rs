@@ -1,0 +1,233 @@
+//! Datagrams that come and go in fragments, hostile ones, and reports about segments.
+
+use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sockeye::{TcpSocket, TcpStream};
+use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
+use sockeye_proto::ip::fragment::{self, Fragment};
+use sockeye_proto::ip::{self, Addresses, Header};
+
+use crate::host::{Host, MTU, icmp, inwards, packet, read_icmp};
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+const ASK: Message = Message::EchoRequest { id: 7, seq: 9 };
+
+/// One fragment as a packet.
+fn part(addresses: Addresses, protocol: u8, place: Fragment, payload: &[u8]) -> Vec<u8> {
+    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let mut packet = vec![0; fragment::header_len(&addresses)];
+    fragment::emit(&header, &place, payload.len(), &mut packet).unwrap();
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// A packet cut into fragments of `size` bytes of payload.
+fn parts(whole: &[u8], id: u32, size: usize) -> Vec<Vec<u8>> {
+    let (header, range) = ip::parse(whole, ip::HeaderChecksum::Verify).unwrap();
+    let payload = &whole[range];
+    let cut = |(n, piece): (usize, &[u8])| {
+        let place = Fragment { id, offset: (n * size) as u16, more: (n + 1) * size < payload.len() };
+        part(header.addresses, header.protocol, place, piece)
+    };
+    payload.chunks(size).enumerate().map(cut).collect()
+}
+
+/// What fragments that the stack has sent make together: header and payload.
+fn joined(sent: &[Vec<u8>]) -> (Header, Vec<u8>) {
+    let mut whole = Vec::new();
+    let mut header = None;
+    for packet in sent {
+        assert!(packet.len() <= MTU as usize);
+        let (of, place, range, _) =
+            fragment::parse_head(packet, packet.len(), ip::HeaderChecksum::Verify).unwrap();
+        assert_eq!(usize::from(place.offset), whole.len());
+        whole.extend_from_slice(&packet[range]);
+        assert_eq!(place.more, packet != sent.last().unwrap());
+        header = Some(of);
+    }
+    (header.unwrap(), whole)
+}
+
+#[test]
+fn a_datagram_in_fragments_is_answered_in_fragments_whatever_their_order() {
+    for family in FAMILIES {
+        for (len, size) in [(3000, 1024), (9000, 1400), (60_000, 1440), (20, 8)] {
+            let mut host = Host::new();
+            let data: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let mut fragments = parts(&icmp(inwards(family), ASK, &data), 5, size);
+            let middle = fragments.len() / 2;
+            fragments.rotate_left(middle);
+            let answers: Vec<_> = fragments.iter().flat_map(|packet| host.send(packet)).collect();
+            let whole = if len > MTU as usize {
+                let (header, payload) = joined(&answers);
+                packet(header.addresses, header.protocol, &payload)
+            } else {
+                answers.into_iter().next().unwrap()
+            };
+            let (addresses, message, echoed) = read_icmp(&whole);
+            assert_eq!(
+                (addresses, message),
+                (inwards(family).reversed(), Message::EchoReply { id: 7, seq: 9 })
+            );
+            assert!(echoed == data, "{family:?} {len}");
+            assert_eq!((host.count("ip_reasm_oks"), host.count("ip_reasm_fails")), (1, 0));
+            assert_eq!(host.stack.memory_in_use(), 0);
+        }
+    }
+}
+
+#[test]
+fn time_over_is_told_to_who_has_sent_the_first_fragment() {
+    for (family, seconds) in [(Family::V4, 30), (Family::V6, 60)] {
+        let mut host = Host::new();
+        let fragments = parts(&icmp(inwards(family), ASK, &[1; 100]), 5, 48);
+        assert!(host.send(&fragments[0]).is_empty());
+        let second = parts(&icmp(inwards(family), ASK, &[1; 100]), 6, 48);
+        assert!(host.send(&second[1]).is_empty(), "its first fragment never comes");
+        assert!(host.pass(Duration::from_secs(seconds - 1)).is_empty());
+        assert!(host.stack.memory_in_use() > 0);
+        let told = host.pass(Duration::from_secs(2));
+        assert_eq!(told.len(), 1);
+        let (_, message, quote) = read_icmp(&told[0]);
+        assert_eq!((message, quote), (Message::Error(Error::ReassemblyTimeExceeded), fragments[0].clone()));
+        assert_eq!((host.count("ip_reasm_timeout"), host.stack.memory_in_use()), (2, 0));
+    }
+}
+
+#[test]
+fn an_atomic_fragment_is_whole_and_does_not_meddle_with_others_of_its_identification() {
+    let mut host = Host::new();
+    let fragments = parts(&icmp(inwards(Family::V6), ASK, &[1; 100]), 5, 48);
+    host.send(&fragments[0]);
+    let (_, message, _) = read_icmp(&host.send(&parts(&icmp(inwards(Family::V6), ASK, b"x"), 5, 48)[0])[0]);
+    assert_eq!(message, Message::EchoReply { id: 7, seq: 9 });
+    let answers: Vec<_> = fragments[1..].iter().flat_map(|packet| host.send(packet)).collect();
+    assert_eq!(read_icmp(&answers[0]).2, [1; 100]);
+}
+
+#[test]
+fn each_malformed_fragment_is_counted_under_its_own_name() {
+    let at = |offset, more| Fragment { id: 1, offset, more };
+    for (name, places) in [
+        ("ip_frag_overlap", vec![(at(0, true), 16), (at(8, true), 16)]),
+        ("ip_frag_duplicate", vec![(at(0, true), 16), (at(0, true), 16)]),
+        ("ip_frag_inconsistent", vec![(at(16, false), 8), (at(24, true), 8)]),
+        ("ip_frag_bad_length", vec![(at(0, true), 9)]),
+        ("ip_frag_too_long", vec![(at(65_528, false), 100)]),
+        ("ip_frag_too_long", vec![(at(65_512, false), 8), (at(0, true), 8)]),
+        ("ip_frag_of_dead", vec![(at(0, true), 16), (at(8, true), 16), (at(32, true), 8)]),
+    ] {
+        let mut host = Host::new();
+        for (place, len) in places {
+            assert!(host.send(&part(inwards(Family::V4), 17, place, &vec![0; len])).is_empty());
+        }
+        assert_eq!(host.count(name), 1, "{name}");
+        host.pass(Duration::from_secs(31));
+        assert_eq!(host.stack.memory_in_use(), 0);
+    }
+}
+
+#[test]
+fn ipv6_tells_of_lengths_that_are_no_multiple_of_eight_and_of_chains_that_are_cut() {
+    let mut host = Host::new();
+    let at = |offset| Fragment { id: 1, offset, more: true };
+    let odd = host.send(&part(inwards(Family::V6), 17, at(8), &[0; 9]));
+    assert_eq!(odd.len(), 0, "no error for a fragment that is not the first (RFC 4443 section 2.4)");
+    let odd = host.send(&part(inwards(Family::V6), 17, at(0), &[0; 9]));
+    assert_eq!(read_icmp(&odd[0]).1, Message::Error(Error::ParameterProblem(Problem::Field, 4)));
+    let cut = host.send(&part(inwards(Family::V6), 6, at(0), &[0; 16]));
+    assert_eq!(read_icmp(&cut[0]).1, Message::Error(Error::ParameterProblem(Problem::IncompleteChain, 0)));
+    assert_eq!((host.count("ip_frag_incomplete_chain"), host.count("ip_frag_bad_length")), (1, 2));
+    assert_eq!(host.stack.memory_in_use(), 0);
+}
+
+#[test]
+fn a_flood_of_fragments_stays_within_its_bounds_and_takes_nobody_s_place() {
+    let mut host = Host::new();
+    let fragments = parts(&icmp(inwards(Family::V4), ASK, &[1; 2000]), 5, 1024);
+    host.send(&fragments[0]);
+    for source in 0..100 {
+        for id in 0..50 {
+            let src = format!("10.9.0.{}", 100 + source);
+            let place = Fragment { id, offset: 0, more: true };
+            host.send(&part(crate::host::between(&src, "10.9.0.1"), 17, place, &[0; 1400]));
+        }
+    }
+    assert!(host.stack.memory_in_use() <= 5 << 20, "{}", host.stack.memory_in_use());
+    assert!(host.count("ip_reasm_evicted") > 1000);
+    assert!(!host.send(&fragments[1]).is_empty(), "the one that was begun before is still there");
+    host.pass(Duration::from_secs(31));
+    assert_eq!(host.stack.memory_in_use(), 0);
+}
+
+/// A connect that has sent its SYN, and that SYN.
+fn connecting(host: &mut Host, to: &str) -> (TcpStream, Vec<u8>) {
+    let to: SocketAddr = to.parse().unwrap();
+    let mut socket =
+        if to.is_ipv4() { TcpSocket::new_v4(&host.stack) } else { TcpSocket::new_v6(&host.stack) };
+    socket.set_nonblocking(true);
+    let stream = socket.connect(to).unwrap();
+    (stream, host.turn().remove(0))
+}
+
+#[test]
+fn an_error_that_quotes_a_syn_ends_the_attempt_and_one_that_quotes_another_does_not() {
+    for (family, to, why, kind) in [
+        (Family::V4, "10.9.0.2:9", Unreachable::Host, ErrorKind::HostUnreachable),
+        (Family::V6, "[fd09::2]:9", Unreachable::Network, ErrorKind::NetworkUnreachable),
+        (Family::V4, "10.9.0.2:9", Unreachable::Port, ErrorKind::ConnectionRefused),
+    ] {
+        let mut host = Host::new();
+        let (mut stream, syn) = connecting(&mut host, to);
+        let ip_len = inwards(family).header_len();
+        let mut forged = syn.clone();
+        forged[ip_len + 7] ^= 1;
+        let error = Message::Error(Error::Unreachable(why));
+        host.send(&icmp(inwards(family), error, &forged));
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        host.send(&icmp(inwards(family), error, &syn[..ip_len + 8]));
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), kind, "{why:?}");
+        assert_eq!(host.count("icmp_in_dest_unreachs"), 2);
+    }
+}
+
+proptest! {
+    /// Whatever comes in: nothing panics, memory goes back, and a connect that is under way goes on.
+    #[test]
+    fn arbitrary_packets_change_nothing_for_others(
+        packets in prop::collection::vec(
+            (any::<bool>(), any::<u8>(), any::<u32>(), 0u16..6, any::<bool>(), prop::collection::vec(any::<u8>(), 0..80),
+             any::<bool>(), 0usize..60, any::<u8>()),
+            1..40,
+        ),
+    ) {
+        let mut host = Host::new();
+        let (stream, syn) = connecting(&mut host, "10.9.0.2:9");
+        for (v6, protocol, id, at, more, payload, whole, where_, what) in packets {
+            let addresses = inwards(if v6 { Family::V6 } else { Family::V4 });
+            let protocol = [1, 2, 6, 17, 58, 0, 43, 44, 60, 59, protocol][usize::from(protocol) % 11];
+            let mut bytes = if whole {
+                packet(addresses, protocol, &payload)
+            } else {
+                part(addresses, protocol, Fragment { id: id % 3, offset: at * 8, more }, &payload)
+            };
+            // One byte behind the addresses' place or before, with the IPv4 checksum left to be wrong at times.
+            if let Some(byte) = bytes.get_mut(where_).filter(|_| where_ > 24) {
+                *byte = what;
+            }
+            host.send(&bytes);
+        }
+        host.pass(Duration::from_millis(100));
+        let (_, message, _) = read_icmp(&host.send(&icmp(inwards(Family::V6), ASK, b"alive"))[0]);
+        prop_assert_eq!(message, Message::EchoReply { id: 7, seq: 9 });
+        prop_assert!(stream.peer_addr().is_ok() || stream.take_error().unwrap().is_none());
+        let again = host.pass(Duration::from_secs(61));
+        prop_assert!(again.iter().any(|packet| packet[20..24] == syn[20..24]), "the SYN comes again");
+        drop(stream);
+        host.pass(Duration::from_secs(1));
+        prop_assert_eq!(host.stack.memory_in_use(), 0);
+    }
+}
