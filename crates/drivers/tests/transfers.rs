@@ -7,7 +7,7 @@ mod common;
 use common::{Lab, exchange, skipped};
 use sockeye::netif::Netif;
 use sockeye::{TcpListener, TcpStream};
-use sockeye_drivers::TunConfig;
+use sockeye_drivers::{Layer, TunConfig};
 
 const LEN: usize = 20_000_000;
 
@@ -51,6 +51,19 @@ fn transfers_over_tun_arrive_whole_with_offloads_and_without_over_1_and_4_queues
         assert!(bytes > 2 * LEN as u64, "{counts:?}");
         assert!(offload || bytes / frames <= 1500, "{counts:?}");
         assert_eq!(counts.iter().map(|count| count.failed_reads).sum::<u64>(), 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn transfers_over_tap_arrive_whole_with_offloads_and_without_over_1_and_4_queues() {
+    if skipped("transfers over TAP") {
+        return;
+    }
+    for (offload, queues) in [(true, 1), (true, 4), (false, 1)] {
+        let config = TunConfig { layer: Layer::Ethernet, offload, queues, ..TunConfig::default() };
+        let lab = Lab::new(&config);
+        transfer(&lab, false, LEN);
+        assert_all_understood(&lab);
     }
 }
 
