@@ -93,6 +93,32 @@ fn everybody_on_the_network_is_reached_by_who_may() {
 }
 
 #[test]
+fn members_of_a_group_are_reached_over_the_wire() {
+    let _guard = watchdog("members_of_a_group_are_reached_over_the_wire");
+    let (left, right) = wire(&WireConfig::default()).unwrap();
+    let stacks = [common::stack(), common::stack()];
+    let out = stacks[0].attach(left, &lab::addrs(0)).unwrap();
+    stacks[1].attach(right, &lab::addrs(1)).unwrap();
+    let lab = Lab { stacks, v6: false };
+    let (a, b) = (socket(&lab, 0, "10.9.0.1:0"), socket(&lab, 1, "0.0.0.0:0"));
+    let (group, own) = ("239.1.2.3".parse().unwrap(), "10.9.0.2".parse().unwrap());
+    let to = at("239.1.2.3", &b);
+    let no_route = a.send_to(b"x", to).unwrap_err();
+    assert_eq!(no_route.kind(), ErrorKind::NetworkUnreachable);
+    lab.stacks[0].add_route("239.0.0.0/8".parse().unwrap(), out).unwrap();
+    b.join_multicast_v4(&group, &own).unwrap();
+    a.send_to(b"joined", to).unwrap();
+    let mut buf = [0; 8];
+    let got = b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();
+    assert_eq!((got.len, got.dst, got.hop_limit), (6, to.ip(), 1), "a group is the link's");
+    b.leave_multicast_v4(&group, &own).unwrap();
+    // What is sent to the group now is not taken in; what is sent behind it shows that it would have been here.
+    a.send_to(b"left", to).unwrap();
+    a.send_to(b"last", at("10.9.0.2", &b)).unwrap();
+    assert_eq!((b.recv(&mut buf).unwrap(), &buf[..4]), (4, &b"last"[..]));
+}
+
+#[test]
 fn datagrams_of_a_flow_are_joined_for_who_asks() {
     let _guard = watchdog("datagrams_of_a_flow_are_joined_for_who_asks");
     let lab = Lab::new(&WireConfig::default(), |config| config.workers = 0);

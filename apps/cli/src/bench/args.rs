@@ -113,6 +113,8 @@ pub enum Target {
     Tun,
     /// A hostile peer's segments, beside a good one's.
     Hostile,
+    /// UDP beside the kernel's.
+    Udp,
 }
 
 impl ValueEnum for Target {
@@ -122,7 +124,7 @@ impl ValueEnum for Target {
             let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
             workloads
                 .chain(experiments)
-                .chain([Target::All, Target::Scale, Target::Tun, Target::Hostile])
+                .chain([Target::All, Target::Scale, Target::Tun, Target::Hostile, Target::Udp])
                 .collect()
         });
         &ALL
@@ -140,6 +142,8 @@ impl ValueEnum for Target {
             Target::Hostile => {
                 PossibleValue::new("hostile").help("What a hostile peer's segments cost, beside a good one's")
             }
+            Target::Udp => PossibleValue::new("udp")
+                .help("UDP to and fro, one way, cut from large buffers, from many senders"),
             Target::Tun => PossibleValue::new("tun").help(
                 "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (as root)",
             ),
@@ -197,7 +201,14 @@ impl BenchArgs {
     fn name(&self) -> Option<Name> {
         match self.workload {
             Some(Target::Workload(name)) => Some(name),
-            Some(Target::Experiment(_) | Target::All | Target::Scale | Target::Tun | Target::Hostile)
+            Some(
+                Target::Experiment(_)
+                | Target::All
+                | Target::Scale
+                | Target::Tun
+                | Target::Hostile
+                | Target::Udp,
+            )
             | None => None,
         }
     }
@@ -209,7 +220,7 @@ impl BenchArgs {
     pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
         let target = match self.workload {
             Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
-            Some(Target::Workload(_) | Target::Tun | Target::Hostile) | None => {
+            Some(Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp) | None => {
                 self.check_experiment_flags()?;
                 return Ok(None);
             }
@@ -217,7 +228,9 @@ impl BenchArgs {
         let (name, takes) = match target {
             Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
             Target::All => ("all", &[][..]),
-            Target::Scale | Target::Workload(_) | Target::Tun | Target::Hostile => ("scale", &[][..]),
+            Target::Scale | Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp => {
+                ("scale", &[][..])
+            }
         };
         for (flag, given, _) in self.shape_flags() {
             if given && !takes.contains(&flag) {

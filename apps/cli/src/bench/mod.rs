@@ -2,7 +2,8 @@
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
 //! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
-//! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm.
+//! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm;
+//! [`udp`] is about datagrams.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -27,6 +28,7 @@ mod report;
 mod run;
 mod stats;
 mod tun;
+mod udp;
 mod watchdog;
 pub mod workloads;
 
@@ -40,6 +42,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     }
     if args.workload == Some(args::Target::Hostile) {
         return hostile::bench(args);
+    }
+    if args.workload == Some(args::Target::Udp) {
+        return udp::bench(args);
     }
     if let Some(target) = args.experiments().map_err(BenchError::Usage)? {
         return experiment::bench(args, target);

@@ -122,7 +122,8 @@ fn to_many(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, u
     if !from_outside || header.protocol == ip::PROTOCOL_TCP {
         return Err(count::NOT_FOR_US);
     }
-    let of_group = || core.links.wants(from.netif, dst).then_some(Cast::Multicast);
+    let is_member = || dst.is_multicast() && core.udp.is_member(core.cpu(), from.netif, dst);
+    let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
     from.tables.cast(from.netif, dst).or_else(of_group).ok_or(count::NOT_FOR_US)
 }
 

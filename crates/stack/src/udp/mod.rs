@@ -34,6 +34,8 @@ pub use errors::{RecvError, Unsent};
 pub use message::{Outgoing, RecvMeta, SendMeta};
 pub use socket::UdpSocket;
 
+use std::net::IpAddr;
+
 use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_sync::{Counters, cpu};
 
@@ -69,6 +71,12 @@ impl Shared {
         if amount > 0 {
             self.counters.add(index, amount);
         }
+    }
+
+    /// Whether some socket is a member of a group on an interface.
+    pub fn is_member(&self, cpu: u32, netif: NetifId, group: IpAddr) -> bool {
+        let membership = Membership { group, interface: netif.interface_index() };
+        self.table.with(cpu, |copy| copy.is_member(&membership))
     }
 
     /// Names and counts.
