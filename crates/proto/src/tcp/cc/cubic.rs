@@ -27,6 +27,8 @@ use curve::{Curve, RenoLine, ticks};
 pub(in crate::tcp) struct Cubic {
     cwnd: u32,
     ssthresh: u32,
+    /// A recovery has ended with less in flight than `ssthresh` allows, and `cwnd` is on its way back there.
+    is_deflated: bool,
     /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
     w_max: u32,
     /// The window before the latest reduction.
@@ -88,6 +90,7 @@ impl Cubic {
         Self {
             cwnd,
             ssthresh: CWND_MAX,
+            is_deflated: false,
             w_max: 0,
             cwnd_prior: 0,
             period: None,
@@ -153,11 +156,14 @@ impl Cubic {
     /// what a window that shrinks from loss to loss shows to be wanted.
     fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
         // What limited transmit sent lies beyond cwnd and does not count; what was not used does not either.
-        let window = self.cwnd.min(flight.max(self.round.used())).max(mss);
+        let used = self.cwnd.min(flight.max(self.round.used())).max(mss);
+        // A window that was cut to avoid a burst tells nothing of the path. A queue that overflowed has often lost more than
+        // one recovery repairs; to count from what was left in flight would answer the same overflow by a tenth.
+        let window = if self.is_deflated { used.max(self.ssthresh) } else { used };
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
         self.ssthresh = percent(window, keep_percent).max(2 * mss);
-        (self.period, self.credit) = (None, 0);
+        (self.period, self.credit, self.is_deflated) = (None, 0, false);
     }
 }
 
@@ -179,6 +185,7 @@ impl CongestionControl for Cubic {
             Phase::Open | Phase::Loss => {}
             Phase::Recovery => return,
         }
+        self.is_deflated &= self.cwnd < self.ssthresh;
         if self.cwnd < self.ssthresh {
             // Slow start has used the window if it used half: it doubles within the round.
             if self.round.used() >= self.cwnd / 2 {
@@ -202,6 +209,7 @@ impl CongestionControl for Cubic {
     fn on_recovery_end(&mut self, flight: u32, mss: u32) {
         // No burst beyond what a beginning may send when little is left in flight.
         self.cwnd = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
+        self.is_deflated = self.cwnd < self.ssthresh;
     }
 
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
@@ -226,7 +234,7 @@ impl CongestionControl for Cubic {
             self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
         }
         self.cwnd = self.cwnd.min(initial_window(mss));
-        (self.period, self.credit, self.round) = (None, 0, Round::default());
+        (self.period, self.credit, self.round, self.is_deflated) = (None, 0, Round::default(), false);
     }
 }
 

@@ -271,3 +271,20 @@ fn the_end_of_recovery_allows_no_burst_beyond_the_initial_window() {
     cc.on_recovery_end(2 * MSS, MSS);
     assert_eq!(cc.cwnd(), 10 * MSS);
 }
+
+#[test]
+fn a_loss_while_the_window_is_on_its_way_back_counts_from_where_it_was_going() {
+    let mut cc = Cubic::new(400 * MSS);
+    congest(&mut cc, 400 * MSS, Cause::Loss);
+    cc.on_recovery_end(20 * MSS, MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (21 * MSS, 280 * MSS));
+    congest(&mut cc, 20 * MSS, Cause::Loss);
+    assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
+    cc.on_recovery_end(20 * MSS, MSS);
+    cc.on_rto(20 * MSS, MSS, true);
+    assert_eq!(cc.ssthresh(), 137_200, "seven tenths once more");
+    // Slow start after a timeout finds out anew what the path holds.
+    (0..3).for_each(|i| round(&mut cc, 100 * i));
+    congest(&mut cc, 8 * MSS, Cause::Loss);
+    assert_eq!(cc.ssthresh(), 7 * MSS * 8 / 10);
+}
