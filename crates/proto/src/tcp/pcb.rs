@@ -28,7 +28,7 @@ use super::ecn::Ecn;
 use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
-use super::rcv_tune::RcvTune;
+use super::meter::Meter;
 use super::reass::Reass;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -145,8 +145,8 @@ pub struct Pcb<P: Payload> {
     pub(super) keepalive: Option<Box<Keepalive>>,
     pub(super) fast_open: Option<Box<FastOpen>>,
     pub(super) user_timeout: Option<Box<UserTimeoutState>>,
-    /// How much the reader takes, on a path.
-    pub(super) rcv_tune: Option<Box<RcvTune>>,
+    /// What was carried, over an interface.
+    pub(super) meter: Option<Box<Meter>>,
     pub(super) iss: SeqNum,
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
@@ -285,7 +285,7 @@ impl<P: Payload> Pcb<P> {
             keepalive: Keepalive::new(s.keepalive),
             fast_open: None,
             user_timeout: UserTimeoutState::new(s),
-            rcv_tune: None,
+            meter: None,
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,
@@ -334,7 +334,6 @@ impl<P: Payload> Pcb<P> {
         self.reass = None;
         self.loss = None;
         self.keepalive = None;
-        self.rcv_tune = None;
         (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
     }
 

@@ -9,10 +9,12 @@
 //! not know buffers, caps or memory: it says what would be good. Used only where there is a path; the box is made with
 //! the first data. Tests at the end.
 
+use core::time::Duration;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::pcb::{Pcb, TIMESTAMPS_LEN};
+use super::pcb::Pcb;
 use super::segment::Payload;
 use super::timers::since_us;
 use super::timestamp;
@@ -35,6 +37,16 @@ pub(super) struct RcvTune {
 impl RcvTune {
     fn new(read: SeqNum, nxt: SeqNum, wnd: u32, space: u32, now: Instant) -> Self {
         Self { rtt_us: 0, space, read, since: now, window_end: nxt + wnd, window_at: now }
+    }
+
+    /// The round trip of incoming data, if it is known.
+    pub fn rtt(&self) -> Option<Duration> {
+        (self.rtt_us != 0).then(|| Duration::from_micros(u64::from(self.rtt_us)))
+    }
+
+    /// Most bytes that were read in a round trip.
+    pub fn space(&self) -> u32 {
+        self.space
     }
 
     /// A round trip was measured. A shorter one counts at once, a longer one may be the sender's pause.
@@ -73,10 +85,11 @@ impl<P: Payload> Pcb<P> {
         let read = nxt - buffered;
         let sample_us = echo.filter(|_| self.ts_on).and_then(|ecr| self.incoming_rtt_us(ecr, now));
         let first = FIRST_SPACE_SEGMENTS * mss;
-        let tune = self.rcv_tune.get_or_insert_with(|| Box::new(RcvTune::new(read, nxt, wnd, first, now)));
+        let ts_on = self.ts_on;
+        let tune = self.meter_mut(now).tune.get_or_insert_with(|| RcvTune::new(read, nxt, wnd, first, now));
         match sample_us {
             Some(sample_us) => tune.on_rtt(sample_us),
-            None if !self.ts_on && nxt.at_or_after(tune.window_end) => {
+            None if !ts_on && nxt.at_or_after(tune.window_end) => {
                 let took = u32::try_from(since_us(now, tune.window_at)).unwrap_or(u32::MAX);
                 if tune.rtt_us == 0 || took < tune.rtt_us {
                     tune.rtt_us = took.max(1);
@@ -104,11 +117,6 @@ impl<P: Payload> Pcb<P> {
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
         self.cc.cwnd().saturating_mul(2)
-    }
-
-    /// The MSS that we announced, less the options of every segment.
-    pub fn rcv_mss(&self) -> u16 {
-        self.rcv_mss - if self.ts_on { TIMESTAMPS_LEN } else { 0 }
     }
 }
 

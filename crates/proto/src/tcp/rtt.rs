@@ -35,6 +35,16 @@ impl Rtt {
         self.srtt_8 / 8
     }
 
+    /// RTTVAR in whole microseconds.
+    pub fn rttvar_us(&self) -> u32 {
+        self.rttvar_4 / 4
+    }
+
+    /// How often the timeout is doubled now.
+    pub fn backoff(&self) -> u8 {
+        self.backoff
+    }
+
     /// Takes in a measured round trip (RFC 6298 sections 2.2 and 2.3) and ends the back-off.
     pub fn sample(&mut self, rtt_us: u64, rto_min_us: u32, rto_max_us: u32) {
         let r = u32::try_from(rtt_us).unwrap_or(u32::MAX).clamp(1, SAMPLE_MAX_US);

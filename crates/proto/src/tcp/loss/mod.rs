@@ -119,13 +119,18 @@ impl Loss {
         self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())
     }
 
+    /// True if the pace holds back what could go.
+    pub(super) fn is_paced(&self) -> bool {
+        self.pacing.is_waiting()
+    }
+
     /// F-RTO sends new data before it repeats more than the first segment.
     fn tries_new_data(&self) -> bool {
         self.frto.is_some_and(|frto| frto.tries_new_data)
     }
 
     /// Bytes believed to be in the network, of `flight` that are outstanding (RFC 6675's pipe).
-    fn pipe(&self, flight: u32) -> u32 {
+    pub(super) fn pipe(&self, flight: u32) -> u32 {
         flight.saturating_sub(self.records.sacked()).saturating_sub(self.records.lost())
     }
 

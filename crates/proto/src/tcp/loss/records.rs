@@ -157,6 +157,12 @@ impl Records {
         self.lost
     }
 
+    /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
+    pub fn repeated(&self) -> u32 {
+        let flying = |record: &&Record| record.repeated && record.fate == Fate::Flying;
+        self.list.iter().filter(flying).map(Record::len).sum()
+    }
+
     /// The first record: what begins at SND.UNA.
     pub fn first(&self) -> Option<&Record> {
         self.list.front()

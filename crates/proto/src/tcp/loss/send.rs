@@ -138,7 +138,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// True if there are bytes, or a FIN, that were never sent.
-    fn has_unsent(&self) -> bool {
+    pub(in crate::tcp) fn has_unsent(&self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
         self.snd_len > offset || (self.fin_queued && self.snd_len >= offset)
     }

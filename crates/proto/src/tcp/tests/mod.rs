@@ -11,6 +11,7 @@ mod ecn;
 mod fast_open;
 mod handshake;
 mod hostile;
+mod info;
 mod loss;
 mod output;
 mod path_mtu;

@@ -1,0 +1,82 @@
+//! What a connection says of itself.
+
+use core::time::Duration;
+
+use super::super::info::CaState;
+use super::super::meter::{Limit, Tally};
+use super::super::sack::SackBlock;
+use super::super::settings::Settings;
+use super::script::{ACK, MSS, Script, WND, ms, plain};
+
+fn script() -> Script {
+    Script::established(&Settings { sack: true, ..plain() })
+}
+
+/// Counts one segment with `bytes` bytes on its way out.
+fn out(t: &mut Script, bytes: u32, is_full: bool) {
+    let tally = Tally { segments: 1, with_text: u32::from(bytes > 0), text_bytes: bytes };
+    t.pcb.meter(Tally::default(), tally, is_full, t.now);
+}
+
+#[test]
+fn each_kind_of_limit_is_told_from_the_others() {
+    let mut t = script();
+    let _ = t.write(3 * MSS);
+    assert_eq!(t.pcb.limit(false), Limit::Application);
+    assert_eq!(t.pcb.limit(true), Limit::SendBuffer, "windows have room, the buffer has not");
+    let _ = t.write(20 * MSS);
+    assert_eq!(t.pcb.limit(true), Limit::CongestionWindow);
+    let _ = t.input(t.ack_of(0, (10 * MSS) as u16), &[]);
+    assert_eq!(t.pcb.limit(false), Limit::ReceiveWindow);
+
+    let mut t = script();
+    let _ = t.write(40 * MSS);
+    let mut header = t.ack_of(0, WND);
+    let una = t.pcb.snd_una();
+    header.options.sack = [SackBlock { start: una + MSS, end: una + 5 * MSS }].into_iter().collect();
+    let _ = t.input(header, &[]);
+    let _ = t.output();
+    assert_eq!(t.pcb.limit(false), Limit::Path, "the window is what a loss has left");
+    let info = t.pcb.info(t.now);
+    assert_eq!((info.ca_state, info.retrans), (CaState::Recovery, MSS));
+}
+
+#[test]
+fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
+    let mut t = script();
+    assert!(t.pcb.info(t.now).carried.is_none());
+    let _ = t.write(2 * MSS);
+    out(&mut t, 2 * MSS, false);
+    t.now = t.now + ms(30);
+    let header = t.seg(ACK);
+    let _ = t.input(header, &[1; 500]);
+    let one = Tally { segments: 1, with_text: 1, text_bytes: 500 };
+    t.pcb.meter(one, Tally::default(), false, t.now);
+    t.now = t.now + ms(100);
+    out(&mut t, 0, false);
+    let info = t.pcb.info(t.now);
+    let carried = info.carried.unwrap();
+    assert_eq!((carried.segs_out, carried.data_segs_out, carried.bytes_sent), (2, 1, u64::from(2 * MSS)));
+    assert_eq!((carried.segs_in, carried.data_segs_in, carried.bytes_received), (1, 1, 500));
+    assert_eq!((carried.bytes_acked, carried.busy_time), (u64::from(2 * MSS), ms(30)));
+    assert_eq!(carried.delivery_rate, u64::from(2 * MSS) * 1000 / 30);
+    assert_eq!((info.last_data_recv, info.last_data_sent), (Some(ms(100)), ms(130)));
+    assert_eq!((info.advmss, info.pmtu, info.wscale), (MSS, MSS + 40, None));
+}
+
+#[test]
+fn time_behind_a_shut_window_and_a_full_buffer_is_told_apart() {
+    let mut t = script();
+    let _ = t.write(3 * MSS);
+    out(&mut t, 3 * MSS, true);
+    t.now = t.now + ms(20);
+    let _ = t.input(t.ack_of(3 * MSS, 0), &[]);
+    let _ = t.write(MSS);
+    out(&mut t, 0, false);
+    let waited = ms(150);
+    t.now = t.now + waited;
+    out(&mut t, 0, false);
+    let carried = t.pcb.info(t.now).carried.unwrap();
+    assert_eq!((carried.sndbuf_limited, carried.rwnd_limited), (ms(20), waited));
+    assert_eq!(carried.busy_time, Duration::from_millis(170));
+}
