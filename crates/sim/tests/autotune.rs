@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sockeye::{Carried, Limit};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Host, HostConfig, LinkConfig, Net, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +29,10 @@ struct Course {
     /// Sizes of the buffers at the end.
     sndbuf: usize,
     rcvbuf: usize,
+    /// What the sender says that it was limited by at the end.
+    limit: Option<Limit>,
+    /// And for how long what was in the way.
+    carried: Carried,
 }
 
 /// Sends from `client` to `server` as much as goes for `until`, and measures the last fifth of that time.
@@ -58,11 +63,13 @@ async fn course(client: &Host, server: &Host, reader: Reader, until: Duration) -
                 break;
             }
         }
-        stream.get_ref().send_buffer_size().unwrap()
+        let sender = stream.get_ref();
+        let carried = sender.info().unwrap().more.carried.unwrap();
+        (sender.send_buffer_size().unwrap(), sender.limit().unwrap().by, carried)
     });
-    let sndbuf = sent.await.unwrap();
+    let (sndbuf, limit, carried) = sent.await.unwrap();
     let (rate, rcvbuf) = received.await.unwrap();
-    Course { rate, sndbuf, rcvbuf }
+    Course { rate, sndbuf, rcvbuf, limit, carried }
 }
 
 fn hosts(net: &Net, config: HostConfig, mbit: u64, rtt: Duration) -> (Host, Host) {
@@ -91,6 +98,9 @@ fn on_a_short_path_buffers_stay_small() {
         let (client, server) = hosts(&net, HostConfig::default(), 20, 10 * MS);
         let course = course(&client, &server, EAGER, 4_000 * MS).await;
         assert!(course.rate > 18 * MBIT / 8, "{} bytes a second", course.rate);
+        assert_eq!(course.limit, Some(Limit::Path));
+        assert!(course.carried.rwnd_limited < 100 * MS, "{:?}", course.carried);
+        assert!(course.carried.bytes_acked > 20 * MBIT / 8 * 3, "{:?}", course.carried);
         assert!(
             course.sndbuf <= 512 << 10 && course.rcvbuf <= 512 << 10,
             "{} {}",
@@ -109,6 +119,8 @@ fn a_slow_reader_and_one_that_has_chosen_a_size_get_no_more() {
             let (client, server) = hosts(&net, HostConfig::default(), 100, 100 * MS);
             let course = course(&client, &server, reader, 5_000 * MS).await;
             assert!(course.rcvbuf <= most, "{} bytes", course.rcvbuf);
+            assert_eq!(course.limit, Some(Limit::ReceiveWindow));
+            assert!(course.carried.rwnd_limited > 3_000 * MS, "{:?}", course.carried);
         });
     }
 }

@@ -26,6 +26,7 @@ use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::fast_open::SynText;
+use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::state::State;
@@ -487,6 +488,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         emit(cx, conn, segment.header, payload, mss);
     }
     if !cx.outbox.pending.is_empty() {
+        pcb.meter(Tally::default(), output::pushed(cx), is_full(so), cx.now);
         output::flush(cx);
     }
     so.rcv.adv = pcb.rcv_adv();
@@ -505,6 +507,11 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
 /// Sends one segment without payload.
 fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
     emit(cx, conn, header, Data::default(), 0);
+}
+
+/// Whether a writer has to wait for space.
+pub(crate) fn is_full(so: &Buffers) -> bool {
+    so.snd.connected && !so.snd.shut && !so.snd.is_writable()
 }
 
 /// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by

@@ -9,6 +9,7 @@
 //! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
+use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
@@ -114,6 +115,7 @@ fn stay(
         let mut so = conn.so.lock();
         let (mut held, mut bytes) = (1, payload.len());
         let mut text = echo(None, &header, &payload);
+        let mut with_text = u32::from(!payload.is_empty());
         engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
         while !has_ended(pcb) {
             waiting = next().map(|packet| (packet.header, packet.payload));
@@ -123,9 +125,14 @@ fn stay(
             let Some((header, payload)) = waiting.take() else { break };
             (held, bytes) = (held + 1, bytes + payload.len());
             text = echo(text, &header, &payload);
+            with_text += u32::from(!payload.is_empty());
             engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
         }
         ran += held;
+        // At most HOLD_MAX.
+        let segments = u32::try_from(held).unwrap_or(u32::MAX);
+        let came = Tally { segments, with_text, text_bytes: 0 };
+        pcb.meter(came, Tally::default(), engine::is_full(&so), cx.now);
         tune::after_run(cx, pcb, conn, &mut so, text);
         engine::finish(cx, pcb, conn, &mut so);
     }

@@ -10,6 +10,7 @@
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
+use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
@@ -85,6 +86,19 @@ fn add(
         cx.outbox.pending.flow = flow;
     }
     cx.outbox.pending.frames.push(frame);
+}
+
+/// Segments in what was pushed, as they will leave the device.
+pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
+    let mut tally = Tally::default();
+    for frame in &cx.outbox.pending.frames {
+        let bytes = u32::try_from(frame.payload.len()).unwrap_or(u32::MAX);
+        let packets = if frame.gso_size == 0 { 1 } else { bytes.div_ceil(u32::from(frame.gso_size)).max(1) };
+        tally.segments += packets;
+        tally.with_text += if bytes > 0 { packets } else { 0 };
+        tally.text_bytes = tally.text_bytes.saturating_add(bytes);
+    }
+    tally
 }
 
 /// Hands over what was pushed. Inside the perimeter of the connection that has pushed it.

@@ -5,10 +5,14 @@
 use std::io;
 use std::time::Duration;
 
+use sockeye_proto::tcp::info::Info;
+use sockeye_proto::tcp::meter::Limit;
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
 
 use super::TcpStream;
 use crate::CongestionControl;
+use crate::base::payload::Data;
 use crate::conn::Conn;
 use crate::conn::engine;
 use crate::conn::outbox::Context;
@@ -55,6 +59,48 @@ pub struct TcpInfo {
     pub mark_count: u32,
     /// Duplicates that the peer reported (`tcpi_dsack_dups`).
     pub dsack_count: u32,
+    /// Segments sent again in smaller ones, because the path does not take larger.
+    pub rexmt_mtu: u32,
+    /// Bytes that the peer holds behind holes (`tcpi_sacked`, there in segments).
+    pub sacked: u32,
+    /// Bytes believed lost and not sent again yet (`tcpi_lost`, there in segments).
+    pub lost: u32,
+    /// Bytes that have reached the peer, as far as it was recorded: not on loopback (`tcpi_delivered`, there in
+    /// segments).
+    pub delivered_bytes: u64,
+    /// The path was seen to reorder segments (`tcpi_reord_seen`, there a count).
+    pub reordering_seen: bool,
+    /// The least round trip of the last minutes (`tcpi_min_rtt`); `None` if unknown.
+    pub min_rtt: Option<Duration>,
+    /// Timestamps are on (`TCPI_OPT_TIMESTAMPS`).
+    pub timestamps: bool,
+    /// Both ends use SACK (`TCPI_OPT_SACK`).
+    pub sack: bool,
+    /// The rest: state of recovery and timers, sizes, times, and what an interface has carried.
+    pub more: Info,
+}
+
+/// What limits a connection, and the figures by which that was decided. Sizes are bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limiting {
+    /// What it is now; `None` while there is nothing to send and nothing on its way.
+    pub by: Option<Limit>,
+    /// Written and not sent yet.
+    pub not_sent: u32,
+    /// Sent and not acknowledged.
+    pub in_flight: u32,
+    /// The congestion window.
+    pub cwnd: u32,
+    /// The slow start threshold: a window below it still grows from the start.
+    pub ssthresh: u32,
+    /// The window that the peer offers.
+    pub snd_wnd: u32,
+    /// The send buffer, and what is in it.
+    pub sndbuf: u32,
+    /// As [`sndbuf`](Self::sndbuf).
+    pub buffered: u32,
+    /// The path is believed to take segments of so many bytes.
+    pub snd_mss: u32,
 }
 
 impl TcpStream {
@@ -66,22 +112,57 @@ impl TcpStream {
     pub fn info(&self) -> io::Result<TcpInfo> {
         TcpInfo::of(self.core(), &self.conn)
     }
+
+    /// What keeps this connection from sending more just now: the application, a window, a buffer, or the path. How long
+    /// each did so is in [`TcpInfo::more`]. Waits as [`info`](Self::info) does.
+    ///
+    /// # Errors
+    /// As for [`info`](Self::info).
+    pub fn limit(&self) -> io::Result<Limiting> {
+        look(self.core(), &self.conn, |pcb| {
+            let so = self.conn.so.lock();
+            let buffered = so.snd.len();
+            let in_flight = pcb.snd_max().since(pcb.snd_una());
+            let is_busy = in_flight > 0 || buffered > 0;
+            Limiting {
+                by: is_busy.then(|| pcb.limit(engine::is_full(&so))),
+                not_sent: buffered.saturating_sub(in_flight),
+                in_flight,
+                cwnd: pcb.cwnd(),
+                ssthresh: pcb.ssthresh(),
+                snd_wnd: pcb.snd_wnd(),
+                sndbuf: so.snd.hiwat,
+                buffered,
+                snd_mss: u32::from(pcb.mss()),
+            }
+        })
+    }
+}
+
+/// Looks at a connection's pcb from inside its perimeter, and runs what has gathered there meanwhile.
+fn look<R>(core: &Core, conn: &Arc<Conn>, query: impl FnOnce(&mut Pcb<Data>) -> R) -> io::Result<R> {
+    let perimeter = conn.perimeter();
+    let mut inside = match perimeter.try_enter() {
+        Some(inside) => inside,
+        None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+        None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
+    };
+    let answer = query(conn.pcb.get(&mut inside));
+    Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
+    Ok(answer)
 }
 
 impl TcpInfo {
     /// See [`TcpStream::info`].
     pub(crate) fn of(core: &Core, conn: &Arc<Conn>) -> io::Result<Self> {
-        let perimeter = conn.perimeter();
-        let mut inside = match perimeter.try_enter() {
-            Some(inside) => inside,
-            None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
-            None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
-        };
-        let pcb = conn.pcb.get(&mut inside);
+        look(core, conn, |pcb| Self::read(core, conn, pcb))
+    }
+
+    fn read(core: &Core, conn: &Conn, pcb: &Pcb<Data>) -> Self {
         let buffered = conn.so.lock().snd.len();
         let in_flight = pcb.snd_max().since(pcb.snd_una());
         let loss = pcb.loss_stats();
-        let info = TcpInfo {
+        TcpInfo {
             state: super::stream::state_name(conn.state()),
             snd_mss: u32::from(pcb.mss()),
             srtt: pcb.srtt(),
@@ -101,8 +182,15 @@ impl TcpInfo {
             ecn: pcb.ecn(),
             mark_count: loss.mark_count,
             dsack_count: loss.dsack_count,
-        };
-        Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
-        Ok(info)
+            rexmt_mtu: loss.rexmt_mtu,
+            sacked: loss.sacked_bytes,
+            lost: loss.lost_bytes,
+            delivered_bytes: loss.delivered_bytes,
+            reordering_seen: loss.reordering_seen,
+            min_rtt: (loss.min_rtt_us != 0).then(|| Duration::from_micros(u64::from(loss.min_rtt_us))),
+            timestamps: pcb.timestamps(),
+            sack: pcb.sack_permitted(),
+            more: pcb.info(core.clock.now()),
+        }
     }
 }

@@ -10,7 +10,7 @@ mod listener;
 mod socket;
 pub(crate) mod stream;
 
-pub use info::TcpInfo;
+pub use info::{Limiting, TcpInfo};
 pub use keepalive::TcpKeepalive;
 pub use listener::{Incoming, TcpListener};
 pub(crate) use socket::SocketSettings;
