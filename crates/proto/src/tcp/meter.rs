@@ -15,6 +15,7 @@ use super::pcb::Pcb;
 use super::rcv_tune::RcvTune;
 use super::segment::Payload;
 use super::timers::since_us;
+use super::unreachable::Unreachable;
 
 /// What keeps a sender from sending more, or faster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,8 @@ pub(super) struct Meter {
     pub delivery_rate: u64,
     /// How much the reader takes.
     pub tune: Option<RcvTune>,
+    /// What the network reported of what began at this SND.UNA.
+    pub soft_error: Option<(Unreachable, SeqNum)>,
     una: SeqNum,
     nxt: SeqNum,
     /// What limits since the last call; `None` while nothing is under way.
@@ -86,6 +89,7 @@ impl Meter {
             sndbuf_limited_us: 0,
             delivery_rate: 0,
             tune: None,
+            soft_error: None,
             una,
             nxt,
             limit: None,

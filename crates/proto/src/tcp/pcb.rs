@@ -36,7 +36,6 @@ use super::segment::Payload;
 use super::settings::{Settings, Tuning, micros};
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
-use super::unreachable::Unreachable;
 use super::user_timeout::UserTimeoutState;
 use super::window;
 
@@ -151,8 +150,6 @@ pub struct Pcb<P: Payload> {
     pub(super) irs: SeqNum,
     /// `so_rcv`'s hiwat, bytes.
     pub(super) rcv_hiwat: u32,
-    /// What the network reported of what began at this SND.UNA.
-    pub(super) soft_error: Option<(Unreachable, SeqNum)>,
     pub(super) tuning: Tuning,
 }
 
@@ -289,7 +286,6 @@ impl<P: Payload> Pcb<P> {
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,
-            soft_error: None,
             challenge_second: 0,
             challenge_count: 0,
             tuning: Tuning::new(s),

@@ -36,14 +36,14 @@ impl<P: Payload> Pcb<P> {
     /// nothing in flight is not believed. The events are empty, or [`Events::UNREACHABLE`] and [`Events::CLOSED`]: a
     /// handshake that is given up, for the reason that was reported.
     pub fn on_unreachable(&mut self, seq: SeqNum, why: Unreachable, now: Instant) -> Events {
-        let _ = self.clock(now);
+        let now = self.clock(now);
         if !(seq.at_or_after(self.snd_una) && seq.before(self.snd_max)) {
             return Events::NONE;
         }
         match self.state {
             State::SynSent | State::SynReceived => {
                 self.enter_closed();
-                self.soft_error = Some((why, self.snd_una));
+                self.meter_mut(now).soft_error = Some((why, self.snd_una));
                 Events::UNREACHABLE.with(Events::CLOSED)
             }
             State::Established
@@ -52,7 +52,7 @@ impl<P: Payload> Pcb<P> {
             | State::FinWait2
             | State::Closing
             | State::LastAck => {
-                self.soft_error = Some((why, self.snd_una));
+                self.meter_mut(now).soft_error = Some((why, self.snd_una));
                 Events::NONE
             }
             State::TimeWait | State::Closed => Events::NONE,
@@ -62,6 +62,6 @@ impl<P: Payload> Pcb<P> {
     /// What was reported last of the data that is out now; for who is told that the connection has timed out
     /// ([`Events::TIMED_OUT`]) or could not be made ([`Events::UNREACHABLE`]).
     pub fn unreachable(&self) -> Option<Unreachable> {
-        self.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)
+        self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)
     }
 }
