@@ -58,7 +58,7 @@ fn routers_are_solicited_three_times_and_no_more_after_an_answer() {
 }
 
 #[test]
-fn a_router_that_advertises_is_known_as_one() {
+fn an_advertised_prefix_gives_an_address_and_a_way_out() {
     let mut lab = lab();
     lab.pass(Duration::from_secs(2));
     lab.inject(0, advert(1800, "2001:db8::", 7200, 3600));
@@ -66,4 +66,12 @@ fn a_router_that_advertises_is_known_as_one() {
     assert_eq!(lab.count(0, "router_adverts_in"), 1);
     let neighbor = lab.neighbor(0, ROUTER).unwrap();
     assert!(neighbor.is_router && neighbor.lladdr == Some(mac(0x98)));
+    lab.take_log();
+    // A SYN to somewhere far goes to the router, from the new address.
+    let _far = lab.connect("[2001:db8:ffff::1]:80");
+    lab.turn();
+    let log = lab.take_log();
+    let syn = log.iter().map(|(_, frame)| frame).find(|frame| frame[20] == 6).expect("a SYN");
+    assert_eq!(syn[..6], mac(0x98).0);
+    assert_eq!(syn[22..38], "2001:db8::ff:fe00:1".parse::<Ipv6Addr>().unwrap().octets());
 }
