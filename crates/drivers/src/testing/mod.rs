@@ -8,4 +8,4 @@ mod namespace;
 mod netlink;
 
 pub use namespace::{Namespace, unavailable};
-pub use netlink::{delete_link, veth_pair};
+pub use netlink::{add_route, delete_link, veth_pair};

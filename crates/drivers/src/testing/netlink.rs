@@ -1,14 +1,19 @@
-//! What there is no `ioctl` for: making a pair of connected interfaces, each in a namespace of its own, and deleting one.
+//! What there is no `ioctl` for, or none for both families: making a pair of connected interfaces, each in a namespace of
+//! its own, deleting one, and routes.
 //!
-//! Two rtnetlink messages written by hand (rtnetlink(7), veth(4)). It must not know what the interfaces are for.
+//! rtnetlink messages written by hand (rtnetlink(7), veth(4)). It must not know what the interfaces are for.
 //! Tests: `tests/devices.rs`.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use sockeye::netif::Prefix;
+
 use super::Namespace;
+use crate::link::KernelLink;
 
 /// Connects the two namespaces by interfaces of these names, which are down and without addresses.
 ///
@@ -28,6 +33,32 @@ pub fn delete_link(namespace: &Namespace, name: &str) -> io::Result<()> {
     let mut body = vec![0; IFINFOMSG_LEN];
     attribute(&mut body, libc::IFLA_IFNAME, &zero_ended(name));
     namespace.run(move || ask(&message(libc::RTM_DELLINK, 0, &body)))?
+}
+
+/// Leads packets to `network` to the device `link` of this namespace, which must be up; 0.0.0.0/0 and ::/0 are the
+/// default routes.
+///
+/// # Errors
+/// The system's, among them `AlreadyExists`.
+pub fn add_route(namespace: &Namespace, link: &KernelLink, network: Prefix) -> io::Result<()> {
+    namespace.run(|| {
+        let network = network.network();
+        let family = if network.addr().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // A `struct rtmsg`: family, lengths of the networks of destination and source, type of service, table,
+        // protocol, scope, type; and 32 bits of flags.
+        let main_table = libc::RT_TABLE_MAIN;
+        let kind = [libc::RTPROT_BOOT, libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
+        let [protocol, scope, unicast] = kind;
+        let mut body =
+            vec![family as u8, network.len(), 0, 0, main_table, protocol, scope, unicast, 0, 0, 0, 0];
+        match network.addr() {
+            _ if network.is_empty() => {}
+            IpAddr::V4(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
+            IpAddr::V6(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
+        }
+        attribute(&mut body, libc::RTA_OIF, &link.index()?.to_ne_bytes());
+        ask(&message(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body))
+    })?
 }
 
 /// The message that makes the pair: the one end here, the other in the namespace of `peer_fd`.

@@ -1,6 +1,6 @@
 //! [`UdpBuilder`]: what must be chosen before a socket is bound.
 //!
-//! Must not know how datagrams move. Tests: `tests/udp/bind.rs`.
+//! Must not know how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp_any.rs`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use sockeye_sync::facade::Arc;
 
 use super::naming::Handle;
-use super::options::Options;
 use super::pcb::Pcb;
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
@@ -22,8 +21,20 @@ pub(crate) struct Reuse {
     pub v6_only: bool,
 }
 
-/// A UDP socket in the making: options that decide how it is bound, then [`bind`](Self::bind) or
-/// [`unbound`](Self::unbound).
+/// Whose addresses a socket may go by.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Place {
+    /// The stack's.
+    #[default]
+    Own,
+    /// Any host's.
+    Transparent,
+    /// Any host's, at every port.
+    AnyPort,
+}
+
+/// A UDP socket in the making: options that decide how it is bound, then [`bind`](Self::bind),
+/// [`bind_any`](Self::bind_any) or [`unbound`](Self::unbound).
 ///
 /// ```
 /// use sockeye::{Stack, UdpBuilder};
@@ -39,6 +50,7 @@ pub struct UdpBuilder {
     stack: Stack,
     is_v6: bool,
     reuse: Reuse,
+    place: Place,
     rcvbuf: u32,
 }
 
@@ -59,7 +71,13 @@ impl UdpBuilder {
     }
 
     fn new(stack: &Stack, is_v6: bool) -> Self {
-        Self { stack: stack.clone(), is_v6, reuse: Reuse::default(), rcvbuf: stack.config().rcvbuf }
+        Self {
+            stack: stack.clone(),
+            is_v6,
+            reuse: Reuse::default(),
+            place: Place::Own,
+            rcvbuf: stack.config().rcvbuf,
+        }
     }
 
     /// SO_REUSEADDR: sockets that all have it share a port. What is sent to one host goes to the last one bound, what is
@@ -84,6 +102,14 @@ impl UdpBuilder {
         self
     }
 
+    /// IP_TRANSPARENT: the socket may be bound to other hosts' addresses and send from them ([`SendMeta::src`]
+    /// (crate::SendMeta::src)). Their packets come in where [`Stack::set_any_address`] says so.
+    #[must_use]
+    pub fn transparent(mut self, transparent: bool) -> Self {
+        self.place = if transparent { Place::Transparent } else { Place::Own };
+        self
+    }
+
     /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB.
     #[must_use]
     pub fn recv_buffer_size(mut self, bytes: usize) -> Self {
@@ -102,9 +128,32 @@ impl UdpBuilder {
         Ok(socket)
     }
 
+    /// A socket for every port: it receives what is sent to one host and no other socket is bound for, as
+    /// [`TcpSocket::listen_any`](crate::TcpSocket::listen_any) does for connections. Where a datagram was sent to is in
+    /// [`RecvMeta::dst`](crate::RecvMeta::dst) and [`dst_port`](crate::RecvMeta::dst_port); an answer names the same
+    /// as [`SendMeta::src`](crate::SendMeta::src) and [`src_port`](crate::SendMeta::src_port). Needs
+    /// [`transparent`](Self::transparent). It is never told of groups, cannot be bound or connected, and reports no other
+    /// port as closed.
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is one of the family that does not share; `InvalidInput` if it is not transparent.
+    pub fn bind_any(&self) -> io::Result<UdpSocket> {
+        if self.place == Place::Own {
+            let message = "a socket for every port is a transparent one: call transparent(true) first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let socket = self.make(Place::AnyPort);
+        socket.handle.bind_every_port()?;
+        Ok(socket)
+    }
+
     /// The socket without a name. A connect or the first send gives it a free port.
     pub fn unbound(&self) -> UdpSocket {
-        let pcb = Pcb::new(Options::default(), self.is_v6, self.reuse, self.rcvbuf);
+        self.make(self.place)
+    }
+
+    fn make(&self, place: Place) -> UdpSocket {
+        let pcb = Pcb::new(self.is_v6, self.reuse, place, self.rcvbuf);
         UdpSocket { handle: Arc::new(Handle { stack: self.stack.clone(), pcb }) }
     }
 }

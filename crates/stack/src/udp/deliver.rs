@@ -158,7 +158,7 @@ fn segments(load: &Load) -> Option<Segments> {
 fn datagram(flow: &Flow, payload: Chain, segment_size: u16) -> Datagram {
     Datagram {
         from: flow.tuple.remote,
-        to: flow.tuple.local.addr,
+        to: flow.tuple.local,
         interface: flow.interface,
         segment_size,
         traffic_class: flow.traffic_class,

@@ -12,8 +12,11 @@ const ECN_MASK: u8 = 0b11;
 pub struct SendMeta {
     /// Where to; `None` for the peer of a connected socket.
     pub to: Option<SocketAddr>,
-    /// The address that it comes from, one of the stack's own (IP_PKTINFO).
+    /// The address that it comes from, one of the stack's own (IP_PKTINFO), or any host's if the socket is transparent
+    /// ([`UdpBuilder::transparent`](crate::UdpBuilder::transparent)).
     pub src: Option<IpAddr>,
+    /// The port that it comes from: for a socket that is bound to every port, which has to say it, and for no other.
+    pub src_port: Option<u16>,
     /// The interface by which a group is sent to, by its number: 1 is the loopback, others have
     /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index).
     pub interface: Option<u32>,
@@ -48,6 +51,8 @@ pub struct RecvMeta {
     pub segment_size: u16,
     /// The address that it was sent to (IP_PKTINFO).
     pub dst: IpAddr,
+    /// The port that it was sent to: the socket's own, but for one that is bound to every port.
+    pub dst_port: u16,
     /// The number of the interface by which it came; see [`SendMeta::interface`].
     pub interface: u32,
     /// DSCP and ECN (IP_RECVTOS, IPV6_RECVTCLASS).
@@ -67,6 +72,7 @@ impl RecvMeta {
         datagram_len: 0,
         segment_size: 0,
         dst: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        dst_port: 0,
         interface: 0,
         traffic_class: 0,
         hop_limit: 0,

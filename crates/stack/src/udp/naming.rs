@@ -17,6 +17,7 @@ use super::name::{Name, wildcard};
 use super::pcb::{Naming, Pcb};
 use super::route;
 use crate::base::addr::{Endpoint, connect_target};
+use crate::netif::tables::is_host;
 use crate::stack::{Core, Stack};
 
 /// What the handles of one socket share. The last one closes it.
@@ -40,12 +41,13 @@ impl Handle {
         let is_own = local.addr.is_unspecified()
             || core.netifs.is_local(local.addr)
             || local.addr.is_multicast()
+            || pcb.transparent && is_host(local.addr)
             || route::is_broadcast(core, local.addr);
         if !is_own {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let mut naming = pcb.naming.lock();
-        if pcb.name.load().local.port != 0 {
+        if pcb.any_port || pcb.name.load().local.port != 0 {
             return Err(Errno::INVAL.into());
         }
         self.take_port(&mut naming, local, addr.port() == 0)?;
@@ -57,14 +59,14 @@ impl Handle {
     #[inline]
     pub fn bound_name(&self) -> io::Result<Name> {
         let name = self.pcb.name.load();
-        if name.local.port != 0 {
+        if name.local.port != 0 || self.pcb.any_port {
             return Ok(name);
         }
-        self.bind_any()
+        self.bind_free()
     }
 
     #[cold]
-    fn bind_any(&self) -> io::Result<Name> {
+    fn bind_free(&self) -> io::Result<Name> {
         let mut naming = self.pcb.naming.lock();
         let name = self.pcb.name.load();
         // Another thread may have been faster.
@@ -72,6 +74,17 @@ impl Handle {
             return Ok(name);
         }
         self.take_port(&mut naming, name.local, true)
+    }
+
+    /// Binds a socket that was made for that to every port.
+    pub fn bind_every_port(&self) -> io::Result<()> {
+        let (udp, pcb) = (&self.core().udp, &self.pcb);
+        let _naming = pcb.naming.lock();
+        let name = pcb.name.load();
+        let mut ports = udp.ports.lock();
+        ports.bind_any(pcb, name.local)?;
+        udp.table.rename(pcb, None, Some(&name));
+        Ok(())
     }
 
     /// Takes a port for a socket that has none.
@@ -89,6 +102,9 @@ impl Handle {
     /// connect(2): datagrams go to `addr` and come from it only.
     pub fn connect(&self, addr: SocketAddr) -> io::Result<()> {
         let (core, pcb) = (self.core(), &self.pcb);
+        if pcb.any_port {
+            return Err(Errno::INVAL.into());
+        }
         let mut remote = endpoint(pcb, addr)?;
         remote.addr = connect_target(remote.addr);
         if route::is_broadcast(core, remote.addr) && !pcb.options.broadcast.load(Ordering::Relaxed) {
@@ -145,7 +161,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let naming = self.pcb.naming.lock();
         let name = self.pcb.name.load();
-        if name.local.port != 0 {
+        if name.local.port != 0 || self.pcb.any_port {
             self.give_port_back(&name, name.local.addr);
         }
         drop(naming);

@@ -1,7 +1,7 @@
 //! A UDP socket's control block: its name, its options, and its receive queue.
 //!
 //! # Who may touch what
-//! * (c) `is_v6`, `v6_only`, `reuse_*`: chosen before the socket is bound.
+//! * (c) `is_v6`, `v6_only`, `reuse_*`, `transparent`, `any_port`: chosen before the socket is bound.
 //! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
 //! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and tells a sender,
 //!   who otherwise does not look there, that an error is pending.
@@ -29,6 +29,7 @@ use sockeye_proto::udp::Joiner;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Awaited, Mutex, Notified, WaitQueue, cpu};
 
+use super::builder::{Place, Reuse};
 use super::errors::Queued;
 use super::groups::Memberships;
 use super::name::{Name, NameCell};
@@ -48,6 +49,10 @@ pub(crate) struct Pcb {
     pub reuse_addr: bool,
     /// (c) SO_REUSEPORT.
     pub reuse_port: bool,
+    /// (c) Other hosts' addresses may be bound to and sent from.
+    pub transparent: bool,
+    /// (c) Bound to every port that nobody else is bound to: its name has port 0 and never changes.
+    pub any_port: bool,
     /// (n)
     pub name: NameCell,
     /// (a)
@@ -77,8 +82,8 @@ pub(crate) struct Receive {
 /// A datagram that waits. One with a `segment_size` stands for several (`sockeye_proto::udp::Segments`).
 pub(crate) struct Datagram {
     pub from: Endpoint,
-    /// The address that it was sent to.
-    pub to: IpAddr,
+    /// Where it was sent to.
+    pub to: Endpoint,
     /// The interface by which it came.
     pub interface: u32,
     pub segment_size: u16,
@@ -141,14 +146,17 @@ pub(crate) struct So {
 }
 
 impl Pcb {
-    pub fn new(options: Options, is_v6: bool, reuse: super::builder::Reuse, rcvbuf: u32) -> Arc<Self> {
+    /// One with default options.
+    pub fn new(is_v6: bool, reuse: Reuse, place: Place, rcvbuf: u32) -> Arc<Self> {
         Arc::new(Self {
             is_v6,
             v6_only: reuse.v6_only || !is_v6,
             reuse_addr: reuse.addr,
             reuse_port: reuse.port,
+            transparent: place != Place::Own,
+            any_port: place == Place::AnyPort,
             name: NameCell::new(&Name::unbound(is_v6)),
-            options,
+            options: Options::default(),
             has_error: AtomicBool::new(false),
             naming: Mutex::new(Naming::default()),
             receive: Receive {

@@ -18,6 +18,7 @@ use sockeye_sync::{Mutex, MutexGuard};
 
 use super::pcb::Pcb;
 use crate::base::addr::{Endpoint, octets};
+use crate::listeners::ANY_PORT;
 use crate::ports::{Bind, BindOptions};
 
 /// See the module's head.
@@ -45,20 +46,30 @@ impl Ports {
 impl Binds {
     /// Binds a socket to `local`, or to a free port of the range if its port is 0. Returns the port.
     pub fn bind(&mut self, pcb: &Arc<Pcb>, local: Endpoint) -> io::Result<u16> {
-        let options =
-            BindOptions { reuse_addr: pcb.reuse_addr, reuse_port: pcb.reuse_port, v6_only: pcb.v6_only };
         let port = if local.port == 0 {
             let mut free = self.chooser.candidates(&octets(local.addr), &[], 0);
             free.find(|port| !self.ports.contains_key(port)).ok_or_else(crate::ports::no_port)?
         } else {
             local.port
         };
-        let binds = self.ports.entry(port).or_default();
+        self.place(pcb, Endpoint::new(local.addr, port))?;
+        Ok(port)
+    }
+
+    /// Binds a socket to every port that no other is bound to. It is given back as port [`ANY_PORT`].
+    pub fn bind_any(&mut self, pcb: &Arc<Pcb>, local: Endpoint) -> io::Result<()> {
+        self.place(pcb, Endpoint::new(local.addr, ANY_PORT))
+    }
+
+    fn place(&mut self, pcb: &Arc<Pcb>, local: Endpoint) -> io::Result<()> {
+        let options =
+            BindOptions { reuse_addr: pcb.reuse_addr, reuse_port: pcb.reuse_port, v6_only: pcb.v6_only };
+        let binds = self.ports.entry(local.port).or_default();
         if binds.iter().any(|(_, bind)| bind.conflicts(local.addr, options)) {
             return Err(crate::ports::in_use(local));
         }
         binds.push((Arc::clone(pcb), Bind::new(0, local.addr, options)));
-        Ok(port)
+        Ok(())
     }
 
     /// A connect or disconnect has given the socket another address at its port.

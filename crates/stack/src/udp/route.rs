@@ -12,7 +12,7 @@ use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
 use crate::netif::table::Via;
-use crate::netif::tables::NoWay;
+use crate::netif::tables::{NoWay, is_host};
 use crate::stack::Core;
 
 /// A way.
@@ -67,7 +67,8 @@ pub(crate) fn source(
     dst: IpAddr,
     wanted: Option<IpAddr>,
 ) -> Result<IpAddr, Errno> {
-    if let Some(wanted) = wanted.filter(|addr| !core.netifs.is_local(*addr)) {
+    let may_be = |addr| core.netifs.is_local(addr) || pcb.transparent && is_host(addr);
+    if let Some(wanted) = wanted.filter(|addr| !may_be(*addr)) {
         return Err(if wanted.is_unspecified() { Errno::ADDRNOTAVAIL } else { Errno::INVAL });
     }
     let own = name.local.addr;

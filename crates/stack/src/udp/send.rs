@@ -28,7 +28,7 @@ use super::naming::{Handle, endpoint};
 use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
-use crate::base::addr::{Endpoint, FourTuple, connect_target};
+use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::blocking::{Timeout, wait_for_memory};
 use crate::conn::outbox::Wake;
 use crate::stack::{Core, counter};
@@ -183,7 +183,8 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
     }
     let interface = meta.interface.unwrap_or_else(|| route::interface_for(pcb, dst));
     let way = route::way(core, dst, interface)?;
-    let src = route::source(core, pcb, name, dst, meta.src)?;
+    let src = route::source(core, pcb, name, dst, meta.src.map(unmapped))?;
+    let src_port = source_port(pcb, name, meta)?;
     let (hops, multicast_hops, class) = match dst {
         IpAddr::V4(_) => (&options.ttl, &options.multicast_ttl_v4, &options.tos),
         IpAddr::V6(_) => (&options.hops_v6, &options.multicast_hops_v6, &options.tclass_v6),
@@ -195,13 +196,26 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
         Way::All(interface) => interface,
     };
     let flow = Flow {
-        tuple: FourTuple { local: remote, remote: Endpoint::new(src, name.local.port) },
+        tuple: FourTuple { local: remote, remote: Endpoint::new(src, src_port) },
         interface,
         traffic_class: meta.traffic_class.unwrap_or_else(|| class.load(Ordering::Relaxed)),
         hop_limit: meta.hop_limit.unwrap_or_else(|| hops.load(Ordering::Relaxed)),
         may_join: false,
     };
     Ok(Plan { flow, way })
+}
+
+/// The port that a datagram comes from.
+///
+/// # Errors
+/// EINVAL if a socket for every port does not say which, or another one says another than its own.
+fn source_port(pcb: &Pcb, name: &Name, meta: &SendMeta) -> Result<u16, Errno> {
+    match (pcb.any_port, meta.src_port) {
+        (true, Some(port)) if port != 0 => Ok(port),
+        (false, None) => Ok(name.local.port),
+        (false, Some(port)) if port == name.local.port => Ok(port),
+        (true | false, Some(_)) | (true, None) => Err(Errno::INVAL),
+    }
 }
 
 /// The size of the datagrams that a buffer of `len` bytes is cut into; 0 if it is one.

@@ -11,9 +11,9 @@
 //!
 //! # Who receives
 //! A datagram to one host goes to the socket that names most of it, as on Linux: one that is connected to its sender,
-//! then one bound to its address, then to the wildcard of its family, then to the IPv6 wildcard that takes IPv4 too. Of
-//! equals with SO_REUSEPORT the hash of the 4-tuple chooses; of others (SO_REUSEADDR) the last one that was bound gets
-//! all. One to a group or to everybody goes to all that match.
+//! then one bound to its address, then to the wildcard of its family, then to the IPv6 wildcard that takes IPv4 too, and
+//! last to one for every port. Of equals with SO_REUSEPORT the hash of the 4-tuple chooses; of others (SO_REUSEADDR) the
+//! last one that was bound gets all. One to a group or to everybody goes to all that match.
 //!
 //! Rank: after the bind table, before a receiver's `so`. Tests: below, `tests/udp/`.
 
@@ -29,6 +29,7 @@ use super::groups::Membership;
 use super::name::Name;
 use super::pcb::Pcb;
 use crate::base::addr::{FourTuple, HashKey};
+use crate::listeners::ANY_PORT;
 
 /// Most copies.
 const COPIES_MAX: usize = 16;
@@ -46,7 +47,7 @@ struct Lines(RwLock<Copy>);
 /// What one core sees.
 #[derive(Default)]
 pub(crate) struct Copy {
-    /// Sockets without a peer, by port, the last one bound at the end.
+    /// Sockets without a peer, by port, the last one bound at the end; those for every port at [`ANY_PORT`].
     bound: HashMap<u16, SmallVec<[Entry; 1]>>,
     /// Sockets with one, by 4-tuple; several of one name only with SO_REUSEADDR or SO_REUSEPORT.
     connected: HashTable<(FourTuple, Entry)>,
@@ -122,9 +123,17 @@ impl Table {
                 return Some(&entry.pcb);
             }
         }
-        let entries = copy.bound.get(&tuple.local.port)?;
+        // Sockets for every port come after all others; port 0 is nobody's.
+        let ports = [tuple.local.port, ANY_PORT];
+        let ports = if tuple.local.port == ANY_PORT { &[][..] } else { &ports[..] };
+        ports.iter().find_map(|port| self.pick(copy.bound.get(port)?, tuple))
+    }
+
+    /// The one of a port's sockets that a datagram to one host is for.
+    #[inline]
+    fn pick<'c>(&self, entries: &'c [Entry], tuple: &FourTuple) -> Option<&'c Arc<Pcb>> {
         let rank = |entry: &&Entry| entry.rank(tuple.local.addr);
-        if let [only] = entries.as_slice() {
+        if let [only] = entries {
             return rank(&only).map(|_| &only.pcb);
         }
         let best = entries.iter().filter_map(|entry| rank(&entry)).max()?;
@@ -140,7 +149,8 @@ impl Table {
 
     /// Calls `f` with every socket that a datagram to a group, or to everybody, may be for.
     pub fn each(&self, copy: &Copy, tuple: &FourTuple, mut f: impl FnMut(&Arc<Pcb>)) {
-        let entries = copy.bound.get(&tuple.local.port).map_or(&[][..], SmallVec::as_slice);
+        let bound = copy.bound.get(&tuple.local.port).filter(|_| tuple.local.port != ANY_PORT);
+        let entries = bound.map_or(&[][..], SmallVec::as_slice);
         entries.iter().filter(|entry| entry.rank(tuple.local.addr).is_some()).for_each(|entry| f(&entry.pcb));
         // A connected socket has an address, so it is for a group only if it is bound to that.
         if !copy.connected.is_empty() {
