@@ -18,6 +18,7 @@
 //!
 //! * [`TcpStream`], [`TcpListener`], [`TcpSocket`]: sockets in the shape of `std::net`.
 //! * [`UdpSocket`], [`UdpBuilder`]: datagrams, with batches, segmentation offload and what comes along.
+//! * [`IcmpSocket`]: echo requests, without privilege, with their answers and errors.
 //! * [`unix`]: UNIX-domain sockets in the shape of `std::os::unix::net`.
 //! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
 //! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
@@ -40,6 +41,7 @@ mod config;
 mod conn;
 mod demux;
 pub mod fastopen;
+mod icmp;
 mod input;
 mod ip;
 mod link;
@@ -66,6 +68,7 @@ pub use sockeye_sync::count;
 
 pub use admission::Syn;
 pub use config::{Config, Grain, SetError, SynCookies};
+pub use icmp::{EchoError, EchoReply, IcmpSocket};
 pub use snapshot::{SocketInfo, SocketKind};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;

@@ -5,7 +5,7 @@
 //! the README's table. Tests: `tests/ip.rs`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 41;
+pub(crate) const COUNT: usize = 43;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -91,6 +91,11 @@ pub(crate) const FRAG_OKS: usize = 39;
 /// Fragments that were sent.
 pub(crate) const FRAG_CREATES: usize = 40;
 
+/// Echo requests sent.
+pub(crate) const ICMP_OUT_ECHOS: usize = 41;
+/// Answers to echo requests that no socket waits for, or has no room for.
+pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
+
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("ip_in_receives", "IpInReceives"),
@@ -134,4 +139,6 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("ip_frag_incomplete_chain", ""),
     ("ip_frag_oks", "IpFragOKs"),
     ("ip_frag_creates", "IpFragCreates"),
+    ("icmp_out_echos", "IcmpOutEchos"),
+    ("icmp_in_echo_drops", ""),
 ];

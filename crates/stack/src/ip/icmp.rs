@@ -22,6 +22,7 @@ use super::{Cast, Received, count};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
 use crate::conn::{Work, engine};
+use crate::icmp::echo;
 use crate::link;
 use crate::netif::table::{NetifId, is_host};
 
@@ -82,7 +83,10 @@ pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
             core.ip.count(count::ICMP_IN_ECHOS);
             reply(cx, family, Message::EchoReply { id, seq }, received);
         }
-        Message::EchoReply { .. } => core.ip.count(count::ICMP_IN_ECHO_REPS),
+        Message::EchoReply { id, .. } => {
+            core.ip.count(count::ICMP_IN_ECHO_REPS);
+            echo::on_reply(cx, id, received);
+        }
         Message::Error(error) => on_error(cx, error, &received),
         Message::Neighbor(_) => link::ndp::input(cx, &received),
         Message::Membership(_) => link::group_input(cx, &received),
@@ -112,9 +116,11 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     if header.protocol == ip::PROTOCOL_TCP {
         return segment_undelivered(cx, &header.addresses, &quoted, error);
     }
+    let offender = quoting.header.addresses.src();
     if header.protocol == ip::PROTOCOL_UDP {
-        let offender = quoting.header.addresses.src();
         crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
+    } else if matches!(header.protocol, ip::PROTOCOL_ICMP | ip::PROTOCOL_ICMPV6) {
+        echo::on_error(cx, &header.addresses, quoted, error, offender);
     }
 }
 
@@ -150,7 +156,8 @@ fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Receiv
         return cx.core.ip.count(count::ICMP_IN_IGNORED);
     }
     let flow = flow_of(cx, addresses.dst(), addresses.src());
-    if !allowed(cx, &cx.core.ip.answers.echoes, flow) {
+    // Who asks itself is nobody's reflector.
+    if request.netif != NetifId::LOOPBACK && !allowed(cx, &cx.core.ip.answers.echoes, flow) {
         return;
     }
     let Some(header) = message.emit(family) else { return };

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use sockeye_sync::facade::Arc;
 
 use super::naming::Handle;
-use super::pcb::Pcb;
+use super::pcb::{Pcb, Protocol};
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::stack::Stack;
@@ -153,7 +153,7 @@ impl UdpBuilder {
     }
 
     fn make(&self, place: Place) -> UdpSocket {
-        let pcb = Pcb::new(self.is_v6, self.reuse, place, self.rcvbuf);
+        let pcb = Pcb::new(Protocol::Udp, self.is_v6, self.reuse, place, self.rcvbuf);
         UdpSocket { handle: Arc::new(Handle { stack: self.stack.clone(), pcb }) }
     }
 }

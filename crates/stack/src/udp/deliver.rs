@@ -16,6 +16,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::groups::Membership;
 use super::pcb::{Datagram, Pcb, So};
+use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
 use crate::conn::outbox::Wake;
@@ -56,18 +57,10 @@ pub(crate) const RUN_MAX: usize = 16;
 impl Shared {
     /// Delivers a run to the one socket that it is for. `false` if there is none; the run is then untouched.
     pub fn to_host(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> bool {
-        let is_delivered = self.table.with(cpu, |copy| {
-            let Some(pcb) = self.table.find(copy, &flow.tuple) else { return false };
-            let dropped = append(pcb, flow, loads, wakes);
-            self.count(count::RCVBUF_ERRORS, dropped);
-            self.count(count::IN_ERRORS, dropped);
-            true
-        });
-        if is_delivered {
-            // What was too much, outside of the receiver's mutex and the table.
-            loads.clear();
-        }
-        is_delivered
+        let Some(dropped) = to_one(&self.table, cpu, flow, loads, wakes) else { return false };
+        self.count(count::RCVBUF_ERRORS, dropped);
+        self.count(count::IN_ERRORS, dropped);
+        true
     }
 
     /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address.
@@ -95,6 +88,21 @@ impl Shared {
         }
         loads.clear();
     }
+}
+
+/// Delivers a run to the one socket of a table that it is for; says how much of it was too much. `None` if there is no
+/// such socket; the run is then untouched.
+pub(crate) fn to_one(
+    table: &Table,
+    cpu: u32,
+    flow: &Flow,
+    loads: &mut Loads,
+    wakes: &mut Vec<Wake>,
+) -> Option<u64> {
+    let dropped = table.with(cpu, |copy| Some(append(table.find(copy, &flow.tuple)?, flow, loads, wakes)))?;
+    // What was too much, outside of the receiver's mutex and the table.
+    loads.clear();
+    Some(dropped)
 }
 
 impl Load {

@@ -107,7 +107,7 @@ pub(crate) fn on_icmp_error(
 }
 
 /// What an ICMP error says, in UDP's words.
-fn what(error: icmp::Error) -> Unsent {
+pub(crate) fn what(error: icmp::Error) -> Unsent {
     use icmp::{Error, Unreachable};
     match error {
         Error::Unreachable(Unreachable::Port) => Unsent::PortUnreachable,

@@ -11,23 +11,23 @@
 
 mod builder;
 mod count;
-mod deliver;
-mod errors;
+pub(crate) mod deliver;
+pub(crate) mod errors;
 mod groups;
 pub(crate) mod input;
 mod message;
 mod name;
-mod naming;
-mod options;
+pub(crate) mod naming;
+pub(crate) mod options;
 mod output;
 pub(crate) mod pcb;
 mod ports;
 pub(crate) mod recv;
-mod route;
+pub(crate) mod route;
 mod send;
 mod settings;
 mod socket;
-mod table;
+pub(crate) mod table;
 
 pub use builder::UdpBuilder;
 pub use errors::{RecvError, Unsent};
@@ -51,13 +51,22 @@ use table::Table;
 pub(crate) struct Shared {
     pub ports: Ports,
     pub table: Table,
+    /// ICMP's sockets have their receive queues and names from here. Identifiers are their ports.
+    pub echo: Names,
     groups: Groups,
     counters: Counters<{ count::COUNT }>,
+}
+
+/// Ports, or identifiers, and the sockets that have them.
+pub(crate) struct Names {
+    pub ports: Ports,
+    pub table: Table,
 }
 
 impl Shared {
     pub fn new(range: PortRange, secret: [u8; 16], key: HashKey) -> Self {
         Self {
+            echo: Names { ports: Ports::new(range, secret), table: Table::new(key, 1) },
             ports: Ports::new(range, secret),
             table: Table::new(key, cpu::count()),
             groups: Groups::default(),

@@ -14,8 +14,10 @@ use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::name::{Name, wildcard};
-use super::pcb::{Naming, Pcb};
+use super::pcb::{Naming, Pcb, Protocol};
+use super::ports::Ports;
 use super::route;
+use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
 use crate::netif::tables::is_host;
 use crate::stack::{Core, Stack};
@@ -29,6 +31,15 @@ pub(crate) struct Handle {
 impl Handle {
     pub fn core(&self) -> &Core {
         self.stack.core()
+    }
+
+    /// Where sockets of this protocol have their names.
+    fn names(&self) -> (&Ports, &Table) {
+        let udp = &self.core().udp;
+        match self.pcb.protocol {
+            Protocol::Udp => (&udp.ports, &udp.table),
+            Protocol::Echo => (&udp.echo.ports, &udp.echo.table),
+        }
     }
 
     /// bind(2); port 0 takes a free one.
@@ -89,11 +100,11 @@ impl Handle {
 
     /// Takes a port for a socket that has none.
     fn take_port(&self, naming: &mut Naming, local: Endpoint, is_auto: bool) -> io::Result<Name> {
-        let (udp, pcb) = (&self.core().udp, &self.pcb);
-        let mut ports = udp.ports.lock();
+        let ((ports, table), pcb) = (self.names(), &self.pcb);
+        let mut ports = ports.lock();
         let port = ports.bind(pcb, local)?;
         let name = Name { local: Endpoint::new(local.addr, port), remote: None };
-        udp.table.rename(pcb, None, Some(&name));
+        table.rename(pcb, None, Some(&name));
         pcb.name.store(&name);
         naming.is_auto = is_auto;
         Ok(name)
@@ -140,17 +151,17 @@ impl Handle {
     }
 
     fn rename(&self, from: &Name, to: &Name) {
-        let (udp, pcb) = (&self.core().udp, &self.pcb);
-        let mut ports = udp.ports.lock();
+        let ((ports, table), pcb) = (self.names(), &self.pcb);
+        let mut ports = ports.lock();
         ports.readdress(pcb, to.local);
-        udp.table.rename(pcb, Some(from), Some(to));
+        table.rename(pcb, Some(from), Some(to));
         pcb.name.store(to);
     }
 
     fn give_port_back(&self, from: &Name, addr: IpAddr) {
-        let (udp, pcb) = (&self.core().udp, &self.pcb);
-        let mut ports = udp.ports.lock();
-        udp.table.rename(pcb, Some(from), None);
+        let ((ports, table), pcb) = (self.names(), &self.pcb);
+        let mut ports = ports.lock();
+        table.rename(pcb, Some(from), None);
         ports.unbind(pcb, from.local.port);
         pcb.name.store(&Name { local: Endpoint::new(addr, 0), remote: None });
     }

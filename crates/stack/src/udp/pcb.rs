@@ -41,6 +41,8 @@ use crate::poll::{Ready, Watchers};
 /// See the module's head.
 #[repr(align(128))]
 pub(crate) struct Pcb {
+    /// (c) What it speaks.
+    pub protocol: Protocol,
     /// (c) An IPv6 socket.
     pub is_v6: bool,
     /// (c) It takes no IPv4: an IPv4 socket is "IPv6 only" in the sense that it is of one family.
@@ -61,6 +63,15 @@ pub(crate) struct Pcb {
     pub has_error: AtomicBool,
     pub naming: Mutex<Naming>,
     pub receive: Receive,
+}
+
+/// What a socket's datagrams are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protocol {
+    /// UDP's.
+    Udp,
+    /// Echo requests and their answers (`crate::icmp`).
+    Echo,
 }
 
 /// What a naming call has to know of those before.
@@ -147,8 +158,9 @@ pub(crate) struct So {
 
 impl Pcb {
     /// One with default options.
-    pub fn new(is_v6: bool, reuse: Reuse, place: Place, rcvbuf: u32) -> Arc<Self> {
+    pub fn new(protocol: Protocol, is_v6: bool, reuse: Reuse, place: Place, rcvbuf: u32) -> Arc<Self> {
         Arc::new(Self {
+            protocol,
             is_v6,
             v6_only: reuse.v6_only || !is_v6,
             reuse_addr: reuse.addr,
@@ -177,6 +189,14 @@ impl Pcb {
                 wait: WaitQueue::new(),
             },
         })
+    }
+
+    /// Of a socket for echo requests. Its errors are kept: they are what it is for.
+    pub fn of_echo(is_v6: bool, rcvbuf: u32) -> Arc<Self> {
+        let reuse = Reuse { v6_only: true, ..Reuse::default() };
+        let pcb = Self::new(Protocol::Echo, is_v6, reuse, Place::Own, rcvbuf);
+        pcb.options.recv_err.store(true, Ordering::Relaxed);
+        pcb
     }
 
     /// Tells everybody who waits that there is something: a datagram or an error.

@@ -14,7 +14,7 @@ use super::count;
 use super::errors::{Queued, RecvError};
 use super::message::RecvMeta;
 use super::naming::Handle;
-use super::pcb::{Datagram, Pcb, So};
+use super::pcb::{Datagram, Pcb, Protocol, So};
 use crate::base::addr::Endpoint;
 use crate::blocking::{self, Timeout};
 
@@ -124,7 +124,9 @@ fn await_some<R>(
 fn hand_out(handle: &Handle, datagram: &Datagram, bufs: &mut [IoSliceMut<'_>]) -> RecvMeta {
     let len = fill(&datagram.payload, bufs);
     let meta = meta(&handle.pcb, datagram, len);
-    handle.core().udp.count(count::IN_DATAGRAMS, meta.segment_count() as u64);
+    if handle.pcb.protocol == Protocol::Udp {
+        handle.core().udp.count(count::IN_DATAGRAMS, meta.segment_count() as u64);
+    }
     meta
 }
 

@@ -10,3 +10,4 @@ mod echo;
 mod errors;
 mod fragments;
 mod routes;
+mod sockets;

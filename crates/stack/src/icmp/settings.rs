@@ -1,0 +1,84 @@
+//! An [`IcmpSocket`]'s options. Words that the next call reads; setting one never blocks. Tests: `tests/ip/sockets.rs`.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use sockeye_sync::facade::{AtomicU8, Ordering};
+
+use super::IcmpSocket;
+use crate::blocking::{load_timeout, store_timeout};
+use crate::udp::options::Options;
+
+impl IcmpSocket {
+    fn options(&self) -> &Options {
+        &self.handle.pcb.options
+    }
+
+    fn hops(&self) -> &AtomicU8 {
+        if self.handle.pcb.is_v6 { &self.options().hops_v6 } else { &self.options().ttl }
+    }
+
+    /// O_NONBLOCK, of all handles of the socket.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.options().nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS: the hop limit of requests, 1 to 255. 64.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?;
+        self.hops().store(ttl, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(self.hops().load(Ordering::Relaxed).into())
+    }
+
+    /// IP_TOS, or IPV6_TCLASS: DSCP and ECN of requests.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_tos(&self, tos: u8) -> io::Result<()> {
+        let slot = if self.handle.pcb.is_v6 { &self.options().tclass_v6 } else { &self.options().tos };
+        slot.store(tos, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// IP_RECVERR: errors are kept for [`recv_err`](Self::recv_err), and end a call each. On. Without, only those that
+    /// are final end a call, and only on a socket with a peer.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_recv_err(&self, wanted: bool) -> io::Result<()> {
+        self.options().recv_err.store(wanted, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// SO_RCVTIMEO: how long a receive waits at most; `None` for no limit. Receives then fail with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.options().rcv_timeout, timeout)
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.options().rcv_timeout))
+    }
+}

@@ -1,0 +1,218 @@
+//! [`IcmpSocket`]: the public face. Options are in `settings.rs`. Must not know how messages move (`echo.rs`).
+//! Tests: `tests/ip/sockets.rs`.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use sockeye_proto::icmp::HEADER_LEN;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::echo;
+use crate::poll::{Pollable, Target, sealed};
+use crate::stack::Stack;
+use crate::udp::Unsent;
+use crate::udp::naming::Handle;
+use crate::udp::pcb::Pcb;
+use crate::udp::recv;
+
+/// Sends ICMP echo requests and receives their answers and errors, of the family that it was bound with.
+///
+/// ```
+/// use sockeye::IcmpSocket;
+///
+/// let ping = IcmpSocket::bind("0.0.0.0".parse().unwrap())?;
+/// ping.send_to(1, b"are you there?", "127.0.0.1".parse().unwrap())?;
+/// let mut data = [0; 64];
+/// let reply = ping.recv(&mut data)?;
+/// assert_eq!((reply.seq, &data[..reply.len]), (1, &b"are you there?"[..]));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// The model is Linux's ping socket (`SOCK_DGRAM` with `IPPROTO_ICMP`): the stack chooses the identifier, and answers
+/// with another one never come here. Errors about requests that were sent, "time exceeded" of a router on the way among
+/// them, are kept for [`recv_err`](Self::recv_err); each also ends the next call once. All calls may be made by several
+/// threads at once.
+pub struct IcmpSocket {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// An answer to an echo request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EchoReply {
+    /// Who has answered.
+    pub from: IpAddr,
+    /// The address of the stack that it came to.
+    pub dst: IpAddr,
+    /// The number of the request.
+    pub seq: u16,
+    /// Bytes of the data that were copied out.
+    pub len: usize,
+    /// Bytes of it that there were.
+    pub data_len: usize,
+    /// What was left of its hop limit.
+    pub hop_limit: u8,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// The interface by which it came, as in [`RecvMeta::interface`](crate::RecvMeta::interface).
+    pub interface: u32,
+}
+
+/// An error that has come back for an echo request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EchoError {
+    /// What has happened.
+    pub what: Unsent,
+    /// Linux's errno for it.
+    pub errno: i32,
+    /// The host that reported it: for [`Unsent::TimeExceeded`] the router on the way.
+    pub offender: IpAddr,
+    /// Whom the request was for.
+    pub dst: IpAddr,
+    /// Its number.
+    pub seq: u16,
+    /// Bytes of its data that were quoted and copied out.
+    pub len: usize,
+}
+
+impl IcmpSocket {
+    /// A socket of the current stack ([`Stack::current`]), bound to an own address, or to all of a family by its
+    /// wildcard.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if it is not an address of the stack, or no identifier is free.
+    pub fn bind(addr: IpAddr) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_on(stack: &Stack, addr: IpAddr) -> io::Result<Self> {
+        let pcb = Pcb::of_echo(addr.is_ipv6(), stack.config().rcvbuf);
+        let socket = Self { handle: Arc::new(Handle { stack: stack.clone(), pcb }) };
+        socket.handle.bind(SocketAddr::new(addr, 0))?;
+        Ok(socket)
+    }
+
+    /// Requests go to `addr`, and answers come from it only, from now on.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable`; EAFNOSUPPORT for an address of the other family.
+    pub fn connect(&self, addr: IpAddr) -> io::Result<()> {
+        if addr.is_ipv6() != self.handle.pcb.is_v6 {
+            return Err(Errno::AFNOSUPPORT.into());
+        }
+        self.handle.connect(SocketAddr::new(addr, 0))
+    }
+
+    /// The identifier that the socket's requests carry.
+    pub fn id(&self) -> u16 {
+        self.handle.pcb.name.load().local.port
+    }
+
+    /// The address that the socket is bound to, the wildcard for all.
+    pub fn local_addr(&self) -> IpAddr {
+        self.handle.pcb.name.load().local.addr
+    }
+
+    /// The peer, if there is one.
+    pub fn peer_addr(&self) -> Option<IpAddr> {
+        self.handle.pcb.name.load().remote.map(|remote| remote.addr)
+    }
+
+    /// Sends the peer an echo request. Never blocks; a longer one than the way takes goes in fragments.
+    ///
+    /// # Errors
+    /// EDESTADDRREQ without a peer; EMSGSIZE beyond 65,507 bytes; ENOBUFS without packet memory or with a full queue;
+    /// `PermissionDenied` for a broadcast address; `NetworkUnreachable` and the like; the pending error.
+    pub fn send(&self, seq: u16, data: &[u8]) -> io::Result<()> {
+        Ok(echo::request(&self.handle, seq, data, None)?)
+    }
+
+    /// Sends an echo request to a host or a group.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
+        Ok(echo::request(&self.handle, seq, data, Some(to))?)
+    }
+
+    /// Receives an answer; data beyond `buf` is cut off. Blocks until there is one.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none (at the end of the timeout); the pending error.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<EchoReply> {
+        let mut header = [0; HEADER_LEN];
+        let meta = recv::recv(&self.handle, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buf)])?;
+        let [.., s0, s1] = header;
+        Ok(EchoReply {
+            from: meta.from.ip(),
+            dst: meta.dst,
+            seq: u16::from_be_bytes([s0, s1]),
+            len: meta.len.saturating_sub(HEADER_LEN),
+            data_len: meta.datagram_len.saturating_sub(HEADER_LEN),
+            hop_limit: meta.hop_limit,
+            traffic_class: meta.traffic_class,
+            interface: meta.interface,
+        })
+    }
+
+    /// Takes the oldest error, and copies what it quotes of the request's data into `buf`. `None` if there is none;
+    /// never blocks.
+    pub fn recv_err(&self, buf: &mut [u8]) -> Option<EchoError> {
+        let error = recv::recv_err(&self.handle, buf)?;
+        Some(EchoError {
+            what: error.what,
+            errno: error.errno,
+            offender: error.offender.ip(),
+            dst: error.dst.ip(),
+            seq: error.dst.port(),
+            len: error.len,
+        })
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { handle: Arc::clone(&self.handle) })
+    }
+
+    /// Takes the pending error (SO_ERROR).
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.handle.pcb.take_error().map(io::Error::from))
+    }
+
+    /// The stack that the socket belongs to.
+    pub fn stack(&self) -> &Stack {
+        &self.handle.stack
+    }
+}
+
+impl std::fmt::Debug for IcmpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IcmpSocket")
+            .field("local", &self.local_addr())
+            .field("id", &self.id())
+            .field("peer", &self.peer_addr())
+            .field("nonblocking", &self.handle.pcb.options.nonblocking.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pollable for IcmpSocket {}
+
+impl sealed::Source for IcmpSocket {
+    #[allow(private_interfaces)]
+    fn target(&self) -> Target {
+        Target::Udp(Arc::clone(&self.handle.pcb))
+    }
+}
