@@ -1,0 +1,109 @@
+//! The list of places that may be reached, and the record of those that were refused.
+//!
+//! It must not know sockets. Bound: [`REFUSED_MAX`] places are remembered, lest whoever tries all of them fills memory or
+//! the log. Tests: `tests/examples.rs`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Mutex, PoisonError};
+
+use sockeye::netif::Prefix;
+
+use super::common::Protocol;
+
+/// Most places that are remembered as refused; others are refused without a word.
+pub const REFUSED_MAX: usize = 1024;
+
+/// See the module's head.
+pub struct AllowList {
+    rules: Vec<Rule>,
+    /// How often each place was refused.
+    refused: Mutex<BTreeMap<SocketAddr, u64>>,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// One place; `None` is any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rule {
+    hosts: Option<Prefix>,
+    port: Option<u16>,
+}
+
+impl AllowList {
+    /// The list of these patterns. `log` is told of each place that is refused for the first time. Resolving names blocks.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what is no pattern; the system's for a name that has no address.
+    pub fn new(patterns: &[String], log: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        let mut rules = Vec::new();
+        for pattern in patterns {
+            rules.extend(parse(pattern)?);
+        }
+        Ok(Self { rules, refused: Mutex::default(), log: Box::new(log) })
+    }
+
+    /// Whether `to` may be reached. Does not block, but for the log.
+    pub fn permits(&self, protocol: Protocol, to: SocketAddr) -> bool {
+        let covers = |rule: &Rule| {
+            rule.hosts.is_none_or(|hosts| hosts.contains(to.ip()))
+                && rule.port.is_none_or(|port| port == to.port())
+        };
+        let permitted = self.rules.iter().any(covers);
+        if !permitted {
+            self.note(protocol, to);
+        }
+        permitted
+    }
+
+    /// Places that were refused, and how often.
+    #[allow(dead_code, reason = "for whoever embeds the list")]
+    pub fn refused(&self) -> BTreeMap<SocketAddr, u64> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, protocol: Protocol, to: SocketAddr) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = refused.get_mut(&to) {
+            *count += 1;
+        } else if refused.len() < REFUSED_MAX {
+            refused.insert(to, 1);
+            drop(refused);
+            (self.log)(&format!("refused {protocol:?} to {to}"));
+        }
+    }
+}
+
+/// The rules of one pattern: one, or one for each address of a name.
+fn parse(pattern: &str) -> io::Result<Vec<Rule>> {
+    let wrong = || {
+        let message = format!("{pattern:?} is no place: write HOST:PORT, where either may be *");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    };
+    let (host, port) = pattern.rsplit_once(':').ok_or_else(wrong)?;
+    let port = match port {
+        "*" => None,
+        number => Some(number.parse::<u16>().map_err(|_| wrong())?),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare == "*" {
+        return Ok(vec![Rule { hosts: None, port }]);
+    }
+    if let Ok(addr) = bare.parse() {
+        return Ok(vec![Rule { hosts: Some(alone(addr)?), port }]);
+    }
+    if let Ok(network) = bare.parse() {
+        return Ok(vec![Rule { hosts: Some(network), port }]);
+    }
+    if bare.is_empty() || bare.contains(['/', ':']) {
+        return Err(wrong());
+    }
+    let found = (bare, port.unwrap_or(0)).to_socket_addrs()?;
+    found.map(|addr| Ok(Rule { hosts: Some(alone(addr.ip())?), port })).collect()
+}
+
+/// The network that is this one host.
+fn alone(addr: IpAddr) -> io::Result<Prefix> {
+    let len = if addr.is_ipv4() { 32 } else { 128 };
+    Prefix::new(addr, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}

@@ -1,0 +1,307 @@
+//! The examples, with the kernel on both sides: a sandbox whose packets all go into a stack, and an outside.
+//!
+//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+
+#[path = "../examples/gateway/allow.rs"]
+mod allow;
+#[path = "../examples/common/mod.rs"]
+mod common;
+#[path = "common/mod.rs"]
+mod lab;
+#[path = "../examples/tun_http.rs"]
+mod tun_http;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use allow::AllowList;
+use common::{Policy, sandbox, tcp, udp};
+use lab::{bytes, eventually, exchange, hash, skipped};
+use sockeye::{Config, Stack};
+use sockeye_drivers::link::KernelLink;
+use sockeye_drivers::testing::Namespace;
+
+/// Where servers are.
+const OUTSIDE: [&str; 2] = ["198.51.100.7", "2001:db8::7"];
+/// What a read waits for at most, so that a test that fails ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct World {
+    outside: Namespace,
+    inside: Namespace,
+    stack: Stack,
+}
+
+impl World {
+    fn new(policy: Arc<Policy>) -> Self {
+        let outside = Namespace::new().unwrap();
+        let start = || {
+            for (addr, len) in OUTSIDE.iter().zip([32, 128]) {
+                KernelLink::new("lo").add_addr(format!("{addr}/{len}").parse().unwrap()).unwrap();
+            }
+            let (inside, tun) = sandbox::sandbox().unwrap();
+            let stack = Stack::new(Config::default()).unwrap();
+            sandbox::attach(&stack, tun).unwrap();
+            tcp::serve(&stack, Arc::clone(&policy)).unwrap();
+            udp::serve(&stack, policy).unwrap();
+            (inside, stack)
+        };
+        let (inside, stack) = outside.run(start).unwrap();
+        Self { outside, inside, stack }
+    }
+
+    fn open() -> Self {
+        Self::new(Arc::new(|_, _| true))
+    }
+
+    fn listener(&self, v6: bool) -> TcpListener {
+        self.outside.run(|| TcpListener::bind((OUTSIDE[usize::from(v6)], 0)).unwrap()).unwrap()
+    }
+
+    /// A socket that sends back what it gets, until it gets nothing for long.
+    fn udp_echo(&self, v6: bool) -> SocketAddr {
+        let socket = self.outside.run(|| UdpSocket::bind((OUTSIDE[usize::from(v6)], 0)).unwrap()).unwrap();
+        let addr = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+                let _ = socket.send_to(&buffer[..len], from);
+            }
+        });
+        addr
+    }
+
+    fn udp_client(&self, to: SocketAddr) -> UdpSocket {
+        let wildcard = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = self.inside.run(|| UdpSocket::bind(wildcard).unwrap()).unwrap();
+        socket.connect(to).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn connect(&self, to: SocketAddr) -> std::io::Result<TcpStream> {
+        let stream = self.inside.run(|| TcpStream::connect(to)).unwrap()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    fn inside<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> JoinHandle<std::io::Result<R>> {
+        self.inside.spawn(work).unwrap()
+    }
+}
+
+#[test]
+fn a_proxy_carries_connections_whole_in_both_directions() {
+    if skipped("connections through tun2proxy") {
+        return;
+    }
+    let world = World::open();
+    for (v6, len) in [(false, 10_000_000), (true, 3_000_000), (false, 1), (true, 0)] {
+        let listener = world.listener(v6);
+        let to = listener.local_addr().unwrap();
+        let client = world.inside(move || exchange(TcpStream::connect(to).unwrap(), 1, len));
+        let [sent, received] = exchange(listener.accept().unwrap().0, 2, len);
+        assert_eq!(client.join().unwrap().unwrap(), [received, sent], "{to}: {len} bytes");
+    }
+}
+
+#[test]
+fn a_proxy_keeps_half_closed_connections() {
+    if skipped("half-closed connections through tun2proxy") {
+        return;
+    }
+    let world = World::open();
+    let listener = world.listener(false);
+    let data = bytes(5, 2_000_000);
+    let mut client = world.connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let question = data.clone();
+    let asking = std::thread::spawn(move || {
+        client.write_all(&question).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        answer
+    });
+    let mut question = Vec::new();
+    // Its end comes although the client still reads; what is answered after it arrives.
+    server.read_to_end(&mut question).unwrap();
+    server.write_all(&question).unwrap();
+    drop(server);
+    assert_eq!(hash(&asking.join().unwrap()), hash(&data));
+}
+
+#[test]
+fn a_proxy_stops_who_writes_when_nobody_reads() {
+    if skipped("back-pressure through tun2proxy") {
+        return;
+    }
+    let world = World::open();
+    let listener = world.listener(false);
+    let mut client = world.connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let (chunk, mut written) = (vec![7; 64 << 10], 0);
+    // Everything between the two ends is bounded: their buffers, which grow by themselves, and the proxy's.
+    let stopped = loop {
+        match client.write(&chunk) {
+            Ok(len) => written += len,
+            Err(error) => break error,
+        }
+        assert!(written < 512 << 20, "nothing stops the writer");
+    };
+    assert_eq!(stopped.kind(), ErrorKind::WouldBlock);
+    drop(client);
+    let mut rest = Vec::new();
+    server.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), written);
+}
+
+#[test]
+fn a_proxy_refuses_what_is_refused_behind_it() {
+    if skipped("refusals through tun2proxy") {
+        return;
+    }
+    let world = World::open();
+    let gone = world.listener(false).local_addr().unwrap();
+    assert_eq!(world.connect(gone).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    eventually("all connections end", || world.stack.connection_count() == 0);
+}
+
+#[test]
+fn a_proxy_carries_datagrams_and_their_answers() {
+    if skipped("datagrams through tun2proxy") {
+        return;
+    }
+    let world = World::open();
+    for v6 in [false, true] {
+        let (one, other) = (world.udp_echo(v6), world.udp_echo(v6));
+        // Connected sockets hear only whom they have asked.
+        let clients = [one, other, one].map(|to| world.udp_client(to));
+        for (index, client) in clients.iter().enumerate() {
+            for len in [0, 1, 1200] {
+                let question = bytes(index as u64, len);
+                client.send(&question).unwrap();
+                let mut answer = [0; 2048];
+                assert_eq!(client.recv(&mut answer).unwrap(), len);
+                assert_eq!(answer[..len], question);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gateway_lets_through_what_is_on_the_list_and_names_what_is_not() {
+    if skipped("an allow list") {
+        return;
+    }
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::new(Mutex::new(None::<AllowList>));
+    let asked = Arc::clone(&list);
+    // The servers' ports are known only when they are there.
+    let world = World::new(Arc::new(move |protocol, to| {
+        asked.lock().unwrap().as_ref().unwrap().permits(protocol, to)
+    }));
+    let (allowed, forbidden) = (world.listener(false), world.listener(false));
+    let [good, bad] = [&allowed, &forbidden].map(|listener| listener.local_addr().unwrap());
+    let (heard, unheard) = (world.udp_echo(true), world.udp_echo(true));
+    let log = Arc::clone(&lines);
+    let patterns = [good.to_string(), format!("[2001:db8::/32]:{}", heard.port())];
+    *list.lock().unwrap() =
+        Some(AllowList::new(&patterns, move |line| log.lock().unwrap().push(line.to_owned())).unwrap());
+
+    let client = world.connect(good).unwrap();
+    let server = allowed.accept().unwrap().0;
+    assert_eq!(world.connect(bad).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(world.connect(bad).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    forbidden.set_nonblocking(true).unwrap();
+    assert_eq!(forbidden.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    let (silent, asked) = (world.udp_client(unheard), world.udp_client(heard));
+    silent.send(b"anybody?").unwrap();
+    asked.send(b"anybody?").unwrap();
+    assert_eq!(asked.recv(&mut [0; 16]).unwrap(), 8);
+    silent.set_nonblocking(true).unwrap();
+    assert_eq!(silent.recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    let said = lines.lock().unwrap().clone();
+    assert_eq!(said, [format!("refused Tcp to {bad}"), format!("refused Udp to {unheard}")]);
+    assert_eq!(list.lock().unwrap().as_ref().unwrap().refused()[&bad], 2);
+    drop((client, server));
+}
+
+#[test]
+fn an_allow_list_takes_addresses_networks_and_wildcards_and_says_what_is_wrong() {
+    let permits = |pattern: &str, to: &str| {
+        let list = AllowList::new(&[pattern.to_owned()], |_| {}).unwrap();
+        list.permits(common::Protocol::Tcp, to.parse().unwrap())
+    };
+    for (pattern, to) in [
+        ("10.0.0.1:80", "10.0.0.1:80"),
+        ("10.0.0.0/8:*", "10.9.8.7:1"),
+        ("*:53", "[2001:db8::1]:53"),
+        ("*:*", "10.0.0.1:1"),
+        ("[2001:db8::1]:443", "[2001:db8::1]:443"),
+        ("[2001:db8::/32]:443", "[2001:db8:1::1]:443"),
+    ] {
+        assert!(permits(pattern, to), "{pattern} {to}");
+    }
+    for (pattern, to) in [
+        ("10.0.0.1:80", "10.0.0.1:81"),
+        ("10.0.0.1:80", "10.0.0.2:80"),
+        ("10.0.0.0/8:*", "11.0.0.1:80"),
+        ("*:53", "10.0.0.1:54"),
+        ("[2001:db8::/32]:443", "[2001:db9::1]:443"),
+    ] {
+        assert!(!permits(pattern, to), "{pattern} {to}");
+    }
+    for wrong in ["", "10.0.0.1", "10.0.0.1:", ":80", "10.0.0.1:65536", "10.0.0.0/33:80", "2001:db8::g:80"] {
+        assert!(AllowList::new(&[wrong.to_owned()], |_| {}).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_kernel_reads_files_from_a_server_behind_a_device() {
+    if skipped("HTTP through a TUN") {
+        return;
+    }
+    let root = std::env::temp_dir().join(format!("sockeye-tun-http-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let data = bytes(9, 5_000_000);
+    std::fs::write(root.join("data"), &data).unwrap();
+    let namespace = Namespace::new().unwrap();
+    let (_tun, listener) = namespace.run(|| tun_http::start(&root, "").unwrap()).unwrap();
+    let to = listener.local_addr().unwrap();
+    let served = root.clone();
+    std::thread::spawn(move || tun_http::serve(&listener, &served));
+    let get = |path: &str| {
+        let mut stream = namespace.run(|| TcpStream::connect(to).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let body = answer.split_off(end);
+        (String::from_utf8(answer).unwrap(), body)
+    };
+    let (head, body) = get("/data");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("Content-Length: 5000000\r\n"),
+        "{head}"
+    );
+    assert_eq!(hash(&body), hash(&data));
+    assert_eq!(get("/").1, b"data\n");
+    for outside in ["/../data", "/none", "data", "//etc/passwd"] {
+        assert!(get(outside).0.starts_with("HTTP/1.1 404 "), "{outside}");
+    }
+    std::fs::remove_dir_all(&root).unwrap();
+}
