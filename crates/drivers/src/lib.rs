@@ -15,6 +15,7 @@
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 pub mod link;
+mod netlink;
 mod sys;
 pub mod testing;
 

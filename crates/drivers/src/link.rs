@@ -5,13 +5,15 @@
 //! kind of interface it is. Tests: `tests/devices.rs`.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sockeye::netif::{MacAddr, Prefix};
 
-use crate::sys::{IfReq, with_ifreq, with_struct};
+use crate::netlink::{ask, attribute, change, message};
+use crate::sys::{IfReq, with_ifreq};
 
 /// An interface of the kernel, by its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,10 +94,12 @@ impl KernelLink {
         self.set(libc::SIOCSIFFLAGS, &flags.to_ne_bytes())
     }
 
-    /// Gives it an address, with its network. An IPv4 address takes the place of the one before.
+    /// Gives it an address, with its network. An IPv4 address takes the place of the one before. If the interface is up,
+    /// the address is in use when this returns, for which it may **block** some milliseconds: an IPv6 address is not looked
+    /// for on the link first (RFC 4862 section 5.4), since who is at the other end is known here.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; `TimedOut` for an IPv6 address that the kernel has taken and does not put to use.
     pub fn add_addr(&self, prefix: Prefix) -> io::Result<()> {
         match prefix.addr() {
             IpAddr::V4(addr) => {
@@ -104,12 +108,8 @@ impl KernelLink {
                 self.set(libc::SIOCSIFNETMASK, &sockaddr(Ipv4Addr::from(bits)))
             }
             IpAddr::V6(addr) => {
-                let mut request = libc::in6_ifreq {
-                    ifr6_addr: libc::in6_addr { s6_addr: addr.octets() },
-                    ifr6_prefixlen: u32::from(prefix.len()),
-                    ifr6_ifindex: i32::try_from(self.index()?).unwrap_or_default(),
-                };
-                with_struct(control(AddressFamily::INET6)?, libc::SIOCSIFADDR, &mut request)
+                change(&new_addr(addr, prefix.len(), self.index()?))?;
+                if self.is_up()? { in_use(addr) } else { Ok(()) }
             }
         }
     }
@@ -130,6 +130,40 @@ impl KernelLink {
         with_ifreq(control(AddressFamily::INET)?, request, &mut argument)
     }
 }
+
+/// Waits until packets to `addr` are the kernel's own. It puts an address to use on a thread of its own, some time after
+/// it was asked to: until then connections that it opens have another source, or none.
+fn in_use(addr: Ipv6Addr) -> io::Result<()> {
+    let deadline = Instant::now() + IN_USE_MAX;
+    let mut question = vec![0; RTMSG_LEN];
+    (question[0], question[1]) = (libc::AF_INET6 as u8, 128);
+    attribute(&mut question, libc::RTA_DST, &addr.octets());
+    let question = message(libc::RTM_GETROUTE, 0, &question);
+    while ask(&question)?.get(RTM_TYPE_AT) != Some(&libc::RTN_LOCAL) {
+        if Instant::now() > deadline {
+            let message = format!("{addr}: not in use after {} s", IN_USE_MAX.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        std::thread::sleep(IN_USE_PAUSE);
+    }
+    Ok(())
+}
+
+/// The message that gives the interface `index` an address.
+fn new_addr(addr: Ipv6Addr, prefix_len: u8, index: u32) -> Vec<u8> {
+    // A `struct ifaddrmsg`: family, bits of the network, flags, scope, interface.
+    let mut body = vec![libc::AF_INET6 as u8, prefix_len, libc::IFA_F_NODAD as u8, 0];
+    body.extend(index.to_ne_bytes());
+    attribute(&mut body, libc::IFA_ADDRESS, &addr.octets());
+    message(libc::RTM_NEWADDR, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
+}
+
+/// Bytes of `struct rtmsg`, and where the route's type stands in it.
+const RTMSG_LEN: usize = 12;
+const RTM_TYPE_AT: usize = 7;
+/// How long an address may take to be put to use, and how often is looked.
+const IN_USE_MAX: Duration = Duration::from_secs(5);
+const IN_USE_PAUSE: Duration = Duration::from_millis(1);
 
 /// `IFF_UP`, as the 16 bits of the flags have it.
 const UP: u16 = libc::IFF_UP as u16;

@@ -59,10 +59,10 @@ fn transfers_over_tap_arrive_whole_with_offloads_and_without_over_1_and_4_queues
     if skipped("transfers over TAP") {
         return;
     }
-    for (offload, queues) in [(true, 1), (true, 4), (false, 1)] {
+    for (offload, queues, v6) in [(true, 1, false), (true, 4, true), (false, 1, false), (false, 4, true)] {
         let config = TunConfig { layer: Layer::Ethernet, offload, queues, ..TunConfig::default() };
         let lab = Lab::new(&config);
-        transfer(&lab, false, LEN);
+        transfer(&lab, v6, LEN);
         assert_all_understood(&lab);
     }
 }
