@@ -15,11 +15,14 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod services;
 mod sim;
+mod tun;
 
 use bench::workloads::{mem, rr};
 use bench::{BenchArgs, BenchError};
 use sim::SimCommand;
+use tun::TunArgs;
 
 /// Sockeye: a multi-core TCP stack in user space.
 #[derive(Parser)]
@@ -37,6 +40,9 @@ enum Command {
     /// Run transfers over a simulated path and show what TCP makes of it
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimCommand),
+    /// Run a stack on a TUN or TAP device, with servers that the kernel can reach (root)
+    #[command(after_help = TUN_EXAMPLES)]
+    Tun(TunArgs),
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
@@ -47,6 +53,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(args) => bench::bench(&args),
         Command::Sim(args) => sim::sim(&args).map_err(BenchError::Io),
+        Command::Tun(args) => tun::tun(&args),
         Command::RrServer(args) => helper(rr::remote::serve(&args)),
         Command::Hold(args) => helper(mem::hold(&args)),
     };
@@ -118,3 +125,17 @@ Examples:
 
 Equal arguments give equal results. The clock is simulated: what is printed does not depend on this machine, unless it \
 is the kernel's TCP that runs.";
+
+const TUN_EXAMPLES: &str = "\
+Examples:
+  sockeye tun --addr 10.9.0.2/24 --serve echo,iperf3
+      a device with the kernel at 10.9.0.1; then: ping 10.9.0.2, iperf3 -c 10.9.0.2 [-R]
+  sockeye tun --addr 10.9.0.2/24 --addr fd09::2/64 --serve echo,discard,chargen --tap
+      both families, over Ethernet
+  sockeye tun --addr 10.9.0.2/24 --queues 2 --set congestion_control=bbr --serve iperf3 --seconds 60
+      two input threads and another congestion control, for a minute
+  sockeye tun --addr 10.9.0.2/24 --serve iperf3 --pcap trace.pcapng --snaplen 128
+      with a record of what passes
+
+Making a device needs root or CAP_NET_ADMIN. It is gone when the command ends, however that ends.
+Exit codes: 0 ended as asked, 1 it cannot be done or the device went away, 2 wrong command line.";

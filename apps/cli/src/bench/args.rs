@@ -438,7 +438,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+/// Reads `KEY=VALUE`.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         Some(_) | None => Err("write KEY=VALUE, such as sndbuf=64K".to_owned()),

@@ -17,7 +17,7 @@ pub mod child;
 mod experiment;
 mod hostile;
 mod machine;
-mod meter;
+pub mod meter;
 mod ministat;
 mod pin;
 mod plan;

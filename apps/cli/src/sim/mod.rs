@@ -9,7 +9,7 @@ mod args;
 mod chart;
 mod kernel;
 mod matrix;
-mod parse;
+pub mod parse;
 mod report;
 mod transfer;
 

@@ -1,0 +1,119 @@
+//! An iperf3 server, for stock clients: TCP and UDP, any number of streams, either direction or both.
+//!
+//! `protocol` has what is said, `test` runs one test, `stream` and `datagrams` move its data. One test at a time runs at
+//! each address, as with iperf3's own server; who comes meanwhile is told so.
+//!
+//! ```text
+//!   idle ──cookie of a new client──► taken ──the test has ended──► idle
+//!                                      │  a connection with its cookie: a stream, given to the test by its channel
+//! ```
+//!
+//! Must not know the device. Invariant: `Server::current` is set for exactly as long as a `Taken` lives, also when its
+//! task fails or is dropped.
+//!
+//! Tests: with a stock client in `tests/cli/tun.rs`; at the ends of the files.
+
+mod datagrams;
+mod protocol;
+mod stream;
+mod test;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sockeye::Stack;
+use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use protocol::{Cookie, STREAMS_MAX, State};
+
+/// How long a client may take to say who it is.
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What serves one address.
+struct Server {
+    current: Mutex<Option<Current>>,
+    datagrams: Arc<UdpSocket>,
+}
+
+/// The test that runs.
+struct Current {
+    cookie: Cookie,
+    streams: mpsc::Sender<TcpStream>,
+}
+
+/// What a connection is, by its cookie.
+enum Role {
+    Control(Taken),
+    Stream(mpsc::Sender<TcpStream>),
+    Refused,
+}
+
+/// The right to run a test, given back when this is dropped.
+struct Taken {
+    server: Arc<Server>,
+    streams: mpsc::Receiver<TcpStream>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *self.server.lock() = None;
+    }
+}
+
+/// Serves this address.
+pub async fn start(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+    let listener = TcpListener::bind_on(stack, at).await?;
+    let datagrams = Arc::new(UdpSocket::bind_on(stack, at).await?);
+    let server = Arc::new(Server { current: Mutex::new(None), datagrams });
+    tasks.spawn(super::accept(listener, move |stream, from| {
+        let server = Arc::clone(&server);
+        async move {
+            if let Err(error) = greet(server, stream).await {
+                eprintln!("iperf3 client {from}: {error}");
+            }
+        }
+    }));
+    Ok(())
+}
+
+impl Server {
+    fn lock(&self) -> MutexGuard<'_, Option<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn role(self: Arc<Self>, cookie: Cookie) -> Role {
+        let mut current = self.lock();
+        match &*current {
+            Some(running) if running.cookie == cookie => Role::Stream(running.streams.clone()),
+            Some(_) => Role::Refused,
+            None => {
+                let (sender, streams) = mpsc::channel(2 * STREAMS_MAX);
+                *current = Some(Current { cookie, streams: sender });
+                drop(current);
+                Role::Control(Taken { server: self, streams })
+            }
+        }
+    }
+}
+
+async fn greet(server: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
+    let cookie = timeout(COOKIE_TIMEOUT, protocol::read_cookie(&mut stream)).await??;
+    match server.role(cookie) {
+        Role::Control(taken) => {
+            // The control connection's few bytes are waited for.
+            stream.set_nodelay(true)?;
+            test::run(taken, stream).await
+        }
+        // A test that has its streams takes no more; the surplus is closed.
+        Role::Stream(streams) => {
+            drop(streams.try_send(stream));
+            Ok(())
+        }
+        Role::Refused => protocol::write_state(&mut stream, State::AccessDenied).await,
+    }
+}

@@ -1,0 +1,292 @@
+//! What iperf3's ends say to each other on the control connection.
+//!
+//! ```text
+//!   client                                   server
+//!   cookie (37 bytes)          ───────────►
+//!                              ◄───────────  PARAM_EXCHANGE, or ACCESS_DENIED while another test runs
+//!   parameters (JSON)          ───────────►
+//!                              ◄───────────  CREATE_STREAMS
+//!   each stream: cookie (TCP), or a greeting and its answer (UDP)
+//!                              ◄───────────  TEST_START, TEST_RUNNING
+//!   …                                        …
+//!   TEST_END                   ───────────►
+//!                              ◄───────────  EXCHANGE_RESULTS
+//!   results (JSON)             ───────────►
+//!                              ◄───────────  results (JSON), DISPLAY_RESULTS
+//!   IPERF_DONE                 ───────────►
+//! ```
+//!
+//! A state is one byte; JSON has its length before it, four bytes, most significant first. Must not know how data is
+//! moved. Invariant: what comes from the client is read into types with bounds, or refused.
+//!
+//! Tests: below; with a stock client in `tests/cli/tun.rs`.
+
+use std::io;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Names a test: what its control connection and its streams begin with. 36 characters and a NUL.
+pub type Cookie = [u8; 37];
+
+/// A state, as the byte that stands for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    TestStart,
+    TestRunning,
+    TestEnd,
+    ParamExchange,
+    CreateStreams,
+    ClientTerminate,
+    ExchangeResults,
+    DisplayResults,
+    IperfDone,
+    AccessDenied,
+}
+
+impl State {
+    const ALL: [(State, i8); 10] = [
+        (State::TestStart, 1),
+        (State::TestRunning, 2),
+        (State::TestEnd, 4),
+        (State::ParamExchange, 9),
+        (State::CreateStreams, 10),
+        (State::ClientTerminate, 12),
+        (State::ExchangeResults, 13),
+        (State::DisplayResults, 14),
+        (State::IperfDone, 16),
+        (State::AccessDenied, -1),
+    ];
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().find(|(state, _)| *state == self).map_or(0, |(_, code)| code.cast_unsigned())
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| known.cast_unsigned() == code).map(|(state, _)| *state)
+    }
+}
+
+/// Streams of a test in each direction, at most, as in iperf3.
+pub const STREAMS_MAX: usize = 128;
+/// Bytes of a write, at most, as in iperf3; of a datagram.
+pub const BLOCK_MAX: usize = 1 << 20;
+const DATAGRAM_MAX: usize = 65_507;
+/// Bytes of a datagram's own header: seconds, microseconds, number.
+pub const DATAGRAM_MIN: usize = 16;
+/// Bytes of a JSON text from the client, at most.
+const JSON_MAX: u32 = 1 << 20;
+
+/// What the client wants, as far as it concerns us.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Params {
+    /// Over datagrams.
+    #[serde(deserialize_with = "flag")]
+    pub udp: bool,
+    /// Over SCTP, which we do not speak.
+    #[serde(deserialize_with = "flag")]
+    pub sctp: bool,
+    /// Seconds at the beginning that do not count.
+    pub omit: u32,
+    /// Seconds, or 0 if something else bounds the test.
+    pub time: u64,
+    /// Streams in each direction; 0 is 1.
+    pub parallel: usize,
+    /// The server sends.
+    #[serde(deserialize_with = "flag")]
+    pub reverse: bool,
+    /// Both send.
+    #[serde(deserialize_with = "flag")]
+    pub bidirectional: bool,
+    /// Bytes of a write or datagram.
+    pub len: usize,
+    /// Bytes of the socket's buffers; 0 leaves them.
+    pub window: usize,
+    /// Bits a second of each stream; 0 for as many as go.
+    pub bandwidth: u64,
+    /// No Nagle.
+    #[serde(deserialize_with = "flag")]
+    pub nodelay: bool,
+    /// Numbers of datagrams have 64 bits.
+    #[serde(deserialize_with = "flag")]
+    pub udp_counters_64bit: bool,
+}
+
+/// 1 and `true` are the same to iperf3.
+fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(value.as_bool().unwrap_or_else(|| value.as_i64().is_some_and(|number| number != 0)))
+}
+
+impl Params {
+    /// What is asked for and cannot be.
+    fn refusal(&self) -> Option<String> {
+        let len_max = if self.udp { DATAGRAM_MAX } else { BLOCK_MAX };
+        let len_min = if self.udp { DATAGRAM_MIN } else { 1 };
+        if self.sctp {
+            Some("SCTP is not spoken here".to_owned())
+        } else if self.parallel > STREAMS_MAX {
+            Some(format!("{} streams: {STREAMS_MAX} are possible", self.parallel))
+        } else if !(len_min..=len_max).contains(&self.len) {
+            Some(format!("blocks of {} bytes: {len_min} to {len_max} are possible", self.len))
+        } else {
+            None
+        }
+    }
+
+    /// Streams on which we receive.
+    pub fn receiving_count(&self) -> usize {
+        if self.reverse && !self.bidirectional { 0 } else { self.parallel.max(1) }
+    }
+
+    /// Streams on which we send. In a test of both directions they come after those on which we receive.
+    pub fn sending_count(&self) -> usize {
+        if self.reverse || self.bidirectional { self.parallel.max(1) } else { 0 }
+    }
+}
+
+/// What an end has measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Results {
+    /// Percent of a core.
+    pub cpu_util_total: f64,
+    pub cpu_util_user: f64,
+    pub cpu_util_system: f64,
+    /// 1 if `retransmits` of a stream is a number that means something.
+    pub sender_has_retransmits: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_used: Option<String>,
+    pub streams: Vec<StreamResult>,
+}
+
+/// Of one stream.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StreamResult {
+    pub id: usize,
+    pub bytes: u64,
+    /// Segments sent again, or -1.
+    pub retransmits: i64,
+    /// Seconds.
+    pub jitter: f64,
+    /// Datagrams that did not come.
+    pub errors: u64,
+    pub omitted_errors: u64,
+    pub packets: u64,
+    pub omitted_packets: u64,
+    /// Seconds since the test began.
+    pub start_time: f64,
+    pub end_time: f64,
+}
+
+/// The number that iperf3 gives to the stream of this index: there is no 2.
+pub fn stream_id(index: usize) -> usize {
+    if index == 0 { 1 } else { index + 2 }
+}
+
+/// Reads what every connection begins with.
+pub async fn read_cookie(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Cookie> {
+    let mut cookie = [0; 37];
+    from.read_exact(&mut cookie).await?;
+    Ok(cookie)
+}
+
+/// Tells a state.
+pub async fn write_state(to: &mut (impl AsyncWrite + Unpin), state: State) -> io::Result<()> {
+    to.write_all(&[state.code()]).await
+}
+
+/// Reads a state. One byte, so that waiting for it may be given up and begun again.
+pub async fn read_state(from: &mut (impl AsyncRead + Unpin)) -> io::Result<State> {
+    let mut code = [0];
+    from.read_exact(&mut code).await?;
+    State::of(code[0]).ok_or_else(|| invalid(format!("state {}", code[0].cast_signed())))
+}
+
+/// Reads the client's wishes, and refuses what is beyond the bounds.
+pub async fn read_params(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Params> {
+    let params: Params = read_json(from).await?;
+    params.refusal().map_or(Ok(params), |refusal| Err(invalid(refusal)))
+}
+
+/// Reads a JSON text.
+pub async fn read_json<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    let len = from.read_u32().await?;
+    if len > JSON_MAX {
+        return Err(invalid(format!("{len} bytes of JSON: {JSON_MAX} are possible")));
+    }
+    let mut text = Vec::new();
+    from.take(u64::from(len)).read_to_end(&mut text).await?;
+    serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))
+}
+
+/// Writes a JSON text.
+pub async fn write_json(to: &mut (impl AsyncWrite + Unpin), value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(value)?;
+    let len = u32::try_from(text.len()).map_err(|_| invalid("too long a text".to_owned()))?;
+    let mut message = len.to_be_bytes().to_vec();
+    message.extend(text);
+    to.write_all(&message).await
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+    }
+
+    fn framed(text: &str) -> Vec<u8> {
+        let mut out = (text.len() as u32).to_be_bytes().to_vec();
+        out.extend(text.as_bytes());
+        out
+    }
+
+    #[test]
+    fn what_a_stock_client_asks_is_understood() {
+        let text = r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":4,"reverse":true,
+            "len":131072,"bandwidth":0,"pacing_timer":1000,"client_version":"3.12"}"#;
+        let params = read(read_params(&mut framed(text).as_slice())).unwrap();
+        assert_eq!((params.time, params.parallel, params.len), (10, 4, 131_072));
+        assert_eq!((params.receiving_count(), params.sending_count()), (0, 4));
+        let text = r#"{"udp":true,"len":1448,"bidirectional":true,"udp_counters_64bit":1}"#;
+        let params = read(read_params(&mut framed(text).as_slice())).unwrap();
+        assert!(params.udp_counters_64bit);
+        assert_eq!((params.receiving_count(), params.sending_count()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused_with_the_bounds() {
+        for (text, told) in [
+            (r#"{"len":0}"#, "1 to 1048576"),
+            (r#"{"len":1048577}"#, "1 to 1048576"),
+            (r#"{"udp":true,"len":15}"#, "16 to 65507"),
+            (r#"{"len":1,"parallel":129}"#, "128"),
+            (r#"{"len":1,"sctp":true}"#, "SCTP"),
+            ("{", "EOF"),
+        ] {
+            let error = read(read_params(&mut framed(text).as_slice())).unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let long = [0xff, 0xff, 0xff, 0xff];
+        assert!(read(read_json::<Params>(&mut long.as_slice())).is_err());
+    }
+
+    #[test]
+    fn states_are_one_byte_and_unknown_ones_are_errors() {
+        let mut out = Vec::new();
+        read(write_state(&mut out, State::AccessDenied)).unwrap();
+        read(write_state(&mut out, State::ExchangeResults)).unwrap();
+        assert_eq!(out, [255, 13]);
+        let mut bytes = [4, 77].as_slice();
+        assert_eq!(read(read_state(&mut bytes)).unwrap(), State::TestEnd);
+        assert!(read(read_state(&mut bytes)).is_err());
+        assert_eq!([0, 1, 2].map(stream_id), [1, 3, 4]);
+    }
+}

@@ -1,0 +1,126 @@
+//! The data of a TCP stream: one task that sends or receives blocks.
+//!
+//! Must not know the control connection. Invariant: a task counts in its own [`Tally`] and nowhere else; it ends when it
+//! is dropped, or the peer closes.
+//!
+//! Tests: with a stock client in `tests/cli/tun.rs`; pacing below.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sockeye::tokio::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::coop::consume_budget;
+use tokio::time::Instant;
+
+use super::datagrams::Numbers;
+use super::protocol::Params;
+
+/// What one stream has moved so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Payload bytes. Relaxed: a number for people.
+    bytes: AtomicU64,
+    /// Of a stream of datagrams.
+    numbers: Mutex<Numbers>,
+}
+
+impl Tally {
+    /// Adds a block.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The numbers of its datagrams. Never held across a wait.
+    pub fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets the stream's socket up as the client wants it. Returns a handle for asking about it.
+pub fn prepare(stream: &TcpStream, params: &Params) -> io::Result<sockeye::TcpStream> {
+    let socket = stream.get_ref();
+    socket.set_nodelay(params.nodelay)?;
+    if params.window > 0 {
+        socket.set_send_buffer_size(params.window)?;
+        socket.set_recv_buffer_size(params.window)?;
+    }
+    socket.try_clone()
+}
+
+/// Takes everything.
+pub async fn receive(mut stream: TcpStream, params: Arc<Params>, tally: Arc<Tally>) {
+    let mut block = vec![0; params.len];
+    while let Ok(read @ 1..) = stream.read(&mut block).await {
+        tally.add(read);
+        consume_budget().await;
+    }
+}
+
+/// Sends blocks, no faster than the client wants.
+pub async fn send(mut stream: TcpStream, params: Arc<Params>, tally: Arc<Tally>) {
+    let block = vec![b'0'; params.len];
+    let mut pace = Pace::new(params.bandwidth);
+    while let Ok(written @ 1..) = stream.write(&block).await {
+        tally.add(written);
+        pace.sent(written).await;
+        consume_budget().await;
+    }
+}
+
+/// Holds a sender to a rate.
+pub struct Pace {
+    /// Bits a second; 0 for no limit.
+    rate: u64,
+    begun: Instant,
+    bits: u64,
+}
+
+/// Shorter waits are left to add up: the timer has milliseconds.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+impl Pace {
+    /// From now on at most `rate` bits a second; 0 for no limit.
+    pub fn new(rate: u64) -> Self {
+        Self { rate, begun: Instant::now(), bits: 0 }
+    }
+
+    /// Waits until so much more may have been sent.
+    pub async fn sent(&mut self, bytes: usize) {
+        self.bits = self.bits.saturating_add(8 * bytes as u64);
+        let ahead = self.ahead(self.begun.elapsed());
+        if ahead >= WAIT_MIN {
+            tokio::time::sleep(ahead).await;
+        }
+    }
+
+    /// How far ahead of the rate the sender is.
+    fn ahead(&self, elapsed: Duration) -> Duration {
+        if self.rate == 0 {
+            return Duration::ZERO;
+        }
+        // In f64: bits times nanoseconds would leave 64 bits.
+        Duration::from_secs_f64(self.bits as f64 / self.rate as f64).saturating_sub(elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_ahead_by_what_its_rate_has_not_allowed_yet() {
+        let pace = |rate, bits| Pace { rate, begun: Instant::now(), bits };
+        let second = Duration::from_secs(1);
+        assert_eq!(pace(1000, 1500).ahead(second), Duration::from_millis(500));
+        assert_eq!(pace(1000, 900).ahead(second), Duration::ZERO);
+        assert_eq!(pace(0, u64::MAX).ahead(second), Duration::ZERO);
+    }
+}

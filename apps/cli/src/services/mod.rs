@@ -1,0 +1,155 @@
+//! The small servers that `sockeye tun` runs on its stack.
+//!
+//! Purpose: read which are wanted, bind them to every address, and serve until they are dropped. `small` has RFC 862,
+//! 863 and 864, `iperf3` what measures.
+//!
+//! Must not know: what device the stack is on.
+//!
+//! Invariants: everything is bound before [`start`] returns, so a port that is taken is an error and not a silence. How
+//! many clients there may be is bounded by the stack's `connections_max` and by its memory; a client that is refused or
+//! fails ends nobody else's service.
+//!
+//! Tests: below; with clients of other make in `tests/cli/tun.rs`.
+
+mod iperf3;
+mod small;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sockeye::Stack;
+use sockeye::tokio::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// A server, and where it listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Service {
+    /// What it does.
+    pub kind: Kind,
+    /// Its port, of TCP and, for those that have it, of UDP.
+    pub port: u16,
+}
+
+/// What a server does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Sends back what comes (RFC 862); TCP and UDP.
+    Echo,
+    /// Takes everything (RFC 863); TCP and UDP.
+    Discard,
+    /// Sends lines of characters (RFC 864); TCP and UDP.
+    Chargen,
+    /// Takes part in iperf3's measurements; TCP and UDP.
+    Iperf3,
+}
+
+/// The names, and the ports that they have unless another is given.
+const KINDS: [(&str, u16, Kind); 4] = [
+    ("echo", 7, Kind::Echo),
+    ("discard", 9, Kind::Discard),
+    ("chargen", 19, Kind::Chargen),
+    ("iperf3", Kind::IPERF3_PORT, Kind::Iperf3),
+];
+
+impl Kind {
+    /// Where iperf3's clients look for a server unless told otherwise.
+    pub const IPERF3_PORT: u16 = 5201;
+
+    /// What the command line calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Echo => "echo",
+            Kind::Discard => "discard",
+            Kind::Chargen => "chargen",
+            Kind::Iperf3 => "iperf3",
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.name(), self.port)
+    }
+}
+
+impl FromStr for Service {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, port) = text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port)));
+        let Some((_, usual, kind)) = KINDS.into_iter().find(|(known, ..)| *known == name) else {
+            let names = KINDS.map(|(known, ..)| known).join(", ");
+            return Err(format!("there is no service {name:?}: give one of {names}, as echo:7"));
+        };
+        let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0));
+        let port = port.ok_or_else(|| format!("write {name}:PORT with a port from 1 to 65535"))?;
+        Ok(Self { kind, port })
+    }
+}
+
+/// Binds each service to each address, and has `tasks` serve.
+///
+/// # Errors
+/// The stack's, with what could not be bound.
+pub async fn start(
+    stack: &Stack,
+    addrs: &[IpAddr],
+    services: &[Service],
+    tasks: &mut JoinSet<()>,
+) -> io::Result<()> {
+    for service in services {
+        for addr in addrs {
+            let at = SocketAddr::new(*addr, service.port);
+            let bound = match service.kind {
+                Kind::Echo => small::echo(stack, at, tasks).await,
+                Kind::Discard => small::discard(stack, at, tasks).await,
+                Kind::Chargen => small::chargen(stack, at, tasks).await,
+                Kind::Iperf3 => iperf3::start(stack, at, tasks).await,
+            };
+            bound.map_err(|error| io::Error::new(error.kind(), format!("{service} at {at}: {error}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// How long to wait after an error, as when there is no memory for another connection.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Accepts for ever, and gives each connection a task.
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream, SocketAddr) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    // They end with the listener's own task.
+    let mut clients = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => drop(clients.spawn(serve(stream, from))),
+                Err(_) => tokio::time::sleep(RETRY).await,
+            },
+            Some(_) = clients.join_next(), if !clients.is_empty() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_read_with_their_usual_ports_and_what_is_none_is_told() {
+        let read = |text: &str| text.parse::<Service>();
+        assert_eq!(read("echo"), Ok(Service { kind: Kind::Echo, port: 7 }));
+        assert_eq!(read("iperf3:5999"), Ok(Service { kind: Kind::Iperf3, port: 5999 }));
+        assert_eq!(read("chargen:1019").unwrap().to_string(), "chargen:1019");
+        for wrong in ["echo:0", "echo:", "echo:65536", "echo:x"] {
+            assert!(read(wrong).unwrap_err().contains("1 to 65535"), "{wrong}");
+        }
+        assert!(read("finger:79").unwrap_err().contains("echo, discard, chargen, iperf3"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Echo, discard and chargen (RFC 862, 863 and 864), over TCP and UDP.
+//!
+//! Must not know who asks. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
+//! that a service like these has sent, so that two of them cannot be made to talk to each other for ever.
+//!
+//! Tests: below; over a device in `tests/cli/tun.rs`.
+
+use std::io;
+use std::net::SocketAddr;
+
+use sockeye::Stack;
+use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
+
+use super::{RETRY, accept};
+
+/// Bytes that a connection's task reads or writes at once.
+const CHUNK: usize = 64 << 10;
+/// The largest datagram, bytes.
+const DATAGRAM_MAX: usize = 65_535;
+/// Ports of services that answer whatever comes: echo, daytime, quote of the day, chargen, time.
+const ANSWERING_PORTS: [u16; 5] = [7, 13, 17, 19, 37];
+
+/// Serves RFC 862.
+pub async fn echo(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+    let (listener, socket) = bind(stack, at).await?;
+    // What fails is the client's connection, and its affair.
+    tasks.spawn(accept(listener, |stream, _| async { drop(send_back(stream).await) }));
+    tasks.spawn(answer(socket, |_, _| Answer::Same));
+    Ok(())
+}
+
+/// Serves RFC 863.
+pub async fn discard(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+    let (listener, socket) = bind(stack, at).await?;
+    tasks.spawn(accept(listener, |stream, _| async { drop(take(stream).await) }));
+    tasks.spawn(answer(socket, |_, _| Answer::Nothing));
+    Ok(())
+}
+
+/// Serves RFC 864.
+pub async fn chargen(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+    let (listener, socket) = bind(stack, at).await?;
+    tasks.spawn(accept(listener, |stream, _| async { drop(generate(stream).await) }));
+    tasks.spawn(answer(socket, |_, count| Answer::Line(line(count))));
+    Ok(())
+}
+
+async fn bind(stack: &Stack, at: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    Ok((TcpListener::bind_on(stack, at).await?, UdpSocket::bind_on(stack, at).await?))
+}
+
+async fn send_back(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            return stream.shutdown().await;
+        }
+        stream.write_all(&buffer[..read]).await?;
+        consume_budget().await;
+    }
+}
+
+async fn take(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    while stream.read(&mut buffer).await? > 0 {
+        consume_budget().await;
+    }
+    stream.shutdown().await
+}
+
+/// Sends until the client closes or resets; what it says is of no interest.
+async fn generate(stream: TcpStream) -> io::Result<()> {
+    let (mut read, mut write) = stream.into_split();
+    let lines: Vec<u8> = (0..PRINTABLE_COUNT).flat_map(line).collect();
+    let sending = async {
+        loop {
+            write.write_all(&lines).await?;
+            consume_budget().await;
+        }
+    };
+    let hearing = async {
+        let mut heard = [0; 1024];
+        while read.read(&mut heard).await? > 0 {}
+        Ok(())
+    };
+    tokio::select! {
+        failed = sending => failed,
+        ended = hearing => ended,
+    }
+}
+
+/// What a datagram gets.
+enum Answer {
+    Nothing,
+    Same,
+    Line([u8; LINE_LEN]),
+}
+
+/// Answers datagrams for ever; `choose` is told how many there were before.
+async fn answer(socket: UdpSocket, choose: impl Fn(&[u8], usize) -> Answer) {
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    for count in 0_usize.. {
+        let received = socket.recv_from(&mut buffer).await;
+        if received.is_err() {
+            // That of an earlier answer, whose receiver has gone away.
+            tokio::time::sleep(RETRY).await;
+        }
+        if let Ok((len, from)) = received
+            && may_answer(from)
+        {
+            let sent = match choose(&buffer[..len], count) {
+                Answer::Nothing => Ok(0),
+                Answer::Same => socket.send_to(&buffer[..len], from).await,
+                Answer::Line(line) => socket.send_to(&line, from).await,
+            };
+            // Datagrams may get lost, and so may this one.
+            drop(sent);
+        }
+        consume_budget().await;
+    }
+}
+
+fn may_answer(from: SocketAddr) -> bool {
+    !ANSWERING_PORTS.contains(&from.port())
+}
+
+/// Characters of a line of RFC 864, and bytes with its end.
+const LINE_CHARS: usize = 72;
+const LINE_LEN: usize = LINE_CHARS + 2;
+/// Characters from the blank to the tilde.
+const PRINTABLE_COUNT: usize = 95;
+
+/// The line of this number: each begins one character later than the one before.
+fn line(number: usize) -> [u8; LINE_LEN] {
+    let mut line = *b"                                                                        \r\n";
+    for (at, byte) in line[..LINE_CHARS].iter_mut().enumerate() {
+        // Below 95, so it fits a byte.
+        *byte = b' ' + ((number % PRINTABLE_COUNT + at) % PRINTABLE_COUNT) as u8;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_rotate_through_all_printable_characters() {
+        assert!(line(0).starts_with(b" !\"#$%"));
+        assert!(line(0).ends_with(b"defg\r\n"));
+        assert!(line(1).starts_with(b"!\"#"));
+        assert_eq!(line(PRINTABLE_COUNT), line(0));
+        assert!(line(30).iter().all(|byte| (b' '..=b'~').contains(byte) || b"\r\n".contains(byte)));
+    }
+
+    #[test]
+    fn services_that_answer_are_not_answered() {
+        assert!(may_answer("10.0.0.1:40000".parse().unwrap()));
+        for port in ANSWERING_PORTS {
+            assert!(!may_answer(SocketAddr::new([10, 0, 0, 1].into(), port)));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The command line of `sockeye tun`.
+//!
+//! Must not know how a device is opened. Invariant: what [`TunArgs::plan`] returns can be tried; what contradicts itself is an
+//! error that says what to write instead. Tests: below; exit codes in `tests/cli/tun.rs`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use sockeye::Config;
+use sockeye::netif::{CaptureConfig, Prefix};
+use sockeye_drivers::{Layer, TunConfig};
+
+use crate::bench::args::key_value;
+use crate::services::Service;
+use crate::sim::parse;
+
+/// A device, a stack on it, and what the stack serves.
+#[derive(Args, Debug)]
+pub struct TunArgs {
+    /// An address of the stack with the length of its network, as 10.9.0.2/24 or fd09::2/64; repeatable
+    #[arg(long, value_name = "ADDR/LEN", required = true)]
+    pub addr: Vec<Prefix>,
+
+    /// The kernel's address on the other side, or `none` to set up nothing there; repeatable
+    /// [default: the first other one of each network]
+    #[arg(long, value_name = "ADDR/LEN", value_parser = peer)]
+    pub peer_addr: Vec<Peer>,
+
+    /// The device's name; %d is the first number that is free
+    #[arg(long, default_value = "sock%d")]
+    pub name: String,
+
+    /// Ethernet frames instead of IP packets: neighbors are found by ARP and NDP
+    #[arg(long)]
+    pub tap: bool,
+
+    /// Queues of the device, each with an input thread of the stack
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub queues: usize,
+
+    /// Bytes of the largest IP packet [default: the device's, 1500]
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
+
+    /// Every packet with its checksum and no longer than the MTU, instead of 64 KiB at once
+    #[arg(long)]
+    pub no_offload: bool,
+
+    /// Another setting of the stack, as congestion_control=bbr or rcvbuf_max=16M; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+
+    /// Write what passes the device to this file, as pcap-ng
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
+    /// Bytes of the pcap-ng file at most; what comes after is not recorded
+    #[arg(long, value_name = "BYTES", default_value = "1024M", value_parser = parse::size, requires = "pcap")]
+    pub pcap_max: usize,
+
+    /// Bytes of each frame that the pcap-ng file keeps [default: all]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..), requires = "pcap")]
+    pub snaplen: Option<u32>,
+
+    /// What to serve: echo, discard, chargen, iperf3, each with its usual port unless :PORT follows
+    #[arg(long, value_name = "SERVICE[:PORT],...", value_delimiter = ',')]
+    pub serve: Vec<Service>,
+
+    /// End after so many seconds instead of by Ctrl-C
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
+}
+
+/// What is wanted on the kernel's side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// Nothing.
+    None,
+    /// This address.
+    Addr(Prefix),
+}
+
+/// What the command line comes to.
+#[derive(Debug)]
+pub struct Plan {
+    pub device: TunConfig,
+    pub stack: Config,
+    /// The kernel's addresses.
+    pub kernel: Vec<Prefix>,
+    pub capture: Option<CaptureConfig>,
+}
+
+impl TunArgs {
+    /// Checks what belongs together.
+    ///
+    /// # Errors
+    /// What cannot be, as a sentence.
+    pub fn plan(&self) -> Result<Plan, String> {
+        let mut stack = Config::default();
+        for (key, value) in &self.set {
+            stack.set(key, value).map_err(|error| error.to_string())?;
+        }
+        stack.validate().map_err(|error| error.to_string())?;
+        let device = TunConfig {
+            name: self.name.clone(),
+            layer: if self.tap { Layer::Ethernet } else { Layer::Ip },
+            queues: self.queues,
+            offload: !self.no_offload,
+            mtu: self.mtu,
+            ..TunConfig::default()
+        };
+        let capture = self.pcap.as_ref().map(|path| CaptureConfig {
+            file_max: self.pcap_max as u64,
+            name: self.name.clone(),
+            snaplen: self.snaplen.unwrap_or(CaptureConfig::to(path).snaplen),
+            ..CaptureConfig::to(path)
+        });
+        Ok(Plan { device, stack, kernel: self.kernel()?, capture })
+    }
+
+    /// The kernel's addresses, as they were given or as they suggest themselves.
+    fn kernel(&self) -> Result<Vec<Prefix>, String> {
+        let given = self.peer_addr.iter().filter_map(|peer| match peer {
+            Peer::None => None,
+            Peer::Addr(addr) => Some(*addr),
+        });
+        let given: Vec<Prefix> = given.collect();
+        if self.peer_addr.contains(&Peer::None) && !given.is_empty() {
+            return Err("--peer-addr none and another --peer-addr: give one or the other".to_owned());
+        }
+        if let Some(twice) = given.iter().find(|peer| self.addr.iter().any(|own| own.addr() == peer.addr())) {
+            return Err(format!("{} cannot be on both sides of the device", twice.addr()));
+        }
+        // The kernel's device has one IPv4 address: the second would take the place of the first.
+        if given.iter().filter(|peer| peer.addr().is_ipv4()).count() > 1 {
+            return Err("more than one IPv4 --peer-addr: add the others by `ip addr add`".to_owned());
+        }
+        if !self.peer_addr.is_empty() {
+            return Ok(given);
+        }
+        let mut peers: Vec<Prefix> = Vec::new();
+        for own in &self.addr {
+            let has_one = |peer: &Prefix| {
+                peer.network() == own.network() || (peer.addr().is_ipv4() && own.addr().is_ipv4())
+            };
+            if !peers.iter().any(has_one) {
+                peers.extend(other_host(*own, &self.addr));
+            }
+        }
+        Ok(peers)
+    }
+}
+
+/// The first address of the network of `own` that is none of `taken`. `None` if the network has no other.
+fn other_host(own: Prefix, taken: &[Prefix]) -> Option<Prefix> {
+    let base = own.network().addr();
+    // One more than there are addresses to keep clear of.
+    let candidates = (1..=taken.len() as u32 + 1).filter_map(|step| {
+        Some(match base {
+            IpAddr::V4(base) => IpAddr::V4(base.to_bits().checked_add(step)?.into()),
+            IpAddr::V6(base) => IpAddr::V6(base.to_bits().checked_add(u128::from(step))?.into()),
+        })
+    });
+    let is_free = |addr: &IpAddr| {
+        own.contains(*addr) && own.broadcast() != Some(*addr) && taken.iter().all(|own| own.addr() != *addr)
+    };
+    Prefix::new(candidates.into_iter().find(is_free)?, own.len()).ok()
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    if text == "none" {
+        return Ok(Peer::None);
+    }
+    text.parse().map(Peer::Addr).map_err(|error| format!("{error}; or none"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|s| (0.0..=1e9).contains(s))
+        .ok_or_else(|| "give seconds, as 10 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: TunArgs,
+    }
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        let words = std::iter::once("tun").chain(line.split_whitespace());
+        Line::try_parse_from(words).map_err(|error| error.to_string())?.args.plan()
+    }
+
+    fn kernel(line: &str) -> Vec<String> {
+        plan(line).unwrap().kernel.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_kernel_gets_the_first_other_address_of_each_network() {
+        assert_eq!(kernel("--addr 10.9.0.2/24"), ["10.9.0.1/24"]);
+        assert_eq!(kernel("--addr 10.9.0.1/24 --addr fd09::1/64"), ["10.9.0.2/24", "fd09::2/64"]);
+        assert_eq!(kernel("--addr 10.9.0.1/24 --addr 10.9.0.2/24"), ["10.9.0.3/24"]);
+        assert_eq!(kernel("--addr 10.9.0.2/24 --peer-addr 10.9.0.9/16"), ["10.9.0.9/16"]);
+        assert!(kernel("--addr 10.9.0.2/24 --peer-addr none").is_empty());
+        assert!(kernel("--addr 10.9.0.2/32").is_empty(), "nobody else is in that network");
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        for (line, told) in [
+            ("", "--addr"),
+            ("--addr 10.9.0.2", "10.9.0.2"),
+            ("--addr 10.9.0.2/24 --peer-addr 10.9.0.2/24", "both sides"),
+            ("--addr 10.9.0.2/24 --peer-addr none --peer-addr 10.9.0.3/24", "one or the other"),
+            ("--addr 10.9.0.2/24 --peer-addr 10.9.0.3/24 --peer-addr 10.9.0.4/24", "ip addr add"),
+            ("--addr 10.9.0.2/24 --set sndbuff=1", "sndbuff"),
+            ("--addr 10.9.0.2/24 --set sndbuf=1", "sndbuf"),
+            ("--addr 10.9.0.2/24 --serve finger", "no service"),
+            ("--addr 10.9.0.2/24 --pcap-max 1M", "--pcap"),
+            ("--addr 10.9.0.2/24 --seconds -1", "seconds"),
+        ] {
+            let error = plan(line).unwrap_err();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn settings_reach_the_device_the_stack_and_the_record() {
+        let plan = plan(
+            "--addr 10.9.0.2/24 --tap --queues 2 --mtu 9000 --no-offload --set sndbuf=1M --pcap x --pcap-max 2M",
+        )
+        .unwrap();
+        assert_eq!((plan.device.layer, plan.device.queues), (Layer::Ethernet, 2));
+        assert_eq!((plan.device.mtu, plan.device.offload), (Some(9000), false));
+        assert_eq!(plan.stack.sndbuf, 1 << 20);
+        assert_eq!(plan.capture.unwrap().file_max, 2 << 20);
+    }
+}

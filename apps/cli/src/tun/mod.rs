@@ -1,0 +1,173 @@
+//! `sockeye tun`: a stack on a TUN or TAP device, with servers to try it out.
+//!
+//! Purpose: everything that it takes to reach Sockeye from the kernel with one command: the device, the kernel's address
+//! on it, the stack, its services, the folder where `sockeye ss` finds it. `args` says what is wanted, `text` what to try.
+//!
+//! Must not know: how a service works.
+//!
+//! Invariants: it ends by a signal, by `--seconds` or by the device's going away, and in this order: services, what others
+//! see of the stack, the stack and its device. The device is not persistent, so even a kill leaves nothing behind.
+//!
+//! Tests: `args.rs`, `text.rs`; `tests/cli/tun.rs` with stock clients.
+
+mod args;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use sockeye::Stack;
+use sockeye::netif::{CaptureHandle, Netif, capture};
+use sockeye_diag::Published;
+use sockeye_drivers::Tun;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use args::Plan;
+pub use args::TunArgs;
+
+use crate::bench::BenchError;
+use crate::bench::args::UsageError;
+use crate::services;
+
+/// Between two looks at the device, and lines on a terminal.
+const TICK: Duration = Duration::from_secs(1);
+/// For services to end.
+const SERVICES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Runs until it is told to end.
+///
+/// # Errors
+/// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
+pub fn tun(args: &TunArgs) -> Result<ExitCode, BenchError> {
+    let plan = args.plan().map_err(|error| BenchError::Usage(UsageError(error)))?;
+    let running = Running::new(args, &plan)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(args, &running));
+    runtime.shutdown_timeout(SERVICES_TIMEOUT);
+    let end = served?;
+    running.summary(end)?;
+    Ok(match end {
+        End::Asked => ExitCode::SUCCESS,
+        End::DeviceGone => ExitCode::FAILURE,
+    })
+}
+
+/// Why it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Asked,
+    DeviceGone,
+}
+
+/// The stack on its device. Dropped from the first field to the last.
+struct Running {
+    /// Shows the stack to other programs, if that could be had.
+    _published: Option<Published>,
+    stack: Stack,
+    capture: Option<CaptureHandle>,
+    tun: Tun,
+    /// What the kernel's side was given.
+    peers: Vec<IpAddr>,
+}
+
+impl Running {
+    fn new(args: &TunArgs, plan: &Plan) -> io::Result<Self> {
+        let tun = Tun::open(&plan.device)?;
+        for peer in &plan.kernel {
+            tun.link().add_addr(*peer)?;
+        }
+        let stack = Stack::new(plan.stack.clone())?;
+        let capture = match &plan.capture {
+            Some(config) => {
+                let (captured, handle) = capture(tun.clone(), config)?;
+                stack.attach(captured, &args.addr)?;
+                Some(handle)
+            }
+            None => {
+                stack.attach(tun.clone(), &args.addr)?;
+                None
+            }
+        };
+        // The stack runs as well without being seen.
+        let published = sockeye_diag::publish(&stack, tun.link().name())
+            .inspect_err(|error| eprintln!("sockeye ss will not find this stack: {error}"));
+        let peers = plan.kernel.iter().map(|peer| peer.addr()).collect();
+        Ok(Self { _published: published.ok(), stack, capture, tun, peers })
+    }
+
+    /// What passed, at the end.
+    fn summary(&self, end: End) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if end == End::DeviceGone {
+            writeln!(out, "the device has gone away")?;
+        }
+        writeln!(out, "{}", text::total(&self.tun.counts()))?;
+        if let Some(capture) = &self.capture {
+            capture.flush();
+            let counts = capture.counts();
+            writeln!(out, "recorded {} frames, {} found no room", counts.recorded, counts.lost)?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves until the end. Blocks nobody else: it is the runtime's main task.
+async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
+    let addrs: Vec<IpAddr> = args.addr.iter().map(|prefix| prefix.addr()).collect();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut tasks = JoinSet::new();
+    services::start(&running.stack, &addrs, &args.serve, &mut tasks).await?;
+    greet(args, running, &addrs)?;
+    let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let mut ticks = tokio::time::interval(TICK);
+    let over = async {
+        match args.seconds {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(over);
+    let mut before = running.tun.counts();
+    let end = loop {
+        tokio::select! {
+            _ = interrupt.recv() => break End::Asked,
+            _ = terminate.recv() => break End::Asked,
+            () = &mut over => break End::Asked,
+            _ = ticks.tick() => {
+                if running.tun.is_down() {
+                    break End::DeviceGone;
+                }
+                let now = running.tun.counts();
+                bar.set_message(text::rates(&before, &now, TICK, running.stack.connection_count()));
+                before = now;
+            }
+        }
+    };
+    bar.finish_and_clear();
+    tasks.shutdown().await;
+    Ok(end)
+}
+
+/// Says what there is and what can be tried. Flushed, since whoever waits for it may read a pipe.
+fn greet(args: &TunArgs, running: &Running, addrs: &[IpAddr]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let name = running.tun.link().name();
+    let peers: Vec<String> = running.peers.iter().map(ToString::to_string).collect();
+    let own: Vec<String> = args.addr.iter().map(ToString::to_string).collect();
+    writeln!(out, "{name}: Sockeye at {}", own.join(", "))?;
+    if !peers.is_empty() {
+        writeln!(out, "{name}: the kernel at {}", peers.join(", "))?;
+    }
+    writeln!(out, "Try:")?;
+    for line in text::suggestions(addrs, &args.serve) {
+        writeln!(out, "  {line}")?;
+    }
+    if args.seconds.is_none() {
+        writeln!(out, "Ctrl-C ends it and removes {name}.")?;
+    }
+    out.flush()
+}
