@@ -46,6 +46,8 @@ impl Interest {
     pub const READABLE: Self = Self(Ready::READABLE.0);
     /// Writes, and the end of a connect.
     pub const WRITABLE: Self = Self(Ready::WRITABLE.0);
+    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has come and is not read yet.
+    pub const PRIORITY: Self = Self(Ready::PRIORITY.0);
 
     /// Both together.
     #[must_use]
@@ -89,6 +91,10 @@ impl Event {
     /// A write would not block, or a connect is over.
     pub fn is_writable(&self) -> bool {
         self.ready.any(Ready::WRITABLE)
+    }
+    /// The last byte of urgent data has come and is not read yet.
+    pub fn is_priority(&self) -> bool {
+        self.ready.any(Ready::PRIORITY)
     }
     /// The peer will send no more.
     pub fn is_read_closed(&self) -> bool {
@@ -448,8 +454,9 @@ pub(crate) struct Watchers {
 const SETS_MAX: usize = 64;
 
 impl Watchers {
-    pub fn new() -> Self {
-        Self::default()
+    /// True if nobody wants to know anything.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Tells everybody who wants to know of `ready`. Wakes are left to the caller.
@@ -508,6 +515,7 @@ impl Ready {
     pub const WRITE_CLOSED: Self = Self(8);
     pub const ERROR: Self = Self(16);
     pub const HUNG_UP: Self = Self(32);
+    pub const PRIORITY: Self = Self(64);
     /// What one is told of without having asked, as of EPOLLERR and EPOLLHUP.
     const ALWAYS: Self = Self(4 | 8 | 16 | 32);
 
@@ -564,6 +572,7 @@ impl Target {
                 let so = conn.so.lock();
                 let read = Ready::READABLE
                     .when(so.rcv.is_readable())
+                    .with(Ready::PRIORITY.when(so.rcv.has_urgent()))
                     .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
                 let write =
                     Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));

@@ -12,6 +12,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sockeye::poll::{Event, Events, Interest, Poll, Token, Trigger};
+
 /// Both kinds of sockets, as far as scenarios use them.
 trait Sockets {
     type Listener;
@@ -27,6 +30,12 @@ trait Sockets {
     fn linger_zero(stream: &Self::Stream);
     fn nonblocking(stream: &Self::Stream);
     fn try_clone(stream: &Self::Stream) -> Self::Stream;
+    /// MSG_OOB.
+    fn send_urgent(stream: &Self::Stream, buf: &[u8]) -> io::Result<usize>;
+    /// Urgent bytes stay in the stream (SO_OOBINLINE).
+    fn keep_urgent_inline(stream: &Self::Stream);
+    /// Whether urgent data waits (POLLPRI).
+    fn is_urgent(stream: &Self::Stream) -> bool;
 
     fn pair(&self) -> (Self::Stream, Self::Stream) {
         let listener = self.listen();
@@ -73,6 +82,17 @@ impl Sockets for Kernel {
     fn try_clone(stream: &Self::Stream) -> Self::Stream {
         stream.try_clone().unwrap()
     }
+    fn send_urgent(stream: &Self::Stream, buf: &[u8]) -> io::Result<usize> {
+        socket2::SockRef::from(stream).send_out_of_band(buf)
+    }
+    fn keep_urgent_inline(stream: &Self::Stream) {
+        socket2::SockRef::from(stream).set_out_of_band_inline(true).unwrap();
+    }
+    fn is_urgent(stream: &Self::Stream) -> bool {
+        let mut fds = [PollFd::new(stream, PollFlags::PRI)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap();
+        fds[0].revents().contains(PollFlags::PRI)
+    }
 }
 
 struct Sockeye(sockeye::Stack);
@@ -112,6 +132,18 @@ impl Sockets for Sockeye {
     }
     fn try_clone(stream: &Self::Stream) -> Self::Stream {
         stream.try_clone().unwrap()
+    }
+    fn send_urgent(stream: &Self::Stream, buf: &[u8]) -> io::Result<usize> {
+        stream.send_urgent(buf)
+    }
+    /// They always do.
+    fn keep_urgent_inline(_: &Self::Stream) {}
+    fn is_urgent(stream: &Self::Stream) -> bool {
+        let poll = Poll::new(Duration::ZERO);
+        poll.register(stream, Token(0), Interest::PRIORITY, Trigger::Level).unwrap();
+        let mut events = Events::with_capacity(1);
+        poll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        events.iter().any(Event::is_priority)
     }
 }
 
@@ -359,6 +391,71 @@ fn listener_goes<S: Sockets>(sockets: &S) -> String {
     story.interview::<S>("client", &mut client);
     story.note("connects again", sockets.connect(addr).map(|_| ()));
     story.0
+}
+
+/// What one end says before the other reads, and how much it reads at once.
+enum Say {
+    Plain(&'static [u8]),
+    Urgent(&'static [u8]),
+    /// The other end reads so many bytes at most.
+    Read(usize),
+    Peek(usize),
+    /// Many bytes, which the other end does not read until later.
+    Fill,
+}
+
+/// Urgent data among plain, and where reads and peeks end.
+fn urgent<S: Sockets>(sockets: &S, script: &[Say]) -> String {
+    let mut story = Story::default();
+    let (mut here, mut there) = sockets.pair();
+    S::nonblocking(&here);
+    S::nonblocking(&there);
+    S::keep_urgent_inline(&there);
+    for say in script {
+        match say {
+            Say::Plain(bytes) => story.note("writes", here.write(bytes)),
+            Say::Urgent(bytes) => story.note("writes urgently", S::send_urgent(&here, bytes)),
+            Say::Fill => story.note("fills", here.write(&[7; 3000])),
+            Say::Read(most) => {
+                let mut buf = vec![0; *most];
+                let read = there.read(&mut buf).map(|got| buf[..got.min(40)].to_vec());
+                story.note("reads", read);
+            }
+            Say::Peek(most) => story.note("peeks", S::peek(&there, &mut vec![0; *most])),
+        }
+        settle();
+        story.note("urgent", Ok(S::is_urgent(&there)));
+    }
+    S::shutdown(&here, Shutdown::Write).unwrap();
+    settle();
+    for _ in 0..4 {
+        story.note("reads at last", there.read(&mut [0; 8192]));
+        story.note("urgent", Ok(S::is_urgent(&there)));
+    }
+    story.0
+}
+
+#[test]
+fn urgent_data_looks_as_on_the_kernel() {
+    use Say::{Fill, Peek, Plain, Read, Urgent};
+    let _guard = common::watchdog("urgent_data_looks_as_on_the_kernel");
+    let sockeye = Sockeye(common::stack());
+    let scripts: &[&[Say]] = &[
+        &[Urgent(b"u"), Read(10)],
+        &[Plain(b"abc"), Urgent(b"u"), Plain(b"def"), Read(100), Read(100), Read(100)],
+        &[Plain(b"abc"), Urgent(b"xyz"), Plain(b"def"), Peek(100), Read(2), Peek(100), Read(100), Peek(1)],
+        &[Plain(b"abc"), Urgent(b"u"), Read(3), Peek(100), Read(1), Read(1), Plain(b"d"), Read(100)],
+        &[Urgent(b"u"), Urgent(b"v"), Plain(b"w"), Read(100), Read(100)],
+        &[Plain(b"ab"), Urgent(b"u"), Plain(b"cd"), Urgent(b"v"), Plain(b"e"), Read(100), Read(100)],
+        &[Urgent(b"u"), Read(1), Urgent(b"v"), Read(1), Plain(b"abc"), Urgent(b"w"), Read(2), Read(2)],
+        &[Fill, Urgent(b"u"), Fill, Read(1000), Read(8000), Read(1), Read(8000)],
+    ];
+    let mut found = Vec::new();
+    for (number, script) in scripts.iter().enumerate() {
+        let one = urgent(&Kernel, script);
+        compare(&format!("script {number}"), &one, &urgent(&sockeye, script), &mut found);
+    }
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]

@@ -30,6 +30,9 @@ impl Events {
     /// Data came after the application had closed both directions and was answered with a reset. The
     /// pcb is closed.
     pub const DATA_AFTER_CLOSE: Self = Self(1 << 7);
+    /// The peer has marked urgent data that is not read yet; the segment's header says where
+    /// ([`Header::urgent_mark`](super::segment::Header::urgent_mark)).
+    pub const URGENT: Self = Self(1 << 10);
     /// The SYN of a server's connection by Fast Open is acknowledged: the client is where it says it is.
     pub const SYN_ACKED: Self = Self(1 << 9);
 
@@ -72,6 +75,7 @@ impl core::fmt::Debug for Events {
             (Self::DATA_AFTER_CLOSE, "DATA_AFTER_CLOSE"),
             (Self::UNREACHABLE, "UNREACHABLE"),
             (Self::SYN_ACKED, "SYN_ACKED"),
+            (Self::URGENT, "URGENT"),
         ];
         f.debug_set()
             .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))

@@ -27,6 +27,7 @@ pub mod time_wait;
 mod timers;
 pub mod timestamp;
 pub mod unreachable;
+mod urgent;
 mod user;
 pub mod user_timeout;
 pub mod window;

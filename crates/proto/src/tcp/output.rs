@@ -143,7 +143,7 @@ impl<P: Payload> Pcb<P> {
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
     /// acknowledgment. After the last byte there is nothing to wait for.
     fn small_may_go(&self) -> bool {
-        self.nodelay || self.fin_queued || self.snd_sml == self.snd_una
+        self.nodelay || self.fin_queued || self.snd_sml == self.snd_una || self.is_urgent()
     }
 
     /// Sends from SND.NXT on and moves it.
@@ -247,10 +247,24 @@ impl<P: Payload> Pcb<P> {
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
         }
-        if self.has_user_timeout() {
-            self.attach_user_timeout(&mut segment.header, len);
+        if self.has_extras() {
+            self.attach_extras(&mut segment.header, len);
         }
         segment
+    }
+
+    /// True if [`attach_extras`](Self::attach_extras) may have something to do.
+    fn has_extras(&self) -> bool {
+        self.user_timeout.is_some() || self.urgent.is_some()
+    }
+
+    /// What hardly any segment carries.
+    #[cold]
+    fn attach_extras(&mut self, header: &mut Header, text_len: u32) {
+        self.attach_user_timeout(header, text_len);
+        if self.urgent.is_some() {
+            self.attach_urgent(header);
+        }
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -303,7 +317,7 @@ impl<P: Payload> Pcb<P> {
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        if self.has_user_timeout() {
+        if self.has_extras() {
             self.attach_user_timeout(&mut header, 0);
         }
         header
@@ -337,8 +351,8 @@ impl<P: Payload> Pcb<P> {
         if self.reass.is_some() {
             self.attach_sack(&mut segment);
         }
-        if self.has_user_timeout() {
-            self.attach_user_timeout(&mut segment.header, 0);
+        if self.has_extras() {
+            self.attach_extras(&mut segment.header, 0);
         }
         Some(segment)
     }

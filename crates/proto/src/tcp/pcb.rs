@@ -36,6 +36,7 @@ use super::segment::Payload;
 use super::settings::{Settings, Tuning, micros};
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
+use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
 use super::window;
 
@@ -144,6 +145,8 @@ pub struct Pcb<P: Payload> {
     pub(super) keepalive: Option<Box<Keepalive>>,
     pub(super) fast_open: Option<Box<FastOpen>>,
     pub(super) user_timeout: Option<Box<UserTimeoutState>>,
+    /// Urgent data on its way out.
+    pub(super) urgent: Option<Box<Urgent>>,
     /// What was carried, over an interface.
     pub(super) meter: Option<Box<Meter>>,
     pub(super) iss: SeqNum,
@@ -282,6 +285,7 @@ impl<P: Payload> Pcb<P> {
             keepalive: Keepalive::new(s.keepalive),
             fast_open: None,
             user_timeout: UserTimeoutState::new(s),
+            urgent: None,
             meter: None,
             iss,
             irs: SeqNum::default(),
@@ -330,6 +334,7 @@ impl<P: Payload> Pcb<P> {
         self.reass = None;
         self.loss = None;
         self.keepalive = None;
+        self.urgent = None;
         (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
     }
 

@@ -189,11 +189,6 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// True if [`attach_user_timeout`](Self::attach_user_timeout) may have something to do.
-    pub(super) fn has_user_timeout(&self) -> bool {
-        self.user_timeout.is_some()
-    }
-
     /// The peer's wish (RFC 5482 section 3.1).
     pub(super) fn take_user_timeout(&mut self, header: &Header) {
         if let Some(theirs) = header.options.user_timeout

@@ -278,6 +278,9 @@ fn input(
         deliver(cx, conn, so, effect.deliver);
     }
     if !effect.events.is_empty() {
+        if effect.events.has(Events::URGENT) {
+            urgent(cx, conn, so, header);
+        }
         if effect.events.any(Events::CONNECTED.with(Events::SYN_ACKED).with(Events::CLOSED)) {
             fast_open_over(cx, pcb, conn, so, effect.events, header);
         }
@@ -329,6 +332,9 @@ fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
     } else {
         cx.outbox.freed.push(chain);
     }
+    if so.snd.urgent != 0 {
+        so.snd.urgent = so.snd.urgent.saturating_sub(bytes);
+    }
     so.snd.cpu = cx.cpu;
     if so.snd.is_writable() {
         wake_writers(cx, conn, so);
@@ -342,6 +348,15 @@ pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
     }
     cx.outbox.wakes.extend(so.snd.waker.take().map(Wake::Task));
     so.watch.mark(Ready::WRITABLE, &mut cx.outbox.wakes);
+}
+
+/// The peer has marked urgent data. Its readers are told once the last byte of it is here.
+#[cold]
+fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Header) {
+    so.rcv.set_mark(header.urgent_mark());
+    if so.rcv.has_urgent() {
+        wake_readers(cx, conn, so);
+    }
 }
 
 /// Appends in-order bytes and wakes readers.
@@ -359,7 +374,10 @@ pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(conn)));
     }
     cx.outbox.wakes.extend(so.rcv.waker.take().map(Wake::Task));
-    so.watch.mark(Ready::READABLE, &mut cx.outbox.wakes);
+    if !so.watch.is_empty() {
+        let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
+        so.watch.mark(ready, &mut cx.outbox.wakes);
+    }
 }
 
 /// The rare things: handshake done, end of stream, failure, end of life.
@@ -475,6 +493,9 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
 pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+    if so.snd.urgent != 0 {
+        pcb.set_urgent(std::mem::take(&mut so.snd.urgent));
+    }
     while let Some(segment) = pcb.poll_transmit(so.snd.len(), so.rcv.space(), cx.now) {
         let payload = if segment.len == 0 {
             if segment.is_window_update {

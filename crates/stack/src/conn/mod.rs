@@ -218,7 +218,7 @@ impl Conn {
             so: Mutex::new(Buffers {
                 snd: birth.snd,
                 rcv: birth.rcv,
-                watch: Watchers::new(),
+                watch: Watchers::default(),
                 fast_open: None,
             }),
             snd_wait: WaitQueue::new(),

@@ -55,6 +55,8 @@ pub(crate) struct SendBuf {
     pub connected: bool,
     /// `hiwat` grows with what the path carries.
     pub auto: bool,
+    /// Bytes up to which `chain` is urgent and the pcb does not know it yet; 0 for none.
+    pub urgent: u32,
     /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
     pub defers_syn: bool,
     /// The task to wake when there is space.
@@ -72,6 +74,7 @@ impl SendBuf {
             shut: false,
             connected,
             auto,
+            urgent: 0,
             defers_syn: false,
             waker: None,
         }
@@ -129,6 +132,8 @@ pub(crate) struct RecvBuf {
     pub closed: bool,
     /// `hiwat` grows with what the reader takes.
     pub auto: bool,
+    /// The last urgent byte, until it is read.
+    pub urgent: Option<SeqNum>,
     /// The task to wake when there are bytes.
     pub waker: Option<Waker>,
 }
@@ -148,6 +153,7 @@ impl RecvBuf {
             shut: false,
             closed: false,
             auto,
+            urgent: None,
             waker: None,
         }
     }
@@ -169,6 +175,47 @@ impl RecvBuf {
     pub fn update_due(&self) -> bool {
         let (space, hiwat) = (self.space().min(self.wnd_max), self.hiwat.min(self.wnd_max));
         !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
+    }
+
+    /// The number of the first byte in `chain`.
+    fn front(&self) -> SeqNum {
+        self.nxt - u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes urgent data that ends with `mark`, unless later one is known.
+    pub fn set_mark(&mut self, mark: SeqNum) {
+        if self.urgent.is_none_or(|known| mark.after(known)) {
+            self.urgent = Some(mark);
+        }
+    }
+
+    /// Whether the next byte to be read is the last urgent one.
+    pub fn at_mark(&self) -> bool {
+        self.urgent == Some(self.front())
+    }
+
+    /// Whether the last urgent byte waits for a reader.
+    pub fn has_urgent(&self) -> bool {
+        self.urgent.is_some_and(|mark| mark.before(self.nxt))
+    }
+
+    /// How many of `wanted` bytes one read gives: it ends before the mark, unless it begins there.
+    pub fn readable(&self, wanted: usize) -> usize {
+        let most = self.chain.len().min(wanted);
+        match self.urgent {
+            None => most,
+            Some(mark) => match mark.since(self.front()) as usize {
+                0 => most,
+                before => most.min(before),
+            },
+        }
+    }
+
+    /// After a read: a mark that was read is none any more.
+    pub fn pass_mark(&mut self) {
+        if self.urgent.is_some_and(|mark| mark.before(self.front())) {
+            self.urgent = None;
+        }
     }
 
     /// Whether a read would not block.

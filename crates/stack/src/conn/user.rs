@@ -30,7 +30,14 @@ const CHUNK_MAX: usize = 64 << 10;
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
 /// taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    send_or(core, conn, bufs, |timeout| wait_for_memory(core, conn, timeout))
+    send_or(core, conn, Rest::of(bufs), |timeout| wait_for_memory(core, conn, timeout))
+}
+
+/// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
+pub(crate) fn send_urgent(core: &Core, conn: &Arc<Conn>, buf: &[u8]) -> io::Result<usize> {
+    let bufs = [IoSlice::new(buf)];
+    let rest = Rest { is_urgent: true, ..Rest::of(&bufs) };
+    send_or(core, conn, rest, |timeout| wait_for_memory(core, conn, timeout))
 }
 
 /// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and `waker` is woken in a while.
@@ -41,7 +48,7 @@ pub(crate) fn send_for_task(
     bufs: &[IoSlice<'_>],
     waker: &std::task::Waker,
 ) -> io::Result<usize> {
-    send_or(core, conn, bufs, |_| {
+    send_or(core, conn, Rest::of(bufs), |_| {
         core.count(counter::MEMORY_WAITS);
         core.memory_waiters.register(core, waker);
         Err(io::ErrorKind::OutOfMemory.into())
@@ -52,11 +59,10 @@ pub(crate) fn send_for_task(
 fn send_or(
     core: &Core,
     conn: &Arc<Conn>,
-    bufs: &[IoSlice<'_>],
+    mut rest: Rest<'_>,
     no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
 ) -> io::Result<usize> {
     let mut timeout = Timeout::of(&conn.options.write_timeout);
-    let mut rest = Rest::of(bufs);
     let wanted = rest.len;
     while rest.len > 0 {
         let refusal = match append(core, conn, &mut rest) {
@@ -88,12 +94,14 @@ struct Rest<'a> {
     len: usize,
     /// Something was taken.
     is_begun: bool,
+    /// The pointer is to stand behind what is taken.
+    is_urgent: bool,
 }
 
 impl<'a> Rest<'a> {
     fn of(bufs: &'a [IoSlice<'a>]) -> Self {
         let len = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
-        Self { bufs, offset: 0, len, is_begun: false }
+        Self { bufs, offset: 0, len, is_begun: false, is_urgent: false }
     }
 
     /// Gives the next `bytes` bytes to `put` in pieces; `put` says how many of a piece it took, and a
@@ -180,6 +188,9 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
         so.snd.chain.append(chain);
     }
     rest.is_begun = true;
+    if rest.is_urgent {
+        so.snd.urgent = so.snd.len();
+    }
     if so.snd.defers_syn {
         // The SYN takes along what has been written; from here on this is a connect like any other.
         so.snd.defers_syn = false;
@@ -187,7 +198,8 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
         start_connect(core, conn);
         return Ok(());
     }
-    if so.snd.len() >= so.snd.due_at {
+    // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
+    if so.snd.len() >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
         Context::run(core, |cx| engine::output_now(cx, conn, so));
     }
     Ok(())
@@ -236,7 +248,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     loop {
         let mut so = conn.so.lock();
-        let take = so.rcv.chain.len().min(wanted);
+        let take = so.rcv.readable(wanted);
         if take == 0 {
             let ticket = match at_end(conn, &so)? {
                 true => return Ok(0),
@@ -251,6 +263,9 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             scatter(&mut so.rcv.chain, bufs, take, &mut freed);
         } else {
             taken = so.rcv.chain.split_front(take);
+        }
+        if so.rcv.urgent.is_some() {
+            so.rcv.pass_mark();
         }
         // In the same section as the unlinking: see `sockbuf`.
         let owed = rcvd::owed(core, &so);
@@ -281,7 +296,8 @@ pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<
     while !buf.is_empty() {
         let so = conn.so.lock();
         if !so.rcv.chain.is_empty() {
-            return Ok(so.rcv.chain.copy_to(0, buf));
+            let most = so.rcv.readable(buf.len());
+            return Ok(so.rcv.chain.copy_to(0, &mut buf[..most]));
         }
         if at_end(conn, &so)? {
             return Ok(0);

@@ -9,6 +9,7 @@ pub(crate) mod keepalive;
 mod listener;
 mod socket;
 pub(crate) mod stream;
+mod urgent;
 
 pub use info::{Limiting, TcpInfo};
 pub use keepalive::TcpKeepalive;

@@ -182,7 +182,7 @@ impl Pcb {
                     groups: Memberships::default(),
                     awaited: Awaited::default(),
                     data_cpu: 0,
-                    watch: Watchers::new(),
+                    watch: Watchers::default(),
                     wakers: Vec::new(),
                     closed: false,
                 }),

@@ -36,8 +36,7 @@ impl<P: Payload> Pcb<P> {
         self.fourth_check_syn(seg, now)?;
         self.note_marks(seg.flags, !seg.payload.is_empty());
         self.fifth_check_ack(seg, now, input)?;
-        // Sixth, the URG bit: the pointer is skipped and urgent bytes stay in the stream, which is what
-        // RFC 6093 recommends and applications with SO_OOBINLINE see.
+        self.sixth_check_urg(&seg.header, input);
         self.seventh_segment_text(seg, now, input)?;
         self.eighth_check_fin(seg, now, input)
     }

@@ -24,6 +24,7 @@ mod timers;
 mod transfer;
 mod transitions;
 mod undo;
+mod urgent;
 mod user_timeout;
 mod windows;
 pub mod world;

@@ -1,0 +1,91 @@
+//! Urgent data: where the pointer points, for how long, and which marks are news.
+
+use super::super::events::Events;
+use super::super::segment::{Flags, Header};
+use super::script::{ACK, MSS, Script, WND, plain, secs};
+
+const URG: Flags = Flags::URG;
+
+/// Flags and pointer of what is due now.
+fn marks(t: &mut Script) -> Vec<(bool, u16)> {
+    t.output().iter().map(|s| (s.header.flags.has(URG), s.header.urgent)).collect()
+}
+
+#[test]
+fn the_pointer_names_the_byte_behind_until_it_is_acknowledged() {
+    let mut t = Script::established(&plain());
+    t.output();
+    t.snd = 10;
+    t.pcb.set_urgent(t.snd);
+    assert_eq!(marks(&mut t), [(true, 10)]);
+    // Nagle would hold this one; it lies behind the mark and does not point back.
+    t.snd += 5;
+    assert_eq!(marks(&mut t), [(false, 0)]);
+    let again = t.wait(secs(1));
+    assert_eq!((again[0].1.header.flags.has(URG), again[0].1.header.urgent), (true, 10), "{again:?}");
+    let _ = t.input(t.ack_of(15, WND), &[]);
+    t.snd += 5;
+    assert_eq!(marks(&mut t), [(false, 0)]);
+}
+
+#[test]
+fn a_mark_that_is_far_ahead_is_announced_as_far_as_the_field_reaches() {
+    let mut t = Script::established(&plain());
+    t.output();
+    t.snd = 70_000;
+    t.pcb.set_urgent(t.snd);
+    let out = marks(&mut t);
+    assert!(out.len() > 1);
+    assert_eq!(out[0], (true, u16::MAX));
+    for (segment, mark) in out.iter().enumerate().skip(1) {
+        let left = 70_000 - segment as u32 * MSS;
+        assert_eq!(*mark, (true, u16::try_from(left).unwrap_or(u16::MAX)));
+    }
+}
+
+#[test]
+fn segments_that_a_device_would_cut_are_not_made_while_something_is_urgent() {
+    let mut t = Script::established(&super::super::settings::Settings { tso_max: 8 * MSS, ..plain() });
+    t.output();
+    t.snd = 4 * MSS;
+    t.pcb.set_urgent(3 * MSS);
+    assert_eq!(t.lens(), [MSS; 4]);
+    let _ = t.input(t.ack_of(4 * MSS, WND), &[]);
+    t.snd = 1;
+    t.lens();
+    let _ = t.input(t.ack_of(1, WND), &[]);
+    assert_eq!(t.write(4 * MSS), [4 * MSS]);
+}
+
+#[test]
+fn an_acknowledgment_points_at_urgent_data_that_the_window_holds_back() {
+    let mut t = Script::established(&plain());
+    t.output();
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    t.snd = 3;
+    t.pcb.set_urgent(t.snd);
+    assert_eq!(t.lens(), [], "the window is shut");
+    let _ = t.input(t.seg(Flags::FIN.with(ACK)), &[]);
+    assert_eq!(marks(&mut t), [(true, 3)]);
+    let probes = t.wait(secs(1));
+    assert!(probes.iter().all(|(_, probe)| probe.header.flags.has(URG) && probe.header.urgent == 3));
+    assert!(!probes.is_empty());
+}
+
+#[test]
+fn a_mark_is_news_unless_the_stream_has_passed_it() {
+    let mut t = Script::established(&plain());
+    let nxt = t.pcb.rcv_nxt();
+    let header = |t: &Script, urgent| Header { urgent, ..t.seg(ACK.with(URG)) };
+    let ahead = header(&t, 9);
+    assert_eq!(ahead.urgent_mark(), nxt + 8);
+    let input = t.input(ahead, b"abc");
+    assert_eq!((input.deliver.as_slice(), input.events), (&b"abc"[..], Events::URGENT));
+    // Said again without text: the mark is still ahead of what has come.
+    let rest = header(&t, 6);
+    assert_eq!(t.input(rest, b"").events, Events::URGENT);
+    assert_eq!(t.input(rest, b"defghi").events, Events::URGENT);
+    let passed = Header { seq: nxt, ..header(&t, 9) };
+    assert_eq!(t.input(passed, b"abcdefghijkl").events, Events::NONE, "the stream has passed it");
+    assert_eq!(header(&t, 0).urgent_mark(), t.pcb.rcv_nxt(), "a pointer of zero is the first byte");
+}

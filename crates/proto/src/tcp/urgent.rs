@@ -1,0 +1,95 @@
+//! Urgent data: a mark in the stream, at which the reader is told to hurry (RFC 9293 section 3.8.5, RFC 6093).
+//!
+//! The bytes stay in the stream on both sides. With the sender the pointer names the byte *behind* the urgent data
+//! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, which is what Linux has
+//! and what applications can tell apart. A later mark replaces an earlier one.
+//!
+//! Must not know buffers. The receiving side keeps nothing here: a new mark is an event, and who keeps `so_rcv` keeps
+//! the mark. Invariant: while [`Urgent`] exists, no segment is longer than the MSS, since a device that cuts a longer
+//! one would leave the same pointer on every part. It is dropped when the first segment leaves after its end was
+//! acknowledged. Tests: `tests/urgent.rs`.
+
+use crate::seq::SeqNum;
+
+use super::events::{Events, Input};
+use super::pcb::Pcb;
+use super::segment::{Flags, Header, Payload};
+use super::state::State;
+
+/// What the sender keeps while urgent data is not acknowledged.
+#[derive(Debug)]
+pub(super) struct Urgent {
+    /// SND.UP: one past the last urgent byte.
+    up: SeqNum,
+    /// The `tso_max` to return to.
+    tso_max: u32,
+}
+
+impl Header {
+    /// The last urgent byte of which a segment with [`Flags::URG`] tells. A pointer of zero names the segment's first
+    /// byte, as on Linux.
+    pub fn urgent_mark(&self) -> SeqNum {
+        self.seq + u32::from(self.urgent.saturating_sub(1))
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// The application calls the first `len` bytes of `so_snd` urgent: the peer is told with each segment until they
+    /// are acknowledged, and Nagle's algorithm holds nothing back until then. `poll_transmit` has to follow.
+    pub fn set_urgent(&mut self, len: u32) {
+        if len == 0 || self.state == State::Closed {
+            return;
+        }
+        let is_syn_out = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
+        let up = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
+        match self.urgent.as_deref_mut() {
+            Some(urgent) => urgent.up = up,
+            None => {
+                let tso_max = core::mem::take(&mut self.tuning.tso_max);
+                self.urgent = Some(Box::new(Urgent { up, tso_max }));
+            }
+        }
+    }
+
+    /// Whether urgent data is unacknowledged.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.urgent.as_deref().is_some_and(|urgent| urgent.up.after(self.snd_una))
+    }
+
+    /// Lets a segment that begins before the end of the urgent data point there. Where that is farther than the field
+    /// counts, it points as far as it can if nothing has been sent beyond, so that the peer knows as early as possible.
+    pub(super) fn attach_urgent(&mut self, header: &mut Header) {
+        if !self.is_urgent() {
+            self.end_urgent();
+            return;
+        }
+        let Some(urgent) = self.urgent.as_deref() else { return };
+        if !header.seq.before(urgent.up) {
+            return;
+        }
+        let pointer = match u16::try_from(urgent.up.since(header.seq)) {
+            Ok(pointer) => pointer,
+            Err(_) if (header.seq + u32::from(u16::MAX)).after(self.snd_nxt) => u16::MAX,
+            Err(_) => return,
+        };
+        (header.flags, header.urgent) = (header.flags.with(Flags::URG), pointer);
+    }
+
+    /// Nothing is urgent any more.
+    pub(super) fn end_urgent(&mut self) {
+        if let Some(urgent) = self.urgent.take() {
+            self.tuning.tso_max = urgent.tso_max;
+        }
+    }
+
+    /// Sixth: the URG bit (RFC 9293 section 3.10.7.4). A mark that was passed already is none.
+    pub(super) fn sixth_check_urg(&self, header: &Header, input: &mut Input<P>) {
+        if header.flags.has(Flags::URG)
+            && self.state.receives()
+            && !self.closed
+            && header.urgent_mark().at_or_after(self.rcv_nxt)
+        {
+            input.events.insert(Events::URGENT);
+        }
+    }
+}
