@@ -10,7 +10,7 @@
 //! a repeated FIN restarts the 2MSL timer, so that nothing else prolongs it.
 //!
 //! Invariants: the numbers never change but TS.Recent, which only grows; segments that may be one half
-//! of an ACK loop are answered at most once per [`ACK_INTERVAL_MS`]. Tests: `time_wait/tests.rs`.
+//! of an ACK loop are answered at most once per [`ACK_INTERVAL_MS`] and a bit. Tests: `time_wait/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -26,10 +26,12 @@ use crate::time::Instant;
 /// How far past SND.NXT the next incarnation's ISS lies at least, bytes: farther than any unscaled
 /// window reaches, so that the peer cannot take the new SYN for data of the old connection.
 const ISS_DISTANCE: u32 = 65_535 + 2;
-/// Milliseconds between two answers to segments that carry neither data nor the repeated FIN.
+/// Least milliseconds between two answers to segments that carry neither data nor the repeated FIN.
 ///
 /// Two hosts that each think the other's number wrong would otherwise exchange ACKs for ever.
 pub const ACK_INTERVAL_MS: u32 = 500;
+/// Up to so many milliseconds less one are added each time: who probes for the end of an interval learns nothing.
+pub const ACK_INTERVAL_SPREAD_MS: u32 = 256;
 
 /// A connection in TIME-WAIT, without its addresses.
 #[derive(Clone, Copy, Debug)]
@@ -208,13 +210,21 @@ impl TimeWait {
         if payload_len == 0 {
             // An unshifted timestamp is the low half of the millisecond clock.
             let now_ms = timestamp::value(now, 0);
-            if self.limited && now_ms.wrapping_sub(self.limited_at_ms) < ACK_INTERVAL_MS {
+            if self.limited && now_ms.wrapping_sub(self.limited_at_ms) < self.ack_interval_ms() {
                 return TimeWaitAction::Ignore;
             }
             self.limited = true;
             self.limited_at_ms = now_ms;
         }
         TimeWaitAction::Ack(self.ack(now))
+    }
+
+    /// Milliseconds from the last limited answer to the next one: another number each time, which only who knows both
+    /// ends' sequence numbers could foretell.
+    fn ack_interval_ms(&self) -> u32 {
+        let numbers = self.snd_nxt.raw() ^ self.rcv_nxt.raw().rotate_left(16);
+        let mixed = (numbers ^ self.limited_at_ms.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
+        ACK_INTERVAL_MS + (mixed >> 16) % ACK_INTERVAL_SPREAD_MS
     }
 
     fn note_timestamp(&mut self, hdr: &Header) {

@@ -154,6 +154,18 @@ fn a_syn_with_ack_or_fin_does_not_reopen() {
 }
 
 #[test]
+fn the_time_between_two_answers_differs_and_is_half_a_second_at_least() {
+    let ack = segment(Flags::ACK, -1, Some(0));
+    let mut tw = record(true);
+    let answered: Vec<u64> = (0..10_000).filter(|ms| is_ack(tw.on_segment(&ack, 0, after(*ms)))).collect();
+    let mut gaps: Vec<u64> = answered.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| (500..=755).contains(gap)), "{gaps:?}");
+    gaps.sort_unstable();
+    gaps.dedup();
+    assert!(gaps.len() > 8, "{gaps:?}");
+}
+
+#[test]
 fn segments_without_data_are_answered_once_per_interval() {
     let old_ack = segment(Flags::ACK, -1, Some(0));
     let old_syn = segment(Flags::SYN, -9, Some(1));
@@ -161,12 +173,12 @@ fn segments_without_data_are_answered_once_per_interval() {
     assert!(is_ack(tw.on_segment(&old_ack, 0, after(0))));
     assert_eq!(tw.on_segment(&old_ack, 0, after(499)), TimeWaitAction::Ignore);
     assert_eq!(tw.on_segment(&old_syn, 0, after(499)), TimeWaitAction::Ignore);
-    assert!(is_ack(tw.on_segment(&old_syn, 0, after(500))));
-    assert_eq!(tw.on_segment(&old_ack, 0, after(501)), TimeWaitAction::Ignore);
+    assert!(is_ack(tw.on_segment(&old_syn, 0, after(760))));
+    assert_eq!(tw.on_segment(&old_ack, 0, after(761)), TimeWaitAction::Ignore);
     // Repeated data is always answered.
     let old_data = segment(Flags::ACK, -100, Some(0));
-    assert!(is_ack(tw.on_segment(&old_data, 50, after(502))));
-    assert!(is_ack(tw.on_segment(&old_data, 50, after(503))));
+    assert!(is_ack(tw.on_segment(&old_data, 50, after(762))));
+    assert!(is_ack(tw.on_segment(&old_data, 50, after(763))));
 }
 
 #[test]
