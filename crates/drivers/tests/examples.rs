@@ -4,6 +4,8 @@
 
 #[path = "../examples/gateway/allow.rs"]
 mod allow;
+#[path = "../examples/byo_loop.rs"]
+mod byo_loop;
 #[path = "../examples/common/mod.rs"]
 mod common;
 #[path = "common/mod.rs"]
@@ -304,4 +306,45 @@ fn the_kernel_reads_files_from_a_server_behind_a_device() {
         assert!(get(outside).0.starts_with("HTTP/1.1 404 "), "{outside}");
     }
     std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn one_thread_serves_the_kernel_from_a_loop_of_its_own() {
+    if skipped("a loop of one's own") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let mut looped = namespace.run(|| byo_loop::Looped::new("").unwrap()).unwrap();
+    let clients: Vec<_> = (0..4)
+        .map(|seed| {
+            let client = move || {
+                let mut stream = TcpStream::connect("10.9.0.2:7").unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let data = bytes(seed, 1_000_000);
+                let mut reader = stream.try_clone().unwrap();
+                let reading = std::thread::spawn(move || {
+                    let mut all = Vec::new();
+                    reader.read_to_end(&mut all).unwrap();
+                    all
+                });
+                stream.write_all(&data).unwrap();
+                // A pause in which nothing is on its way: the loop has to sleep, and to be woken by the next frame.
+                std::thread::sleep(Duration::from_millis(100));
+                stream.write_all(&data).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(hash(&reading.join().unwrap()), hash(&[&data[..], &data[..]].concat()));
+            };
+            namespace.spawn(client).unwrap()
+        })
+        .collect();
+    let mut turns = 0;
+    while clients.iter().any(|client| !client.is_finished()) {
+        let next = looped.turn().unwrap();
+        // So that the test's end is seen: the loop itself would sleep for as long as it is told.
+        let soon = looped.now() + Duration::from_millis(50);
+        looped.sleep(Some(next.map_or(soon, |next| next.min(soon)))).unwrap();
+        turns += 1;
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap().unwrap());
+    assert!(turns < 200_000, "{turns} turns: it does not sleep");
 }
