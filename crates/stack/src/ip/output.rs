@@ -233,6 +233,8 @@ fn loop_back(
 
 /// The packet as one frame; `None` if it is longer than a packet can be.
 fn frame(header: &ip::Header, outgoing: &Outgoing<'_>, payload: Chain, offload: bool) -> Option<TxFrame> {
+    // Devices know where TCP and UDP have their checksums, and no others.
+    let offload = offload && matches!(outgoing.protocol, ip::PROTOCOL_TCP | ip::PROTOCOL_UDP);
     let mut head = [0; HEAD_MAX];
     let ip_len = ip::emit(header, outgoing.header.len() + payload.len(), &mut head).ok()?;
     let room = head.get_mut(ip_len..)?;
