@@ -3,7 +3,7 @@
 //! The task of the control connection runs it; each stream has a task of its own. Must not know how blocks are moved.
 //!
 //! Invariants: every wait is bounded: the setting up by a time, the running by a time without any progress. The streams'
-//! tasks end before the results are made, and all sockets with the test.
+//! tasks end before the results are made, and their sockets are closed before the client is asked for its own.
 //!
 //! Tests: with a stock client in `tests/cli/tun.rs`.
 
@@ -61,10 +61,13 @@ pub(super) async fn run(mut taken: Taken, mut control: TcpStream) -> io::Result<
     let ended = attend(&mut control, &mut streams, &params).await?;
     tasks.shutdown().await;
     let Some(watch) = ended else { return Ok(()) };
+    let results = results(&streams, &watch);
+    // Closes them. A client that waits for the rest of a block would else not come to read what we say next.
+    drop(streams);
     protocol::write_state(&mut control, State::ExchangeResults).await?;
     let read = protocol::read_json::<serde_json::Value>(&mut control);
     timeout(SETUP_TIMEOUT, read).await??;
-    protocol::write_json(&mut control, &results(&streams, &watch)).await?;
+    protocol::write_json(&mut control, &results).await?;
     protocol::write_state(&mut control, State::DisplayResults).await?;
     // Whether it says that it is done or goes without a word is all the same now.
     let _last = timeout(SETUP_TIMEOUT, protocol::read_state(&mut control)).await;
