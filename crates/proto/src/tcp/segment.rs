@@ -168,7 +168,43 @@ pub struct Header {
     pub options: Options,
 }
 
+/// A header with no option but timestamps, as nearly all are: what is handed from one connection to the other is
+/// copied several times on its way, and this is a quarter of a [`Header`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainHeader {
+    seq: SeqNum,
+    ack: SeqNum,
+    flags: Flags,
+    window: u16,
+    timestamps: Option<Timestamps>,
+}
+
+impl From<PlainHeader> for Header {
+    #[inline]
+    fn from(plain: PlainHeader) -> Self {
+        let PlainHeader { seq, ack, flags, window, timestamps } = plain;
+        let options = Options { timestamps, ..Options::default() };
+        Self { seq, ack, flags, window, urgent: 0, options }
+    }
+}
+
 impl Header {
+    /// The same in short, if nothing is lost by that.
+    #[inline]
+    pub fn plain(&self) -> Option<PlainHeader> {
+        let Self { seq, ack, flags, window, urgent, options } = *self;
+        let Options { mss, window_scale, sack_permitted, timestamps, sack, fast_open, user_timeout } =
+            options;
+        let is_plain = urgent == 0
+            && mss.is_none()
+            && window_scale.is_none()
+            && !sack_permitted
+            && sack.is_empty()
+            && fast_open.is_none()
+            && user_timeout.is_none();
+        is_plain.then_some(PlainHeader { seq, ack, flags, window, timestamps })
+    }
+
     /// SEG.LEN: the payload's bytes and one each for SYN and FIN.
     pub fn seq_len(&self, payload_len: usize) -> u32 {
         let controls = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));

@@ -225,7 +225,8 @@ pub(super) fn step(
     // This thread may have read the clock before another one that was here first: effects come after causes.
     cx.now = pcb.clock(cx.now);
     match work {
-        Work::Segment(header, payload) => input(cx, pcb, conn, so, &header, payload),
+        Work::Segment(header, payload) => input(cx, pcb, conn, so, &header.into(), payload),
+        Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Undelivered(seq, error) => {
             let events = super::undelivered::apply(pcb, seq, error, cx.now);
             on_events(cx, pcb, conn, so, events);
@@ -236,6 +237,19 @@ pub(super) fn step(
             notified(cx, pcb, conn, so, reasons);
         }
     }
+}
+
+/// A segment that has arrived, as an item of its own.
+pub(super) fn arrive(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &Header,
+    payload: Data,
+) {
+    cx.now = pcb.clock(cx.now);
+    input(cx, pcb, conn, so, header, payload);
 }
 
 /// A segment for this connection.
@@ -545,7 +559,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data, m
     if !cx.core.loopback.encodes()
         && let Some(peer) = conn.live_peer()
     {
-        let work = Work::Segment(header, payload);
+        let work = Work::segment(&header, payload);
         // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
         if let Some(claim) = peer.perimeter().claim() {
             return cx.outbox.claims.push_back(Claimed::new(peer, claim, work));

@@ -25,6 +25,7 @@ pub(crate) mod user;
 pub(crate) mod wakers;
 
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
@@ -163,12 +164,25 @@ pub(crate) struct Item {
 
 /// What can be asked of a connection's protocol code.
 pub(crate) enum Work {
-    /// A segment has arrived.
-    Segment(sockeye_proto::tcp::segment::Header, Data),
+    /// A segment has arrived: see [`Work::segment`].
+    Segment(PlainHeader, Data),
+    /// One with options of its own.
+    Rare(Box<Header>, Data),
     /// The network reports that a segment of ours, which began with this number, was not delivered.
     Undelivered(sockeye_proto::seq::SeqNum, sockeye_proto::icmp::Error),
     /// The reasons posted in [`Conn::notify`].
     Notify,
+}
+
+impl Work {
+    /// A segment has arrived.
+    #[inline]
+    pub fn segment(header: &Header, payload: Data) -> Self {
+        match header.plain() {
+            Some(plain) => Self::Segment(plain, payload),
+            None => Self::Rare(Box::new(*header), payload),
+        }
+    }
 }
 
 /// The bits of [`Conn::notify`].

@@ -78,9 +78,12 @@ fn enter<'c>(
         Some(inside) => (inside, segment),
         None => {
             core.input.count(count::CONTENDED, 1);
-            match conn.perimeter().enter(Conn::item(conn, Work::Segment(segment.0, segment.1))) {
+            match conn.perimeter().enter(Conn::item(conn, Work::segment(&segment.0, segment.1))) {
                 Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
-                    (inside, (header, payload))
+                    (inside, (header.into(), payload))
+                }
+                Entry::Inside(inside, Item { work: Work::Rare(header, payload), .. }) => {
+                    (inside, (*header, payload))
                 }
                 Entry::Inside(..) => unreachable!("the item comes back as it was given"),
                 Entry::Queued => {
@@ -116,7 +119,7 @@ fn stay(
         let (mut held, mut bytes) = (1, payload.len());
         let mut text = echo(None, &header, &payload);
         let mut with_text = u32::from(!payload.is_empty());
-        engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
+        engine::arrive(cx, pcb, conn, &mut so, &header, payload);
         while !has_ended(pcb) {
             waiting = next().map(|packet| (packet.header, packet.payload));
             if held == HOLD_MAX || bytes >= HOLD_BYTES_MAX {
@@ -126,7 +129,7 @@ fn stay(
             (held, bytes) = (held + 1, bytes + payload.len());
             text = echo(text, &header, &payload);
             with_text += u32::from(!payload.is_empty());
-            engine::step(cx, pcb, conn, &mut so, Work::Segment(header, payload));
+            engine::arrive(cx, pcb, conn, &mut so, &header, payload);
         }
         ran += held;
         // At most HOLD_MAX.
