@@ -69,6 +69,7 @@ pub use sockeye_sync::count;
 pub use admission::Syn;
 pub use config::{Config, Grain, SetError, SynCookies};
 pub use icmp::{EchoError, EchoReply, IcmpSocket};
+pub use ip::output::MtuDiscover;
 pub use snapshot::{SocketInfo, SocketKind};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;

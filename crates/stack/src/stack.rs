@@ -37,6 +37,7 @@ use crate::demux::Demux;
 use crate::fastopen;
 use crate::input::Input;
 use crate::ip::Ip;
+use crate::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::link::{self, LinkOptions, Links};
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
@@ -500,7 +501,7 @@ impl Core {
             ecn: config.ecn,
             pacing: config.pacing,
             headers_len: link.headers_len,
-            mtu_min: if local.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 },
+            mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
             mtu_probing: config.mtu_probing,
             syn_retries: config.syn_retries,
             user_timeout_option: config.user_timeout_option,
@@ -544,11 +545,6 @@ impl Core {
 fn peer_mss_default(local: IpAddr) -> u16 {
     if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 }
 }
-
-/// The least MTU that a path is believed to have on IPv4, bytes, as on Linux (`min_pmtu`), and on IPv6 (RFC 8200).
-const MTU_MIN_V4: u16 = 552;
-/// As [`MTU_MIN_V4`].
-const MTU_MIN_V6: u16 = 1280;
 
 /// Both ends as the keyed hashes take them: address and port.
 fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {

@@ -64,6 +64,8 @@ pub struct Settings {
     pub headers_len: u16,
     /// The least MTU that a path is believed to have, bytes: 552 on IPv4, as on Linux (`min_pmtu`), 1,280 on IPv6.
     pub mtu_min: u16,
+    /// What others have found the path to take, bytes of an IP packet; 0 if nothing is known.
+    pub path_mtu: u16,
     /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
     pub mtu_probing: MtuProbing,
     /// Fast Open of an active open (RFC 7413).
@@ -165,6 +167,7 @@ impl Default for Settings {
             ts_offset: 0,
             headers_len: 40,
             mtu_min: 552,
+            path_mtu: 0,
             mtu_probing: MtuProbing::default(),
             fast_open: None,
             user_timeout: Duration::ZERO,
@@ -204,6 +207,7 @@ pub(super) struct Tuning {
     pub mtu_probing: MtuProbing,
     pub headers_len: u16,
     pub mtu_min: u16,
+    pub path_mtu: u16,
 }
 
 impl Tuning {
@@ -223,6 +227,7 @@ impl Tuning {
             mtu_probing: s.mtu_probing,
             headers_len: s.headers_len,
             mtu_min: s.mtu_min,
+            path_mtu: s.path_mtu,
         }
     }
 

@@ -228,7 +228,7 @@ pub(super) fn step(
         Work::Segment(header, payload) => input(cx, pcb, conn, so, &header.into(), payload),
         Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Undelivered(seq, error) => {
-            let events = super::undelivered::apply(pcb, seq, error, cx.now);
+            let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
             on_events(cx, pcb, conn, so, events);
         }
         Work::Notify => {

@@ -3,6 +3,8 @@
 //! Both families' errors become TCP's own few reasons; whether a report is believed, the pcb decides by the sequence
 //! number. It must not know sockets. Tests: `tests/ip/fragments.rs`.
 
+use std::net::IpAddr;
+
 use sockeye_proto::icmp::{self, Error, Problem};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::events::Events;
@@ -11,12 +13,24 @@ use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_proto::time::Instant;
 
 use crate::base::payload::Data;
+use crate::ip;
+use crate::stack::Core;
 
 /// Tells the pcb. Output has to follow.
-pub(super) fn apply(pcb: &mut Pcb<Data>, seq: SeqNum, error: Error, now: Instant) -> Events {
+pub(super) fn apply(
+    core: &Core,
+    pcb: &mut Pcb<Data>,
+    remote: IpAddr,
+    seq: SeqNum,
+    error: Error,
+    now: Instant,
+) -> Events {
     match error {
         Error::PacketTooBig(mtu) => {
-            pcb.on_packet_too_big(seq, mtu, now);
+            if pcb.on_packet_too_big(seq, mtu, now) {
+                // The next connection there begins with it.
+                ip::on_path_mtu(core, remote, pcb.path_mtu(), 0, now);
+            }
             Events::NONE
         }
         Error::Unreachable(what) => pcb.on_unreachable(seq, unreachable(what), now),

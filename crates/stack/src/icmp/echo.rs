@@ -15,7 +15,7 @@ use sockeye_sync::facade::Ordering;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
 use crate::ip::count;
-use crate::ip::output::{self, ChecksumAt, Outgoing, SendError, flow_of};
+use crate::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
 use crate::ip::{Cast, Received};
 use crate::netif::NetifId;
 use crate::stack::Core;
@@ -73,7 +73,7 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
             traffic_class: class.load(Ordering::Relaxed),
             header: &header,
             checksum,
-            dont_fragment: false,
+            discover: MtuDiscover::Want,
             flow: flow_of(cx, src, dst),
         };
         output::send(cx, &outgoing, payload).map_err(errno)?;
@@ -111,6 +111,7 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
         interface: received.netif.interface_index(),
         traffic_class: received.header.traffic_class,
         hop_limit: received.header.hop_limit,
+        discover: MtuDiscover::default(),
         may_join: false,
     };
     let mut loads = Loads::new();
@@ -123,30 +124,31 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
     }
 }
 
-/// An ICMP error quotes a message of ours: `addresses` as we sent it, `quoted` from the ICMP header on.
+/// An ICMP error quotes a message of ours: `addresses` as we sent it, `quoted` from the ICMP header on. True if a socket
+/// here may have sent it.
 pub(crate) fn on_error(
     cx: &mut Context<'_>,
     addresses: &ip::Addresses,
     mut quoted: Chain,
     error: Error,
     offender: IpAddr,
-) {
+) -> bool {
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
-        return;
+        return false;
     }
     let family = if addresses.src().is_ipv4() { Family::V4 } else { Family::V6 };
-    let Message::EchoRequest { id, seq } = Message::parse(family, head) else { return };
+    let Message::EchoRequest { id, seq } = Message::parse(family, head) else { return false };
     quoted.trim_front(HEADER_LEN);
     let mut tuple = tuple(id, addresses.src(), addresses.dst());
     let table = &cx.core.udp.echo.table;
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
-    if let Some(pcb) = pcb {
-        // The queue of errors has the request's number where it has a datagram's port.
-        tuple.remote.port = seq;
-        let offender = Endpoint::new(offender, 0);
-        errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
-    }
+    let Some(pcb) = pcb else { return false };
+    // The queue of errors has the request's number where it has a datagram's port.
+    tuple.remote.port = seq;
+    let offender = Endpoint::new(offender, 0);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
+    true
 }
 
 /// A conversation as its socket names it.

@@ -5,7 +5,7 @@
 //! the README's table. Tests: `tests/ip.rs`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 43;
+pub(crate) const COUNT: usize = 44;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -95,6 +95,8 @@ pub(crate) const FRAG_CREATES: usize = 40;
 pub(crate) const ICMP_OUT_ECHOS: usize = 41;
 /// Answers to echo requests that no socket waits for, or has no room for.
 pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
+/// Times that a path was found to take less than was known.
+pub(crate) const PATH_MTU_LEARNED: usize = 43;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -141,4 +143,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("ip_frag_creates", "IpFragCreates"),
     ("icmp_out_echos", "IcmpOutEchos"),
     ("icmp_in_echo_drops", ""),
+    ("ip_path_mtu_learned", ""),
 ];

@@ -17,7 +17,7 @@ use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
 
-use super::output::{ChecksumAt, Outgoing, flow_of, send};
+use super::output::{ChecksumAt, MtuDiscover, Outgoing, flow_of, send};
 use super::{Cast, Received, count};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
@@ -118,9 +118,21 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     }
     let offender = quoting.header.addresses.src();
     if header.protocol == ip::PROTOCOL_UDP {
-        crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
+        let is_ours = crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
+        path_reported(cx, is_ours, &header.addresses, range.end, error);
     } else if matches!(header.protocol, ip::PROTOCOL_ICMP | ip::PROTOCOL_ICMPV6) {
-        echo::on_error(cx, &header.addresses, quoted, error, offender);
+        let is_ours = echo::on_error(cx, &header.addresses, quoted, error, offender);
+        path_reported(cx, is_ours, &header.addresses, range.end, error);
+    }
+}
+
+/// A datagram of `len` bytes that a socket of ours may have sent was reported: of its size, the path's MTU is learnt.
+fn path_reported(cx: &Context<'_>, is_ours: bool, addresses: &ip::Addresses, len: usize, error: Error) {
+    if let Error::PacketTooBig(mtu) = error
+        && is_ours
+    {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        super::on_path_mtu(cx.core, addresses.dst(), mtu, len, cx.now);
     }
 }
 
@@ -221,7 +233,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
         traffic_class: 0,
         header,
         checksum,
-        dont_fragment: false,
+        discover: MtuDiscover::Want,
         flow,
     }
 }

@@ -15,7 +15,10 @@ pub(crate) mod count;
 pub(crate) mod fragments;
 pub(crate) mod icmp;
 pub(crate) mod output;
+pub(crate) mod path_mtu;
 mod received;
+
+use std::net::IpAddr;
 
 use sockeye_proto::group::igmp;
 use sockeye_proto::icmp::Family;
@@ -30,6 +33,7 @@ use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed};
 use crate::input::count as frames;
 use crate::link;
+use crate::stack::Core;
 
 pub(crate) use received::{Cast, Head, Received};
 
@@ -39,6 +43,7 @@ pub(crate) struct Ip {
     answers: icmp::Answers,
     fragments: fragments::Table,
     ids: output::Ids,
+    pub path_mtus: path_mtu::PathMtus,
 }
 
 impl Ip {
@@ -48,6 +53,7 @@ impl Ip {
             answers: icmp::Answers::new(now),
             fragments: fragments::Table::default(),
             ids: output::Ids::default(),
+            path_mtus: path_mtu::PathMtus::default(),
         }
     }
 
@@ -65,6 +71,14 @@ impl Ip {
     /// Names and counts.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
+    }
+}
+
+/// A report that was believed: the path to `dst` takes packets of `mtu` bytes, 0 if it does not say; `sent` is the length of
+/// the packet that was too big.
+pub(crate) fn on_path_mtu(core: &Core, dst: IpAddr, mtu: u32, sent: u32, now: Instant) {
+    if core.ip.path_mtus.learn(&core.key, dst, mtu, sent, now) {
+        core.ip.count(count::PATH_MTU_LEARNED);
     }
 }
 

@@ -47,10 +47,50 @@ pub(crate) struct Outgoing<'a> {
     /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
     pub header: &'a [u8],
     pub checksum: ChecksumAt,
-    /// If it is longer than the way takes, it is refused and not sent in fragments.
-    pub dont_fragment: bool,
+    /// What is done if it is longer than the way takes.
+    pub discover: MtuDiscover,
     /// Chooses among an interface's queues; packets of one flow stay in order.
     pub flow: u64,
+}
+
+/// What a socket does about datagrams that are longer than their path takes (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+///
+/// What is known of a path comes from routers' reports about what was sent there, and is kept for ten minutes (RFC 1191,
+/// RFC 8201), for all sockets of the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum MtuDiscover {
+    /// Sends in fragments what is longer than the path takes. Shorter ones are not cut on the way, so that routers report
+    /// those that are too long for them (IP_PMTUDISC_WANT).
+    #[default]
+    Want = 0,
+    /// As [`Want`](Self::Want), but over IPv4 routers may cut what is too long for them (IP_PMTUDISC_DONT).
+    Dont = 1,
+    /// Refuses what is longer than the path takes: EMSGSIZE (IP_PMTUDISC_DO).
+    Do = 2,
+    /// Refuses what is longer than the link takes, whatever is known of the path: for applications that look for the
+    /// MTU themselves (RFC 8899; IP_PMTUDISC_PROBE).
+    Probe = 3,
+}
+
+impl MtuDiscover {
+    /// That of this number.
+    pub(crate) fn of_u8(number: u8) -> Self {
+        match number {
+            1 => Self::Dont,
+            2 => Self::Do,
+            3 => Self::Probe,
+            _ => Self::Want,
+        }
+    }
+
+    /// Whether what is too long goes in fragments.
+    fn allows_fragments(self) -> bool {
+        match self {
+            Self::Want | Self::Dont => true,
+            Self::Do | Self::Probe => false,
+        }
+    }
 }
 
 /// Why a packet was not sent. Always counted.
@@ -96,15 +136,28 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
     };
     match core.netifs.out(via) {
         Some((_, netif)) => {
-            let (mtu, offload) = (netif.mtu(), netif.offloads_checksum());
+            let (mtu, offload) = (path_mtu(cx, netif.mtu(), outgoing), netif.offloads_checksum());
             let len = addresses.header_len() + outgoing.header.len() + payload.len();
-            if len > mtu as usize {
+            let may_be_cut = outgoing.discover == MtuDiscover::Dont && outgoing.dst.is_ipv4();
+            if len > mtu as usize || may_be_cut {
                 return cut(cx, via, &header, outgoing, payload, mtu);
             }
             let frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
             transmit(cx, via, outgoing.flow, frame)
         }
         None => loop_back(cx, header, outgoing, payload),
+    }
+}
+
+/// Bytes of the largest packet that the path takes, as far as is known, of a link with this MTU.
+#[inline]
+fn path_mtu(cx: &Context<'_>, link: u32, outgoing: &Outgoing<'_>) -> u32 {
+    match outgoing.discover {
+        MtuDiscover::Probe => link,
+        MtuDiscover::Want | MtuDiscover::Dont | MtuDiscover::Do => {
+            let known = cx.core.ip.path_mtus.get(&cx.core.key, outgoing.dst, cx.now);
+            known.map_or(link, |path| path.min(link))
+        }
     }
 }
 
@@ -118,7 +171,11 @@ fn cut(
     mtu: u32,
 ) -> Result<(), SendError> {
     let id = cx.core.ip.ids.next(flow_of(cx, header.addresses.src(), header.addresses.dst()));
-    let frames = if outgoing.dont_fragment { None } else { fragments(header, outgoing, &payload, mtu, id) };
+    let frames = outgoing
+        .discover
+        .allows_fragments()
+        .then(|| fragments(header, outgoing, &payload, mtu, id))
+        .flatten();
     let Some(mut frames) = frames else {
         cx.core.ip.count(count::FRAG_FAILS);
         return Err(SendError::TooLong(mtu));
@@ -128,8 +185,11 @@ fn cut(
         cx.core.ip.count(count::OUT_DISCARDS);
         return Err(SendError::QueueFull);
     }
-    cx.core.ip.count(count::FRAG_OKS);
-    cx.core.ip.count_many(count::FRAG_CREATES, count);
+    // One that holds all is a packet that may be cut on the way.
+    if count > 1 {
+        cx.core.ip.count(count::FRAG_OKS);
+        cx.core.ip.count_many(count::FRAG_CREATES, count);
+    }
     Ok(())
 }
 

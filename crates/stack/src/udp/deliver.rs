@@ -20,6 +20,7 @@ use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
 use crate::conn::outbox::Wake;
+use crate::ip::output::MtuDiscover;
 use crate::poll::Ready;
 
 /// What the datagrams of a run have in common.
@@ -31,6 +32,8 @@ pub(crate) struct Flow {
     pub interface: u32,
     pub traffic_class: u8,
     pub hop_limit: u8,
+    /// What its sender does about those that are too long.
+    pub discover: MtuDiscover,
     /// Datagrams may be joined to the one before them, for a socket that takes them so.
     pub may_join: bool,
 }

@@ -15,6 +15,7 @@ use super::deliver::{Flow, Load, Loads};
 use super::errors::{self, Unsent};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
+use crate::ip::output::MtuDiscover;
 use crate::ip::{Cast, Received};
 use crate::netif::Checksum;
 
@@ -42,6 +43,7 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
         interface: received.netif.interface_index(),
         traffic_class: received.header.traffic_class,
         hop_limit: received.header.hop_limit,
+        discover: MtuDiscover::default(),
         may_join: true,
     };
     let payload = received.payload.slice(HEADER_LEN, received.payload.len() - HEADER_LEN);
@@ -80,17 +82,18 @@ fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
 }
 
 /// An ICMP error quotes a datagram of ours: `addresses` as we sent it, `quoted` from the UDP header on. Whoever sent it
-/// is told. Nothing else is changed by it, so a forged one can at most report an error to a socket whose name it knows.
+/// is told, and the caller that there is such a socket. A forged one can at most report an error to a socket whose name it
+/// knows, and make what goes to its peer go in smaller packets.
 pub(crate) fn on_icmp_error(
     cx: &mut Context<'_>,
     addresses: &Addresses,
     mut quoted: Chain,
     error: icmp::Error,
     offender: std::net::IpAddr,
-) {
+) -> bool {
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
-        return;
+        return false;
     }
     let [s0, s1, d0, d1, ..] = head;
     quoted.trim_front(HEADER_LEN);
@@ -100,10 +103,10 @@ pub(crate) fn on_icmp_error(
     };
     let table = &cx.core.udp.table;
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
-    if let Some(pcb) = pcb {
-        let offender = Endpoint::new(offender, 0);
-        errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
-    }
+    let Some(pcb) = pcb else { return false };
+    let offender = Endpoint::new(offender, 0);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
+    true
 }
 
 /// What an ICMP error says, in UDP's words.

@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub tos: AtomicU8,
     /// IPV6_TCLASS.
     pub tclass_v6: AtomicU8,
+    /// IP_MTU_DISCOVER, by [`MtuDiscover`](crate::MtuDiscover)'s numbers.
+    pub mtu_discover: AtomicU8,
     /// UDP_SEGMENT; 0 for none.
     pub segment_size: AtomicU16,
     /// IP_MULTICAST_IF; 0 for none.
@@ -64,6 +66,7 @@ impl Default for Options {
             multicast_hops_v6: AtomicU8::new(MULTICAST_HOPS_DEFAULT),
             tos: AtomicU8::new(0),
             tclass_v6: AtomicU8::new(0),
+            mtu_discover: AtomicU8::new(0),
             segment_size: AtomicU16::new(0),
             multicast_if_v4: AtomicU32::new(0),
             multicast_if_v6: AtomicU32::new(0),

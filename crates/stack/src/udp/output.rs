@@ -66,7 +66,7 @@ fn one(cx: &mut Context<'_>, flow: &Flow, hash: u64, payload: Chain) -> Result<(
     let outgoing = Outgoing {
         dst: dst.addr,
         netif: None,
-        dont_fragment: false,
+        discover: flow.discover,
         src: Some(src.addr),
         protocol: PROTOCOL_UDP,
         hop_limit: Some(flow.hop_limit),

@@ -41,6 +41,20 @@ pub(crate) fn way(core: &Core, dst: IpAddr, interface: u32) -> Result<Way, Errno
     }
 }
 
+/// Bytes of the largest packet that the path to `dst` takes, as far as is known.
+///
+/// # Errors
+/// ENETUNREACH and the like if there is no way.
+pub(crate) fn path_mtu(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
+    let via = core.netifs.tables().lookup(dst).map_err(NoWay::errno)?;
+    let link = core.netifs.out(via).map_or(LOOPBACK_MTU, |(_, netif)| netif.mtu());
+    let known = core.ip.path_mtus.get(&core.key, dst, core.clock.now());
+    Ok(known.map_or(link, |path| path.min(link)))
+}
+
+/// What the loopback takes, bytes: any packet (Linux's `lo` has this MTU, too).
+const LOOPBACK_MTU: u32 = 65_536;
+
 /// The number of the interface to which the routes lead `dst`.
 ///
 /// # Errors

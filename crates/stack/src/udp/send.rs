@@ -31,6 +31,7 @@ use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::blocking::{Timeout, wait_for_memory};
 use crate::conn::outbox::Wake;
+use crate::ip::output::MtuDiscover;
 use crate::stack::{Core, counter};
 
 /// What a datagram needs besides its bytes.
@@ -200,6 +201,7 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
         interface,
         traffic_class: meta.traffic_class.unwrap_or_else(|| class.load(Ordering::Relaxed)),
         hop_limit: meta.hop_limit.unwrap_or_else(|| hops.load(Ordering::Relaxed)),
+        discover: MtuDiscover::of_u8(options.mtu_discover.load(Ordering::Relaxed)),
         may_join: false,
     };
     Ok(Plan { flow, way })

@@ -18,6 +18,7 @@ use super::route;
 use super::socket::UdpSocket;
 use crate::blocking::{load_timeout, store_timeout};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::ip::output::MtuDiscover;
 use crate::stack::Core;
 
 /// A pair of methods that set and tell an option which needs no checks.
@@ -127,6 +128,32 @@ impl UdpSocket {
         multicast_hops_v6,
         u8
     );
+
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
+    ///
+    /// # Errors
+    /// None; the signature is that of the others.
+    pub fn set_mtu_discover(&self, discover: MtuDiscover) -> io::Result<()> {
+        self.options().mtu_discover.store(discover as u8, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of the others.
+    pub fn mtu_discover(&self) -> io::Result<MtuDiscover> {
+        Ok(MtuDiscover::of_u8(self.options().mtu_discover.load(Ordering::Relaxed)))
+    }
+
+    /// IP_MTU: bytes of the largest IP packet that the path to the peer takes, as far as is known.
+    ///
+    /// # Errors
+    /// `NotConnected` without a peer; `NetworkUnreachable` and the like.
+    pub fn path_mtu(&self) -> io::Result<u32> {
+        let remote = self.handle.pcb.name.load().remote.ok_or(Errno::NOTCONN)?;
+        Ok(route::path_mtu(self.handle.core(), remote.addr)?)
+    }
 
     /// O_NONBLOCK, of all handles of the socket.
     ///

@@ -1,16 +1,15 @@
 //! Datagrams that come and go in fragments, hostile ones, and reports about segments.
 
 use std::io::{ErrorKind, Read};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sockeye::{TcpSocket, TcpStream};
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_proto::ip::{self, Addresses, Header};
 
 use crate::host::{Host, MTU, icmp, inwards, packet, read_icmp};
+use crate::segments::connecting;
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 const ASK: Message = Message::EchoRequest { id: 7, seq: 9 };
@@ -161,16 +160,6 @@ fn a_flood_of_fragments_stays_within_its_bounds_and_takes_nobody_s_place() {
     assert!(!host.send(&fragments[1]).is_empty(), "the one that was begun before is still there");
     host.pass(Duration::from_secs(31));
     assert_eq!(host.stack.memory_in_use(), 0);
-}
-
-/// A connect that has sent its SYN, and that SYN.
-fn connecting(host: &mut Host, to: &str) -> (TcpStream, Vec<u8>) {
-    let to: SocketAddr = to.parse().unwrap();
-    let mut socket =
-        if to.is_ipv4() { TcpSocket::new_v4(&host.stack) } else { TcpSocket::new_v6(&host.stack) };
-    socket.set_nonblocking(true);
-    let stream = socket.connect(to).unwrap();
-    (stream, host.turn().remove(0))
 }
 
 #[test]

@@ -9,5 +9,7 @@ mod host;
 mod echo;
 mod errors;
 mod fragments;
+mod path_mtu;
 mod routes;
+mod segments;
 mod sockets;

@@ -224,16 +224,32 @@ impl<P: Payload> Pcb<P> {
         self.mss = self.mss.max(path.low);
     }
 
-    /// At the start of a connection: searches from the base up, if that is wanted from the start.
+    /// At the start of a connection: no more than is known of the path; searches from the base up, if that is wanted from
+    /// the start.
     pub(in crate::tcp) fn start_mtu_search(&mut self) {
+        let ceiling = self.mss;
+        self.begin_with_known_path();
         let base = self.base();
         if self.tuning.mtu_probing != MtuProbing::Always || !self.keeps_records() || base >= self.mss {
             return;
         }
         let mut loss = Loss::new(self.snd_una, self.clock);
-        loss.path_mtu = Some(PathMtu::new(self.mss, base, true));
+        let path = PathMtu { high: self.mss, ..*PathMtu::new(ceiling, base, true) };
+        loss.path_mtu = Some(Box::new(path));
         self.loss = Some(loss);
         self.mss = base;
+    }
+
+    /// What others have been told of the path holds for this connection, and is doubted after as long (RFC 8201
+    /// section 5.2).
+    fn begin_with_known_path(&mut self) {
+        let size = self.payload_of(u32::from(self.tuning.path_mtu));
+        if self.tuning.path_mtu == 0 || size >= self.mss {
+            return;
+        }
+        let now = self.clock;
+        self.with_path_mtu(now, |path| path.limit(size, now));
+        self.mss = size;
     }
 
     /// The retransmission timer has expired, not for the first time: large packets may vanish without a word (RFC 2923

@@ -179,3 +179,19 @@ fn a_report_ends_a_handshake_and_is_remembered_by_a_connection() {
     assert!(t.events.has(Events::TIMED_OUT));
     assert_eq!(t.pcb.unreachable(), Some(Unreachable::Host), "the reason for the timeout");
 }
+
+#[test]
+fn what_others_have_found_is_where_a_connection_begins_and_is_doubted_in_time() {
+    let known = |path_mtu, mtu_probing| Settings { path_mtu, mtu_probing, ..plain() };
+    assert_eq!(Script::established(&known(640, MtuProbing::Off)).pcb.path_mtu(), 640);
+    assert_eq!(Script::established(&known(640, MtuProbing::Always)).pcb.path_mtu(), 640);
+    assert_eq!(Script::established(&known(u16::MAX, MtuProbing::Off)).pcb.mss(), MSS as u16);
+    assert_eq!(Script::established(&known(1, MtuProbing::Off)).pcb.path_mtu(), 552);
+    let mut t = Script::established(&known(640, MtuProbing::Off));
+    assert_eq!(t.write(600), [600]);
+    let _ = t.input(t.seg(ACK), &[]);
+    t.now = t.now + secs(601);
+    let _ = t.write(1);
+    let _ = t.input(t.seg(ACK), &[]);
+    assert_eq!((t.write(MSS), t.pcb.mss()), (vec![MSS], MSS as u16));
+}

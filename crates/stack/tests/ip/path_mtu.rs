@@ -1,0 +1,154 @@
+//! What is known of the MTU of paths: who teaches it, who goes by it, and for how long.
+
+use std::io::Write;
+use std::time::Duration;
+
+use sockeye::{IcmpSocket, MtuDiscover, UdpSocket};
+use sockeye_proto::icmp::{Error, Family, Message};
+
+use crate::host::{Host, icmp, inwards};
+use crate::segments::{connecting, syn_ack};
+
+/// The family, our own wildcard, and a port of the other side.
+const FAMILIES: [(Family, &str, &str); 2] =
+    [(Family::V4, "0.0.0.0:0", "10.9.0.2:9"), (Family::V6, "[::]:0", "[fd09::2]:9")];
+const EMSGSIZE: Option<i32> = Some(90);
+
+fn connected(host: &Host, any: &str, to: &str) -> UdpSocket {
+    let socket = UdpSocket::bind_on(&host.stack, any).unwrap();
+    socket.connect(to).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// The lengths of the packets that a datagram of 1,400 bytes leaves in.
+fn lengths(host: &mut Host, socket: &UdpSocket) -> Vec<usize> {
+    socket.send(&[1; 1400]).unwrap();
+    host.turn().iter().map(Vec::len).collect()
+}
+
+fn report(host: &mut Host, family: Family, mtu: u32, quoted: &[u8]) {
+    host.send(&icmp(inwards(family), Message::Error(Error::PacketTooBig(mtu)), quoted));
+}
+
+#[test]
+fn a_report_about_a_datagram_holds_for_all_that_goes_there_for_ten_minutes() {
+    for (family, any, to) in FAMILIES {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        let headers = inwards(family).header_len() + 8;
+        assert_eq!(socket.path_mtu().unwrap(), 1500);
+        socket.send(&[1; 1400]).unwrap();
+        let sent = host.turn().remove(0);
+        assert_eq!(sent.len(), 1400 + headers);
+        report(&mut host, family, 1300, &sent);
+        assert_eq!(socket.send(b"the error is told once").unwrap_err().raw_os_error(), EMSGSIZE);
+        assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), (1300, 1));
+
+        let other = connected(&host, any, to);
+        for one in [&socket, &other] {
+            let lengths = lengths(&mut host, one);
+            assert!(lengths.len() == 2 && lengths.iter().all(|len| *len <= 1300), "{lengths:?}");
+        }
+        report(&mut host, family, 1400, &sent);
+        assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), (1300, 1));
+        let _ = socket.take_error();
+
+        host.pass(Duration::from_secs(599));
+        assert_eq!(lengths(&mut host, &socket).len(), 2);
+        host.pass(Duration::from_secs(1));
+        assert_eq!(lengths(&mut host, &socket), [1400 + headers]);
+    }
+}
+
+#[test]
+fn a_socket_says_what_becomes_of_what_is_too_long() {
+    for (family, any, to) in FAMILIES {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        let headers = inwards(family).header_len() + 8;
+        socket.send(&[1; 1400]).unwrap();
+        let sent = host.turn().remove(0);
+        report(&mut host, family, 1300, &sent);
+        let _ = socket.take_error();
+
+        socket.set_mtu_discover(MtuDiscover::Do).unwrap();
+        assert_eq!(socket.send(&vec![0; 1301 - headers]).unwrap_err().raw_os_error(), EMSGSIZE);
+        socket.send(&vec![0; 1300 - headers]).unwrap();
+        assert_eq!(host.turn().len(), 1);
+
+        socket.set_mtu_discover(MtuDiscover::Probe).unwrap();
+        assert_eq!(socket.mtu_discover().unwrap(), MtuDiscover::Probe);
+        assert_eq!(lengths(&mut host, &socket), [1400 + headers]);
+        assert_eq!(socket.send(&vec![0; 1501 - headers]).unwrap_err().raw_os_error(), EMSGSIZE);
+
+        socket.set_mtu_discover(MtuDiscover::Dont).unwrap();
+        assert_eq!(lengths(&mut host, &socket).len(), 2);
+        let created = host.count("ip_frag_creates");
+        socket.send(b"short").unwrap();
+        let short = host.turn().remove(0);
+        assert_eq!((short.len(), host.count("ip_frag_creates")), (headers + 5, created));
+        if family == Family::V4 {
+            assert_eq!((sent[6], short[6]), (0x40, 0), "only the second may be cut on the way");
+        }
+    }
+}
+
+#[test]
+fn a_report_that_quotes_nobody_s_datagram_teaches_nothing() {
+    for (family, any, to) in FAMILIES {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        socket.send(&[1; 1400]).unwrap();
+        let sent = host.turn().remove(0);
+        let ports = inwards(family).header_len();
+        let mut forged = sent.clone();
+        forged[ports] ^= 0x55;
+        report(&mut host, family, 1300, &forged);
+        report(&mut host, family, 1300, &sent[..ports + 7]);
+        assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), (1500, 0));
+        report(&mut host, family, 1, &sent);
+        let floor = if family == Family::V4 { 552 } else { 1280 };
+        assert_eq!(socket.path_mtu().unwrap(), floor);
+    }
+}
+
+#[test]
+fn echo_requests_teach_and_learn_too() {
+    let mut host = Host::new();
+    let ping = IcmpSocket::bind_on(&host.stack, "0.0.0.0".parse().unwrap()).unwrap();
+    let them = "10.9.0.2".parse().unwrap();
+    ping.send_to(1, &[0; 1400], them).unwrap();
+    let sent = host.turn().remove(0);
+    report(&mut host, Family::V4, 0, &sent);
+    assert_eq!(connected(&host, "0.0.0.0:0", "10.9.0.2:9").path_mtu().unwrap(), 1006, "the next plateau");
+    let _ = ping.take_error();
+    ping.send_to(2, &[0; 1400], them).unwrap();
+    assert_eq!(host.turn().len(), 2);
+}
+
+#[test]
+fn a_new_connection_begins_with_what_is_known_and_teaches_what_it_is_told() {
+    for (family, any, to) in FAMILIES {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        socket.send(&[1; 1400]).unwrap();
+        let sent = host.turn().remove(0);
+        report(&mut host, family, 1400, &sent);
+
+        let (mut stream, syn) = connecting(&mut host, to);
+        host.send(&syn_ack(&syn));
+        stream.write_all(&[2; 5000]).unwrap();
+        let segments = host.turn();
+        let longest = segments.iter().max_by_key(|segment| segment.len()).unwrap();
+        assert_eq!(longest.len(), 1400, "{family:?}");
+        report(&mut host, family, 1300, longest);
+        assert_eq!(socket.path_mtu().unwrap(), 1300);
+
+        // Nothing that is in flight.
+        let mut forged = longest.clone();
+        forged[inwards(family).header_len() + 4] ^= 0x40;
+        report(&mut host, family, 1280, &forged);
+        assert_eq!(socket.path_mtu().unwrap(), 1300);
+    }
+}

@@ -1,0 +1,50 @@
+//! A connection whose peer is a test: its segments by hand.
+
+use std::net::SocketAddr;
+
+use sockeye::{TcpSocket, TcpStream};
+use sockeye_proto::icmp::Family;
+use sockeye_proto::ip;
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::segment::{Flags, Header, Options};
+use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
+
+use crate::host::{Host, inwards, packet};
+
+/// A connect that has sent its SYN, and that SYN.
+pub fn connecting(host: &mut Host, to: &str) -> (TcpStream, Vec<u8>) {
+    let to: SocketAddr = to.parse().unwrap();
+    let socket = if to.is_ipv4() { TcpSocket::new_v4(&host.stack) } else { TcpSocket::new_v6(&host.stack) };
+    connecting_with(host, socket, to)
+}
+
+/// The same with a socket that has its options.
+pub fn connecting_with(host: &mut Host, mut socket: TcpSocket, to: SocketAddr) -> (TcpStream, Vec<u8>) {
+    socket.set_nonblocking(true);
+    let stream = socket.connect(to).unwrap();
+    (stream, host.turn().remove(0))
+}
+
+/// The other side's SYN-ACK to a SYN, as a packet.
+pub fn syn_ack(syn: &[u8]) -> Vec<u8> {
+    let (ip_header, range) = ip::parse(syn, ip::HeaderChecksum::Verify).unwrap();
+    let (ports, syn, _) = wire::parse(&syn[range], ChecksumIn::Trusted).unwrap();
+    let header = Header {
+        seq: SeqNum::new(7),
+        ack: syn.seq + 1,
+        flags: Flags::SYN.with(Flags::ACK),
+        window: u16::MAX,
+        options: Options { mss: Some(1460), ..Options::default() },
+        ..Header::default()
+    };
+    let family = if ip_header.addresses.src().is_ipv4() { Family::V4 } else { Family::V6 };
+    segment(family, Ports { src: ports.dst, dst: ports.src }, &header)
+}
+
+/// A segment of the other side without text.
+pub fn segment(family: Family, ports: Ports, header: &Header) -> Vec<u8> {
+    let mut bytes = vec![0; wire::header_len(header)];
+    let pseudo = inwards(family).pseudo_header(ip::PROTOCOL_TCP, bytes.len() as u32);
+    wire::emit(ports, header, ChecksumOut::Full(pseudo), &mut bytes).unwrap();
+    packet(inwards(family), ip::PROTOCOL_TCP, &bytes)
+}
