@@ -21,4 +21,9 @@ pub mod testing;
 
 mod tun;
 
+/// The page for embedders, whose code is tested here, where stack and devices are both to be had.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod embedding {}
+
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};
