@@ -230,10 +230,12 @@ fn a_user_timeout_ends_what_stays_unacknowledged() {
     assert_eq!(client.user_timeout().unwrap(), Some(Duration::from_secs(30)));
     // Nobody reads: the window shuts, and what is left waits for it.
     while client.write(&[7; 4096]).is_ok() {}
-    world.pass(Duration::from_secs(29));
+    world.pass(Duration::from_secs(1));
+    let waiting = client.unacknowledged().unwrap();
+    world.pass(Duration::from_secs(28));
     assert!(client.take_error().unwrap().is_none());
-    // What still fitted was progress for a while.
-    world.pass(Duration::from_secs(40));
+    assert_eq!(client.unacknowledged().unwrap(), waiting, "a probe brings no byte through a shut window");
+    world.pass(Duration::from_secs(3));
     assert_eq!(client.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::TimedOut));
     drop(server);
 }

@@ -201,8 +201,11 @@ impl<P: Payload> Pcb<P> {
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
-    /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a closed window goes one byte, or a
-    /// FIN, that SND.NXT does not count; into one that was too small for a good segment, what it takes.
+    /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a window that was too small for a good segment
+    /// goes what it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux does: a
+    /// window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one of them
+    /// progress that ends the back-off and the stall. What is in flight is repeated byte by byte, since it may be
+    /// what the peer waits for; and so is a FIN. SND.NXT counts neither.
     fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let len = self.snd_len.min(self.snd_wnd.max(1)).min(u32::from(self.mss));
         let fin = len == 0 && self.fin_queued;
@@ -213,6 +216,9 @@ impl<P: Payload> Pcb<P> {
         }
         if self.snd_wnd > 0 {
             return Some(self.transmit_at_nxt(0, len, fin, rcv_space, now));
+        }
+        if len > 0 && self.snd_max == self.snd_una {
+            return Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now));
         }
         self.snd_max = self.snd_max.max(self.snd_una + len + u32::from(fin));
         self.fin_sent |= fin;
