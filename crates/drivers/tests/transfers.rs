@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Lab, exchange, skipped};
+use std::io::{Read, Write};
+
+use common::{Lab, eventually, exchange, skipped};
 use sockeye::netif::Netif;
 use sockeye::{TcpListener, TcpStream};
 use sockeye_drivers::{Layer, TunConfig};
@@ -80,6 +82,43 @@ fn a_device_that_cuts_gets_frames_longer_than_its_mtu_and_gives_us_such() {
     // Acknowledgments are counted too, so the mean says less than there is.
     assert!(count.bytes_out / count.frames_out > 1500, "{count:?}");
     assert!(count.bytes_in / count.frames_in > 1500, "{count:?}");
+}
+
+#[test]
+fn who_waits_takes_frames_himself_and_the_input_thread_takes_them_when_nobody_does() {
+    if skipped("frames taken by callers") {
+        return;
+    }
+    let lab = Lab::new(&TunConfig::default());
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let echo = lab.kernel(move || {
+        let mut stream = std::net::TcpStream::connect(to).unwrap();
+        let mut byte = [0];
+        while stream.read(&mut byte).unwrap() > 0 {
+            stream.write_all(&byte).unwrap();
+        }
+    });
+    let mut waiting = listener.accept().unwrap().0;
+    let other = lab.kernel(move || std::net::TcpStream::connect(to).unwrap());
+    let mut idle = listener.accept().unwrap().0;
+    let mut other = other.join().unwrap();
+    idle.set_nonblocking(true).unwrap();
+    for round in 0..3 {
+        let before = lab.count("input_by_callers");
+        eventually("a reader takes the frame that it waits for", || {
+            waiting.write_all(&[7]).unwrap();
+            waiting.read_exact(&mut [0]).unwrap();
+            lab.count("input_by_callers") > before
+        });
+        // Nobody waits now, and the input thread may still stand aside.
+        other.write_all(&[round]).unwrap();
+        let mut byte = [u8::MAX];
+        eventually("a frame for which nobody waits arrives", || idle.read(&mut byte).is_ok());
+        assert_eq!(byte, [round]);
+    }
+    drop(waiting);
+    echo.join().unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sockeye_sync::facade::{AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
+use crate::input::busy::{self, Place};
 use crate::stack::{Core, counter};
 use crate::workers::deadline_after;
 
@@ -48,6 +49,26 @@ pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, tim
         Woken::Spinning | Woken::Parked => true,
         Woken::TimedOut => false,
     }
+}
+
+/// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
+/// queue himself (`input/busy.rs`).
+pub(crate) fn wait_polling(
+    core: &Core,
+    queue: &WaitQueue,
+    ticket: Ticket,
+    at: Place,
+    timeout: &mut Timeout,
+) -> bool {
+    core.count(counter::SLEEPS);
+    // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
+    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(core.cpu()));
+    let woken = if busy::until(core, at, spin, || queue.is_over(ticket)) {
+        Woken::Spinning
+    } else {
+        queue.park(ticket, timeout.until())
+    };
+    woken != Woken::TimedOut
 }
 
 /// Waits for packet memory, for a moment at most: the caller's socket may fail while memory stays short. `false` at the

@@ -247,6 +247,7 @@ impl Stack {
         let id = core.netifs.add(Box::new(netif))?;
         link::attach(core, id, medium, options);
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
+        core.input.add(id, queues);
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
             let core = Arc::clone(&self.0.core);
             let thread = std::thread::Builder::new()

@@ -122,9 +122,11 @@ impl WaitQueue {
     /// without the mutex. **Blocks**; spins first as far as `spin` allows, by which time the
     /// deadline may be overshot.
     pub fn wait(&self, ticket: Ticket, deadline: Option<Instant>, spin: Spin) -> Woken {
-        if spin.until(|| self.is_over(ticket)) {
-            return Woken::Spinning;
-        }
+        if spin.until(|| self.is_over(ticket)) { Woken::Spinning } else { self.park(ticket, deadline) }
+    }
+
+    /// The second part of [`wait`](Self::wait), for who has been busy in a way of his own: without any spin.
+    pub fn park(&self, ticket: Ticket, deadline: Option<Instant>) -> Woken {
         let parked = ticket.generation | WAITING | PARKED;
         let mut seen = ticket.generation | WAITING;
         loop {
@@ -201,8 +203,9 @@ impl WaitQueue {
         if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
     }
 
+    /// Whether the wait of this ticket has ended, or would at once.
     #[inline]
-    fn is_over(&self, ticket: Ticket) -> bool {
+    pub fn is_over(&self, ticket: Ticket) -> bool {
         // Acquire: with the release of `notify`.
         self.word.load(Ordering::Acquire) & GENERATION != ticket.generation
     }

@@ -1,6 +1,6 @@
 //! One queue of a device: frames in, frames out, and the wait for them.
 //!
-//! It must not know how the device was opened. The thread that receives is one (`Netif`'s contract), the mutex around
+//! It must not know how the device was opened. Threads receive one at a time (`Netif`'s contract), the mutex around
 //! its reader is there for the compiler and for whoever asks at the wrong time, and is not contended. Frames out are
 //! written by any thread, each by one system call, in which the kernel's own input runs: nothing waits in between, so
 //! there is no doorbell.

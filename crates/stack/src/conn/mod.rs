@@ -32,6 +32,7 @@ use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::input::busy::PlaceCell;
 use crate::netif::table::{Via, ViaCell};
 use crate::poll::Watchers;
 use crate::switches::RxFree;
@@ -66,6 +67,8 @@ pub(crate) struct Conn {
     dead: AtomicBool,
     /// (p) written, (a) read: the way that its segments take.
     pub via: ViaCell,
+    /// (a) Where frames for it come in; nowhere on loopback.
+    pub input_at: PlaceCell,
     /// (b) `so_snd` and `so_rcv`.
     pub so: Mutex<Buffers>,
     /// (p) The state machine.
@@ -243,6 +246,7 @@ impl Conn {
             hash: birth.hash,
             serial: birth.serial,
             via: ViaCell::new(birth.via),
+            input_at: PlaceCell::default(),
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),

@@ -71,7 +71,7 @@ fn send_or(
         };
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
-            Refusal::Full(ticket) => wait(core, &conn.snd_wait, ticket, &mut timeout),
+            Refusal::Full(ticket) => wait(core, conn, &conn.snd_wait, ticket, &mut timeout),
             // What is parked goes back before anybody waits for memory or is told that there is none.
             Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
             Refusal::NoMemory => no_memory(&mut timeout),
@@ -255,7 +255,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
                 false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
             drop(so);
-            wait(core, &conn.rcv_wait, ticket, &mut timeout)?;
+            wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
             continue;
         }
         let (mut taken, mut freed) = (Chain::new(), Freed::new());
@@ -304,7 +304,7 @@ pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<
         }
         let ticket = ticket(conn, &conn.rcv_wait, so.rcv.cpu);
         drop(so);
-        wait(core, &conn.rcv_wait, ticket, &mut timeout)?;
+        wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
     }
     Ok(0)
 }
@@ -330,6 +330,7 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
 fn wait(
     core: &Core,
+    conn: &Conn,
     queue: &WaitQueue,
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
@@ -338,11 +339,11 @@ fn wait(
         return Err(io::ErrorKind::WouldBlock.into());
     };
     core.recycler.before_wait(core);
-    if blocking::wait(core, queue, ticket, cpu, timeout) {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WouldBlock.into())
-    }
+    let woken = match conn.input_at.load() {
+        Some(at) => blocking::wait_polling(core, queue, ticket, at, timeout),
+        None => blocking::wait(core, queue, ticket, cpu, timeout),
+    };
+    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
 /// Sends the SYN.
@@ -372,7 +373,7 @@ pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Dura
         }
         let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
         drop(so);
-        if wait(core, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
+        if wait(core, conn, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
@@ -442,7 +443,7 @@ fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
         }
         let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
         drop(so);
-        if wait(core, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
+        if wait(core, conn, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
             return;
         }
     }

@@ -41,8 +41,12 @@ pub(crate) const OTHER_STATION: usize = 20;
 pub(crate) const UNKNOWN_ETHERTYPE: usize = 21;
 /// Segments that a router has marked (RFC 3168).
 pub(crate) const MARKED: usize = 22;
+/// Times that a waiting caller found frames.
+pub(crate) const BY_CALLERS: usize = 23;
+/// Times that an input thread stood aside for callers.
+pub(crate) const ASIDE: usize = 24;
 /// How many there are.
-pub(crate) const COUNT: usize = 23;
+pub(crate) const COUNT: usize = 25;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -69,6 +73,8 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_other_station",
     "frames_unknown_ethertype",
     "input_marked",
+    "input_by_callers",
+    "input_aside",
 ];
 
 /// The counter of runs of `len` segments.

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Inside, MutexGuard};
 
+use super::busy::Place;
 use super::{BATCH_MAX, Packet, count};
 use crate::conn::outbox::{Context, Routed};
 use crate::conn::{Conn, Item, run};
@@ -39,16 +40,16 @@ const RUN_MAX: usize = BATCH_MAX;
 const TRIES_MAX: usize = 100;
 
 /// Handles all of `packets`, in order within each flow.
-pub(super) fn batch(cx: &mut Context<'_>, packets: &mut Vec<Packet>) {
+pub(super) fn batch(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) {
     match cx.core.config.input {
         Switch::Exclusive => exclusive(cx, packets),
         Switch::ExclusiveLock => {
             let lock = lock(cx);
-            runs(cx, packets, 1);
+            runs(cx, at, packets, 1);
             drop(lock);
         }
-        Switch::PerPacket => runs(cx, packets, 1),
-        Switch::Batched => runs(cx, packets, RUN_MAX),
+        Switch::PerPacket => runs(cx, at, packets, 1),
+        Switch::Batched => runs(cx, at, packets, RUN_MAX),
     }
 }
 
@@ -61,13 +62,14 @@ fn lock<'s>(cx: &Context<'s>) -> MutexGuard<'s, ()> {
 }
 
 /// Each run of at most `run_max` packets enters its connection's perimeter.
-fn runs(cx: &mut Context<'_>, packets: &mut Vec<Packet>, run_max: usize) {
+fn runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>, run_max: usize) {
     let mut packets = packets.drain(..).peekable();
     while let Some(first) = packets.next() {
         let Some(conn) = lookup(cx, &first) else {
             route(cx, first);
             continue;
         };
+        conn.input_at.store(at);
         let mut left = run_max - 1;
         let next = || {
             let packet = packets.next_if(|packet| left > 0 && packet.to == conn.tuple)?;

@@ -11,6 +11,9 @@
 //! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
 //! (`conn/engine.rs`), whatever the setting.
 //!
+//! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
+//! two get on. What the frames bring about is then called on that thread: wakers, and hooks of listeners.
+//!
 //! An input thread is the stack's own and enters like a worker: whatever `Config::entry` says of callers, it runs what it
 //! finds queued.
 //!
@@ -28,6 +31,7 @@
 //! `exclusive` is entered like any other; input alone may wait for it, with no lock in its hands.
 //! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
+pub(crate) mod busy;
 pub(crate) mod count;
 mod deliver;
 mod ethernet;
@@ -44,6 +48,7 @@ use crate::netif::down;
 use crate::netif::table::NetifId;
 use crate::stack::Core;
 
+use busy::Place;
 pub(crate) use parse::Packet;
 use parse::Parsed;
 
@@ -62,6 +67,7 @@ pub(crate) struct Input {
     lock: Mutex<()>,
     /// The perimeter of all connections over wires, with `exclusive`.
     pub exclusive: Arc<Perimeter<Item>>,
+    seats: busy::Seats,
     counters: Counters<{ count::COUNT }>,
 }
 
@@ -71,6 +77,7 @@ impl Input {
             stop: AtomicBool::new(false),
             lock: Mutex::new(()),
             exclusive: Arc::new(Perimeter::new()),
+            seats: busy::Seats::new(),
             counters: Counters::new(),
         }
     }
@@ -94,11 +101,16 @@ impl Input {
         }
     }
 
+    /// Makes room for the queues of an interface. Before its input threads are started.
+    pub fn add(&self, netif: NetifId, queues: usize) {
+        self.seats.add(netif, queues);
+    }
+
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
-        let mut batch = Batch::default();
+        let at = Place { netif, queue };
         while !self.stop.load(Ordering::Acquire) {
-            if turn(core, netif, queue, &mut batch) > 0 {
+            if busy::turn_or_aside(core, at) != Some(0) {
                 continue;
             }
             if down::is_gone(core, netif) {
@@ -161,7 +173,7 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
         for bytes in batch.arps.drain(..) {
             link::arp::input(cx, id, &bytes);
         }
-        deliver::batch(cx, &mut batch.packets);
+        deliver::batch(cx, Place { netif: id, queue }, &mut batch.packets);
         for received in batch.others.drain(..) {
             ip::input(cx, received);
         }

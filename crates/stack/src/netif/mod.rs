@@ -30,8 +30,9 @@
 //! [`Netif::transmit`] is called by whichever thread runs a connection's protocol code, *inside* its
 //! perimeter, so that frames of one flow leave in the order in which they were made. It never blocks and
 //! wakes nobody: [`Netif::ring`] does that, after the perimeter is left, once for many frames. Each
-//! receive queue has one thread of the stack, its *input thread*, which alone calls
-//! [`Netif::receive`] and [`Netif::wait`] for it (`crate::input`); with `workers = 0` the caller of
+//! receive queue has one thread of the stack, its *input thread*, which alone calls [`Netif::wait`] for it.
+//! [`Netif::receive`] is called by it, or by a thread that waits for a connection of this queue, by one at a time
+//! (`crate::input`); with `workers = 0` the caller of
 //! `Stack::poll` takes its place and nobody waits.
 //!
 //! The loopback is no [`Netif`]: its segments never become frames (`loopback.rs`).

@@ -46,6 +46,11 @@ impl NetifId {
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
+
+    /// That of this place.
+    pub(crate) fn from_index(index: usize) -> Option<Self> {
+        u16::try_from(index).ok().map(Self)
+    }
 }
 
 /// The way that packets take. See the module's head.

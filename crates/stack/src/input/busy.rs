@@ -1,0 +1,144 @@
+//! Who takes frames from a queue: its input thread, or a caller that waits for what they bring.
+//!
+//! A thread that blocks in a read or write is busy for a while before it parks. If its connection is over an interface,
+//! it spends that time at the queue where the connection's frames come in: it takes a batch, handles it as the
+//! input thread would, and often finds that its own wait is over. That saves two switches of threads for each answer, and
+//! payload is copied out on the core that has just copied it in. (On sockets of the kernel this is SO_BUSY_POLL.)
+//!
+//! # Who may
+//! Whoever holds the mutex of the [`Seat`], in which the batch is. A caller only tries it; the input thread does, too: if
+//! it is held, somebody is at work there. It is the first lock of all; nothing is held when it is tried.
+//!
+//! # Standing aside
+//! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller that has found
+//! frames marks the seat as *served*, and an input thread that finds the mark clears it and sleeps for
+//! [`ASIDE_MAX`] instead: if nobody has marked it again by then, it goes back to its interface. A caller that gives up and
+//! parks clears the mark and wakes it.
+//!
+//! # Why nothing is stranded
+//! Between two turns of anybody, a frame waits for the input thread no longer than `ASIDE_MAX`: its sleep has that end, and
+//! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
+//! what is there. That bound also covers the one race there is, a caller's wake between the input thread's look at the
+//! mark and its sleep.
+//!
+//! Tests: `tests/wire.rs`, `drivers/tests/transfers.rs`.
+
+use std::time::{Duration, Instant};
+
+use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
+use sockeye_sync::{Mutex, Sleeper, Spin};
+
+use super::{Batch, count, turn};
+use crate::netif::NetifId;
+use crate::netif::table::NETIFS_MAX;
+use crate::stack::Core;
+use crate::switches::Input as Switch;
+
+/// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
+/// elsewhere waits so long at most.
+const ASIDE_MAX: Duration = Duration::from_micros(200);
+
+/// A queue of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub netif: NetifId,
+    pub queue: usize,
+}
+
+/// A [`Place`], or none, in one word.
+#[derive(Debug, Default)]
+pub(crate) struct PlaceCell(AtomicU32);
+
+impl PlaceCell {
+    /// Remembers a place. The line is shared with readers of other fields: it is written only on a change.
+    #[inline]
+    pub fn store(&self, place: Place) {
+        // At most 16 interfaces of 64 queues.
+        let word = (place.netif.index() * QUEUES_SHIFTED + place.queue + 1) as u32;
+        // Relaxed, here and below: a hint where to look.
+        if self.0.load(Ordering::Relaxed) != word {
+            self.0.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The place that was remembered last.
+    #[inline]
+    pub fn load(&self) -> Option<Place> {
+        let word = (self.0.load(Ordering::Relaxed) as usize).checked_sub(1)?;
+        let netif = NetifId::from_index(word / QUEUES_SHIFTED)?;
+        Some(Place { netif, queue: word % QUEUES_SHIFTED })
+    }
+}
+
+/// Numbers of queues in a [`PlaceCell`].
+const QUEUES_SHIFTED: usize = crate::netif::table::QUEUES_MAX;
+
+/// The right to take frames from a queue.
+#[derive(Default)]
+struct Seat {
+    batch: Mutex<Batch>,
+    /// (a) Callers take what comes.
+    served: AtomicBool,
+    /// Of the input thread, when it stands aside.
+    bed: Sleeper,
+}
+
+/// The seats of all interfaces.
+pub(super) struct Seats([OnceLock<Box<[Seat]>>; NETIFS_MAX]);
+
+impl Seats {
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+
+    /// Makes those of an interface.
+    pub fn add(&self, netif: NetifId, queues: usize) {
+        if let Some(seats) = self.0.get(netif.index()) {
+            let _ = seats.set((0..queues).map(|_| Seat::default()).collect());
+        }
+    }
+
+    fn at(&self, place: Place) -> Option<&Seat> {
+        self.0.get(place.netif.index())?.get()?.get(place.queue)
+    }
+}
+
+/// The input thread's turn: how many frames there were; `None` if callers serve its queue, after some sleep.
+pub(super) fn turn_or_aside(core: &Core, at: Place) -> Option<usize> {
+    let seat = core.input.seats.at(at)?;
+    // Relaxed, as in `until`: the bound on the sleep is what counts.
+    if seat.served.load(Ordering::Relaxed) {
+        seat.served.store(false, Ordering::Relaxed);
+        core.input.count(count::ASIDE, 1);
+        seat.bed.prepare_sleep().sleep(Some(Instant::now() + ASIDE_MAX), Spin::OFF);
+        return None;
+    }
+    Some(seat.batch.try_lock().map_or(0, |mut batch| turn(core, at.netif, at.queue, &mut batch)))
+}
+
+/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile. Whether it was done. Called without locks.
+pub(crate) fn until(core: &Core, at: Place, spin: Spin, done: impl Fn() -> bool) -> bool {
+    let seat = core.input.seats.at(at).filter(|_| core.config.input == Switch::Batched);
+    let Some(seat) = seat else { return spin.until(done) };
+    let mut has_served = false;
+    let is_done = spin.until(|| {
+        if done() {
+            return true;
+        }
+        let Some(mut batch) = seat.batch.try_lock() else { return false };
+        if turn(core, at.netif, at.queue, &mut batch) > 0 {
+            has_served = true;
+            core.input.count(count::BY_CALLERS, 1);
+            if !seat.served.load(Ordering::Relaxed) {
+                seat.served.store(true, Ordering::Relaxed);
+            }
+        }
+        drop(batch);
+        done()
+    });
+    if !is_done && has_served | seat.served.load(Ordering::Relaxed) {
+        seat.served.store(false, Ordering::Relaxed);
+        seat.bed.wake_if_sleeping();
+    }
+    is_done
+}
