@@ -91,6 +91,15 @@ impl World {
         Ok(stream)
     }
 
+    /// A client inside, and its server outside.
+    fn connected(&self) -> (TcpStream, TcpStream) {
+        let listener = self.listener(false);
+        let client = self.connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        (client, server)
+    }
+
     fn inside<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
@@ -120,11 +129,8 @@ fn a_proxy_keeps_half_closed_connections() {
         return;
     }
     let world = World::open();
-    let listener = world.listener(false);
     let data = bytes(5, 2_000_000);
-    let mut client = world.connect(listener.local_addr().unwrap()).unwrap();
-    let mut server = listener.accept().unwrap().0;
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut client, mut server) = world.connected();
     let question = data.clone();
     let asking = std::thread::spawn(move || {
         client.write_all(&question).unwrap();
@@ -147,10 +153,7 @@ fn a_proxy_stops_who_writes_when_nobody_reads() {
         return;
     }
     let world = World::open();
-    let listener = world.listener(false);
-    let mut client = world.connect(listener.local_addr().unwrap()).unwrap();
-    let mut server = listener.accept().unwrap().0;
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut client, mut server) = world.connected();
     client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let (chunk, mut written) = (vec![7; 64 << 10], 0);
     // Everything between the two ends is bounded: their buffers, which grow by themselves, and the proxy's.

@@ -102,8 +102,8 @@ impl UdpBuilder {
         self
     }
 
-    /// IP_TRANSPARENT: the socket may be bound to other hosts' addresses and send from them ([`SendMeta::src`]
-    /// (crate::SendMeta::src)). Their packets come in where [`Stack::set_any_address`] says so.
+    /// IP_TRANSPARENT: the socket may be bound to other hosts' addresses and send from them, by
+    /// [`SendMeta::src`](crate::SendMeta::src). Their packets come in where [`Stack::set_any_address`] says so.
     #[must_use]
     pub fn transparent(mut self, transparent: bool) -> Self {
         self.place = if transparent { Place::Transparent } else { Place::Own };
