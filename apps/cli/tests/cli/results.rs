@@ -74,7 +74,8 @@ fn check_result(result: &Value, on: &str, unit: &str) {
     assert!(samples.contains(&max) && samples.contains(&min) && median <= max && min >= 0.0);
     let rate = result["higher_is_better"].as_bool().unwrap();
     assert_eq!(rate, unit != "bytes" && unit != "CPU ms/s");
-    assert!(!rate || min > 0.0, "{result}");
+    // A window of milliseconds may pass without the threads running, if the machine has other work.
+    assert!(!rate || max > 0.0, "{result}");
     assert!(result["params"]["cores"].as_u64().unwrap() >= 1);
 }
 

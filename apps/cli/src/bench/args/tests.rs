@@ -81,7 +81,7 @@ fn an_error_names_flag_value_and_remedy() {
         ("rr --samples 1001", "--samples", "1001", "1 to 1000"),
         ("rr --on linux", "--on", "linux", "kernel"),
         ("rr --pin both", "--pin", "both", "split"),
-        ("udp", "[WORKLOAD]", "udp", "stream"),
+        ("sctp", "[WORKLOAD]", "sctp", "stream"),
     ] {
         let message = parse_error(line);
         for part in [flag, value, remedy] {

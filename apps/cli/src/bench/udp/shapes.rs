@@ -185,8 +185,10 @@ mod tests {
         let timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(30) };
         let ours = Ours::new().unwrap();
         for shape in Shape::ALL {
-            assert!(shape.sample(&Kernel, &placement, timing).unwrap().count > 0, "{shape:?}");
-            assert!(shape.sample(&ours, &placement, timing).unwrap().count > 0, "{shape:?}");
+            // On a machine with other work a window may pass in which the receiver did not run.
+            let counts = |sample: &dyn Fn() -> u64| (0..50).any(|_| sample() > 0);
+            assert!(counts(&|| shape.sample(&Kernel, &placement, timing).unwrap().count), "{shape:?}");
+            assert!(counts(&|| shape.sample(&ours, &placement, timing).unwrap().count), "{shape:?}");
         }
     }
 }
