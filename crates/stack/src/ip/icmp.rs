@@ -24,6 +24,7 @@ use crate::conn::outbox::Context;
 use crate::conn::{Work, engine};
 use crate::icmp::echo;
 use crate::link;
+use crate::netif::TxFrame;
 use crate::netif::table::{NetifId, is_host};
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
@@ -107,6 +108,22 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     cx.core.ip.count(index);
     let mut quoted = quoting.payload.clone();
     quoted.trim_front(HEADER_LEN);
+    undelivered(cx, quoted, error, quoting.header.addresses.src());
+}
+
+/// A frame of ours found nobody at its next hop: whose it was is told as by an ICMP error. Not to be called with a
+/// lock held.
+pub(crate) fn no_neighbor(cx: &mut Context<'_>, frame: &TxFrame) {
+    let head = frame.head().get(frame.link_len()..).unwrap_or_default();
+    let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
+    let Ok((header, _)) = parsed else { return };
+    let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return };
+    quoted.append(frame.payload.clone());
+    undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), header.addresses.src());
+}
+
+/// `offender` says that this beginning of a packet of ours could not be delivered.
+fn undelivered(cx: &mut Context<'_>, mut quoted: Chain, error: Error, offender: IpAddr) {
     let mut head = [0; QUOTED_HEAD_MAX];
     let len = quoted.copy_to(0, &mut head);
     // The quote is a part of the packet, so its length field says more than there is.
@@ -116,7 +133,6 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     if header.protocol == ip::PROTOCOL_TCP {
         return segment_undelivered(cx, &header.addresses, &quoted, error);
     }
-    let offender = quoting.header.addresses.src();
     if header.protocol == ip::PROTOCOL_UDP {
         let is_ours = crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
         path_reported(cx, is_ours, &header.addresses, range.end, error);

@@ -204,8 +204,9 @@ fn fragments(
     let mut transport = [0; TRANSPORT_HEAD_MAX];
     let transport = write_transport(header, outgoing, payload, false, &mut transport)?;
     let len = transport.len() + payload.len();
-    // The length of the whole datagram has to fit the field, too.
-    u16::try_from(header.addresses.header_len() + len).ok()?;
+    // The length of the whole datagram has to fit the field, too, which counts the header in IPv4 only.
+    let counted = if header.addresses.src().is_ipv4() { header.addresses.header_len() } else { 0 };
+    u16::try_from(counted + len).ok()?;
     let room = (mtu as usize).checked_sub(fragment::header_len(&header.addresses))? & !7;
     let mut frames = Vec::with_capacity(len.div_ceil(room.max(8)));
     let mut start = 0;

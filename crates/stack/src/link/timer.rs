@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use super::station::Work;
 use super::{addresses, count, groups};
 use crate::conn::outbox::Context;
+use crate::ip::icmp;
+use crate::netif::TxFrame;
 use crate::netif::table::NetifId;
 
 /// The wheel's call.
@@ -13,7 +15,7 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
     let mut work = station.enter(cx);
     let now = work.now();
     work.state.called(now);
-    neighbors(&mut work);
+    let undelivered = neighbors(&mut work);
     addresses::on_timer(&mut work);
     if let Some(host) = &mut work.state.host {
         let effects = host.on_timer(now);
@@ -21,9 +23,14 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
     }
     report(&mut work);
     work.finish();
+    for frame in undelivered {
+        icmp::no_neighbor(cx, &frame);
+    }
 }
 
-fn neighbors(work: &mut Work<'_, '_>) {
+/// Returns the frames that waited for neighbors that do not answer.
+fn neighbors(work: &mut Work<'_, '_>) -> Vec<TxFrame> {
+    let mut undelivered = Vec::new();
     let (now, links, slots) = (work.now(), &work.cx.core.links, &work.station.slots);
     let (due, expired) = work.state.cache.on_timer(now, |addr| slots.hint(addr));
     for (addr, action) in due.actions {
@@ -39,7 +46,9 @@ fn neighbors(work: &mut Work<'_, '_>) {
             let effects = host.on_router_lost(router);
             addresses::carry_out(work, effects);
         }
+        undelivered.extend(gone.packets);
     }
+    undelivered
 }
 
 /// Sends what membership has to say now.
