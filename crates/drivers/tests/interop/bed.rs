@@ -1,0 +1,168 @@
+//! A stack beside the kernel on a device of any kind, the kernel's settings, and other people's programs.
+//!
+//! Must not know what is tested. Tests: those that use it.
+
+use std::io;
+use std::net::TcpListener as KernelListener;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use sockeye::netif::{LinkOptions, NetifId};
+use sockeye::{Config, Stack, TcpListener, TcpStream};
+use sockeye_drivers::testing::Namespace;
+use sockeye_drivers::{Layer, TunConfig};
+
+use crate::common::{self, Lab, eventually, exchange};
+
+/// Both kinds of devices.
+pub const LAYERS: [Layer; 2] = [Layer::Ip, Layer::Ethernet];
+
+/// A stack and the kernel, and the interface between them as the stack calls it.
+pub struct Bed {
+    pub lab: Lab,
+    pub netif: NetifId,
+    /// Goes with the bed, and lets the watch end.
+    _watched: Sender<()>,
+}
+
+impl Bed {
+    /// On a device of one queue with offloads.
+    pub fn new(layer: Layer) -> Self {
+        Self::with(&TunConfig { layer, ..TunConfig::default() }, |_| ())
+    }
+
+    /// On this device, with settings of the stack changed. Returns once all addresses may be used.
+    pub fn with(device: &TunConfig, change: impl FnOnce(&mut Config)) -> Self {
+        let namespace = Namespace::new().unwrap();
+        // The kernel would not use its addresses for a second or two.
+        for which in ["all", "default"] {
+            sysctl(&namespace, &format!("ipv6/conf/{which}/accept_dad"), "0");
+        }
+        let tun = common::open(&namespace, device);
+        let mut config = Config::default();
+        change(&mut config);
+        let stack = Stack::new(config).unwrap();
+        // Nobody else is on this link.
+        let options = LinkOptions { detect_duplicates: false, ..LinkOptions::default() };
+        let netif = stack.attach_with(tun.clone(), &common::prefixes(common::STACK), &options).unwrap();
+        let bed = Self { lab: Lab { namespace, tun, stack }, netif, _watched: watch() };
+        // The kernel takes a moment even to find that it need not probe its IPv6 address.
+        let usable = || std::net::UdpSocket::bind(bed.lab.kernel_addr(true, 0)).is_ok();
+        bed.lab.namespace.run(|| eventually("the kernel has its address", usable)).unwrap();
+        bed
+    }
+
+    /// The name of the device in the kernel.
+    pub fn device(&self) -> String {
+        self.lab.tun.link().name().to_owned()
+    }
+
+    /// Sets a setting of the kernel, below /proc/sys/net.
+    pub fn sysctl(&self, name: &str, value: &str) {
+        sysctl(&self.lab.namespace, name, value);
+    }
+
+    /// `count` connections at once that the kernel opens, `len` bytes in each direction.
+    pub fn opened_by_kernel(&self, v6: bool, count: u64, len: usize) {
+        let listener = TcpListener::bind_on(&self.lab.stack, self.lab.stack_addr(v6, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let serve: Vec<_> = (0..count)
+            .map(|seed| {
+                let client =
+                    self.lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), seed, len));
+                // One after the other, so that each is known.
+                let (stream, _) = listener.accept().unwrap();
+                (client, std::thread::spawn(move || exchange(stream, 1000 + seed, len)))
+            })
+            .collect();
+        for (client, server) in serve {
+            let [sent, received] = server.join().unwrap();
+            assert_eq!(client.join().unwrap(), [received, sent], "opened by the kernel");
+        }
+    }
+
+    /// Likewise that the stack opens.
+    pub fn opened_by_stack(&self, v6: bool, count: u64, len: usize) {
+        let at = self.lab.kernel_addr(v6, 0);
+        let listener = self.lab.kernel(move || KernelListener::bind(at).unwrap()).join().unwrap();
+        let to = listener.local_addr().unwrap();
+        let serve: Vec<_> = (0..count)
+            .map(|seed| {
+                let stream = TcpStream::connect_on(&self.lab.stack, to).unwrap();
+                let client = std::thread::spawn(move || exchange(stream, seed, len));
+                let (stream, _) = listener.accept().unwrap();
+                (client, std::thread::spawn(move || exchange(stream, 1000 + seed, len)))
+            })
+            .collect();
+        for (client, server) in serve {
+            let [sent, received] = server.join().unwrap();
+            assert_eq!(client.join().unwrap(), [received, sent], "opened by the stack");
+        }
+    }
+
+    /// Nothing came that the stack did not understand.
+    pub fn assert_all_understood(&self) {
+        for reason in ["malformed", "bad_checksum", "unknown_protocol", "no_memory", "unsendable"] {
+            assert_eq!(self.lab.count(&format!("frames_{reason}")), 0, "{reason}");
+        }
+    }
+
+    /// All connections are gone but for TIME-WAIT, and all memory has come back.
+    pub fn assert_empties(&self) {
+        eventually("all connections are gone", || self.lab.stack.connection_count() == 0);
+        eventually("all memory came back", || {
+            self.lab.stack.trim();
+            self.lab.stack.memory_in_use() == 0
+        });
+    }
+}
+
+/// Ends the process if what is returned lives longer than [`LIFE_MAX`]: one end that has failed leaves the other waiting.
+fn watch() -> Sender<()> {
+    let (watched, gone) = channel();
+    std::thread::spawn(move || {
+        if gone.recv_timeout(LIFE_MAX) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a test has not ended within {LIFE_MAX:?}");
+            std::process::abort();
+        }
+    });
+    watched
+}
+
+/// Longest life of a [`Bed`].
+const LIFE_MAX: Duration = Duration::from_secs(180);
+
+/// Sets a setting of the kernel in a namespace, below /proc/sys/net.
+pub fn sysctl(namespace: &Namespace, name: &str, value: &str) {
+    let set = || std::fs::write(format!("/proc/sys/net/{name}"), value);
+    namespace.run(set).unwrap().unwrap_or_else(|error| panic!("{name} = {value}: {error}"));
+}
+
+/// What a program of the kernel's side says, and whether it was content; `None`, with a word on standard error, if there
+/// is none of that name.
+pub fn program(namespace: &Namespace, words: &str) -> Option<Output> {
+    let mut words = words.split_whitespace();
+    let name = words.next().unwrap();
+    let mut command = Command::new(name);
+    command.args(words).stdin(Stdio::null());
+    match namespace.run(|| command.output()).unwrap() {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            eprintln!("skipped: there is no {name} here");
+            None
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+/// [`program`], which has to be content; returns what it said.
+pub fn content(namespace: &Namespace, words: &str) -> Option<String> {
+    let output = program(namespace, words)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+    Some(said)
+}
+
+/// Long enough for what happens within a second, on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,136 @@
+//! Datagrams of every size, fragments among them, to the kernel and back.
+
+use std::net::{SocketAddr, UdpSocket as KernelSocket};
+use std::time::Duration;
+
+use sockeye::UdpSocket;
+
+use crate::bed::{Bed, LAYERS};
+use crate::common::{bytes, skipped};
+
+/// From nothing to the largest that IPv4 carries, and the edges of 1500 bytes on both versions of IP.
+const SIZES: [usize; 14] = [0, 1, 7, 8, 1231, 1232, 1451, 1452, 1453, 1472, 1473, 9000, 32_000, 65_507];
+/// Tries for a datagram; a lost one is no failure, but none is lost for ever.
+const TRIES: usize = 20;
+
+/// What a test wants of a socket of either side.
+trait Datagrams: Send + 'static {
+    fn put(&self, data: &[u8], to: SocketAddr);
+    fn take(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)>;
+    fn name(&self) -> SocketAddr;
+}
+
+macro_rules! datagrams {
+    ($kind:ty) => {
+        impl Datagrams for $kind {
+            fn put(&self, data: &[u8], to: SocketAddr) {
+                assert_eq!(self.send_to(data, to).unwrap(), data.len());
+            }
+            fn take(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)> {
+                self.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                self.recv_from(into).ok()
+            }
+            fn name(&self) -> SocketAddr {
+                self.local_addr().unwrap()
+            }
+        }
+    };
+}
+datagrams!(KernelSocket);
+datagrams!(UdpSocket);
+
+/// Answers each datagram by its bytes in reverse, until an empty one comes a second time.
+fn answer(socket: &impl Datagrams) {
+    let mut buffer = vec![0; 70_000];
+    loop {
+        let Some((len, from)) = socket.take(&mut buffer) else { continue };
+        if buffer[..len] == *END {
+            return;
+        }
+        buffer[..len].reverse();
+        socket.put(&buffer[..len], from);
+    }
+}
+
+const END: &[u8] = b"that was all";
+
+fn ask(socket: &impl Datagrams, to: SocketAddr) {
+    let mut buffer = vec![0; 70_000];
+    for (seed, len) in SIZES.into_iter().enumerate() {
+        let mut data = bytes(seed as u64, len);
+        let answered = (0..TRIES).any(|_| {
+            socket.put(&data, to);
+            data.reverse();
+            let right = loop {
+                match socket.take(&mut buffer) {
+                    Some((got, from)) if got == len => {
+                        assert_eq!(from, to);
+                        assert!(buffer[..got] == data, "{len} bytes");
+                        break true;
+                    }
+                    // The late answer to an earlier try.
+                    Some(_) => {}
+                    None => break false,
+                }
+            };
+            data.reverse();
+            right
+        });
+        assert!(answered, "{len} bytes to {to}: no answer");
+    }
+    socket.put(END, to);
+}
+
+#[test]
+fn datagrams_of_every_size_come_back_in_fragments_where_they_must() {
+    if skipped("datagrams") {
+        return;
+    }
+    for layer in LAYERS {
+        let bed = Bed::new(layer);
+        for v6 in [false, true] {
+            let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+            let at = bed.lab.kernel_addr(v6, 0);
+            let theirs = bed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
+            let (to_us, to_them) = (ours.name(), theirs.name());
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer(&ours));
+                ask(&theirs, to_us);
+            });
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer(&theirs));
+                ask(&ours, to_them);
+            });
+        }
+        assert!(bed.lab.count("ip_reasm_oks") >= 6, "{}", bed.lab.count("ip_reasm_oks"));
+        assert!(bed.lab.count("ip_frag_oks") >= 6, "{}", bed.lab.count("ip_frag_oks"));
+        bed.assert_all_understood();
+    }
+}
+
+#[test]
+fn a_port_without_a_socket_is_reported_to_both_sides() {
+    if skipped("unreachable ports") {
+        return;
+    }
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    for layer in LAYERS {
+        let bed = Bed::new(layer);
+        for v6 in [false, true] {
+            let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+            ours.connect(bed.lab.kernel_addr(v6, 9)).unwrap();
+            ours.set_read_timeout(Some(crate::bed::PATIENCE)).unwrap();
+            ours.send(b"anybody?").unwrap();
+            assert_eq!(ours.recv(&mut [0; 10]).unwrap_err().kind(), refused);
+            let (at, to) = (bed.lab.kernel_addr(v6, 0), bed.lab.stack_addr(v6, 9));
+            let told = bed.lab.kernel(move || {
+                let theirs = KernelSocket::bind(at).unwrap();
+                theirs.connect(to).unwrap();
+                theirs.set_read_timeout(Some(crate::bed::PATIENCE)).unwrap();
+                theirs.send(b"anybody?").unwrap();
+                theirs.recv(&mut [0; 10]).unwrap_err().kind()
+            });
+            assert_eq!(told.join().unwrap(), refused);
+        }
+    }
+}

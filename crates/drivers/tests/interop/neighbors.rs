@@ -1,0 +1,118 @@
+//! Ethernet with the kernel on the other side: neighbors that expire, go away and come back with another address.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use sockeye::UdpSocket;
+use sockeye_drivers::Layer;
+
+use crate::bed::{Bed, PATIENCE, content, program};
+use crate::common::{KERNEL, addr, bytes, eventually, hash, skipped};
+
+const LEN: usize = 2_000_000;
+
+/// A connection opened by the stack, both ends.
+fn connection(bed: &Bed, v6: bool) -> (sockeye::TcpStream, std::net::TcpStream) {
+    let at = bed.lab.kernel_addr(v6, 0);
+    let listener = bed.lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let ours = sockeye::TcpStream::connect_on(&bed.lab.stack, listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
+/// Sends from us to the kernel, and does something after a third of it.
+fn send_and(bed: &Bed, v6: bool, meanwhile: impl FnOnce()) {
+    let (mut ours, mut theirs) = connection(bed, v6);
+    let data = bytes(5, LEN);
+    let expected = hash(&data);
+    let sender = std::thread::spawn(move || ours.write_all(&data).unwrap());
+    let mut got = vec![0; LEN];
+    let (first, rest) = got.split_at_mut(LEN / 3);
+    theirs.read_exact(first).unwrap();
+    meanwhile();
+    theirs.read_exact(rest).unwrap();
+    sender.join().unwrap();
+    assert_eq!(hash(&got), expected);
+}
+
+#[test]
+fn each_side_forgets_the_other_during_a_transfer_and_asks_again() {
+    if skipped("forgotten neighbors") {
+        return;
+    }
+    let bed = Bed::new(Layer::Ethernet);
+    for v6 in [false, true] {
+        let asked = bed.lab.count("neighbor_solicits_out");
+        send_and(&bed, v6, || bed.lab.stack.flush_neighbors(bed.netif).unwrap());
+        assert!(bed.lab.count("neighbor_solicits_out") > asked);
+        let device = bed.device();
+        send_and(&bed, v6, || drop(program(&bed.lab.namespace, &format!("ip neigh flush dev {device}"))));
+    }
+}
+
+#[test]
+fn entries_that_are_old_are_confirmed_by_asking() {
+    if skipped("old neighbors") {
+        return;
+    }
+    let bed = Bed::new(Layer::Ethernet);
+    let device = bed.device();
+    for version in ["ipv4", "ipv6"] {
+        bed.sysctl(&format!("{version}/neigh/{device}/base_reachable_time_ms"), "100");
+        bed.sysctl(&format!("{version}/neigh/{device}/delay_first_probe_time"), "1");
+    }
+    for v6 in [false, true] {
+        let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+        ours.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (at, to) = (bed.lab.kernel_addr(v6, 0), ours.local_addr().unwrap());
+        let theirs = bed.lab.kernel(move || std::net::UdpSocket::bind(at).unwrap()).join().unwrap();
+        let heard = if v6 { "ndp_in" } else { "arp_in" };
+        let before = bed.lab.count(heard);
+        // Nobody answers, so that nothing but our answers to questions confirms to the kernel that we are there.
+        let asked_again = (0..200_u32).any(|number| {
+            theirs.send_to(&number.to_be_bytes(), to).unwrap();
+            let mut got = [0; 4];
+            assert_eq!((ours.recv(&mut got).unwrap(), got), (4, number.to_be_bytes()));
+            std::thread::sleep(Duration::from_millis(100));
+            bed.lab.count(heard) >= before + 2
+        });
+        assert!(asked_again, "{heard}: {} after {before}", bed.lab.count(heard));
+    }
+}
+
+#[test]
+fn a_kernel_that_is_down_for_a_while_goes_on_when_it_is_back_with_another_address() {
+    if skipped("a neighbor that goes away") {
+        return;
+    }
+    let bed = Bed::new(Layer::Ethernet);
+    let device = bed.device();
+    if program(&bed.lab.namespace, "ip -V").is_none() {
+        return;
+    }
+    // It tells its new address to all; else a neighbor that was heard of lately is believed for up to 45 s.
+    bed.sysctl(&format!("ipv4/conf/{device}/arp_notify"), "1");
+    let ip = |words: &str| drop(content(&bed.lab.namespace, &format!("ip {words}")));
+    send_and(&bed, false, || {
+        ip(&format!("link set {device} down"));
+        std::thread::sleep(Duration::from_millis(300));
+        ip(&format!("link set {device} address 02:00:00:00:00:77"));
+        ip(&format!("link set {device} up"));
+    });
+    let known = || {
+        let neighbors = bed.lab.stack.neighbors();
+        neighbors.iter().find(|n| n.addr == addr(KERNEL[0])).and_then(|n| n.lladdr)
+    };
+    eventually("the new address is known", || known().is_some_and(|mac| mac.0 == [2, 0, 0, 0, 0, 0x77]));
+}
+
+#[test]
+fn a_host_that_is_not_there_is_unreachable() {
+    if skipped("an absent neighbor") {
+        return;
+    }
+    let bed = Bed::new(Layer::Ethernet);
+    for to in ["10.9.0.99:80", "[fd09::99]:80"] {
+        let error = sockeye::TcpStream::connect_on(&bed.lab.stack, to).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{to}: {error:?}");
+    }
+}
