@@ -114,6 +114,7 @@ mod tests {
             reuse_port: true,
             v6_only: false,
             nodelay: false,
+            marks: crate::tcp::marks::Marks::DEFAULT,
             congestion_control: crate::CongestionControl::default(),
             nonblocking: false,
             transparent: false,

@@ -33,6 +33,7 @@ use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::input::busy::PlaceCell;
+use crate::netif::output::HOP_LIMIT;
 use crate::netif::table::{Via, ViaCell};
 use crate::poll::Watchers;
 use crate::switches::RxFree;
@@ -95,6 +96,10 @@ pub(crate) struct SocketOptions {
     pub nonblocking: AtomicBool,
     /// TCP_NODELAY.
     pub nodelay: AtomicBool,
+    /// IP_TOS, IPV6_TCLASS, without the bits of ECN.
+    pub tos: AtomicU8,
+    /// IP_TTL, IPV6_UNICAST_HOPS.
+    pub hop_limit: AtomicU8,
     /// SO_KEEPALIVE.
     pub keepalive: AtomicBool,
     /// TCP_KEEPCNT.
@@ -127,6 +132,8 @@ impl SocketOptions {
         Self {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
+            tos: AtomicU8::new(0),
+            hop_limit: AtomicU8::new(HOP_LIMIT),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),

@@ -23,6 +23,7 @@ use crate::conn::outbox::Context;
 use crate::input::count;
 use crate::ip::count::OUT_NO_ROUTES;
 use crate::link;
+use crate::tcp::marks::Marks;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
@@ -57,13 +58,14 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
-    add(cx, via, conn.hash, &conn.tuple, (header, gso_size), payload);
+    let marks = Marks::of(&conn.options);
+    add(cx, via, conn.hash, &conn.tuple, (header, gso_size, marks), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
 pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
     // The hash that a connection of this name has, so that its frames go the same way.
-    add(cx, via, tuple.hash(&cx.core.key), tuple, (header, 0), payload);
+    add(cx, via, tuple.hash(&cx.core.key), tuple, (header, 0, Marks::DEFAULT), payload);
     flush(cx);
 }
 
@@ -72,11 +74,11 @@ fn add(
     via: Via,
     hash: u64,
     tuple: &FourTuple,
-    (header, gso_size): (&Header, u16),
+    (header, gso_size, marks): (&Header, u16, Marks),
     payload: Data,
 ) {
     let Some((_, netif)) = cx.core.netifs.out(via) else { return };
-    let Some(mut frame) = encode(netif, tuple, header, payload.0) else {
+    let Some(mut frame) = encode(netif, tuple, header, marks, payload.0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };
     frame.gso_size = gso_size;
@@ -154,11 +156,17 @@ pub(crate) fn ring(cx: &mut Context<'_>) {
 }
 
 /// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be.
-fn encode(netif: &dyn Netif, tuple: &FourTuple, header: &Header, payload: Chain) -> Option<TxFrame> {
+fn encode(
+    netif: &dyn Netif,
+    tuple: &FourTuple,
+    header: &Header,
+    marks: Marks,
+    payload: Chain,
+) -> Option<TxFrame> {
     let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
     let tcp_len = wire::header_len(header) + payload.len();
-    let traffic_class = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
-    let ip_header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class };
+    let ecn = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
+    let ip_header = marks.header(addresses, ecn);
     let mut head = [0; HEAD_MAX];
     let ip_len = ip::emit(&ip_header, tcp_len, &mut head).ok()?;
     let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);

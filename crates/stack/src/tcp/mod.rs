@@ -7,6 +7,7 @@ mod fastopen;
 mod info;
 pub(crate) mod keepalive;
 mod listener;
+pub(crate) mod marks;
 mod socket;
 pub(crate) mod stream;
 mod urgent;

@@ -9,6 +9,7 @@ use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_sync::facade::Arc;
 
 use super::fastopen::FastOpenOptions;
+use super::marks::Marks;
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
@@ -27,6 +28,8 @@ pub(crate) struct SocketSettings {
     pub reuse_port: bool,
     pub v6_only: bool,
     pub nodelay: bool,
+    /// DSCP and hop limit.
+    pub marks: Marks,
     pub congestion_control: CongestionControl,
     pub nonblocking: bool,
     /// Other hosts' addresses may be bound to.
@@ -95,6 +98,7 @@ impl TcpSocket {
             reuse_port: false,
             v6_only: false,
             nodelay: false,
+            marks: Marks::DEFAULT,
             congestion_control: config.congestion_control,
             nonblocking: false,
             transparent: false,

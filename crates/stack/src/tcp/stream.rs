@@ -11,7 +11,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::TcpSocket;
 use crate::blocking::{load_timeout, nonzero, store_timeout};
 use crate::conn::outbox::Context;
-use crate::conn::{Conn, LINGER_OFF, engine, reason, user};
+use crate::conn::{Conn, LINGER_OFF, SocketOptions, engine, reason, user};
 use crate::poll::{Target, sealed};
 use crate::stack::{Core, Stack};
 
@@ -108,6 +108,10 @@ impl TcpStream {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.conn.options.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(super) fn options(&self) -> &SocketOptions {
+        &self.conn.options
     }
 
     /// TCP_NODELAY: small writes are sent at once (Nagle's algorithm off, RFC 9293 section 3.7.4).

@@ -9,6 +9,7 @@ mod host;
 mod echo;
 mod errors;
 mod fragments;
+mod marks;
 mod path_mtu;
 mod routes;
 mod segments;
