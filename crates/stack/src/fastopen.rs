@@ -4,12 +4,12 @@
 //! `passive.rs` (a SYN) and `conn/engine.rs` (the end of a handshake).
 //!
 //! * A *server's* cookie is a keyed hash of both addresses, so it remembers nobody. The key is one of a row made from
-//!   one secret; [`Keys::rotate`] goes on to the next, and cookies of the one before are good for as long as it stays.
-//! * A *client* keeps a cookie and an MSS for each server, at most [`CACHE_MAX`], the first that came going first. A
+//!   one secret; `Keys::rotate` goes on to the next, and cookies of the one before are good for as long as it stays.
+//! * A *client* keeps a cookie and an MSS for each server, at most `CACHE_MAX`, the first that came going first. A
 //!   SYN with text that had to be repeated is held against the server: for a minute, and twice as long each time, its
 //!   SYNs carry none (section 4.1.3, black holes).
-//! * A *listener* counts connections whose SYN is not acknowledged ([`Queue`]), against forged addresses (section
-//!   5.1). One that was reset keeps its place for [`RESET_KEEPS`]: else a reset would clear the way for the next.
+//! * A *listener* counts connections whose SYN is not acknowledged (`Queue`), against forged addresses (section
+//!   5.1). One that was reset keeps its place for `RESET_KEEPS`: else a reset would clear the way for the next.
 //!
 //! Locks: the cache's and a queue's mutex are leaves. Tests: below, `tests/fastopen.rs`.
 

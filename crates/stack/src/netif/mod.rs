@@ -4,7 +4,7 @@
 //! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. What a frame
 //! begins with is its [`Medium`]; one that carries several packets' worth, to be cut by the device, says so by its
 //! `gso_size`.
-//! [`channel`] makes one whose other side is the program itself. [`wire()`] makes two that are connected inside this
+//! [`channel()`] makes one whose other side is the program itself. [`wire()`] makes two that are connected inside this
 //! process:
 //!
 //! ```
