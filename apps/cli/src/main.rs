@@ -15,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod diag;
 mod services;
 mod sim;
 mod tun;
@@ -43,6 +44,15 @@ enum Command {
     /// Run a stack on a TUN or TAP device, with servers that the kernel can reach (root)
     #[command(after_help = TUN_EXAMPLES)]
     Tun(TunArgs),
+    /// Show the sockets of every running stack of this user, as ss(8) does the kernel's
+    #[command(after_help = DIAG_HELP)]
+    Ss(diag::SsArgs),
+    /// Show the counters of every running stack of this user, by the names of the kernel's MIB
+    #[command(after_help = DIAG_HELP)]
+    Nstat(diag::NstatArgs),
+    /// Say in a sentence what limits a connection now
+    #[command(after_help = DIAG_HELP)]
+    Why(diag::WhyArgs),
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
@@ -54,6 +64,9 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Sim(args) => sim::sim(&args).map_err(BenchError::Io),
         Command::Tun(args) => tun::tun(&args),
+        Command::Ss(args) => diag::ss(&args).map_err(BenchError::Io),
+        Command::Nstat(args) => diag::nstat(&args).map_err(BenchError::Io),
+        Command::Why(args) => diag::why(&args).map_err(BenchError::Io),
         Command::RrServer(args) => helper(rr::remote::serve(&args)),
         Command::Hold(args) => helper(mem::hold(&args)),
     };
@@ -139,3 +152,17 @@ Examples:
 
 Making a device needs root or CAP_NET_ADMIN. It is gone when the command ends, however that ends.
 Exit codes: 0 ended as asked, 1 it cannot be done or the device went away, 2 wrong command line.";
+
+const DIAG_HELP: &str = "\
+Examples:
+  sockeye ss -ti
+      TCP connections with window, round trip and what they have carried, in the words of ss -ti
+  sockeye ss -l
+      who waits for connections or datagrams
+  sockeye nstat tcp
+      counters with `tcp` in their name; -z for those that are zero too
+  sockeye why 10.9.0.2:5201 10.9.0.1:40000
+      what limits this connection: application, receive window, congestion window, send buffer or path
+
+Seen are the programs of this user that show their stack: `sockeye tun`, or your own by sockeye_diag::publish.
+Exit codes: 0 everything was shown, 1 a program did not answer or there is no such connection.";

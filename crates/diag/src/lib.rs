@@ -20,6 +20,7 @@
 #![warn(missing_docs)]
 
 mod client;
+mod fields;
 mod folder;
 mod report;
 mod serve;

@@ -3,10 +3,13 @@
 //! Plain data, written as one line of JSON. Fields may be added: a reader skips what it does not know, and what is
 //! missing is empty. Tests: `tests/diag.rs`.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use sockeye::{SocketInfo, SocketKind, Stack};
+
+use crate::fields;
 
 /// A stack at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -35,6 +38,9 @@ pub struct Report {
 pub struct Counter {
     /// Sockeye's name of it.
     pub name: String,
+    /// The kernel's MIB's, if it has the same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mib: String,
     /// Events since the stack began.
     pub value: u64,
 }
@@ -42,7 +48,7 @@ pub struct Counter {
 /// One socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Socket {
-    /// `tcp`, and what kind of socket the state tells.
+    /// `tcp` or `udp`, and what kind of socket the state tells.
     pub protocol: String,
     /// The state, as `ss` writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`, ...
     pub state: String,
@@ -61,12 +67,21 @@ pub struct Socket {
     /// Protocol state by the names of [`sockeye::TcpInfo`], if it could be seen.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub tcp: serde_json::Map<String, serde_json::Value>,
+    /// What limits it and the figures behind that, by the names of [`sockeye::Limiting`]; likewise. `by` is none while there
+    /// is nothing to send.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub limiting: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Report {
     /// Looks at `stack`.
     pub(crate) fn of(stack: &Stack, name: &str, uptime_s: f64) -> Self {
-        let counters = stack.counters();
+        let mib: HashMap<_, _> = Stack::mib_names().into_iter().collect();
+        let counter = |(name, value): (&'static str, u64)| Counter {
+            name: name.to_owned(),
+            mib: mib.get(name).copied().unwrap_or_default().to_owned(),
+            value,
+        };
         Self {
             pid: std::process::id(),
             program: program(),
@@ -74,10 +89,7 @@ impl Report {
             uptime_s,
             memory_in_use: stack.memory_in_use(),
             memory_max: stack.config().memory_max,
-            counters: counters
-                .into_iter()
-                .map(|(name, value)| Counter { name: name.to_owned(), value })
-                .collect(),
+            counters: stack.counters().into_iter().map(counter).collect(),
             sockets: stack.sockets(true).iter().map(Socket::of).collect(),
         }
     }
@@ -91,6 +103,7 @@ impl Socket {
                 | SocketKind::TcpListener
                 | SocketKind::TcpHalfOpen
                 | SocketKind::TcpTimeWait => "tcp".to_owned(),
+                SocketKind::Udp => "udp".to_owned(),
             },
             state: short(socket.state).to_owned(),
             local: socket.local,
@@ -99,7 +112,8 @@ impl Socket {
             send_queue: socket.send_queue,
             serial: socket.serial,
             is_held: socket.is_held,
-            tcp: socket.tcp.as_ref().map(crate::report::tcp).unwrap_or_default(),
+            tcp: socket.tcp.as_ref().map(fields::tcp).unwrap_or_default(),
+            limiting: socket.limiting.as_ref().map(fields::limiting).unwrap_or_default(),
         }
     }
 }
@@ -113,24 +127,6 @@ fn short(state: &'static str) -> &'static str {
         "CLOSED" => "UNCONN",
         other => other,
     }
-}
-
-/// Protocol state, durations in microseconds.
-fn tcp(info: &sockeye::TcpInfo) -> serde_json::Map<String, serde_json::Value> {
-    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let fields = [
-        ("snd_mss", u64::from(info.snd_mss).into()),
-        ("rtt_us", info.srtt.map(micros).into()),
-        ("rto_us", micros(info.rto).into()),
-        ("cwnd", u64::from(info.cwnd).into()),
-        ("ssthresh", u64::from(info.ssthresh).into()),
-        ("in_flight", u64::from(info.in_flight).into()),
-        ("snd_wnd", u64::from(info.snd_wnd).into()),
-        ("rcv_wnd", u64::from(info.rcv_wnd).into()),
-        ("not_sent", u64::from(info.not_sent).into()),
-        ("rexmt_bytes", info.rexmt_bytes.into()),
-    ];
-    fields.into_iter().map(|(name, value): (_, serde_json::Value)| (name.to_owned(), value)).collect()
 }
 
 /// The name of this process's program.

@@ -10,9 +10,12 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use crate::base::addr::FourTuple;
 use crate::conn::Conn;
-use crate::stack::Core;
-use crate::tcp::TcpInfo;
+use crate::ip::count as ip;
+use crate::link::count as link;
+use crate::stack::{Core, Stack, counter};
 use crate::tcp::stream::state_name;
+use crate::tcp::{Limiting, TcpInfo};
+use crate::udp;
 
 /// What a socket is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +28,8 @@ pub enum SocketKind {
     TcpHalfOpen,
     /// What is left of a TCP connection in TIME-WAIT.
     TcpTimeWait,
+    /// A UDP socket that has a port, or a ping socket.
+    Udp,
 }
 
 /// One socket at one moment.
@@ -32,7 +37,7 @@ pub enum SocketKind {
 pub struct SocketInfo {
     /// What it is.
     pub kind: SocketKind,
-    /// The state's name in RFC 9293 section 3.3.2.
+    /// The state's name in RFC 9293 section 3.3.2; of a UDP socket `ESTABLISHED` if it is connected, else `CLOSED`.
     pub state: &'static str,
     /// Our end.
     pub local: SocketAddr,
@@ -48,6 +53,8 @@ pub struct SocketInfo {
     pub is_held: bool,
     /// What its protocol state looks like, if that was asked for and could be seen.
     pub tcp: Option<TcpInfo>,
+    /// What limits it, likewise.
+    pub limiting: Option<Limiting>,
 }
 
 /// All sockets.
@@ -67,7 +74,35 @@ pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
         });
     });
     list.extend(conns.iter().map(|conn| connection(core, conn, details)));
+    list.extend(core.udp.sockets(core.cpu()).iter().map(|pcb| datagrams(pcb)));
     list
+}
+
+fn datagrams(pcb: &udp::pcb::Pcb) -> SocketInfo {
+    let name = pcb.name.load();
+    let so = pcb.receive.so.lock();
+    SocketInfo {
+        kind: SocketKind::Udp,
+        state: if name.remote.is_some() { "ESTABLISHED" } else { "CLOSED" },
+        local: name.local.to_socket_addr(pcb.is_v6),
+        remote: name.remote.map(|remote| remote.to_socket_addr(pcb.is_v6)),
+        recv_queue: so.queue.iter().map(|datagram| datagram.payload.len()).sum(),
+        send_queue: 0,
+        serial: 0,
+        is_held: true,
+        tcp: None,
+        limiting: None,
+    }
+}
+
+impl Stack {
+    /// What the counters that [`Stack::counters`] shows are called in the kernel's MIB, as `nstat` shows it: our name and
+    /// that one, for those that have one.
+    pub fn mib_names() -> Vec<(&'static str, &'static str)> {
+        let own = counter::MIB.iter().map(|(index, mib)| (counter::NAMES[*index], *mib));
+        let others = ip::NAMES.iter().chain(&udp::count::NAMES).chain(&link::NAMES).copied();
+        own.chain(others.filter(|(_, mib)| !mib.is_empty())).collect()
+    }
 }
 
 fn listening(listener: &crate::listen::Listener) -> SocketInfo {
@@ -82,6 +117,7 @@ fn listening(listener: &crate::listen::Listener) -> SocketInfo {
         serial: 0,
         is_held: true,
         tcp: None,
+        limiting: None,
     }
 }
 
@@ -97,6 +133,7 @@ fn named(kind: SocketKind, state: &'static str, tuple: FourTuple) -> SocketInfo 
         serial: 0,
         is_held: false,
         tcp: None,
+        limiting: None,
     }
 }
 
@@ -116,5 +153,6 @@ fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
         serial: conn.serial,
         is_held: conn.users.load(Ordering::Relaxed) > 0,
         tcp: if details { TcpInfo::of(core, conn).ok() } else { None },
+        limiting: if details { Limiting::of(core, conn).ok() } else { None },
     }
 }

@@ -225,7 +225,7 @@ mod tests {
             ("--addr 10.9.0.2/24 --set sndbuf=1", "sndbuf"),
             ("--addr 10.9.0.2/24 --serve finger", "no service"),
             ("--addr 10.9.0.2/24 --pcap-max 1M", "--pcap"),
-            ("--addr 10.9.0.2/24 --seconds -1", "seconds"),
+            ("--addr 10.9.0.2/24 --seconds=-1", "seconds"),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(told), "{line}: {error}");

@@ -8,6 +8,7 @@ mod matrix;
 mod results;
 mod sim;
 mod sim_kernel;
+mod tun;
 mod usage;
 
 use std::process::{Command, Output, Stdio};

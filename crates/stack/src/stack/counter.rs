@@ -101,3 +101,24 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
 ];
+
+/// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).
+pub const MIB: [(usize, &str); 17] = [
+    (SEGMENTS_IN, "TcpInSegs"),
+    (SEGMENTS_OUT, "TcpOutSegs"),
+    (ACTIVE_OPENS, "TcpActiveOpens"),
+    (PASSIVE_OPENS, "TcpPassiveOpens"),
+    (RESETS_OUT, "TcpOutRsts"),
+    (LISTEN_OVERFLOWS, "TcpExtListenOverflows"),
+    (TIME_WAIT_OVERFLOW, "TcpExtTCPTimeWaitOverflow"),
+    (SYNCOOKIES_SENT, "TcpExtSyncookiesSent"),
+    (SYNCOOKIES_RECV, "TcpExtSyncookiesRecv"),
+    (SYNCOOKIES_FAILED, "TcpExtSyncookiesFailed"),
+    (FASTOPEN_ACTIVE, "TcpExtTCPFastOpenActive"),
+    (FASTOPEN_ACTIVE_FAIL, "TcpExtTCPFastOpenActiveFail"),
+    (FASTOPEN_PASSIVE, "TcpExtTCPFastOpenPassive"),
+    (FASTOPEN_PASSIVE_FAIL, "TcpExtTCPFastOpenPassiveFail"),
+    (FASTOPEN_LISTEN_OVERFLOWS, "TcpExtTCPFastOpenListenOverflow"),
+    (FASTOPEN_COOKIE_REQD, "TcpExtTCPFastOpenCookieReqd"),
+    (FASTOPEN_BLACKHOLE, "TcpExtTCPFastOpenBlackhole"),
+];

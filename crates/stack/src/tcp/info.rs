@@ -119,8 +119,28 @@ impl TcpStream {
     /// # Errors
     /// As for [`info`](Self::info).
     pub fn limit(&self) -> io::Result<Limiting> {
-        look(self.core(), &self.conn, |pcb| {
-            let so = self.conn.so.lock();
+        Limiting::of(self.core(), &self.conn)
+    }
+}
+
+/// Looks at a connection's pcb from inside its perimeter, and runs what has gathered there meanwhile.
+fn look<R>(core: &Core, conn: &Arc<Conn>, query: impl FnOnce(&mut Pcb<Data>) -> R) -> io::Result<R> {
+    let perimeter = conn.perimeter();
+    let mut inside = match perimeter.try_enter() {
+        Some(inside) => inside,
+        None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+        None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
+    };
+    let answer = query(conn.pcb.get(&mut inside));
+    Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
+    Ok(answer)
+}
+
+impl Limiting {
+    /// See [`TcpStream::limit`].
+    pub(crate) fn of(core: &Core, conn: &Arc<Conn>) -> io::Result<Self> {
+        look(core, conn, |pcb| {
+            let so = conn.so.lock();
             let buffered = so.snd.len();
             let in_flight = pcb.snd_max().since(pcb.snd_una());
             let is_busy = in_flight > 0 || buffered > 0;
@@ -137,19 +157,6 @@ impl TcpStream {
             }
         })
     }
-}
-
-/// Looks at a connection's pcb from inside its perimeter, and runs what has gathered there meanwhile.
-fn look<R>(core: &Core, conn: &Arc<Conn>, query: impl FnOnce(&mut Pcb<Data>) -> R) -> io::Result<R> {
-    let perimeter = conn.perimeter();
-    let mut inside = match perimeter.try_enter() {
-        Some(inside) => inside,
-        None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
-        None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
-    };
-    let answer = query(conn.pcb.get(&mut inside));
-    Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
-    Ok(answer)
 }
 
 impl TcpInfo {

@@ -10,7 +10,7 @@
 //! Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
 
 mod builder;
-mod count;
+pub(crate) mod count;
 pub(crate) mod deliver;
 pub(crate) mod errors;
 mod groups;
@@ -37,6 +37,7 @@ pub use socket::UdpSocket;
 use std::net::IpAddr;
 
 use sockeye_proto::tcp::port_choice::PortRange;
+use sockeye_sync::facade::Arc;
 use sockeye_sync::{Counters, cpu};
 
 use crate::base::addr::HashKey;
@@ -86,6 +87,11 @@ impl Shared {
     pub fn is_member(&self, cpu: u32, netif: NetifId, group: IpAddr) -> bool {
         let membership = Membership { group, interface: netif.interface_index() };
         self.table.with(cpu, |copy| copy.is_member(&membership))
+    }
+
+    /// All sockets that have a name, as the copy of the core `cpu` knows them.
+    pub fn sockets(&self, cpu: u32) -> Vec<Arc<pcb::Pcb>> {
+        self.table.with(cpu, |copy| copy.sockets().cloned().collect())
     }
 
     /// Names and counts.

@@ -161,6 +161,12 @@ impl Table {
 }
 
 impl Copy {
+    /// All sockets that have a name.
+    pub fn sockets(&self) -> impl Iterator<Item = &Arc<Pcb>> {
+        let bound = self.bound.values().flatten();
+        bound.chain(self.connected.iter().map(|(_, entry)| entry)).map(|entry| &entry.pcb)
+    }
+
     /// Whether datagrams to a group that come by an interface are taken in.
     pub fn is_member(&self, membership: &Membership) -> bool {
         self.groups.contains(membership)

@@ -1,0 +1,37 @@
+//! `sockeye ss`, `nstat` and `why`: looking at running stacks from outside.
+//!
+//! Each asks all programs of this user that show a stack (`sockeye_diag`) and prints. Must not know stacks themselves:
+//! what is not in a report is not shown. Invariant: a program that does not answer is told on standard error and makes
+//! the exit code 1; the others are shown all the same.
+//!
+//! Tests: at the ends of the files; against a running stack in `tests/cli/tun.rs`.
+
+mod nstat;
+mod ss;
+mod why;
+
+use std::io;
+use std::process::ExitCode;
+
+pub use nstat::{NstatArgs, nstat};
+use sockeye_diag::Report;
+pub use ss::{SsArgs, ss};
+pub use why::{WhyArgs, why};
+
+/// What all programs tell, and the exit code that this makes.
+fn reports() -> io::Result<(Vec<Report>, ExitCode)> {
+    let (reports, unreachable) = sockeye_diag::reports()?;
+    for program in &unreachable {
+        eprintln!("no answer from {}: {}", program.path.display(), program.error);
+    }
+    if reports.is_empty() && unreachable.is_empty() {
+        eprintln!("no program of this user shows a stack in {}", sockeye_diag::folder().display());
+    }
+    let code = if unreachable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    Ok((reports, code))
+}
+
+/// How a stack is called where there are several.
+fn title(report: &Report) -> String {
+    format!("{} {}/{}", report.name, report.program, report.pid)
+}

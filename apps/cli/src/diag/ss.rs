@@ -1,0 +1,241 @@
+//! `sockeye ss`: sockets of running stacks, as ss(8) shows the kernel's.
+//!
+//! Names of figures are those of `ss -ti`; windows and thresholds are in segments there, and here. Must not know where
+//! figures come from. Tests: below.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Map, Value};
+use sockeye_diag::{Report, Socket};
+
+/// What is to be shown.
+#[derive(Args, Debug, Default)]
+pub struct SsArgs {
+    /// TCP sockets
+    #[arg(short, long)]
+    tcp: bool,
+
+    /// UDP sockets
+    #[arg(short, long)]
+    udp: bool,
+
+    /// Only sockets that wait for somebody: TCP's listeners, UDP's without a peer
+    #[arg(short, long)]
+    listening: bool,
+
+    /// All sockets: those that wait, and those that do not
+    #[arg(short, long, conflicts_with = "listening")]
+    all: bool,
+
+    /// What TCP knows of a connection
+    #[arg(short, long)]
+    info: bool,
+
+    /// One JSON object for each stack, a line each, with everything
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the sockets of every stack.
+///
+/// # Errors
+/// If nobody may be asked, or standard output is closed.
+pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
+    let (mut reports, code) = super::reports()?;
+    let mut out = io::stdout().lock();
+    for report in &mut reports {
+        report.sockets.retain(|socket| args.shows(socket));
+        if args.json {
+            let line = serde_json::json!({
+                "pid": report.pid, "program": report.program, "stack": report.name, "sockets": report.sockets,
+            });
+            writeln!(out, "{line}")?;
+        }
+    }
+    if !args.json {
+        table(args, &reports, &mut out)?;
+    }
+    Ok(code)
+}
+
+impl SsArgs {
+    /// As with ss, the kinds are all if none is named, and waiting sockets are left out unless asked for.
+    fn shows(&self, socket: &Socket) -> bool {
+        let is_kind = match socket.protocol.as_str() {
+            "tcp" => self.tcp || !self.udp,
+            "udp" => self.udp || !self.tcp,
+            _ => !self.tcp && !self.udp,
+        };
+        is_kind && (self.all || self.listening == socket.remote.is_none())
+    }
+}
+
+fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<()> {
+    let heads = ["Netid", "State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Id"];
+    row(out, heads.map(str::to_owned), "Stack")?;
+    for report in reports {
+        for socket in &report.sockets {
+            let remote = socket.remote.map_or_else(|| "*:*".to_owned(), |remote| remote.to_string());
+            // Listeners and datagram sockets have no number.
+            let id = if socket.serial == 0 { "-".to_owned() } else { socket.serial.to_string() };
+            let cells = [
+                socket.protocol.clone(),
+                socket.state.clone(),
+                socket.recv_queue.to_string(),
+                socket.send_queue.to_string(),
+                socket.local.to_string(),
+                remote,
+                id,
+            ];
+            row(out, cells, &super::title(report))?;
+            if args.info && !socket.tcp.is_empty() {
+                writeln!(out, "\t {}", details(&socket.tcp))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    out: &mut impl Write,
+    [netid, state, recv, send, local, remote, id]: [String; 7],
+    stack: &str,
+) -> io::Result<()> {
+    writeln!(out, "{netid:<6}{state:<12}{recv:<10}{send:<10}{local:<28}{remote:<28}{id:<8}{stack}")
+}
+
+/// What TCP knows, in the words and the order of `ss -ti`. What is not known or zero is left out, as there.
+fn details(tcp: &Map<String, Value>) -> String {
+    let number = |name: &str| tcp.get(name).and_then(Value::as_u64);
+    let nonzero = |name: &str| number(name).filter(|value| *value > 0);
+    let is_set = |name: &str| tcp.get(name).and_then(Value::as_bool).unwrap_or(false);
+    let mss = number("snd_mss").unwrap_or(1).max(1);
+    let segments = |name: &str| nonzero(name).map(|bytes| bytes.div_ceil(mss));
+    let mut parts = Vec::new();
+    let switches = [("timestamps", "ts"), ("sack", "sack"), ("ecn", "ecn")].into_iter();
+    parts.extend(switches.filter(|(name, _)| is_set(name)).map(|(_, word)| word.to_owned()));
+    parts.extend(tcp.get("congestion_control").and_then(Value::as_str).map(str::to_owned));
+    let mut put =
+        |name: &str, value: Option<String>| parts.extend(value.map(|value| format!("{name}:{value}")));
+    let text = |value: Option<u64>| value.map(|value| value.to_string());
+    let wscale = number("snd_wscale").zip(number("rcv_wscale"));
+    put("wscale", wscale.map(|(snd, rcv)| format!("{snd},{rcv}")));
+    put("rto", number("rto_us").map(millis));
+    put("backoff", text(nonzero("backoff")));
+    let rtt = number("rtt_us").zip(number("rttvar_us"));
+    put("rtt", rtt.map(|(rtt, var)| format!("{}/{}", millis(rtt), millis(var))));
+    put("ato", nonzero("ato_us").map(millis));
+    put("mss", text(number("snd_mss")));
+    for (name, field) in [("pmtu", "pmtu"), ("rcvmss", "rcv_mss"), ("advmss", "advmss")] {
+        put(name, text(nonzero(field)));
+    }
+    put("cwnd", text(segments("cwnd")));
+    // No threshold yet is a very large one.
+    let threshold = number("ssthresh").filter(|bytes| *bytes < THRESHOLD_UNSET);
+    put("ssthresh", text(threshold.map(|bytes| bytes.div_ceil(mss))));
+    for (name, field) in COUNTS {
+        put(name, text(nonzero(field)));
+    }
+    put("pacing_rate", nonzero("pacing_rate").map(bits_per_second));
+    put("delivery_rate", nonzero("delivery_rate").map(bits_per_second));
+    for (name, field) in
+        [("busy", "busy_us"), ("rwnd_limited", "rwnd_limited_us"), ("sndbuf_limited", "sndbuf_limited_us")]
+    {
+        put(name, nonzero(field).map(|us| format!("{}ms", millis(us))));
+    }
+    put("unacked", text(segments("in_flight")));
+    put("lost", text(segments("lost")));
+    put("sacked", text(segments("sacked")));
+    put("notsent", text(nonzero("not_sent")));
+    put("minrtt", number("min_rtt_us").map(millis));
+    for (name, field) in [("rcv_ssthresh", "rcv_ssthresh"), ("snd_wnd", "snd_wnd"), ("rcv_wnd", "rcv_wnd")] {
+        put(name, text(nonzero(field)));
+    }
+    parts.join(" ")
+}
+
+/// A slow start threshold from which on there is none.
+const THRESHOLD_UNSET: u64 = 1 << 30;
+/// Counts as ss calls them, and as reports do.
+const COUNTS: [(&str, &str); 9] = [
+    ("bytes_sent", "bytes_sent"),
+    ("bytes_retrans", "rexmt_bytes"),
+    ("bytes_acked", "bytes_acked"),
+    ("bytes_received", "bytes_received"),
+    ("segs_out", "segs_out"),
+    ("segs_in", "segs_in"),
+    ("data_segs_out", "data_segs_out"),
+    ("data_segs_in", "data_segs_in"),
+    ("dsack_dups", "dsack_count"),
+];
+
+/// Microseconds as milliseconds, without needless zeros.
+fn millis(us: u64) -> String {
+    let text = format!("{}.{:03}", us / 1000, us % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn bits_per_second(bytes: u64) -> String {
+    format!("{}bps", bytes.saturating_mul(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(value: Value) -> Socket {
+        let mut whole = serde_json::json!({
+            "protocol": "tcp", "state": "ESTAB", "local": "10.9.0.2:7", "remote": null, "recv_queue": 1,
+            "send_queue": 2, "serial": 0, "is_held": true,
+        });
+        whole.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn kinds_and_states_are_chosen_as_ss_does() {
+        let listener = socket(serde_json::json!({ "state": "LISTEN" }));
+        let conn = socket(serde_json::json!({ "remote": "10.9.0.1:40000" }));
+        let datagrams = socket(serde_json::json!({ "protocol": "udp", "state": "UNCONN" }));
+        let shown = |args: SsArgs| [&listener, &conn, &datagrams].map(|socket| args.shows(socket));
+        assert_eq!(shown(SsArgs::default()), [false, true, false]);
+        assert_eq!(shown(SsArgs { all: true, ..SsArgs::default() }), [true, true, true]);
+        assert_eq!(shown(SsArgs { listening: true, ..SsArgs::default() }), [true, false, true]);
+        assert_eq!(shown(SsArgs { listening: true, udp: true, ..SsArgs::default() }), [false, false, true]);
+        assert_eq!(shown(SsArgs { all: true, tcp: true, ..SsArgs::default() }), [true, true, false]);
+    }
+
+    #[test]
+    fn details_are_in_the_words_and_units_of_ss() {
+        let tcp = serde_json::json!({
+            "congestion_control": "cubic", "timestamps": true, "sack": true, "ecn": false, "snd_wscale": 7,
+            "rcv_wscale": 10, "rto_us": 201_500, "rtt_us": 40, "rttvar_us": 20, "snd_mss": 1448, "cwnd": 14_480,
+            "ssthresh": 1_073_741_824, "in_flight": 1449, "not_sent": 0, "rexmt_bytes": 5, "pacing_rate": 1000,
+        });
+        assert_eq!(
+            details(tcp.as_object().unwrap()),
+            "ts sack cubic wscale:7,10 rto:201.5 rtt:0.04/0.02 mss:1448 cwnd:10 bytes_retrans:5 pacing_rate:8000bps \
+             unacked:2"
+        );
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_socket_and_one_for_its_details() {
+        let report = Report {
+            name: "sock0".into(),
+            program: "sockeye".into(),
+            pid: 9,
+            sockets: vec![socket(serde_json::json!({ "tcp": { "snd_mss": 100 } }))],
+            ..Report::default()
+        };
+        let mut out = Vec::new();
+        table(&SsArgs { info: true, ..SsArgs::default() }, &[report], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].contains("ESTAB") && lines[1].ends_with("sock0 sockeye/9"), "{text}");
+        assert_eq!(lines[2], "\t mss:100");
+    }
+}

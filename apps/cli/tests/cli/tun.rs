@@ -1,0 +1,272 @@
+//! `sockeye tun` on a device, with stock clients of the kernel's side, and `ss`, `nstat` and `why` looking at it.
+//!
+//! Each test has a network namespace of its own and a folder of its own in which the stack shows itself. Without the right
+//! to make them, or without a client program, a test says that it is skipped; with `CI=true` a missing program fails.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use sockeye_drivers::testing::{Namespace, unavailable};
+
+use super::*;
+
+/// How long anything may take that has to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A `sockeye tun` in a namespace.
+struct Tun {
+    namespace: Namespace,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    folder: PathBuf,
+}
+
+impl Tun {
+    /// Starts it and waits until it says what to try. `None` if that cannot be here, which it says.
+    fn start(line: &str) -> Option<Self> {
+        if let Some(reason) = unavailable() {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("sockeye-tun-test-{}-{number}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        let namespace = Namespace::new().unwrap();
+        let mut command = sockeye(&format!("tun {line}"));
+        command.env("SOCKEYE_DIAG_DIR", &folder).stdout(Stdio::piped());
+        let mut child = namespace.run(|| command.spawn()).unwrap().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut tun = Self { namespace, child, stdout, folder };
+        tun.read_until("Try:");
+        Some(tun)
+    }
+
+    /// Reads what it says up to a line that begins with `start`.
+    fn read_until(&mut self, start: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let begin = said.len();
+            assert!(self.stdout.read_line(&mut said).unwrap() > 0, "no {start:?} in {said:?}");
+            if said[begin..].starts_with(start) {
+                return said;
+            }
+        }
+    }
+
+    /// Runs a program on the kernel's side, for as long as anything may take; `None` if it is not installed.
+    fn client(&self, line: &str) -> Option<Output> {
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap();
+        let mut command = Command::new("timeout");
+        command.arg(PATIENCE.as_secs().to_string()).arg(program).args(words).stdin(Stdio::null());
+        let output = self.namespace.run(|| command.output()).unwrap().unwrap();
+        // What timeout(1) says of a program that it does not find.
+        if output.status.code() == Some(127) {
+            assert!(std::env::var_os("CI").is_none(), "{program} is not installed");
+            eprintln!("skipped: {program} is not installed");
+            return None;
+        }
+        assert!(output.status.success(), "{line}: {}{}", stdout(&output), stderr(&output));
+        Some(output)
+    }
+
+    /// A test of iperf3's: the sum of what was received in bytes.
+    fn iperf3(&self, line: &str) -> Option<Value> {
+        let output = self.client(&format!("iperf3 -J {line}"))?;
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result["error"], Value::Null, "{line}");
+        Some(result)
+    }
+
+    /// Another command of ours that looks at it.
+    fn look(&self, line: &str) -> Output {
+        let mut command = sockeye(line);
+        command.env("SOCKEYE_DIAG_DIR", &self.folder);
+        run(command)
+    }
+
+    /// A connection of the kernel's.
+    fn connect(&self, addr: &str) -> TcpStream {
+        let addr: SocketAddr = addr.parse().unwrap();
+        let stream = self.namespace.run(|| TcpStream::connect_timeout(&addr, PATIENCE)).unwrap().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn devices(&self) -> String {
+        let read = || fs::read_to_string("/proc/thread-self/net/dev");
+        self.namespace.run(read).unwrap().unwrap()
+    }
+
+    /// Ends it by a signal and returns what it said and how it ended.
+    fn end(&mut self, signal: Signal) -> (String, Option<i32>) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).unwrap();
+        (said, self.child.wait().unwrap().code())
+    }
+}
+
+impl Drop for Tun {
+    fn drop(&mut self) {
+        // Both fail if it has ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn received(result: &Value) -> f64 {
+    result["end"]["sum_received"]["bytes"].as_f64().unwrap()
+}
+
+#[test]
+fn a_device_answers_serves_is_seen_and_is_gone_after_a_signal() {
+    let Some(mut tun) = Tun::start("--addr 10.9.0.2/24 --addr fd09::2/64 --serve echo:7,chargen,discard")
+    else {
+        return;
+    };
+    assert!(tun.devices().contains("sock0"));
+    tun.client("ping -c 2 -W 10 10.9.0.2");
+    tun.client("ping -c 2 -W 10 fd09::2");
+    let mut echo = tun.connect("[fd09::2]:7");
+    let text: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut writer = echo.try_clone().unwrap();
+    let sent = text.clone();
+    let writing = std::thread::spawn(move || writer.write_all(&sent).unwrap());
+    let mut back = vec![0; text.len()];
+    echo.read_exact(&mut back).unwrap();
+    writing.join().unwrap();
+    assert!(back == text, "the echo is another");
+    let mut lines = [0; 148];
+    tun.connect("10.9.0.2:19").read_exact(&mut lines).unwrap();
+    assert!(lines.starts_with(b" !\"#") && lines[74..].starts_with(b"!\"#"));
+
+    let listening = stdout(&tun.look("ss -l"));
+    assert!(listening.contains("10.9.0.2:19") && listening.contains("udp") && !listening.contains("ESTAB"));
+    let shown = stdout(&tun.look("ss -ti"));
+    assert!(shown.contains("ESTAB") && shown.contains("rtt:") && shown.contains("bytes_acked:"), "{shown}");
+    let json: Value = serde_json::from_slice(&tun.look("ss -t --json").stdout).unwrap();
+    assert!(
+        json["sockets"].as_array().unwrap().iter().any(|socket| socket["local"] == "[fd09::2]:7"),
+        "{json}"
+    );
+    let counters: Value = serde_json::from_slice(&tun.look("nstat --json").stdout).unwrap();
+    assert_eq!(counters["counters"]["IcmpInEchos"], 4);
+    assert!(counters["counters"]["TcpPassiveOpens"].as_u64().unwrap() >= 2, "{counters}");
+    assert!(stdout(&tun.look("nstat -z udp")).contains("UdpNoPorts"));
+    let port = echo.local_addr().unwrap().port();
+    let said = stdout(&tun.look(&format!("why {port}")));
+    assert!(said.contains("nothing to send"), "{said}");
+    assert_eq!(tun.look("why 1").status.code(), Some(1));
+
+    let (said, code) = tun.end(Signal::INT);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("frames"), "{said}");
+    assert!(!tun.devices().contains("sock0"));
+    assert!(fs::read_dir(&tun.folder).unwrap().next().is_none(), "it is still shown");
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_why_a_sender_stands_still() {
+    let Some(tun) = Tun::start("--addr 10.9.0.2/24 --serve chargen:19") else { return };
+    let client = tun.connect("10.9.0.2:19");
+    let port = client.local_addr().unwrap().port();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let said = stdout(&tun.look(&format!("why 10.9.0.2:19 10.9.0.1:{port}")));
+        if said.contains("the receive window") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn iperf3_measures_both_directions_several_streams_and_datagrams() {
+    let Some(mut tun) = Tun::start("--addr 10.9.0.2/24 --addr fd09::2/64 --serve iperf3 --queues 2") else {
+        return;
+    };
+    for line in ["", "-R", "-P 4", "-P 4 -R", "--bidir", "-u -b 20M", "-u -b 20M -R -P 2", "-b 100M -R"] {
+        let Some(result) = tun.iperf3(&format!("-c 10.9.0.2 -t 1 {line}")) else { return };
+        let sum = if line.starts_with("-u") { "sum" } else { "sum_received" };
+        assert!(result["end"][sum]["bytes"].as_f64().unwrap() > 100_000.0, "{line}: {result}");
+    }
+    let result = tun.iperf3("-c fd09::2 -n 20M").unwrap();
+    // Blocks are whole, so the last may be more than was asked for.
+    assert!((20.0 * 1_048_576.0..25.0 * 1_048_576.0).contains(&received(&result)), "{result}");
+    assert_eq!(tun.end(Signal::TERM).1, Some(0));
+}
+
+#[test]
+fn over_ethernet_and_without_offloads_it_is_the_same() {
+    for line in ["--tap", "--no-offload --mtu 1400", "--tap --no-offload"] {
+        let Some(tun) = Tun::start(&format!("--addr 10.9.0.2/24 --serve iperf3 {line}")) else { return };
+        tun.client("ping -c 1 -W 10 10.9.0.2");
+        for direction in ["", "-R"] {
+            let Some(result) = tun.iperf3(&format!("-c 10.9.0.2 -n 8M {direction}")) else { return };
+            assert!(received(&result) > 7e6, "{line} {direction}: {result}");
+        }
+    }
+}
+
+#[test]
+fn a_record_stays_within_its_bound_and_is_pcap_ng() {
+    let path = std::env::temp_dir().join(format!("sockeye-tun-test-{}.pcapng", std::process::id()));
+    let line =
+        format!("--addr 10.9.0.2/24 --serve echo --pcap {} --pcap-max 8K --seconds 30", path.display());
+    let Some(mut tun) = Tun::start(&line) else { return };
+    tun.client("ping -c 3 -i 0.2 -s 4000 10.9.0.2");
+    let (said, code) = tun.end(Signal::INT);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("recorded"), "{said}");
+    let record = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(record.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
+    assert!((100..64 << 10).contains(&record.len()), "{} bytes", record.len());
+}
+
+#[test]
+fn what_the_command_cannot_do_is_a_usage_error_or_says_what_would_help() {
+    for (line, told) in [
+        ("tun", "--addr"),
+        ("tun --addr 10.9.0.2/24 --serve finger", "echo, discard, chargen"),
+        ("tun --addr 10.9.0.2/24 --set sndbuff=1", "sndbuff"),
+        ("tun --addr 10.9.0.2/24 --peer-addr 10.9.0.2/24", "both sides"),
+        ("why nobody", "#ID"),
+    ] {
+        let output = run(sockeye(line));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(told), "{line}: {}", stderr(&output));
+    }
+    let nobody = Path::new("/nonexistent/sockeye");
+    for line in ["ss", "nstat"] {
+        let mut command = sockeye(line);
+        command.env("SOCKEYE_DIAG_DIR", nobody);
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        assert!(stderr(&output).contains("/nonexistent/sockeye"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn helps_teach_by_examples() {
+    for (line, told) in
+        [("tun --help", "iperf3 -c"), ("ss --help", "ss -ti"), ("why --help", "sockeye why 10.9.0.2")]
+    {
+        let help = stdout(&run(sockeye(line)));
+        assert!(help.contains(told), "{line}: {help}");
+    }
+}
