@@ -95,6 +95,19 @@ impl Tun {
         run(command)
     }
 
+    /// Asks why until the answer has `told` in it.
+    fn says_why(&self, line: &str, told: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = stdout(&self.look(line));
+            if said.contains(told) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// A connection of the kernel's.
     fn connect(&self, addr: &str) -> TcpStream {
         let addr: SocketAddr = addr.parse().unwrap();
@@ -169,8 +182,7 @@ fn a_device_answers_serves_is_seen_and_is_gone_after_a_signal() {
     assert!(counters["counters"]["TcpPassiveOpens"].as_u64().unwrap() >= 2, "{counters}");
     assert!(stdout(&tun.look("nstat -z udp")).contains("UdpNoPorts"));
     let port = echo.local_addr().unwrap().port();
-    let said = stdout(&tun.look(&format!("why {port}")));
-    assert!(said.contains("nothing to send"), "{said}");
+    tun.says_why(&format!("why {port}"), "nothing to send");
     assert_eq!(tun.look("why 1").status.code(), Some(1));
 
     let (said, code) = tun.end(Signal::INT);
@@ -185,15 +197,7 @@ fn a_reader_that_does_not_read_is_why_a_sender_stands_still() {
     let Some(tun) = Tun::start("--addr 10.9.0.2/24 --serve chargen:19") else { return };
     let client = tun.connect("10.9.0.2:19");
     let port = client.local_addr().unwrap().port();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let said = stdout(&tun.look(&format!("why 10.9.0.2:19 10.9.0.1:{port}")));
-        if said.contains("the receive window") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{said}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    tun.says_why(&format!("why 10.9.0.2:19 10.9.0.1:{port}"), "the receive window");
 }
 
 #[test]
