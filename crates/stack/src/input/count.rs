@@ -45,8 +45,28 @@ pub(crate) const MARKED: usize = 22;
 pub(crate) const BY_CALLERS: usize = 23;
 /// Times that an input thread stood aside for callers.
 pub(crate) const ASIDE: usize = 24;
+/// Of those not for us: from an address that cannot be outside, our own among them.
+pub(crate) const MARTIAN: usize = 25;
+/// Of those not for us: TCP to a group or to everybody.
+pub(crate) const TCP_TO_MANY: usize = 26;
+/// Of the malformed: ends within a header of IP or an option.
+pub(crate) const TRUNCATED: usize = 27;
+/// Of the malformed: an IP version that is neither 4 nor 6.
+pub(crate) const BAD_VERSION: usize = 28;
+/// Of the malformed: an IPv4 header of less than five words.
+pub(crate) const BAD_HEADER_LEN: usize = 29;
+/// Of the malformed: IP's length field lies.
+pub(crate) const BAD_LENGTH: usize = 30;
+/// Of the malformed: too many IPv6 extension headers.
+pub(crate) const TOO_MANY_EXTENSIONS: usize = 31;
+/// Of the malformed: an IPv6 hop-by-hop header that is not the first.
+pub(crate) const MISPLACED_HOP_BY_HOP: usize = 32;
+/// Of the malformed: an unknown IPv6 option that asks for that.
+pub(crate) const REFUSED_OPTION: usize = 33;
+/// Of the malformed: a TCP header whose lengths lie.
+pub(crate) const BAD_TCP_HEADER: usize = 34;
 /// How many there are.
-pub(crate) const COUNT: usize = 25;
+pub(crate) const COUNT: usize = 35;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -75,6 +95,16 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_marked",
     "input_by_callers",
     "input_aside",
+    "frames_martian",
+    "frames_tcp_to_many",
+    "frames_truncated",
+    "frames_bad_version",
+    "frames_bad_header_len",
+    "frames_bad_length",
+    "frames_too_many_extensions",
+    "frames_misplaced_hop_by_hop",
+    "frames_refused_option",
+    "frames_bad_tcp_header",
 ];
 
 /// The counter of runs of `len` segments.

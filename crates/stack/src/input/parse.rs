@@ -59,7 +59,7 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
     let (ip_header, range) = match ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify) {
         Ok(parsed) => parsed,
         Err(ip::ParseError::Fragment) => return fragment(core, from, link, &frame),
-        Err(error) => return Err(ip_refusal(error)),
+        Err(error) => return Err(ip_refusal(core, error)),
     };
     let inside = range.start + link.len..range.end + link.len;
     let addresses = ip_header.addresses;
@@ -84,7 +84,10 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
         }
     }
     let (ports, mut header, in_head) =
-        wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| count::MALFORMED)?;
+        wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| {
+            core.input.count(count::BAD_TCP_HEADER, 1);
+            count::MALFORMED
+        })?;
     if ip::ecn::is_marked(ip_header.traffic_class) {
         header.flags = header.flags.with(Flags::CE);
         core.input.count(count::MARKED, 1);
@@ -100,7 +103,7 @@ fn fragment(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>
     let packet = frame.head.get(link.len..).unwrap_or_default();
     let (header, place, range, _) =
         ip::fragment::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify)
-            .map_err(ip_refusal)?;
+            .map_err(|error| ip_refusal(core, error))?;
     let (src, dst) = (header.addresses.src(), header.addresses.dst());
     let is_ours = from.tables.takes_in(from.netif, dst) && is_host(src) && !from.tables.is_local(src);
     let cast = if is_ours { Cast::Unicast } else { to_many(core, from, &header)? };
@@ -120,11 +123,22 @@ fn to_many(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, u
     let from_outside =
         (is_host(src) || src.is_unspecified()) && (is_neighbor_s || !from.tables.is_local(src));
     if !from_outside || header.protocol == ip::PROTOCOL_TCP {
+        let is_to_many = || dst.is_multicast() || from.tables.cast(from.netif, dst).is_some();
+        if !from_outside {
+            core.input.count(count::MARTIAN, 1);
+        } else if is_to_many() {
+            core.input.count(count::TCP_TO_MANY, 1);
+        }
         return Err(count::NOT_FOR_US);
     }
     let is_member = || dst.is_multicast() && core.udp.is_member(core.cpu(), from.netif, dst);
     let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
-    from.tables.cast(from.netif, dst).or_else(of_group).ok_or(count::NOT_FOR_US)
+    let cast = from.tables.cast(from.netif, dst).or_else(of_group);
+    if cast.is_none() && !is_host(src) {
+        // Without an address a host talks to all, and not to one.
+        core.input.count(count::MARTIAN, 1);
+    }
+    cast.ok_or(count::NOT_FOR_US)
 }
 
 /// A packet of another protocol.
@@ -146,18 +160,22 @@ fn other(
     Ok(Received { netif, link_src, header, fragment: None, cast, checksum, head, payload })
 }
 
-fn ip_refusal(error: ip::ParseError) -> usize {
-    match error {
-        ip::ParseError::Checksum(_) => count::BAD_CHECKSUM,
-        ip::ParseError::Truncated { .. }
-        | ip::ParseError::Version(_)
-        | ip::ParseError::HeaderLen(_)
-        | ip::ParseError::PacketLen { .. }
-        | ip::ParseError::Fragment
-        | ip::ParseError::TooManyExtensions
-        | ip::ParseError::MisplacedHopByHop
-        | ip::ParseError::Option(_) => count::MALFORMED,
-    }
+/// Counts why the IP headers are refused, and says under which total.
+#[cold]
+fn ip_refusal(core: &Core, error: ip::ParseError) -> usize {
+    let why = match error {
+        ip::ParseError::Checksum(_) => return count::BAD_CHECKSUM,
+        // Fragments are read as such; one that comes here is cut off within its header.
+        ip::ParseError::Truncated { .. } | ip::ParseError::Fragment => count::TRUNCATED,
+        ip::ParseError::Version(_) => count::BAD_VERSION,
+        ip::ParseError::HeaderLen(_) => count::BAD_HEADER_LEN,
+        ip::ParseError::PacketLen { .. } => count::BAD_LENGTH,
+        ip::ParseError::TooManyExtensions => count::TOO_MANY_EXTENSIONS,
+        ip::ParseError::MisplacedHopByHop => count::MISPLACED_HOP_BY_HOP,
+        ip::ParseError::Option(_) => count::REFUSED_OPTION,
+    };
+    core.input.count(why, 1);
+    count::MALFORMED
 }
 
 /// What IP carried: the part of the frame's head, and so much of the rest. Padding is in neither.

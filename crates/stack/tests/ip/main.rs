@@ -11,6 +11,7 @@ mod errors;
 mod fragments;
 mod marks;
 mod path_mtu;
+mod reasons;
 mod routes;
 mod segments;
 mod sockets;
