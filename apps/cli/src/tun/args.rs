@@ -112,7 +112,6 @@ impl TunArgs {
         };
         let capture = self.pcap.as_ref().map(|path| CaptureConfig {
             file_max: self.pcap_max as u64,
-            name: self.name.clone(),
             snaplen: self.snaplen.unwrap_or(CaptureConfig::to(path).snaplen),
             ..CaptureConfig::to(path)
         });

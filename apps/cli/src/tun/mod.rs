@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use sockeye::Stack;
-use sockeye::netif::{CaptureHandle, Netif, capture};
+use sockeye::netif::{CaptureConfig, CaptureHandle, Netif, capture};
 use sockeye_diag::Published;
 use sockeye_drivers::Tun;
 use tokio::signal::unix::{SignalKind, signal};
@@ -83,7 +83,8 @@ impl Running {
         let stack = Stack::new(plan.stack.clone())?;
         let capture = match &plan.capture {
             Some(config) => {
-                let (captured, handle) = capture(tun.clone(), config)?;
+                let config = CaptureConfig { name: tun.link().name().to_owned(), ..config.clone() };
+                let (captured, handle) = capture(tun.clone(), &config)?;
                 stack.attach(captured, &args.addr)?;
                 Some(handle)
             }
