@@ -108,7 +108,8 @@ pub(crate) fn ask(
 /// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
 /// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
-/// A SYN keeps neither its stack nor its listener open.
+/// A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in what it captures: it is dropped with the
+/// listener's last handle.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct Syn {
     stack: WeakStack,

@@ -151,6 +151,8 @@ impl Drop for TcpListener {
         if self.listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
+        // What the hook keeps may be SYNs, which keep this listener: without it they let go of each other.
+        self.listener.admission.set(None);
         let core = self.core();
         core.ports.unbind(self.listener.bind_id, self.listener.local.port);
         let orphans = self.listener.close();

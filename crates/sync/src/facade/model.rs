@@ -20,6 +20,9 @@ pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 /// Models do not count.
 pub fn memory_written<T: ?Sized>(_place: *const T) {}
 
+/// As the host's: no model counts.
+pub fn memory_read<T: ?Sized>(_place: *const T) {}
+
 /// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
 macro_rules! model_thread_local {
     ($visible:vis static $name:ident: $type:ty = const { $init:expr };) => {
