@@ -37,8 +37,8 @@ const FLOOD_MAX: usize = COST_MAX + RCVBUF + (8 << 20);
 const TRANSFER_MAX: usize = 8 << 20;
 /// Bytes of a transfer.
 const LEN: usize = 300_000;
-/// What a flood may take to meet its bound.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What a flood may take to meet its bound, on a machine with other work and under a sanitizer.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Siege {
     server: Stack,
@@ -99,8 +99,10 @@ impl Siege {
             for _ in 0..64 {
                 self.sent += 1;
                 match self.port.try_send(&make(self.sent)[..]) {
-                    // The server is not fast enough: its queue is one of the bounds.
-                    Ok(()) | Err(SendError::Full) => {}
+                    Ok(()) => {}
+                    // The server is not fast enough: its queue is one of the bounds. On a machine of few cores it
+                    // needs this one.
+                    Err(SendError::Full) => std::thread::sleep(Duration::from_micros(100)),
                     Err(error) => panic!("{what}: {error}"),
                 }
             }
