@@ -88,8 +88,8 @@ fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_th
             let (port, seq, len) = data_of(frame);
             let mut edges = last.lock().unwrap();
             let edge = edges.entry(port).or_insert(seq);
-            // Acknowledgments begin at the edge.
-            if seq.wrapping_sub(*edge) > 1 << 31 {
+            // Acknowledgments begin at the edge, and probes of a shut window before it.
+            if len > 0 && seq.wrapping_sub(*edge) > 1 << 31 {
                 seen.lock().unwrap().push((*edge, seq));
             }
             *edge = seq.wrapping_add(len);

@@ -65,14 +65,16 @@ impl Secret {
         self.hash(Domain::TimestampOffset, local, remote)
     }
 
-    /// A part of a SYN cookie made in the period `count`. Arguments otherwise as for [`isn`](Self::isn).
-    pub fn cookie(&self, part: CookiePart, count: u32, local: &[u8], remote: &[u8]) -> u32 {
+    /// A part of a SYN cookie made in the period `count` for the SYN numbered `irs`. Arguments otherwise as for
+    /// [`isn`](Self::isn).
+    pub fn cookie(&self, part: CookiePart, count: u32, irs: u32, local: &[u8], remote: &[u8]) -> u32 {
         let domain = match part {
             CookiePart::Whole => Domain::CookieWhole,
             CookiePart::Data => Domain::CookieData,
         };
         let mut hasher = self.hasher(domain, local, remote);
         hasher.write_u32(count);
+        hasher.write_u32(irs);
         low_half(hasher.finish())
     }
 

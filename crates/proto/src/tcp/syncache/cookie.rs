@@ -5,8 +5,10 @@
 //! permits SACK) stands in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a
 //! connection made of a cookie has neither, as on Linux.
 //!
-//! The number is Bernstein's: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t) + m) mod 2^24)`, where t counts periods
-//! of [`PERIOD`] and m is an index into [`MSS_TABLE`]. F1 and F2 are keyed hashes, so nobody can make a number that
+//! The number is Bernstein's, but that F2 knows SEQ: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + m) mod 2^24)`,
+//! where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2 only the difference of both sides'
+//! numbers would be held against the cookie, and a late acknowledgment of a connection that is over and carried as many
+//! bytes one way as the other would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so nobody can make a number that
 //! passes [`check`] but by guessing (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
 //! [`PERIODS_MAX`] periods.
 //!
@@ -114,9 +116,10 @@ fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) 
     let index = MSS_TABLE.iter().rposition(|size| *size <= mss).unwrap_or(0);
     let index = u32::try_from(index).unwrap_or(0);
     let count = period(now);
-    let low = secret.cookie(CookiePart::Data, count, ends.local, ends.remote).wrapping_add(index) & LOW;
+    let low =
+        secret.cookie(CookiePart::Data, count, irs.raw(), ends.local, ends.remote).wrapping_add(index) & LOW;
     irs + secret
-        .cookie(CookiePart::Whole, 0, ends.local, ends.remote)
+        .cookie(CookiePart::Whole, 0, 0, ends.local, ends.remote)
         .wrapping_add(count << 24)
         .wrapping_add(low)
 }
@@ -124,6 +127,7 @@ fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) 
 fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instant) -> Option<u16> {
     let rest = iss.raw().wrapping_sub(irs.raw()).wrapping_sub(secret.cookie(
         CookiePart::Whole,
+        0,
         0,
         ends.local,
         ends.remote,
@@ -135,7 +139,8 @@ fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instan
         return None;
     }
     let made = count.wrapping_sub(age);
-    let index = rest.wrapping_sub(secret.cookie(CookiePart::Data, made, ends.local, ends.remote)) & LOW;
+    let index =
+        rest.wrapping_sub(secret.cookie(CookiePart::Data, made, irs.raw(), ends.local, ends.remote)) & LOW;
     MSS_TABLE.get(usize::try_from(index).ok()?).copied()
 }
 

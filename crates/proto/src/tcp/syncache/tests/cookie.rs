@@ -132,6 +132,8 @@ fn what_was_not_made_for_this_handshake_does_not_pass() {
     assert!(!passes(Ends { local: b"10.0.0.1:81", ..ENDS }, good, SECRET));
     assert!(!passes(ENDS, good, Secret::new([1; 16])));
     assert!(!passes(ENDS, Header { seq: good.seq + 100, ..good }, SECRET));
+    // What comes late of a connection that carried as much one way as the other.
+    assert!(!passes(ENDS, Header { seq: good.seq + 1001, ack: good.ack + 1001, ..good }, SECRET));
     assert!(!passes(ENDS, Header { flags: Flags::ACK.with(Flags::SYN), ..good }, SECRET));
     assert!(!passes(ENDS, Header { flags: Flags::ACK.with(Flags::RST), ..good }, SECRET));
     // Of guessed numbers sixteen in 2^32 pass; a million of them find one with a probability of 0.4 %.
