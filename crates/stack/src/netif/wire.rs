@@ -28,7 +28,7 @@ use std::time::Duration;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
-use super::table::{MTU_MAX, MTU_MIN, QUEUES_MAX};
+use super::shape::Shape;
 use super::{Netif, RxFrame, Sent, TxFrame};
 
 /// What a wire is like. Start from [`WireConfig::default`].
@@ -60,15 +60,8 @@ impl Default for WireConfig {
 /// # Errors
 /// `InvalidInput` if a field is out of its bounds.
 pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
-    within("mtu", config.mtu as usize, MTU_MIN as usize, MTU_MAX as usize)?;
-    within("queues", config.queues, 1, QUEUES_MAX)?;
-    within("queue_len", config.queue_len, 1, QUEUE_LEN_MAX)?;
-    if config.segment_max > 0 {
-        within("segment_max", config.segment_max as usize, config.mtu as usize, u16::MAX.into())?;
-        if !config.offload {
-            return Err(invalid("WireConfig::segment_max needs WireConfig::offload".to_owned()));
-        }
-    }
+    let &WireConfig { mtu, queues, queue_len, offload, segment_max, .. } = config;
+    Shape { config: "WireConfig", mtu, queues, queue_len, offload, segment_max }.check()?;
     let (left, right) = (Side::new(config.queues), Side::new(config.queues));
     let end = |from: &Arc<Side>, to: &Arc<Side>| WireEnd {
         from: Arc::clone(from),
@@ -76,20 +69,6 @@ pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
         config: config.clone(),
     };
     Ok((end(&left, &right), end(&right, &left)))
-}
-
-/// Most frames that a queue may hold.
-const QUEUE_LEN_MAX: usize = 1 << 20;
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
-}
-
-fn within(field: &str, value: usize, min: usize, max: usize) -> io::Result<()> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(invalid(format!("WireConfig::{field} is {value}: it must be {min} to {max}")))
 }
 
 /// One end of a wire.

@@ -1,8 +1,7 @@
 //! Boundaries of datagrams and packets in a receive buffer, the first of them in place.
 //!
 //! A conversation of one message at a time has one record at most. In place it lies on the cache line of the buffer's
-//! lock ([`super::pcb::So`]), and the queue behind it is touched by nobody. What may be in place or not is decided by a
-//! flag that its owner keeps with its other flags.
+//! lock ([`super::pcb::So`]), and the queue behind it is touched by nobody.
 //!
 //! Must not know bytes or locks. Invariant: the queue is empty while there is no first record. Tests: below.
 

@@ -28,7 +28,7 @@ use sockeye_mbuf::{Chain, Exhausted, Mbuf, Pool};
 use sockeye_sync::Spin;
 use sockeye_sync::facade::{Arc, OnceLock};
 
-use super::table::{MTU_MAX, MTU_MIN, QUEUES_MAX};
+use super::shape::Shape;
 use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
 use lane::{Lane, Refused};
 
@@ -62,15 +62,8 @@ impl Default for ChannelConfig {
 /// # Errors
 /// `InvalidInput` if a field is out of its bounds.
 pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)> {
-    within("mtu", config.mtu as usize, MTU_MIN as usize, MTU_MAX as usize)?;
-    within("queues", config.queues, 1, QUEUES_MAX)?;
-    within("queue_len", config.queue_len, 1, QUEUE_LEN_MAX)?;
-    if config.segment_max > 0 {
-        within("segment_max", config.segment_max as usize, config.mtu as usize, u16::MAX.into())?;
-        if !config.offload {
-            return Err(invalid("ChannelConfig::segment_max needs ChannelConfig::offload".to_owned()));
-        }
-    }
+    let &ChannelConfig { mtu, queues, queue_len, offload, segment_max, .. } = config;
+    Shape { config: "ChannelConfig", mtu, queues, queue_len, offload, segment_max }.check()?;
     let pair = |_| Pair { inward: Lane::new(config.queue_len), outward: Lane::new(config.queue_len) };
     let shared = Arc::new(Shared {
         config: config.clone(),
@@ -80,20 +73,6 @@ pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)
     let port = |queue| ChannelPort { shared: Arc::clone(&shared), queue };
     let ports = (0..config.queues).map(port).collect();
     Ok((Channel { shared }, ports))
-}
-
-/// Most frames that a queue may hold.
-const QUEUE_LEN_MAX: usize = 1 << 20;
-
-fn within(field: &str, value: usize, min: usize, max: usize) -> io::Result<()> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(invalid(format!("ChannelConfig::{field} is {value}: it must be {min} to {max}")))
-}
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// A frame for the stack.
