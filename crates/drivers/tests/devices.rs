@@ -6,6 +6,8 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{KERNEL, Lab, STACK, addr, eventually, exchange, open, prefixes, skipped};
@@ -233,8 +235,16 @@ fn a_device_that_is_deleted_under_a_connection_ends_it_and_nothing_hangs() {
     assert!(lab.tun.counts()[0].sleeps < sleeps + 10, "an input thread of a device that is gone is busy");
 }
 
+/// Frames for the device that the kernel has dropped, as its own counters have it. In the namespace of the device.
+fn dropped_by_kernel(name: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}:"))).unwrap();
+    // Eight columns of what was received, then bytes, packets, errors, drops.
+    line.split_whitespace().nth(11).unwrap().parse().unwrap()
+}
+
 #[test]
-fn frames_that_found_the_devices_queue_full_are_sent_again() {
+fn beside_a_flood_that_fills_the_devices_queue_nothing_acknowledged_is_lost_and_drops_are_counted() {
     if skipped("a full queue") {
         return;
     }
@@ -242,9 +252,24 @@ fn frames_that_found_the_devices_queue_full_are_sent_again() {
     lab.namespace.run(|| lab.tun.link().set_queue_len(3).unwrap()).unwrap();
     let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
     let to = listener.local_addr().unwrap();
+    let (at, name) = (lab.stack_addr(false, 9), lab.tun.link().name().to_owned());
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let flood = lab.kernel(move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        // Until there were drops, and for as long as the transfers take.
+        while !stopped.load(Ordering::Acquire) || dropped_by_kernel(&name) == 0 {
+            (0..200).for_each(|_| drop(socket.send_to(&[7; 1000], at)));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        dropped_by_kernel(&name)
+    });
     let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 1_000_000));
     let [sent, received] = exchange(listener.accept().unwrap().0, 2, 1_000_000);
     assert_eq!(client.join().unwrap(), [received, sent]);
+    stop.store(true, Ordering::Release);
+    assert!(flood.join().unwrap() > 0);
+    assert!(lab.count("udp_no_ports") > 0, "some of the flood came through");
 }
 
 #[test]

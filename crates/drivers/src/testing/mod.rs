@@ -1,4 +1,5 @@
-//! Network namespaces and pairs of interfaces, for tests and measurements that need the kernel as the peer.
+//! Network namespaces and pairs of interfaces, for tests and measurements that need the kernel as the peer; signals for all
+//! threads, for tests of what they interrupt.
 //!
 //! Nothing outside of what is made here is touched: a namespace is made on a thread of its own and is gone with its last
 //! descriptor, and all devices in it with it. All of it needs CAP_SYS_ADMIN; [`unavailable`] says why it cannot be had, so
@@ -6,6 +7,8 @@
 
 mod namespace;
 mod netlink;
+mod signals;
 
 pub use namespace::{Namespace, unavailable};
 pub use netlink::{add_route, delete_link, veth_pair};
+pub use signals::Signals;

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use sockeye::netif::{RxFrame, TxFrame};
 use sockeye_mbuf::Pool;
 use sockeye_sync::facade::{AtomicBool, Ordering};
@@ -124,14 +124,14 @@ impl Queue {
         let count = frame.payload.mbuf_count();
         let written = if count <= PIECES_MAX - 2 {
             let filled = frame.payload.fill_io_slices(&mut pieces[2..]);
-            rustix::io::writev(&self.fd, &pieces[..2 + filled])
+            retry_on_intr(|| rustix::io::writev(&self.fd, &pieces[..2 + filled]))
         } else {
             // Some hundred small writes in one segment: the system call takes no more pieces than it likes.
             let mut joined = vec![0; frame.payload.len()];
             frame.payload.copy_to(0, &mut joined);
             let (fixed, rest) = pieces.split_at_mut(2);
             rest[0] = IoSlice::new(&joined);
-            rustix::io::writev(&self.fd, &[fixed[0], fixed[1], rest[0]])
+            retry_on_intr(|| rustix::io::writev(&self.fd, &[fixed[0], fixed[1], rest[0]]))
         };
         match written {
             Ok(_) => {
