@@ -51,6 +51,13 @@ pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, tim
     }
 }
 
+/// A writer is about to wait for its reader, which ran last on `cpu`: it goes there if both would be better off.
+pub(crate) fn gather(core: &Core, cpu: u32) {
+    if core.config.gather && sockeye_sync::follow(cpu) {
+        core.count(counter::GATHERED);
+    }
+}
+
 /// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
 /// queue himself (`input/busy.rs`).
 pub(crate) fn wait_polling(

@@ -74,6 +74,9 @@ pub struct Config {
     /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
     /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
     pub spin_max: Duration,
+    /// Whether a blocked writer moves to the core on which its reader runs, on loopback and UNIX-domain sockets, while
+    /// other threads want its own core. It stays within its affinity. Default on; see `docs/adr/0009`.
+    pub gather: bool,
     /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
@@ -155,6 +158,7 @@ impl Default for Config {
             unix_locking: UnixLocking::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
+            gather: true,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
             sndbuf: 256 << 10,

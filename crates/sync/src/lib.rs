@@ -45,6 +45,7 @@ mod counters;
 pub mod cpu;
 #[doc(hidden)]
 pub mod facade;
+mod gather;
 mod node;
 mod notify;
 pub mod pair;
@@ -60,6 +61,7 @@ mod wait;
 pub use cell::PerimeterCell;
 pub use counters::Counters;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use gather::follow;
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use perimeter::{

@@ -75,7 +75,7 @@ impl Spin {
             return false;
         }
         // Others yield: then somebody has use for this core.
-        if YIELDING.load(Ordering::Relaxed) > 0 {
+        if yielding_count() > 0 {
             return false;
         }
         (0..PAUSES).any(|_| {
@@ -109,6 +109,11 @@ fn yield_among_others(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun
     let spun = if (others as usize) < 2 * cpu::count() { yield_until(budget, done) } else { Spun::InVain };
     YIELDING.fetch_sub(1, Ordering::Relaxed);
     spun
+}
+
+/// How many threads offer their core to others while they wait; a measure that may be old at once.
+pub(crate) fn yielding_count() -> u32 {
+    YIELDING.load(Ordering::Relaxed)
 }
 
 /// Threads in the second part of a spin. A measure and no protocol: nothing is ordered by it.

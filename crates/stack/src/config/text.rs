@@ -105,6 +105,7 @@ const FIELDS: &[Field] = &[
     field!(unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),
     field!(workers, number),
     field!(spin_max, time),
+    field!(gather, on_off),
     field!(memory_max, number),
     field!(connections_max, number),
     field!(sndbuf, number),

@@ -71,7 +71,12 @@ fn send_or(
         };
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
-            Refusal::Full(ticket) => wait(core, conn, &conn.snd_wait, ticket, &mut timeout),
+            Refusal::Full(ticket) => {
+                if let (Some((_, cpu)), None) = (ticket, conn.input_at.load()) {
+                    blocking::gather(core, cpu);
+                }
+                wait(core, conn, &conn.snd_wait, ticket, &mut timeout)
+            }
             // What is parked goes back before anybody waits for memory or is told that there is none.
             Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
             Refusal::NoMemory => no_memory(&mut timeout),

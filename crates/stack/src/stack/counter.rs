@@ -45,7 +45,8 @@ pub const FASTOPEN_PASSIVE_FAIL: usize = 48;
 pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 49;
 pub const FASTOPEN_COOKIE_REQD: usize = 50;
 pub const FASTOPEN_BLACKHOLE: usize = 51;
-pub const COUNT: usize = 52;
+pub const GATHERED: usize = 52;
+pub const COUNT: usize = 53;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -100,6 +101,7 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_listen_overflows",
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
+    "writers_gathered",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -19,7 +19,7 @@ use super::bytes::COPY_LOCKED_MAX;
 use super::pcb::{Extra, Kind, Pcb, Record, So};
 use super::rights::InFlight;
 use super::sock::{Sock, settle_alert};
-use super::wait::{Timeout, wait, wait_for_memory};
+use super::wait::{Timeout, wait_for_memory, wait_for_space};
 use super::wakes::Wakes;
 use super::{collect, locking};
 use crate::stack::Core;
@@ -215,7 +215,7 @@ pub(crate) fn send(
             // Who was waiting is told of a reset; who comes later, that the pipe is broken (Linux).
             Refusal::Failed(errno) if has_waited => break Err(take_alert(&sock.pcb).err().unwrap_or(errno)),
             Refusal::Failed(errno) => Err(errno),
-            Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),
+            Refusal::Full { ticket, cpu } => wait_for_space(core, &peer.snd_wait, ticket, cpu, &mut timeout),
             Refusal::NoMemory => wait_for_memory(core, blocks, &mut timeout),
         };
         has_waited = true;
@@ -462,7 +462,7 @@ pub(crate) fn send_packet(
         };
         let waited = match refusal {
             Refusal::Failed(errno) => Err(errno),
-            Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),
+            Refusal::Full { ticket, cpu } => wait_for_space(core, &peer.snd_wait, ticket, cpu, &mut timeout),
             Refusal::NoMemory => wait_for_memory(core, blocks, &mut timeout),
         };
         if let Err(errno) = waited {
