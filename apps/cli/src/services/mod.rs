@@ -1,7 +1,7 @@
 //! The small servers that `sockeye tun` runs on its stack.
 //!
 //! Purpose: read which are wanted, bind them to every address, and serve until they are dropped. `small` has RFC 862,
-//! 863 and 864, `iperf3` what measures.
+//! 863 and 864, `http` files, `iperf3` what measures.
 //!
 //! Must not know: what device the stack is on.
 //!
@@ -9,15 +9,17 @@
 //! many clients there may be is bounded by the stack's `connections_max` and by its memory; a client that is refused or
 //! fails ends nobody else's service.
 //!
-//! Tests: below; with clients of other make in `tests/cli/tun.rs`.
+//! Tests: below; with clients of other make in `tests/cli/{tun,http,iperf3}.rs`.
 
-mod iperf3;
+mod http;
+pub mod iperf3;
 mod small;
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -43,17 +45,15 @@ pub enum Kind {
     Discard,
     /// Sends lines of characters (RFC 864); TCP and UDP.
     Chargen,
+    /// Shows the files of a directory (RFC 9110); TCP.
+    Http(http::Root),
     /// Takes part in iperf3's measurements; TCP and UDP.
     Iperf3,
 }
 
 /// The names, and the ports that they have unless another is given.
-const KINDS: [(&str, u16, Kind); 4] = [
-    ("echo", 7, Kind::Echo),
-    ("discard", 9, Kind::Discard),
-    ("chargen", 19, Kind::Chargen),
-    ("iperf3", Kind::IPERF3_PORT, Kind::Iperf3),
-];
+const USUAL_PORTS: [(&str, u16); 5] =
+    [("echo", 7), ("discard", 9), ("chargen", 19), ("http", 80), ("iperf3", Kind::IPERF3_PORT)];
 
 impl Kind {
     /// Where iperf3's clients look for a server unless told otherwise.
@@ -65,6 +65,7 @@ impl Kind {
             Kind::Echo => "echo",
             Kind::Discard => "discard",
             Kind::Chargen => "chargen",
+            Kind::Http(_) => "http",
             Kind::Iperf3 => "iperf3",
         }
     }
@@ -72,21 +73,42 @@ impl Kind {
 
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind.name(), self.port)
+        write!(f, "{}:{}", self.kind.name(), self.port)?;
+        match &self.kind {
+            Kind::Http(root) => write!(f, "={}", root.path().display()),
+            Kind::Echo | Kind::Discard | Kind::Chargen | Kind::Iperf3 => Ok(()),
+        }
     }
 }
 
 impl FromStr for Service {
     type Err = String;
 
+    /// Opens the directory of `http`, so that one that is not there is told before anything is made.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, port) = text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port)));
-        let Some((_, usual, kind)) = KINDS.into_iter().find(|(known, ..)| *known == name) else {
-            let names = KINDS.map(|(known, ..)| known).join(", ");
-            return Err(format!("there is no service {name:?}: give one of {names}, as echo:7"));
+        let (what, dir) = text.split_once('=').map_or((text, None), |(what, dir)| (what, Some(dir)));
+        let (name, port) = what.split_once(':').map_or((what, None), |(name, port)| (name, Some(port)));
+        let Some((_, usual)) = USUAL_PORTS.into_iter().find(|(known, _)| *known == name) else {
+            let names = USUAL_PORTS.map(|(known, _)| known).join(", ");
+            return Err(format!(
+                "there is no service {name:?}: give one of {names}, as echo:7 or http:80=DIR"
+            ));
         };
         let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0));
         let port = port.ok_or_else(|| format!("write {name}:PORT with a port from 1 to 65535"))?;
+        let kind = match (name, dir) {
+            ("http", Some(dir)) => {
+                Kind::Http(http::Root::open(Path::new(dir)).map_err(|error| error.to_string())?)
+            }
+            ("http", None) => return Err("write http:PORT=DIR with the directory to serve".to_owned()),
+            (_, Some(_)) => {
+                return Err(format!("{name} serves no directory: leave {:?} out", &text[what.len()..]));
+            }
+            ("echo", None) => Kind::Echo,
+            ("discard", None) => Kind::Discard,
+            ("chargen", None) => Kind::Chargen,
+            (_, None) => Kind::Iperf3,
+        };
         Ok(Self { kind, port })
     }
 }
@@ -104,10 +126,11 @@ pub async fn start(
     for service in services {
         for addr in addrs {
             let at = SocketAddr::new(*addr, service.port);
-            let bound = match service.kind {
+            let bound = match &service.kind {
                 Kind::Echo => small::echo(stack, at, tasks).await,
                 Kind::Discard => small::discard(stack, at, tasks).await,
                 Kind::Chargen => small::chargen(stack, at, tasks).await,
+                Kind::Http(root) => http::start(stack, at, root, tasks).await,
                 Kind::Iperf3 => iperf3::start(stack, at, tasks).await,
             };
             bound.map_err(|error| io::Error::new(error.kind(), format!("{service} at {at}: {error}")))?;
@@ -150,6 +173,17 @@ mod tests {
         for wrong in ["echo:0", "echo:", "echo:65536", "echo:x"] {
             assert!(read(wrong).unwrap_err().contains("1 to 65535"), "{wrong}");
         }
-        assert!(read("finger:79").unwrap_err().contains("echo, discard, chargen, iperf3"));
+        assert!(read("finger:79").unwrap_err().contains("echo, discard, chargen, http, iperf3"));
+    }
+
+    #[test]
+    fn http_takes_a_directory_that_is_there_and_nobody_else_takes_one() {
+        let read = |text: &str| text.parse::<Service>();
+        assert_eq!(read("http:8080=/").unwrap().to_string(), "http:8080=/");
+        assert_eq!(read("http=/").unwrap().port, 80);
+        assert!(read("http:80").unwrap_err().contains("http:PORT=DIR"));
+        assert!(read("http:80=/nonexistent/x").unwrap_err().contains("/nonexistent/x: No such file"));
+        assert!(read("http:80=/proc/self/cmdline").unwrap_err().contains("Not a directory"));
+        assert!(read("echo:7=/").unwrap_err().contains("leave \"=/\" out"));
     }
 }

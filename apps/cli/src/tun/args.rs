@@ -63,8 +63,8 @@ pub struct TunArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..), requires = "pcap")]
     pub snaplen: Option<u32>,
 
-    /// What to serve: echo, discard, chargen, iperf3, each with its usual port unless :PORT follows
-    #[arg(long, value_name = "SERVICE[:PORT],...", value_delimiter = ',')]
+    /// What to serve: echo, discard, chargen, http=DIR, iperf3, each at its usual port unless :PORT follows its name
+    #[arg(long, alias = "service", value_name = "SERVICE[:PORT][=DIR],...", value_delimiter = ',')]
     pub serve: Vec<Service>,
 
     /// End after so many seconds instead of by Ctrl-C

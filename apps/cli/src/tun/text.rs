@@ -2,7 +2,7 @@
 //!
 //! Must not know the device. Tests: below.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sockeye_drivers::QueueCounts;
@@ -16,10 +16,11 @@ pub fn suggestions(addrs: &[IpAddr], services: &[Service]) -> Vec<String> {
         lines.push(format!("ping {addr}"));
         lines.extend(services.iter().map(|service| {
             let port = service.port;
-            match service.kind {
+            match &service.kind {
                 Kind::Echo => format!("echo hello | nc -N {addr} {port}"),
                 Kind::Discard => format!("head -c 1G /dev/zero | nc -N {addr} {port}"),
                 Kind::Chargen => format!("nc {addr} {port} </dev/null | head -3"),
+                Kind::Http(_) => format!("curl http://{}/", SocketAddr::new(*addr, port)),
                 Kind::Iperf3 if port == Kind::IPERF3_PORT => {
                     format!("iperf3 -c {addr}        (-R, -P 4, -u -b 1G, --bidir)")
                 }
@@ -81,11 +82,12 @@ mod tests {
 
     #[test]
     fn each_service_of_each_address_has_a_line_to_try() {
-        let services = ["echo", "discard", "chargen", "iperf3"].map(|text| text.parse().unwrap());
+        let services = ["echo", "discard", "chargen", "http=/", "iperf3"].map(|text| text.parse().unwrap());
         let lines = suggestions(&["10.9.0.2".parse().unwrap(), "fd09::2".parse().unwrap()], &services);
         assert_eq!(lines.len(), 2 * (1 + services.len()) + 1);
         assert_eq!(lines[0], "ping 10.9.0.2");
         assert!(lines.iter().any(|line| line.starts_with("iperf3 -c fd09::2")));
+        assert!(lines.contains(&"curl http://[fd09::2]:80/".to_owned()));
         let moved = suggestions(&["10.9.0.2".parse().unwrap()], &["iperf3:99".parse().unwrap()]);
         assert_eq!(moved[1], "iperf3 -c 10.9.0.2 -p 99");
     }
