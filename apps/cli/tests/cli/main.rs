@@ -2,9 +2,12 @@
 //!
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
+mod device;
 mod experiments;
 mod helpers;
+mod http;
 mod matrix;
+mod programs;
 mod results;
 mod sim;
 mod sim_kernel;
