@@ -1,21 +1,15 @@
 //! `sockeye sim --on kernel`: the kernel's TCP over the emulated link, where that is allowed, and what it says where not.
 
 use serde_json::Value;
+use sockeye_drivers::testing::unavailable;
 
 use super::*;
-
-/// Whether this process may make name spaces and devices: those are what the command needs.
-fn is_allowed() -> bool {
-    let unshare = Command::new("unshare").args(["--net", "true"]).output();
-    unshare.is_ok_and(|output| output.status.success())
-        && std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_ok()
-}
 
 #[test]
 fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
     let output =
         run(sockeye("sim --on kernel --rtt 10ms --rate 10mbit --loss 1% --reorder 2% --seconds 1 --json"));
-    if !is_allowed() {
+    if unavailable().is_some() {
         assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
         let said = stderr(&output);
         assert!(said.contains("needs root") && said.contains("/dev/net/tun"), "{said}");

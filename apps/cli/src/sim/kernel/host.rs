@@ -1,17 +1,20 @@
-//! A network name space for the calling thread: its device, its settings, its counters.
+//! A network namespace for one host: its settings, its device, its counters.
 //!
-//! The name space belongs to the thread that entered it and ends with it. Settings are those that Linux has by default,
+//! The namespace ends with the value and the threads in it. Settings are those that Linux has by default,
 //! written down because a machine may have others; only the bounds of the buffers are ours. Must not know what is
 //! sent. Tests: below, `apps/cli/tests/cli/sim_kernel.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::{fs, path};
 
-use tun_rs::{DeviceBuilder, SyncDevice};
+use sockeye::netif::Prefix;
+use sockeye_drivers::testing::Namespace;
+use sockeye_drivers::{Tun, TunConfig};
 
-/// What is set in each name space: Linux's defaults, as of version 6.
+/// What is set in each namespace: Linux's defaults, as of version 6.
 const SETTINGS: [(&str, &str); 16] = [
     // Router solicitations would take their share of the link.
     ("ipv6/conf/default/disable_ipv6", "1"),
@@ -40,16 +43,22 @@ const OVERHEAD: u64 = 4;
 const DEVICE_QUEUE: u32 = 100_000;
 /// Bits of the network part of the addresses.
 const PREFIX: u8 = 24;
+/// The longest IP packet, bytes.
+const MTU_MAX: u32 = 65_535;
 const DEVICE: &str = "sim0";
 
-/// Moves the calling thread into a new name space with buffers that hold `buffer` bytes.
+/// A new one, with buffers that hold `buffer` bytes.
 ///
 /// # Errors
 /// The system's, with a hint if rights are missing.
-pub fn enter(buffer: u32) -> io::Result<()> {
-    #[expect(deprecated, reason = "only shared descriptor tables make it unsafe, and none is unshared here")]
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
-        .map_err(|error| hint(error.into(), "make a network name space"))?;
+pub fn new(buffer: u32) -> io::Result<Namespace> {
+    let namespace = Namespace::new().map_err(|error| hint(error, "make a network namespace"))?;
+    namespace.run(|| configure(buffer))??;
+    Ok(namespace)
+}
+
+/// Writes down the settings of the calling thread's namespace.
+fn configure(buffer: u32) -> io::Result<()> {
     let most = u64::from(buffer).saturating_mul(OVERHEAD).min(i32::MAX.unsigned_abs().into());
     let buffers = [("ipv4/tcp_rmem", format!("{RMEM} {most}")), ("ipv4/tcp_wmem", format!("{WMEM} {most}"))];
     for (name, value) in SETTINGS.map(|(name, value)| (name, value.to_owned())).into_iter().chain(buffers) {
@@ -64,18 +73,21 @@ pub fn enter(buffer: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A device in the thread's name space. No offloads: packets come out as they would go on a wire.
+/// A device in the calling thread's namespace, which goes with its descriptor. No offloads: packets come out as they would
+/// go on a wire. Reading and writing do not block.
 ///
 /// # Errors
 /// The system's, with a hint if rights are missing.
-pub fn device(addr: Ipv4Addr, mtu: u32) -> io::Result<SyncDevice> {
-    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-    let device =
-        DeviceBuilder::new().name(DEVICE).ipv4(addr, PREFIX, None).mtu(mtu).offload(false).build_sync();
-    let device = device.map_err(|error| hint(error, "make a TUN device"))?;
-    device.set_tx_queue_len(DEVICE_QUEUE)?;
-    device.set_nonblocking(true)?;
-    Ok(device)
+pub fn device(addr: Ipv4Addr, mtu: u32) -> io::Result<OwnedFd> {
+    let config = TunConfig { name: DEVICE.to_owned(), offload: false, ..TunConfig::default() };
+    let tun = Tun::open(&config).map_err(|error| hint(error, "make a TUN device"))?;
+    let prefix = Prefix::new(addr.into(), PREFIX).map_err(io::Error::other)?;
+    // Not by the device's configuration, which keeps to what a stack of ours serves.
+    tun.link().set_mtu(mtu.min(MTU_MAX))?;
+    tun.link().add_addr(prefix)?;
+    tun.link().set_queue_len(DEVICE_QUEUE)?;
+    let mut queues = tun.descriptors();
+    queues.next().ok_or(ErrorKind::NotFound)?.try_clone_to_owned()
 }
 
 fn hint(error: io::Error, what: &str) -> io::Error {
@@ -84,7 +96,7 @@ fn hint(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {what}: {error}; {needs}"))
 }
 
-/// What the thread's name space has counted, zeros left out.
+/// What the thread's namespace has counted, zeros left out.
 ///
 /// # Errors
 /// The system's.

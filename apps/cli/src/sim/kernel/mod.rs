@@ -1,9 +1,9 @@
-//! The same path under the kernel's TCP: two network name spaces, a device in each, and the simulator's own link between.
+//! The same path under the kernel's TCP: two network namespaces, a device in each, and the simulator's own link between.
 //!
 //! Purpose: what Linux makes of a path, to be held against what Sockeye makes of it. One stream, in real time. `host` is
-//! a name space with its device and settings, `wire` moves packets between the devices by the link's model.
+//! a namespace with its device and settings, `wire` moves packets between the devices by the link's model.
 //!
-//! Threads: one inside each name space, which only it ever enters, so nothing of the machine's own network is touched and
+//! Threads: one inside each namespace, which only it ever enters, so nothing of the machine's own network is touched and
 //! all of it is gone when the threads end; one for the wire; the caller's, which starts, waits and stops. They
 //! share [`Run`]: `received` has one writer, `stop` goes from false to true once. A thread that fails drops its channel, which ends
 //! the caller's wait; threads look at `stop` at least every [`PATIENCE`].
@@ -17,13 +17,13 @@ mod wire;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use sockeye_sim::emulate::Emulator;
-use tun_rs::SyncDevice;
 
 use super::args::SimArgs;
 use super::transfer;
@@ -38,7 +38,7 @@ pub struct Measured {
     pub lasted: Duration,
     /// What crossed the link.
     pub carried: Carried,
-    /// What the sender's name space counted (`/proc/net/snmp` and `netstat`), zeros left out.
+    /// What the sender's namespace counted (`/proc/net/snmp` and `netstat`), zeros left out.
     pub counters: BTreeMap<String, u64>,
     /// Bytes read by even steps of time.
     pub course: Vec<(Duration, u64)>,
@@ -89,23 +89,25 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// Runs one stream for `args.seconds`, which pass.
 ///
 /// # Errors
-/// `Unsupported` if the arguments ask for what only the simulator has; the system's if name spaces or devices cannot
+/// `Unsupported` if the arguments ask for what only the simulator has; the system's if namespaces or devices cannot
 /// be made, with what is needed.
 pub fn run(args: &SimArgs) -> io::Result<Measured> {
     refuse(args)?;
+    let hosts = [host::new(args.buffer_bytes())?, host::new(args.buffer_bytes())?];
     let run = Run::default();
     thread::scope(|scope| {
         let stop = Stop(&run);
         let (to, from) = channel();
-        let receiver = scope.spawn(|| receive(args, &run, to));
+        let receiver = scope.spawn(|| hosts[1].run(|| receive(args, &run, to))?);
         let (to, device) = channel();
         let (go, wait) = channel();
         let (begun, started) = channel();
-        let sender = scope.spawn(|| send(args, &run, Ends { device: to, go: wait, begun }));
+        let sender =
+            scope.spawn(|| hosts[0].run(|| send(args, &run, Ends { device: to, go: wait, begun }))?);
         let (Ok(receiving), Ok(sending)) = (from.recv(), device.recv()) else {
             drop((stop, go));
             joined(sender).and_then(|_| joined(receiver))?;
-            return Err(io::Error::other("a name space came to nothing"));
+            return Err(io::Error::other("a namespace came to nothing"));
         };
         let link = transfer::link(args);
         let emulator = Emulator::new(args.seed, link.clone(), link);
@@ -155,14 +157,13 @@ fn watch(args: &SimArgs, run: &Run, start: Instant) -> Vec<(Duration, u64)> {
 
 /// The sender's ends of the channels.
 struct Ends {
-    device: Sender<SyncDevice>,
+    device: Sender<OwnedFd>,
     go: Receiver<()>,
     begun: Sender<Instant>,
 }
 
 /// The sending host: connects when told, and keeps the stream full.
 fn send(args: &SimArgs, run: &Run, ends: Ends) -> io::Result<BTreeMap<String, u64>> {
-    host::enter(args.buffer_bytes())?;
     let unsent = |_| io::Error::other("the run has ended before it began");
     ends.device.send(host::device(SENDER, args.mtu)?).map_err(|_| unsent(()))?;
     ends.go.recv().map_err(|_| unsent(()))?;
@@ -186,8 +187,7 @@ fn send(args: &SimArgs, run: &Run, ends: Ends) -> io::Result<BTreeMap<String, u6
 }
 
 /// The receiving host: accepts one stream and reads it.
-fn receive(args: &SimArgs, run: &Run, device: Sender<SyncDevice>) -> io::Result<()> {
-    host::enter(args.buffer_bytes())?;
+fn receive(args: &SimArgs, run: &Run, device: Sender<OwnedFd>) -> io::Result<()> {
     let tun = host::device(RECEIVER, args.mtu)?;
     let listener = TcpListener::bind((RECEIVER, PORT))?;
     device.send(tun).map_err(|_| io::Error::other("the run has ended before it began"))?;

@@ -4,15 +4,15 @@
 //! sleep ends some microseconds late. How late packets were written is counted: a wire that does not keep up would be
 //! a bottleneck that the model does not know. Must not know what the packets are for. Tests: below.
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::AsFd;
+use rustix::io::Errno;
 use sockeye_sim::LinkStats;
 use sockeye_sim::Traffic;
 use sockeye_sim::emulate::{Emulator, End};
-use tun_rs::SyncDevice;
 
 /// What crossed the wire.
 pub struct Carried {
@@ -75,11 +75,7 @@ impl Lateness {
 ///
 /// # Errors
 /// The devices'.
-pub fn carry(
-    devices: [SyncDevice; 2],
-    emulator: Emulator,
-    is_over: impl Fn() -> bool,
-) -> io::Result<Carried> {
+pub fn carry(devices: [OwnedFd; 2], emulator: Emulator, is_over: impl Fn() -> bool) -> io::Result<Carried> {
     // Without the right to it the wire runs all the same, only later.
     let _ = rustix::process::nice(NICE);
     let mut wire = Wire { devices, emulator, start: Instant::now(), late: Lateness::default(), refused: 0 };
@@ -100,7 +96,7 @@ pub fn carry(
 }
 
 struct Wire {
-    devices: [SyncDevice; 2],
+    devices: [OwnedFd; 2],
     emulator: Emulator,
     start: Instant,
     late: Lateness,
@@ -108,7 +104,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn device(&self, end: End) -> &SyncDevice {
+    fn device(&self, end: End) -> &OwnedFd {
         match end {
             End::First => &self.devices[0],
             End::Second => &self.devices[1],
@@ -118,7 +114,7 @@ impl Wire {
     /// Takes what the host at `end` has sent; whether that was anything.
     fn read(&mut self, end: End, packet: &mut [u8]) -> io::Result<bool> {
         for count in 0..BURST_MAX {
-            match self.device(end).recv(packet) {
+            match rustix::io::read(self.device(end), &mut *packet) {
                 Ok(len) => {
                     // What was due before comes before, so that packets are overtaken by those that left earlier.
                     self.write();
@@ -126,9 +122,9 @@ impl Wire {
                         self.emulator.offer(self.start.elapsed(), end, &packet[..len]);
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(count > 0),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(Errno::AGAIN) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(true)
@@ -138,7 +134,7 @@ impl Wire {
     fn write(&mut self) {
         let now = self.start.elapsed();
         while let Some(arrival) = self.emulator.due(now) {
-            self.refused += u64::from(self.device(arrival.at).send(&arrival.bytes).is_err());
+            self.refused += u64::from(rustix::io::write(self.device(arrival.at), &arrival.bytes).is_err());
             self.late.note(self.start.elapsed().saturating_sub(arrival.due));
             self.emulator.recycle(arrival.bytes);
         }
@@ -156,11 +152,11 @@ impl Wire {
     }
 }
 
-fn wait(devices: &[SyncDevice; 2], rest: Duration) -> io::Result<()> {
+fn wait(devices: &[OwnedFd; 2], rest: Duration) -> io::Result<()> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: rest.subsec_nanos().into() };
-    let mut fds = devices.each_ref().map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
+    let mut fds = devices.each_ref().map(|device| PollFd::new(device, PollFlags::IN));
     match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
