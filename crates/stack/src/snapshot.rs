@@ -10,6 +10,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use crate::base::addr::FourTuple;
 use crate::conn::Conn;
+use crate::input::count as frames;
 use crate::ip::count as ip;
 use crate::link::count as link;
 use crate::stack::{Core, Stack, counter};
@@ -101,7 +102,8 @@ impl Stack {
     pub fn mib_names() -> Vec<(&'static str, &'static str)> {
         let own = counter::MIB.iter().map(|(index, mib)| (counter::NAMES[*index], *mib));
         let others = ip::NAMES.iter().chain(&udp::count::NAMES).chain(&link::NAMES).copied();
-        own.chain(others.filter(|(_, mib)| !mib.is_empty())).collect()
+        let input = frames::MIB.iter().map(|(index, mib)| (frames::NAMES[*index], *mib));
+        own.chain(input).chain(others.filter(|(_, mib)| !mib.is_empty())).collect()
     }
 }
 

@@ -22,39 +22,56 @@ pub enum Message {
     Other,
 }
 
+/// Why a message is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Of a length that it cannot have (RFC 3376 section 7.1), or of no kind that there is (MLD).
+    Malformed,
+    /// Its checksum is wrong.
+    Checksum,
+    /// It has come from behind a router, or from an address that is not of the link (MLD).
+    OffLink,
+    /// It names what is no group.
+    Group,
+}
+
 const QUERY: u8 = 0x11;
 const REPORT_V1: u8 = 0x12;
 const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// Reads a message. `None` if it is too short or its checksum is wrong, or it names what is no group.
-pub fn parse(bytes: &[u8]) -> Option<Message> {
-    let packet = IgmpPacket::new_checked(bytes).ok()?;
+/// Reads a message.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
+    let packet = IgmpPacket::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
     if !Sum::of(bytes).is_valid() {
-        return None;
+        return Err(Refusal::Checksum);
     }
-    let (kind, code, group) = (*bytes.first()?, packet.max_resp_code(), packet.group_addr());
+    let kind = *bytes.first().ok_or(Refusal::Malformed)?;
+    let (code, group) = (packet.max_resp_code(), packet.group_addr());
     match kind {
         QUERY => {
             let asked = (!group.is_unspecified()).then_some(IpAddr::V4(group));
             if asked.is_some_and(|group| !group.is_multicast()) {
-                return None;
+                return Err(Refusal::Group);
             }
             let (level, tenths) = match (bytes.len(), code) {
                 (12.., _) => (Level::Current, floating(u16::from(code), 8)),
                 (8, 0) => (Level::Oldest, V1_RESPONSE_TENTHS),
                 (8, _) => (Level::Older, u32::from(code)),
                 // RFC 3376 section 7.1: others are ignored.
-                _ => return None,
+                _ => return Err(Refusal::Malformed),
             };
             let robustness = bytes.get(8).map_or(0, |byte| byte & 7);
             let max_response = Duration::from_millis(100) * tenths;
-            Some(Message::Query(Query { level, group: asked, max_response, robustness }))
+            Ok(Message::Query(Query { level, group: asked, max_response, robustness }))
         }
-        REPORT_V1 | REPORT_V2 if group.is_multicast() => Some(Message::Report(group.into())),
-        REPORT_V1 | REPORT_V2 => None,
-        _ => Some(Message::Other),
+        REPORT_V1 | REPORT_V2 if group.is_multicast() => Ok(Message::Report(group.into())),
+        REPORT_V1 | REPORT_V2 => Err(Refusal::Group),
+        _ => Ok(Message::Other),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ip;
 use crate::ndp::ALL_ROUTERS;
 use crate::ndp::wire::{PROTOCOL_ICMPV6, is_link_local, is_summed_up, seal_checksum};
 
-pub use super::igmp::Message;
+pub use super::igmp::{Message, Refusal};
 
 const QUERY: u8 = 130;
 const REPORT_V1: u8 = 131;
@@ -21,34 +21,42 @@ pub const fn is_mld(kind: u8) -> bool {
     matches!(kind, QUERY | REPORT_V1 | DONE | REPORT_V2)
 }
 
-/// Reads a message: ICMPv6 from its first byte on. `None` if it is too short, its checksum is wrong, it has come from
-/// behind a router, or names what is no group (RFC 3810 section 5.1.14).
-pub fn parse(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, bytes: &[u8]) -> Option<Message> {
-    let [kind, _, _, _, code_high, code_low, ..] = *bytes else { return None };
-    let octets: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-    let group = Ipv6Addr::from(octets);
-    if hop_limit != 1 || !is_summed_up(src, dst, bytes) {
-        return None;
+/// Reads a message: ICMPv6 from its first byte on (RFC 3810 section 5.1.14).
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn parse(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, bytes: &[u8]) -> Result<Message, Refusal> {
+    let Some((&[kind, _, _, _, code_high, code_low, _, _], rest)) = bytes.split_first_chunk() else {
+        return Err(Refusal::Malformed);
+    };
+    let group = Ipv6Addr::from(*rest.first_chunk::<16>().ok_or(Refusal::Malformed)?);
+    if hop_limit != 1 {
+        return Err(Refusal::OffLink);
+    }
+    if !is_summed_up(src, dst, bytes) {
+        return Err(Refusal::Checksum);
     }
     let code = u16::from_be_bytes([code_high, code_low]);
     match kind {
-        QUERY if is_link_local(src) => {
+        QUERY | REPORT_V1 if !is_link_local(src) => Err(Refusal::OffLink),
+        QUERY => {
             let asked = (!group.is_unspecified()).then_some(IpAddr::V6(group));
             if asked.is_some_and(|group| !group.is_multicast()) {
-                return None;
+                return Err(Refusal::Group);
             }
             let (level, millis) = match bytes.len() {
                 28.. => (Level::Current, floating(code, 16)),
                 24 => (Level::Older, u32::from(code)),
-                _ => return None,
+                _ => return Err(Refusal::Malformed),
             };
             let robustness = bytes.get(24).map_or(0, |byte| byte & 7);
             let max_response = Duration::from_millis(u64::from(millis));
-            Some(Message::Query(Query { level, group: asked, max_response, robustness }))
+            Ok(Message::Query(Query { level, group: asked, max_response, robustness }))
         }
-        REPORT_V1 if group.is_multicast() && is_link_local(src) => Some(Message::Report(group.into())),
-        DONE | REPORT_V2 => Some(Message::Other),
-        _ => None,
+        REPORT_V1 if group.is_multicast() => Ok(Message::Report(group.into())),
+        REPORT_V1 => Err(Refusal::Group),
+        DONE | REPORT_V2 => Ok(Message::Other),
+        _ => Err(Refusal::Malformed),
     }
 }
 

@@ -140,7 +140,7 @@ fn v4_body(mut body: Vec<u8>) -> Vec<u8> {
 #[test]
 fn igmp_queries_are_told_apart_by_length_and_code() {
     let level = |body| match igmp::parse(&v4_body(body)) {
-        Some(Message::Query(query)) => Some((query.level, query.max_response.as_millis())),
+        Ok(Message::Query(query)) => Some((query.level, query.max_response.as_millis())),
         _ => None,
     };
     assert_eq!(level(vec![0x11, 0, 0, 0, 0, 0, 0, 0]), Some((Level::Oldest, 10_000)));
@@ -149,10 +149,10 @@ fn igmp_queries_are_told_apart_by_length_and_code() {
     assert_eq!(level(vec![0x11, 100, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     assert_eq!(level(vec![0x11, 100, 0, 0, 10, 0, 0, 1]), None);
     let report = v4_body(vec![0x16, 0, 0, 0, 239, 1, 2, 3]);
-    assert_eq!(igmp::parse(&report), Some(Message::Report(GROUP)));
+    assert_eq!(igmp::parse(&report), Ok(Message::Report(GROUP)));
     let mut damaged = report;
     damaged[7] ^= 1;
-    assert_eq!(igmp::parse(&damaged), None);
+    assert_eq!(igmp::parse(&damaged), Err(igmp::Refusal::Checksum));
 }
 
 #[test]
@@ -191,14 +191,14 @@ fn mld_packets_are_whole_and_read_by_smoltcp() {
     let icmp = Icmpv6Packet::new_checked(&packet.payload()[8..]).unwrap();
     let repr = Icmpv6Repr::parse(&src, dst, &icmp, &ChecksumCapabilities::default()).unwrap();
     assert!(matches!(repr, Icmpv6Repr::Mld(MldRepr::Report { nr_mcast_addr_rcrds: 1, .. })), "{repr:?}");
-    assert_eq!(mld::parse(src, *dst, 1, &bytes[48..]), Some(Message::Other));
+    assert_eq!(mld::parse(src, *dst, 1, &bytes[48..]), Ok(Message::Other));
     let older = Send::Older(Level::Older, GROUP_V6.into());
     let [(dst, bytes)] = &mld::emit(src, &older)[..] else { panic!() };
     assert_eq!(
         (*dst, mld::parse(src, *dst, 1, &bytes[48..])),
-        (GROUP_V6, Some(Message::Report(GROUP_V6.into())))
+        (GROUP_V6, Ok(Message::Report(GROUP_V6.into())))
     );
-    assert_eq!(mld::parse(src, *dst, 2, &bytes[48..]), None, "from behind a router");
+    assert_eq!(mld::parse(src, *dst, 2, &bytes[48..]), Err(mld::Refusal::OffLink), "from behind a router");
     let done = &mld::emit(src, &Send::Leave(GROUP_V6.into()))[..];
     assert!(matches!(done, [(dst, _)] if *dst == crate::ndp::ALL_ROUTERS));
 }

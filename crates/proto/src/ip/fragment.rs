@@ -67,9 +67,13 @@ pub fn upper_layer(protocol: u8, head: &[u8]) -> Result<(u8, usize), ParseError>
 }
 
 /// Whether the first fragment of an IPv6 datagram holds all of its headers, that of the protocol inside included
-/// (RFC 7112).
+/// (RFC 7112). One with headers that will be refused is not cut, and refused when it is whole.
 pub fn has_whole_chain(protocol: u8, payload: &[u8]) -> bool {
-    let Ok((protocol, at)) = upper_layer(protocol, payload) else { return false };
+    let (protocol, at) = match upper_layer(protocol, payload) {
+        Ok(found) => found,
+        Err(ParseError::Truncated { .. } | ParseError::TruncatedExtension { .. }) => return false,
+        Err(_) => return true,
+    };
     let need = match protocol {
         PROTOCOL_TCP => crate::tcp::wire::HEADER_LEN_MIN,
         PROTOCOL_UDP | PROTOCOL_ICMPV6 => 8,

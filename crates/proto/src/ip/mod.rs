@@ -171,11 +171,41 @@ pub enum ParseError {
     Fragment,
     /// More than [`EXTENSION_HEADERS_MAX`] IPv6 extension headers.
     TooManyExtensions,
+    /// An IPv6 extension header that ends behind the packet.
+    TruncatedExtension {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
     /// A hop-by-hop header that does not come first (RFC 8200 section 4.1).
-    MisplacedHopByHop,
+    MisplacedHopByHop {
+        /// Where its number stands, bytes from the beginning of the packet, as in the variants below.
+        at: usize,
+    },
+    /// An option whose length is none, or ends behind the header that it is in.
+    OptionLen {
+        /// Where the option begins.
+        at: usize,
+    },
     /// An IPv6 option that we do not know and whose type asks to discard the packet (RFC 8200
     /// section 4.2).
-    Option(u8),
+    Option {
+        /// Its type.
+        kind: u8,
+        /// Where it stands.
+        at: usize,
+    },
+    /// An IPv6 routing header that has somewhere else to go first (RFC 8200 section 4.4, RFC 5095).
+    Routing {
+        /// Where its type stands.
+        at: usize,
+    },
+    /// An IPv4 source route, followed to its end or not (RFC 7126 sections 4.3 and 4.4).
+    SourceRoute {
+        /// Where the option begins.
+        at: usize,
+    },
 }
 
 impl fmt::Display for ParseError {
@@ -192,8 +222,18 @@ impl fmt::Display for ParseError {
             Self::TooManyExtensions => {
                 write!(f, "more than {EXTENSION_HEADERS_MAX} IPv6 extension headers")
             }
-            Self::MisplacedHopByHop => f.write_str("IPv6 hop-by-hop header that is not the first"),
-            Self::Option(kind) => write!(f, "IPv6 option {kind:#04x} asks to discard the packet"),
+            Self::TruncatedExtension { need, have } => {
+                write!(f, "{have} bytes where an IPv6 extension header has {need}")
+            }
+            Self::MisplacedHopByHop { at } => {
+                write!(f, "IPv6 hop-by-hop header that is not the first, named at byte {at}")
+            }
+            Self::OptionLen { at } => write!(f, "IP option at byte {at} of a length that it cannot have"),
+            Self::Option { kind, at } => {
+                write!(f, "IPv6 option {kind:#04x} at byte {at} asks to discard the packet")
+            }
+            Self::Routing { at } => write!(f, "IPv6 routing header, its type at byte {at}, leads on"),
+            Self::SourceRoute { at } => write!(f, "IPv4 source route at byte {at}"),
         }
     }
 }
@@ -256,6 +296,17 @@ pub fn parse_head(
         4 => v4::parse(head, packet_len, checksum),
         6 => v6::parse(head, packet_len),
         version => Err(ParseError::Version(version)),
+    }
+}
+
+/// The header of a packet that was refused for something behind its addresses, to say so to its sender: its protocol, and
+/// where its payload begins, are those of the innermost header that can be reached by the lengths alone. The range ends with
+/// the packet's own length, but never behind `packet_len`. `None` if there are no addresses.
+pub fn parse_refused(head: &[u8], packet_len: usize) -> Option<(Header, Range<usize>)> {
+    match head.first()? >> 4 {
+        4 => v4::parse_refused(head, packet_len),
+        6 => v6::parse_refused(head, packet_len),
+        _ => None,
     }
 }
 

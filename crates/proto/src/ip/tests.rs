@@ -121,9 +121,10 @@ fn ipv6_options_before_the_segment_are_walked_over() {
 fn ipv6_options_that_demand_it_discard_the_packet() {
     // 0xc2 is the jumbo payload option.
     let bytes = with_extensions(0, &[PROTOCOL_TCP, 0, 0xc2, 4, 0, 1, 0, 0], b"abc");
-    assert_eq!(verify(&bytes), Err(ParseError::Option(0xc2)));
+    assert_eq!(verify(&bytes), Err(ParseError::Option { kind: 0xc2, at: 42 }));
     let late = [[60, 0, 1, 4, 0, 0, 0, 0], [0, 0, 1, 4, 0, 0, 0, 0], [6, 0, 1, 4, 0, 0, 0, 0]];
-    assert_eq!(verify(&with_extensions(0, &late.concat(), b"")), Err(ParseError::MisplacedHopByHop));
+    let error = Err(ParseError::MisplacedHopByHop { at: 48 });
+    assert_eq!(verify(&with_extensions(0, &late.concat(), b"")), error);
 }
 
 #[test]
@@ -137,15 +138,67 @@ fn ipv6_extension_chains_are_bounded() {
     let error = Err(ParseError::TooManyExtensions);
     assert_eq!(verify(&chain(EXTENSION_HEADERS_MAX + 1)), error);
     // A header that says it is longer than the packet, and an option longer than its header.
-    assert!(verify(&with_extensions(60, &[6, 9, 1, 4, 0, 0, 0, 0], b"")).is_err());
-    assert!(verify(&with_extensions(60, &[6, 0, 1, 5, 0, 0, 0, 0], b"")).is_err());
+    let error = ParseError::TruncatedExtension { need: 80, have: 8 };
+    assert_eq!(verify(&with_extensions(60, &[6, 9, 1, 4, 0, 0, 0, 0], b"")), Err(error));
+    let error = ParseError::OptionLen { at: 42 };
+    assert_eq!(verify(&with_extensions(60, &[6, 0, 1, 5, 0, 0, 0, 0], b"")), Err(error));
+    let error = ParseError::OptionLen { at: 47 };
+    assert_eq!(verify(&with_extensions(60, &[6, 0, 1, 3, 0, 0, 0, 1], b"")), Err(error), "without a length");
+}
+
+#[test]
+fn a_routing_header_is_passed_over_at_its_end_and_refused_before() {
+    let bytes = with_extensions(43, &[6, 0, 4, 0, 0, 0, 0, 0], b"abc");
+    let (header, range) = verify(&bytes).unwrap();
+    assert_eq!((header.protocol, range), (6, 48..51));
+    for kind in [0, 4, 77] {
+        let bytes = with_extensions(43, &[6, 0, kind, 1, 0, 0, 0, 0], b"abc");
+        assert_eq!(verify(&bytes), Err(ParseError::Routing { at: 42 }));
+        let (header, range) = parse_refused(&bytes, bytes.len()).unwrap();
+        assert_eq!((header, &bytes[range]), (v6(), &b"abc"[..]));
+    }
+}
+
+#[test]
+fn ipv4_options_are_passed_over_but_for_source_routes_and_lengths_that_cannot_be() {
+    let with = |options: &[u8]| {
+        let mut bytes = packet(&V4, b"abc");
+        bytes[0] += (options.len() / 4) as u8;
+        bytes[3] += options.len() as u8;
+        bytes.splice(20..20, options.iter().copied());
+        bytes[10..12].fill(0);
+        let sum = Sum::of(&bytes[..20 + options.len()]).checksum();
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    // Record route, timestamp, router alert, an unknown one; nothing is read behind the end of the list.
+    for options in
+        [&[7, 7, 4, 0, 0, 0, 0, 0][..], &[68, 4, 5, 0], &[1, 1, 1, 0], &[200, 3, 9, 0], &[0, 9, 1, 0]]
+    {
+        let bytes = with(options);
+        let (header, range) = verify(&bytes).unwrap();
+        assert_eq!((header, &bytes[range]), (V4, &b"abc"[..]), "{options:?}");
+    }
+    for (options, error) in [
+        (&[131, 3, 4, 0][..], ParseError::SourceRoute { at: 20 }),
+        (&[1, 137, 3, 4], ParseError::SourceRoute { at: 21 }),
+        (&[7, 5, 0, 0], ParseError::OptionLen { at: 20 }),
+        (&[1, 7, 0, 0], ParseError::OptionLen { at: 21 }),
+        (&[1, 7, 1, 0], ParseError::OptionLen { at: 21 }),
+        (&[1, 1, 1, 7], ParseError::OptionLen { at: 23 }),
+    ] {
+        let bytes = with(options);
+        assert_eq!(verify(&bytes), Err(error));
+        let (header, range) = parse_refused(&bytes, bytes.len()).unwrap();
+        assert_eq!((header, &bytes[range]), (V4, &b"abc"[..]));
+    }
 }
 
 #[test]
 fn an_unknown_next_header_is_the_callers_to_judge() {
-    let bytes = with_extensions(43, &[6, 0, 0, 0, 0, 0, 0, 0], b"");
+    let bytes = with_extensions(51, &[6, 0, 0, 0, 0, 0, 0, 0], b"");
     let (header, range) = verify(&bytes).unwrap();
-    assert_eq!((header.protocol, range), (43, 40..48));
+    assert_eq!((header.protocol, range), (51, 40..48));
 }
 
 #[test]
@@ -218,7 +271,8 @@ proptest! {
                 *to = byte;
             }
         }
-        if let Ok((_, range)) = parse(&bytes, HeaderChecksum::Trusted) {
+        for found in [parse(&bytes, HeaderChecksum::Trusted).ok(), parse_refused(&bytes, bytes.len())] {
+            let range = found.map_or(0..0, |(_, range)| range);
             prop_assert!(range.start <= range.end && range.end <= bytes.len());
         }
     }

@@ -1,8 +1,8 @@
 //! The IPv4 header (RFC 791).
 //!
 //! Options are walked over by their length and not obeyed: a host that is no router has nothing to do
-//! for a record route or a timestamp, and a source route is an attack more often than a route (RFC 7126
-//! section 4.3). Must not know what is in the payload. Tests: `ip/tests.rs`.
+//! for a record route or a timestamp. A source route is an attack more often than a route, and refuses the packet
+//! (RFC 7126 section 4.3). Must not know what is in the payload. Tests: `ip/tests.rs`.
 
 use core::net::Ipv4Addr;
 use core::ops::Range;
@@ -18,6 +18,11 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 /// "More fragments" and the offset: any of these bits makes the packet a fragment.
 const FRAGMENT_MASK: u16 = 0x3fff;
+
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_LOOSE_ROUTE: u8 = 131;
+const OPTION_STRICT_ROUTE: u8 = 137;
 
 /// See [`super::parse_head`]; `have` is the length of the whole packet.
 pub(super) fn parse(
@@ -63,11 +68,48 @@ fn parse_any(
     if checksum == HeaderChecksum::Verify {
         verify(packet, header_len)?;
     }
+    if header_len > V4_HEADER_LEN {
+        walk_options(packet, header_len)?;
+    }
     let [s0, s1, s2, s3, d0, d1, d2, d3] = addrs;
     let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
     let header = Header { addresses, protocol, hop_limit: ttl, traffic_class: tos };
     let (id, word) = (u16::from_be_bytes([id_a, id_b]), u16::from_be_bytes([frag_a, frag_b]));
     Ok((header, header_len..packet_len, id, word))
+}
+
+/// Walks over the options of a header of `header_len` bytes.
+#[cold]
+fn walk_options(packet: &[u8], header_len: usize) -> Result<(), ParseError> {
+    let Some(header) = packet.get(..header_len) else {
+        return Err(ParseError::Truncated { need: header_len, have: packet.len() });
+    };
+    let mut at = V4_HEADER_LEN;
+    while let Some(&kind) = header.get(at) {
+        match kind {
+            OPTION_END => return Ok(()),
+            OPTION_NOP => at += 1,
+            OPTION_LOOSE_ROUTE | OPTION_STRICT_ROUTE => return Err(ParseError::SourceRoute { at }),
+            _ => {
+                let len = header.get(at + 1).copied().map_or(0, usize::from);
+                if len < 2 || at + len > header_len {
+                    return Err(ParseError::OptionLen { at });
+                }
+                at += len;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// See [`super::parse_refused`].
+pub(super) fn parse_refused(packet: &[u8], have: usize) -> Option<(Header, Range<usize>)> {
+    let &[ver_ihl, tos, len_a, len_b, _, _, _, _, ttl, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
+        packet.first_chunk::<V4_HEADER_LEN>()?;
+    let end = usize::from(u16::from_be_bytes([len_a, len_b])).min(have);
+    let start = (usize::from(ver_ihl & 0x0f) * 4).min(end);
+    let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
+    Some((Header { addresses, protocol, hop_limit: ttl, traffic_class: tos }, start..end))
 }
 
 /// Checks the header checksum over `header_len` bytes.

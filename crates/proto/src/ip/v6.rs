@@ -1,9 +1,9 @@
 //! The IPv6 header and the extension headers that may stand before a segment (RFC 8200).
 //!
 //! Hop-by-hop and destination options are walked over, at most [`EXTENSION_HEADERS_MAX`] headers, each
-//! of at most 2,048 bytes; an unknown option does what its type says. Every other next header ends the
-//! walk and is handed up as the protocol, so that a routing header is an unknown protocol to the caller
-//! and not obeyed. Jumbograms (RFC 2675) are refused through their option's type. Must not know what is
+//! of at most 2,048 bytes; an unknown option does what its type says. So is a routing header that has been followed to its
+//! end; another one refuses the packet, of whatever type: none is obeyed. Every other next header ends the
+//! walk and is handed up as the protocol. Jumbograms (RFC 2675) are refused through their option's type. Must not know what is
 //! in the payload. Tests: `ip/tests.rs`.
 
 use core::net::Ipv6Addr;
@@ -13,6 +13,7 @@ use super::fragment::{Fragment, V6_FRAGMENT_LEN};
 use super::{Addresses, EXTENSION_HEADERS_MAX, EmitError, Header, ParseError, V6_HEADER_LEN};
 
 const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
@@ -61,7 +62,7 @@ pub(super) fn parse_fragment(
 /// See [`super::fragment::upper_layer`].
 pub(super) fn skip_behind_fragment(first: u8, head: &[u8]) -> Result<(u8, usize), ParseError> {
     // A hop-by-hop header comes first in a packet, and so not here.
-    match skip_extensions(head, first, 0, 1)? {
+    match skip_extensions(head, (first, 0), 0, 1)? {
         (FRAGMENT, _) => Err(ParseError::Fragment),
         found => Ok(found),
     }
@@ -81,7 +82,7 @@ fn parse_any(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), Parse
         return Err(ParseError::PacketLen { field: payload_len, header: V6_HEADER_LEN, have });
     }
     let packet = packet.get(..end).unwrap_or(packet);
-    let (protocol, start) = skip_extensions(packet, next, V6_HEADER_LEN, 0)?;
+    let (protocol, start) = skip_extensions(packet, (next, NEXT_HEADER_AT), V6_HEADER_LEN, 0)?;
     let (mut src, mut dst) = ([0; 16], [0; 16]);
     let (src_bytes, dst_bytes) = addrs.split_at(16);
     src.copy_from_slice(src_bytes);
@@ -91,69 +92,107 @@ fn parse_any(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), Parse
 }
 
 /// Walks over extension headers from `start` on, `before_count` of which have been; returns the upper layer's protocol
-/// and where it begins. A fragment header is such a protocol here.
+/// and where it begins. A fragment header is such a protocol here. `named` is the number of the first, and where it stands.
+#[inline]
 fn skip_extensions(
     packet: &[u8],
-    first: u8,
+    named: (u8, usize),
     start: usize,
     before_count: usize,
 ) -> Result<(u8, usize), ParseError> {
-    let (mut next, mut at) = (first, start);
+    match named.0 {
+        HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => walk_extensions(packet, named, start, before_count),
+        protocol => Ok((protocol, start)),
+    }
+}
+
+#[cold]
+fn walk_extensions(
+    packet: &[u8],
+    (first, named_at): (u8, usize),
+    start: usize,
+    before_count: usize,
+) -> Result<(u8, usize), ParseError> {
+    let (mut next, mut named_at, mut at) = (first, named_at, start);
     for index in before_count..=EXTENSION_HEADERS_MAX {
         match next {
-            HOP_BY_HOP if index > 0 => return Err(ParseError::MisplacedHopByHop),
-            HOP_BY_HOP | DESTINATION_OPTIONS => {}
+            HOP_BY_HOP if index > 0 => return Err(ParseError::MisplacedHopByHop { at: named_at }),
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {}
             protocol => return Ok((protocol, at)),
         }
         if index == EXTENSION_HEADERS_MAX {
             break;
         }
-        let rest = packet.get(at..).unwrap_or_default();
-        let (following, len) = skip_options_header(rest)?;
-        next = following;
-        at += len;
+        let header = extension(packet, at)?;
+        if next == ROUTING {
+            // Type and segments left, in every header of at least eight bytes.
+            if header.get(3).is_none_or(|left| *left > 0) {
+                return Err(ParseError::Routing { at: at + 2 });
+            }
+        } else {
+            walk_options(header, at)?;
+        }
+        (next, named_at, at) = (header.first().copied().unwrap_or_default(), at, at + header.len());
     }
     Err(ParseError::TooManyExtensions)
 }
 
-/// See [`super::protocol_at`].
-pub(super) fn protocol_at(head: &[u8]) -> usize {
-    let (mut field, mut at) = (NEXT_HEADER_AT, V6_HEADER_LEN);
-    for _ in 0..EXTENSION_HEADERS_MAX {
-        let Some(HOP_BY_HOP | DESTINATION_OPTIONS) = head.get(field).copied() else { break };
-        let Some(units) = head.get(at + 1) else { break };
-        (field, at) = (at, at + (usize::from(*units) + 1) * 8);
-    }
-    field
+/// The extension header that begins at `at`, whole.
+fn extension(packet: &[u8], at: usize) -> Result<&[u8], ParseError> {
+    let rest = packet.get(at..).unwrap_or_default();
+    let len = rest.get(1).map_or(EXTENSION_LEN_MIN, |units| (usize::from(*units) + 1) * 8);
+    rest.get(..len).ok_or(ParseError::TruncatedExtension { need: len, have: rest.len() })
 }
 
-/// Reads one options header; returns the number of the next one and this one's length, bytes.
-fn skip_options_header(bytes: &[u8]) -> Result<(u8, usize), ParseError> {
-    let &[next, units, ..] = bytes else {
-        return Err(ParseError::Truncated { need: 8, have: bytes.len() });
-    };
-    let len = (usize::from(units) + 1) * 8;
-    let Some(mut options) = bytes.get(2..len) else {
-        return Err(ParseError::Truncated { need: len, have: bytes.len() });
-    };
-    while let Some((&kind, rest)) = options.split_first() {
+/// Bytes of the shortest extension header.
+const EXTENSION_LEN_MIN: usize = 8;
+
+/// Walks over the options of a header that begins at `header_at` of the packet.
+fn walk_options(header: &[u8], header_at: usize) -> Result<(), ParseError> {
+    // Behind the next header's number and the length.
+    let mut at = 2;
+    while let Some(&kind) = header.get(at) {
         if kind == OPTION_PAD1 {
-            options = rest;
+            at += 1;
             continue;
         }
         if kind & OPTION_ACTION_MASK != 0 {
-            return Err(ParseError::Option(kind));
+            return Err(ParseError::Option { kind, at: header_at + at });
         }
-        let Some((&data_len, data)) = rest.split_first() else {
-            return Err(ParseError::Truncated { need: 2, have: 1 });
-        };
-        let data_len = usize::from(data_len);
-        let Some(behind) = data.get(data_len..) else {
-            return Err(ParseError::Truncated { need: data_len, have: data.len() });
-        };
-        options = behind;
+        let behind = header.get(at + 1).map(|data_len| at + 2 + usize::from(*data_len));
+        at = behind
+            .filter(|behind| *behind <= header.len())
+            .ok_or(ParseError::OptionLen { at: header_at + at })?;
     }
-    Ok((next, len))
+    Ok(())
+}
+
+/// See [`super::protocol_at`].
+pub(super) fn protocol_at(head: &[u8]) -> usize {
+    reach(head).0
+}
+
+/// As far as lengths alone lead: where the number of what stands there is, and where it begins.
+fn reach(head: &[u8]) -> (usize, usize) {
+    let (mut field, mut at) = (NEXT_HEADER_AT, V6_HEADER_LEN);
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        let Some(HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) = head.get(field).copied() else { break };
+        let Some(units) = head.get(at + 1) else { break };
+        (field, at) = (at, at + (usize::from(*units) + 1) * 8);
+    }
+    (field, at)
+}
+
+/// See [`super::parse_refused`].
+pub(super) fn parse_refused(packet: &[u8], have: usize) -> Option<(Header, Range<usize>)> {
+    let [b0, b1, _, _, len_a, len_b, _, hop_limit, addrs @ ..] = packet.first_chunk::<V6_HEADER_LEN>()?;
+    let end = (V6_HEADER_LEN + usize::from(u16::from_be_bytes([*len_a, *len_b]))).min(have);
+    let (field, at) = reach(packet.get(..end).unwrap_or(packet));
+    let (src, dst) = addrs.split_first_chunk::<16>()?;
+    let addresses =
+        Addresses::V6 { src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst.first_chunk::<16>()?) };
+    let (protocol, traffic_class) = (*packet.get(field)?, (b0 << 4) | (b1 >> 4));
+    Some((Header { addresses, protocol, hop_limit: *hop_limit, traffic_class }, at.min(end)..end))
 }
 
 /// See [`super::emit`].

@@ -113,8 +113,10 @@ pub struct PrefixInfo {
 /// Why a message is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Too short, a code that is not 0, an option of no length, or none of these messages.
+    /// Too short, a code that is not 0, or none of these messages.
     Malformed,
+    /// An option of no length, or one that ends behind the message.
+    OptionLen,
     /// Its checksum is wrong.
     Checksum,
     /// It has come from behind a router, or says that it has.
@@ -245,12 +247,12 @@ impl Options {
     fn parse(mut bytes: &[u8]) -> Result<Self, Refusal> {
         let mut options = Self::default();
         while !bytes.is_empty() {
-            let &[kind, units, ..] = bytes else { return Err(Refusal::Malformed) };
+            let &[kind, units, ..] = bytes else { return Err(Refusal::OptionLen) };
             let len = usize::from(units) * 8;
             if len == 0 {
-                return Err(Refusal::Malformed);
+                return Err(Refusal::OptionLen);
             }
-            let (option, rest) = bytes.split_at_checked(len).ok_or(Refusal::Malformed)?;
+            let (option, rest) = bytes.split_at_checked(len).ok_or(Refusal::OptionLen)?;
             options.take(kind, option);
             bytes = rest;
         }

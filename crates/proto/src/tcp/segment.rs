@@ -70,6 +70,8 @@ impl Flags {
     pub const CE: Self = Self(0x100);
     /// Not of the TCP header: routers may mark the packet instead of dropping it (ECN-capable transport).
     pub const ECT: Self = Self(0x200);
+    /// Not of the TCP header: its options end in one of a length that cannot be, and were read up to there.
+    pub const BAD_OPTION: Self = Self(0x400);
 
     /// From the octet on the wire.
     pub const fn from_bits(bits: u8) -> Self {
@@ -110,6 +112,7 @@ impl core::fmt::Debug for Flags {
             (Self::CWR, 'W'),
             (Self::CE, 'C'),
             (Self::ECT, 'T'),
+            (Self::BAD_OPTION, '?'),
         ];
         for (flag, name) in names {
             if self.has(flag) {

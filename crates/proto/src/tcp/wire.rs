@@ -140,7 +140,8 @@ impl core::error::Error for BufferTooShort {}
 /// Reads a segment: its ports, its header, and where in `segment` its payload lies.
 ///
 /// `segment` is exactly what IP carried. The four reserved bits are ignored; options that belong to a
-/// SYN only are ignored on other segments; an MSS of zero counts as absent; a window scale above
+/// SYN only are ignored on other segments; options behind one of a length that cannot be are not read, which
+/// [`Flags::BAD_OPTION`] says (RFC 9293 MUST-7); an MSS of zero counts as absent; a window scale above
 /// [`WINDOW_SCALE_MAX`] is brought down to it (RFC 7323 section 2.3).
 ///
 /// # Errors
@@ -165,20 +166,21 @@ pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Ran
         ChecksumIn::Trusted => {}
     }
     let ports = Ports { src: u16::from_be_bytes([p0, p1]), dst: u16::from_be_bytes([p2, p3]) };
-    let flags = Flags::from_bits(bits);
+    let mut flags = Flags::from_bits(bits);
+    let options = parse_options(option_bytes, &mut flags);
     let header = Header {
         seq: SeqNum::new(u32::from_be_bytes([s0, s1, s2, s3])),
         ack: SeqNum::new(u32::from_be_bytes([a0, a1, a2, a3])),
         flags,
         window: u16::from_be_bytes([w0, w1]),
         urgent: u16::from_be_bytes([u0, u1]),
-        options: parse_options(option_bytes, flags.has(Flags::SYN)),
+        options,
     };
     Ok((ports, header, header_len..have))
 }
 
-/// Reads the options, of which `bytes` holds at most 40 bytes.
-fn parse_options(bytes: &[u8], syn: bool) -> Options {
+/// Reads the options, of which `bytes` holds at most 40 bytes, of a segment with these flags.
+fn parse_options(bytes: &[u8], flags: &mut Flags) -> Options {
     let mut options = Options::default();
     // Nearly every segment carries nothing, or timestamps in the layout of RFC 7323 appendix A.
     if let [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10, data @ ..] = bytes
@@ -187,7 +189,7 @@ fn parse_options(bytes: &[u8], syn: bool) -> Options {
         options.timestamps = Some(timestamps(*data));
         return options;
     }
-    let mut rest = bytes;
+    let (mut rest, syn) = (bytes, flags.has(Flags::SYN));
     while let Some((&kind, behind_kind)) = rest.split_first() {
         if kind == KIND_END {
             break;
@@ -196,11 +198,10 @@ fn parse_options(bytes: &[u8], syn: bool) -> Options {
             rest = behind_kind;
             continue;
         }
-        let Some(&len) = behind_kind.first() else {
-            break;
-        };
         // A length below 2 yields no range, just as one past the end does.
+        let len = behind_kind.first().copied().unwrap_or_default();
         let Some(data) = rest.get(2..usize::from(len)) else {
+            *flags = flags.with(Flags::BAD_OPTION);
             break;
         };
         match (kind, data) {

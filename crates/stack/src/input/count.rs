@@ -3,6 +3,8 @@
 //! Sharded by thread like the stack's other counters, and added to once for a batch where that can be
 //! done. What they mean is in the README's table. Tests: `tests/wire.rs`.
 
+use sockeye_proto::ip::ParseError;
+
 /// Frames taken from interfaces.
 pub(crate) const FRAMES_IN: usize = 0;
 /// Frames handed to interfaces.
@@ -19,7 +21,7 @@ pub(crate) const CONTENDED: usize = 5;
 pub(crate) const LOCK_CONTENDED: usize = 6;
 /// Runs of one segment; those of 2 to 3, 4 to 7, 8 to 15, and longer ones follow.
 pub(crate) const RUNS: usize = 7;
-/// Not understood as IP or TCP: too short, lengths that lie, a fragment.
+/// Not understood as Ethernet, ARP, IP or TCP. Each has a reason among the counters at the end.
 pub(crate) const MALFORMED: usize = 12;
 /// IP header or TCP segment that does not sum up.
 pub(crate) const BAD_CHECKSUM: usize = 13;
@@ -65,8 +67,26 @@ pub(crate) const MISPLACED_HOP_BY_HOP: usize = 32;
 pub(crate) const REFUSED_OPTION: usize = 33;
 /// Of the malformed: a TCP header whose lengths lie.
 pub(crate) const BAD_TCP_HEADER: usize = 34;
+/// Of the malformed: ends within the Ethernet header.
+pub(crate) const SHORT_ETHERNET: usize = 35;
+/// Of the malformed: ARP that ends too early.
+pub(crate) const SHORT_ARP: usize = 36;
+/// Of the malformed: an IPv6 extension header that ends behind the packet.
+pub(crate) const TRUNCATED_EXTENSION: usize = 37;
+/// Of the malformed: an IP option of a length that it cannot have.
+pub(crate) const BAD_OPTION_LEN: usize = 38;
+/// Of the malformed: an IPv6 routing header that leads on.
+pub(crate) const ROUTING_HEADER: usize = 39;
+/// Of the malformed: an IPv4 source route.
+pub(crate) const SOURCE_ROUTE: usize = 40;
+/// Of those that do not sum up: an IPv4 header.
+pub(crate) const BAD_IP_CHECKSUM: usize = 41;
+/// Of those that do not sum up: a TCP segment.
+pub(crate) const BAD_TCP_CHECKSUM: usize = 42;
+/// Segments whose options end in one of a length that cannot be: read up to there.
+pub(crate) const BAD_TCP_OPTIONS: usize = 43;
 /// How many there are.
-pub(crate) const COUNT: usize = 35;
+pub(crate) const COUNT: usize = 44;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -105,7 +125,40 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_misplaced_hop_by_hop",
     "frames_refused_option",
     "frames_bad_tcp_header",
+    "frames_short_ethernet",
+    "frames_short_arp",
+    "frames_truncated_extension",
+    "frames_bad_option_len",
+    "frames_routing_header",
+    "frames_source_route",
+    "frames_bad_ip_checksum",
+    "frames_bad_tcp_checksum",
+    "input_bad_tcp_options",
 ];
+
+/// What the kernel's MIB calls them, where it has the same.
+pub(crate) const MIB: [(usize, &str); 2] =
+    [(BAD_IP_CHECKSUM, "IpExtInCsumErrors"), (BAD_TCP_CHECKSUM, "TcpInCsumErrors")];
+
+/// The counter of the reason for which IP headers are refused, and that of all such frames.
+pub(crate) fn of_ip(error: &ParseError) -> (usize, usize) {
+    let why = match error {
+        ParseError::Checksum(_) => return (BAD_IP_CHECKSUM, BAD_CHECKSUM),
+        // Fragments are read as such; one that comes here is cut off within its header.
+        ParseError::Truncated { .. } | ParseError::Fragment => TRUNCATED,
+        ParseError::Version(_) => BAD_VERSION,
+        ParseError::HeaderLen(_) => BAD_HEADER_LEN,
+        ParseError::PacketLen { .. } => BAD_LENGTH,
+        ParseError::TooManyExtensions => TOO_MANY_EXTENSIONS,
+        ParseError::TruncatedExtension { .. } => TRUNCATED_EXTENSION,
+        ParseError::MisplacedHopByHop { .. } => MISPLACED_HOP_BY_HOP,
+        ParseError::OptionLen { .. } => BAD_OPTION_LEN,
+        ParseError::Option { .. } => REFUSED_OPTION,
+        ParseError::Routing { .. } => ROUTING_HEADER,
+        ParseError::SourceRoute { .. } => SOURCE_ROUTE,
+    };
+    (why, MALFORMED)
+}
 
 /// The counter of runs of `len` segments.
 pub(crate) fn run_of(len: usize) -> usize {

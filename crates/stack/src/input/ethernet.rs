@@ -42,7 +42,7 @@ fn ethernet(own: MacAddr, frame: &[u8]) -> Result<LinkHeader, usize> {
     let Some(&[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1]) =
         frame.first_chunk::<LINK_HEADER_LEN>()
     else {
-        return Err(count::MALFORMED);
+        return Err(count::SHORT_ETHERNET);
     };
     let dst = [d0, d1, d2, d3, d4, d5];
     let cast = match dst {
@@ -83,7 +83,7 @@ mod tests {
         assert!(read([0xff; 6], 0x0806).is_ok_and(|header| header.is_arp));
         assert_eq!(read([2, 0, 0, 0, 0, 2], 0x0800), Err(count::OTHER_STATION));
         assert_eq!(read(OWN.0, 0x88cc), Err(count::UNKNOWN_ETHERTYPE));
-        assert_eq!(LinkHeader::read(Medium::Ethernet(OWN), &[0; 13]), Err(count::MALFORMED));
+        assert_eq!(LinkHeader::read(Medium::Ethernet(OWN), &[0; 13]), Err(count::SHORT_ETHERNET));
     }
 
     #[test]

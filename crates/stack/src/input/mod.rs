@@ -37,6 +37,7 @@ mod deliver;
 mod ethernet;
 mod parse;
 
+use sockeye_proto::icmp;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Perimeter};
 
@@ -145,6 +146,8 @@ struct Batch {
     packets: Vec<Packet>,
     /// Everything else, which is handled after them.
     others: Vec<Received>,
+    /// Packets whose senders are to hear why they were refused.
+    refused: Vec<(Received, icmp::Error)>,
     /// ARP packets.
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
 }
@@ -160,6 +163,7 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
         Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
         Ok(Parsed::Other(received)) => batch.others.push(received),
         Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
+        Ok(Parsed::Refused(received, why)) => batch.refused.push((received, why)),
         Err(reason) => core.input.count(reason, 1),
     });
     drop(tables);
@@ -176,6 +180,9 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
         deliver::batch(cx, Place { netif: id, queue }, &mut batch.packets);
         for received in batch.others.drain(..) {
             ip::input(cx, received);
+        }
+        for (received, why) in batch.refused.drain(..) {
+            ip::icmp::error(cx, &received, why);
         }
     });
     frames

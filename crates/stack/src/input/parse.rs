@@ -6,8 +6,11 @@
 //! payload is not looked at here. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
 //! go in.
 
+use std::net::IpAddr;
+
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
 use sockeye_proto::arp;
+use sockeye_proto::icmp::{self, Problem};
 use sockeye_proto::ip;
 use sockeye_proto::ndp::wire::HOP_LIMIT;
 use sockeye_proto::tcp::segment::{Flags, Header};
@@ -17,6 +20,7 @@ use super::count;
 use super::ethernet::LinkHeader;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
+use crate::ip::count::IN_HDR_ERRORS;
 use crate::ip::{Cast, Head, Received};
 use crate::netif::table::{NetifId, is_host};
 use crate::netif::tables::Tables;
@@ -46,20 +50,23 @@ pub(super) enum Parsed {
     Other(Received),
     /// ARP, unread.
     Arp([u8; arp::LEN]),
+    /// It was refused and counted, and its sender is to hear of it.
+    Refused(Received, icmp::Error),
 }
 
 /// Reads a frame. The error is the counter of the reason for which it is dropped.
 pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Result<Parsed, usize> {
-    let link = LinkHeader::read(from.medium, frame.head)?;
+    let link = LinkHeader::read(from.medium, frame.head).map_err(|why| of_link(core, why))?;
     let packet = frame.head.get(link.len..).unwrap_or_default();
     if link.is_arp {
-        return packet.first_chunk().map(|bytes| Parsed::Arp(*bytes)).ok_or(count::MALFORMED);
+        let whole = packet.first_chunk().map(|bytes| Parsed::Arp(*bytes));
+        return whole.ok_or_else(|| malformed(core, count::SHORT_ARP));
     }
     let packet_len = frame.len() - link.len;
     let (ip_header, range) = match ip::parse_head(packet, packet_len, ip::HeaderChecksum::Verify) {
         Ok(parsed) => parsed,
         Err(ip::ParseError::Fragment) => return fragment(core, from, link, &frame),
-        Err(error) => return Err(ip_refusal(core, error)),
+        Err(error) => return refused(core, from, link, &frame, error),
     };
     let inside = range.start + link.len..range.end + link.len;
     let addresses = ip_header.addresses;
@@ -72,22 +79,25 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
     if ip_header.protocol != ip::PROTOCOL_TCP || link.cast != Cast::Unicast {
         return other(core, from, link, ip_header, Cast::Unicast, inside, &frame).map(Parsed::Other);
     }
-    let segment = Segment::of(&frame, inside).ok_or(count::MALFORMED)?;
+    let segment = Segment::of(&frame, inside).ok_or_else(|| malformed(core, count::TRUNCATED))?;
     match frame.checksum {
         Checksum::Device => {}
         Checksum::Software => {
-            let len = u32::try_from(segment.len).map_err(|_| count::MALFORMED)?;
+            // No packet is longer than its 16 bits of length say.
+            let len = u32::try_from(segment.len).unwrap_or(u32::MAX);
             let sum = segment.sum(addresses.pseudo_header(ip_header.protocol, len));
             if !sum.is_valid() {
+                core.input.count(count::BAD_TCP_CHECKSUM, 1);
                 return Err(count::BAD_CHECKSUM);
             }
         }
     }
-    let (ports, mut header, in_head) =
-        wire::parse(segment.head, wire::ChecksumIn::Trusted).map_err(|_| {
-            core.input.count(count::BAD_TCP_HEADER, 1);
-            count::MALFORMED
-        })?;
+    let (ports, mut header, in_head) = wire::parse(segment.head, wire::ChecksumIn::Trusted)
+        .map_err(|_| malformed(core, count::BAD_TCP_HEADER))?;
+    if header.flags.has(Flags::BAD_OPTION) {
+        header.flags = header.flags.without(Flags::BAD_OPTION);
+        core.input.count(count::BAD_TCP_OPTIONS, 1);
+    }
     if ip::ecn::is_marked(ip_header.traffic_class) {
         header.flags = header.flags.with(Flags::CE);
         core.input.count(count::MARKED, 1);
@@ -101,9 +111,11 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
 /// for.
 fn fragment(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>) -> Result<Parsed, usize> {
     let packet = frame.head.get(link.len..).unwrap_or_default();
-    let (header, place, range, _) =
-        ip::fragment::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify)
-            .map_err(|error| ip_refusal(core, error))?;
+    let parsed = ip::fragment::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify);
+    let (header, place, range, _) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return refused(core, from, link, frame, error),
+    };
     let (src, dst) = (header.addresses.src(), header.addresses.dst());
     let is_ours = from.tables.takes_in(from.netif, dst) && is_host(src) && !from.tables.is_local(src);
     let cast = if is_ours { Cast::Unicast } else { to_many(core, from, &header)? };
@@ -131,14 +143,19 @@ fn to_many(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, u
         }
         return Err(count::NOT_FOR_US);
     }
-    let is_member = || dst.is_multicast() && core.udp.is_member(core.cpu(), from.netif, dst);
-    let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
-    let cast = from.tables.cast(from.netif, dst).or_else(of_group);
+    let cast = cast_to_many(core, from, dst);
     if cast.is_none() && !is_host(src) {
         // Without an address a host talks to all, and not to one.
         core.input.count(count::MARTIAN, 1);
     }
     cast.ok_or(count::NOT_FOR_US)
+}
+
+/// Who takes `dst`, if that is everybody on the link or a group of ours.
+fn cast_to_many(core: &Core, from: Origin<'_>, dst: IpAddr) -> Option<Cast> {
+    let is_member = || dst.is_multicast() && core.udp.is_member(core.cpu(), from.netif, dst);
+    let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
+    from.tables.cast(from.netif, dst).or_else(of_group)
 }
 
 /// A packet of another protocol.
@@ -151,8 +168,9 @@ fn other(
     range: std::ops::Range<usize>,
     frame: &RxFrame<'_>,
 ) -> Result<Received, usize> {
-    let head = Head::of(frame.head.get(link.len..range.start).ok_or(count::MALFORMED)?);
-    let inside = Segment::of(frame, range).ok_or(count::MALFORMED)?;
+    let headers = frame.head.get(link.len..range.start).unwrap_or_default();
+    let head = Head::of(headers);
+    let inside = Segment::of(frame, range).ok_or_else(|| malformed(core, count::TRUNCATED))?;
     let payload = inside.payload(core, frame, 0..inside.head.len())?;
     // A broadcast of the link that names one host is answered by nobody (RFC 1122 section 3.2.2).
     let cast = if cast == Cast::Unicast { link.cast } else { cast };
@@ -160,22 +178,86 @@ fn other(
     Ok(Received { netif, link_src, header, fragment: None, cast, checksum, head, payload })
 }
 
-/// Counts why the IP headers are refused, and says under which total.
+/// Counts one of the reasons for which frames are malformed, and says so.
 #[cold]
-fn ip_refusal(core: &Core, error: ip::ParseError) -> usize {
-    let why = match error {
-        ip::ParseError::Checksum(_) => return count::BAD_CHECKSUM,
-        // Fragments are read as such; one that comes here is cut off within its header.
-        ip::ParseError::Truncated { .. } | ip::ParseError::Fragment => count::TRUNCATED,
-        ip::ParseError::Version(_) => count::BAD_VERSION,
-        ip::ParseError::HeaderLen(_) => count::BAD_HEADER_LEN,
-        ip::ParseError::PacketLen { .. } => count::BAD_LENGTH,
-        ip::ParseError::TooManyExtensions => count::TOO_MANY_EXTENSIONS,
-        ip::ParseError::MisplacedHopByHop => count::MISPLACED_HOP_BY_HOP,
-        ip::ParseError::Option(_) => count::REFUSED_OPTION,
-    };
+fn malformed(core: &Core, why: usize) -> usize {
     core.input.count(why, 1);
     count::MALFORMED
+}
+
+/// The total under which a reason of the link header's counts.
+#[cold]
+fn of_link(core: &Core, why: usize) -> usize {
+    if why == count::SHORT_ETHERNET { malformed(core, why) } else { why }
+}
+
+/// A packet whose IP headers are refused: counted, and its sender told where the RFCs want that.
+#[cold]
+fn refused(
+    core: &Core,
+    from: Origin<'_>,
+    link: LinkHeader,
+    frame: &RxFrame<'_>,
+    error: ip::ParseError,
+) -> Result<Parsed, usize> {
+    let (why, total) = count::of_ip(&error);
+    core.input.count(why, 1);
+    core.ip.count(IN_HDR_ERRORS);
+    let told = problem(&error).and_then(|problem| Some((reported(core, from, link, frame)?, problem)));
+    match told {
+        // Of an option whose last bit says so, only senders to one host are told (RFC 8200 section 4.2).
+        Some((received, problem)) if received.cast == Cast::Unicast || is_for_all(&error) => {
+            core.input.count(total, 1);
+            Ok(Parsed::Refused(received, problem))
+        }
+        Some(_) | None => Err(total),
+    }
+}
+
+/// What the sender is told of: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
+fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
+    let (problem, at) = match *error {
+        ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_DISCARD => return None,
+        ip::ParseError::Option { at, .. } => (Problem::Option, at),
+        ip::ParseError::MisplacedHopByHop { at } => (Problem::NextHeader, at),
+        ip::ParseError::OptionLen { at } | ip::ParseError::Routing { at } => (Problem::Field, at),
+        // To whom source routes are of use is not to hear that there is a host (RFC 7126 section 4.3.5).
+        ip::ParseError::SourceRoute { .. }
+        | ip::ParseError::Truncated { .. }
+        | ip::ParseError::Version(_)
+        | ip::ParseError::HeaderLen(_)
+        | ip::ParseError::PacketLen { .. }
+        | ip::ParseError::Checksum(_)
+        | ip::ParseError::Fragment
+        | ip::ParseError::TooManyExtensions
+        | ip::ParseError::TruncatedExtension { .. } => return None,
+    };
+    Some(icmp::Error::ParameterProblem(problem, u32::try_from(at).unwrap_or(u32::MAX)))
+}
+
+/// Whether the sender is told though he has sent to many.
+fn is_for_all(error: &ip::ParseError) -> bool {
+    matches!(error, ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_REPORT)
+}
+
+/// The two bits of an IPv6 option's type that say what is done with a packet if the option is not known, and two of their
+/// four values (RFC 8200 section 4.2).
+const OPTION_ACTION: u8 = 0xc0;
+const OPTION_DISCARD: u8 = 0x40;
+const OPTION_REPORT: u8 = 0x80;
+
+/// A packet that was refused for what stands behind its addresses, to be quoted; `None` if it is not for us.
+fn reported(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>) -> Option<Received> {
+    let packet = frame.head.get(link.len..)?;
+    let (header, range) = ip::parse_refused(packet, frame.len() - link.len)?;
+    let (src, dst) = (header.addresses.src(), header.addresses.dst());
+    if !is_host(src) || from.tables.is_local(src) {
+        return None;
+    }
+    let is_ours = from.tables.takes_in(from.netif, dst);
+    let cast = if is_ours { Cast::Unicast } else { cast_to_many(core, from, dst)? };
+    let lent = RxFrame { own: None, ..*frame };
+    other(core, from, link, header, cast, range.start + link.len..range.end + link.len, &lent).ok()
 }
 
 /// What IP carried: the part of the frame's head, and so much of the rest. Padding is in neither.

@@ -5,7 +5,7 @@
 //! the README's table. Tests: `tests/ip.rs`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 44;
+pub(crate) const COUNT: usize = 45;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -54,7 +54,8 @@ pub(crate) const ICMP_OUT_RATE_LIMIT_GLOBAL: usize = 21;
 /// Not sent, as the destination had been answered too often.
 pub(crate) const ICMP_OUT_RATE_LIMIT_HOST: usize = 22;
 
-/// Datagrams whose headers were not understood when they were whole.
+/// Packets whose IP headers are refused, and datagrams whose headers were when they were whole. Each has a reason among the
+/// frames' counters.
 pub(crate) const IN_HDR_ERRORS: usize = 23;
 /// Fragments that came in.
 pub(crate) const REASM_REQDS: usize = 24;
@@ -97,6 +98,8 @@ pub(crate) const ICMP_OUT_ECHOS: usize = 41;
 pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
 /// Times that a path was found to take less than was known.
 pub(crate) const PATH_MTU_LEARNED: usize = 43;
+/// Errors that quote too little of a packet to say whose it was, or what is no packet.
+pub(crate) const ICMP_IN_BAD_QUOTES: usize = 44;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -144,4 +147,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("icmp_out_echos", "IcmpOutEchos"),
     ("icmp_in_echo_drops", ""),
     ("ip_path_mtu_learned", ""),
+    ("icmp_in_bad_quotes", ""),
 ];

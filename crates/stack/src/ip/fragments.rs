@@ -14,6 +14,7 @@ use sockeye_sync::Mutex;
 
 use super::{Received, count, dispatch, icmp};
 use crate::conn::outbox::Context;
+use crate::input::count as frames;
 use crate::netif::Checksum;
 use crate::stack::Core;
 use crate::timers::TimerKey;
@@ -118,8 +119,13 @@ fn whole(cx: &mut Context<'_>, mut received: Received) {
     received.fragment = None;
     if received.header.addresses.src().is_ipv6() {
         let (first, len) = received.first::<CHAIN_MAX>();
-        let Ok((protocol, at)) = fragment::upper_layer(received.header.protocol, &first[..len]) else {
-            return cx.core.ip.count(count::IN_HDR_ERRORS);
+        let inside = fragment::upper_layer(received.header.protocol, &first[..len]);
+        let (protocol, at) = match inside {
+            Ok(inside) => inside,
+            Err(error) => {
+                cx.core.input.count(frames::of_ip(&error).0, 1);
+                return cx.core.ip.count(count::IN_HDR_ERRORS);
+            }
         };
         received.header.protocol = protocol;
         received.payload.trim_front(at);

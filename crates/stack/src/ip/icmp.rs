@@ -108,7 +108,10 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     cx.core.ip.count(index);
     let mut quoted = quoting.payload.clone();
     quoted.trim_front(HEADER_LEN);
-    undelivered(cx, quoted, error, quoting.header.addresses.src());
+    if !undelivered(cx, quoted, error, quoting.header.addresses.src()) {
+        cx.core.ip.count(count::ICMP_IN_ERRORS);
+        cx.core.ip.count(count::ICMP_IN_BAD_QUOTES);
+    }
 }
 
 /// A frame of ours found nobody at its next hop: whose it was is told as by an ICMP error. Not to be called with a
@@ -122,25 +125,30 @@ pub(crate) fn no_neighbor(cx: &mut Context<'_>, frame: &TxFrame) {
     undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), header.addresses.src());
 }
 
-/// `offender` says that this beginning of a packet of ours could not be delivered.
-fn undelivered(cx: &mut Context<'_>, mut quoted: Chain, error: Error, offender: IpAddr) {
+/// `offender` says that this beginning of a packet of ours could not be delivered. False if it cannot be understood.
+fn undelivered(cx: &mut Context<'_>, mut quoted: Chain, error: Error, offender: IpAddr) -> bool {
     let mut head = [0; QUOTED_HEAD_MAX];
     let len = quoted.copy_to(0, &mut head);
     // The quote is a part of the packet, so its length field says more than there is.
     let parsed = ip::parse_head(&head[..len], usize::MAX, ip::HeaderChecksum::Trusted);
-    let Ok((header, range)) = parsed else { return };
+    let Ok((header, range)) = parsed else { return false };
     quoted.trim_front(range.start);
+    let len = quoted.len();
     if header.protocol == ip::PROTOCOL_TCP {
-        return segment_undelivered(cx, &header.addresses, &quoted, error);
-    }
-    if header.protocol == ip::PROTOCOL_UDP {
+        segment_undelivered(cx, &header.addresses, &quoted, error);
+    } else if header.protocol == ip::PROTOCOL_UDP {
         let is_ours = crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
         path_reported(cx, is_ours, &header.addresses, range.end, error);
     } else if matches!(header.protocol, ip::PROTOCOL_ICMP | ip::PROTOCOL_ICMPV6) {
         let is_ours = echo::on_error(cx, &header.addresses, quoted, error, offender);
         path_reported(cx, is_ours, &header.addresses, range.end, error);
     }
+    len >= QUOTED_PAYLOAD_MIN
 }
+
+/// Bytes behind the IP header that an error quotes at least (RFC 792): ports and a sequence number, or as much of another
+/// protocol.
+const QUOTED_PAYLOAD_MIN: usize = 8;
 
 /// A datagram of `len` bytes that a socket of ours may have sent was reported: of its size, the path's MTU is learnt.
 fn path_reported(cx: &Context<'_>, is_ours: bool, addresses: &ip::Addresses, len: usize, error: Error) {
@@ -273,7 +281,8 @@ fn may_answer(family: Family, received: &Received, why: Error) -> bool {
     let (first, len) = received.first::<1>();
     let is_error = received.header.protocol == protocol && (len == 0 || Message::is_error(family, first[0]));
     let is_first = received.fragment.is_none_or(|place| place.offset == 0);
-    (is_single(received) || concerns_many) && !is_error && is_first
+    let has_sender = is_host(received.header.addresses.src());
+    (is_single(received) || concerns_many && has_sender) && !is_error && is_first
 }
 
 /// Whether a packet went from one host to one.

@@ -124,16 +124,24 @@ fn dispatch(cx: &mut Context<'_>, received: Received) {
 /// A TCP segment that came in fragments. It takes the way of segments without a connection, which finds one.
 fn segment(cx: &mut Context<'_>, mut received: Received) {
     let input = &cx.core.input;
+    // To an address of ours, but by a frame to all on the link (RFC 1122 section 4.2.3.10): no host sends that.
     if received.cast != Cast::Unicast {
+        input.count(frames::TCP_TO_MANY, 1);
         return input.count(frames::NOT_FOR_US, 1);
     }
     if !received.checksum_holds() {
+        input.count(frames::BAD_TCP_CHECKSUM, 1);
         return input.count(frames::BAD_CHECKSUM, 1);
     }
     let (first, len) = received.first::<SEGMENT_HEAD_MAX>();
     let Ok((ports, mut header, in_head)) = wire::parse(&first[..len], wire::ChecksumIn::Trusted) else {
+        input.count(frames::BAD_TCP_HEADER, 1);
         return input.count(frames::MALFORMED, 1);
     };
+    if header.flags.has(Flags::BAD_OPTION) {
+        header.flags = header.flags.without(Flags::BAD_OPTION);
+        input.count(frames::BAD_TCP_OPTIONS, 1);
+    }
     if ip::ecn::is_marked(received.header.traffic_class) {
         header.flags = header.flags.with(Flags::CE);
         input.count(frames::MARKED, 1);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use sockeye_proto::arp::{Operation, Packet};
+use sockeye_proto::arp::{Operation, Packet, Refusal};
 use sockeye_proto::dad::Standing;
 use sockeye_proto::neighbor::Advert;
 
@@ -17,7 +17,16 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
     let core = cx.core;
     let Some(station) = core.links.station(id) else { return };
     core.links.count(count::ARP_IN);
-    let Ok(packet) = Packet::parse(bytes) else { return core.links.count(count::ARP_REFUSED) };
+    let packet = match Packet::parse(bytes) {
+        Ok(packet) => packet,
+        Err(refusal) => {
+            core.links.count(count::ARP_REFUSED);
+            return core.links.count(match refusal {
+                Refusal::Malformed => count::ARP_MALFORMED,
+                Refusal::BadSender => count::ARP_BAD_SENDER,
+            });
+        }
+    };
     // Our own, brought back by the link.
     if packet.sender_lladdr == station.mac {
         return;

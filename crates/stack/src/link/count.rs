@@ -36,8 +36,28 @@ pub(crate) const CONFLICTS: usize = 14;
 pub(crate) const ROUTER_SOLICITS_OUT: usize = 15;
 /// Router advertisements that were believed.
 pub(crate) const ROUTER_ADVERTS_IN: usize = 16;
+/// Of the refused ARP packets: not IPv4 over Ethernet, or neither request nor reply.
+pub(crate) const ARP_MALFORMED: usize = 17;
+/// Of these: from an address that cannot be a host's.
+pub(crate) const ARP_BAD_SENDER: usize = 18;
+/// Of the refused Neighbor Discovery messages: too short or too long, or of a code that there is not.
+pub(crate) const NDP_MALFORMED: usize = 19;
+/// Of these: with an option of a length that it cannot have.
+pub(crate) const NDP_BAD_OPTION: usize = 20;
+/// Of these: from behind a router.
+pub(crate) const NDP_BAD_HOP_LIMIT: usize = 21;
+/// Of these: from or to somebody, or about an address, that cannot be.
+pub(crate) const NDP_BAD_ADDRESSES: usize = 22;
+/// Of the refused IGMP and MLD messages: of a length or kind that they cannot have.
+pub(crate) const GROUP_MALFORMED: usize = 23;
+/// Of these: do not sum up.
+pub(crate) const GROUP_BAD_CHECKSUM: usize = 24;
+/// Of these: from behind a router, or from an address that is not of the link.
+pub(crate) const GROUP_OFF_LINK: usize = 25;
+/// Of these: about what is no group.
+pub(crate) const GROUP_BAD_GROUP: usize = 26;
 /// How many there are.
-pub(crate) const COUNT: usize = 17;
+pub(crate) const COUNT: usize = 27;
 
 /// Their names, and the kernel's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -58,4 +78,14 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("address_conflicts", ""),
     ("router_solicits_out", "Icmp6OutRouterSolicits"),
     ("router_adverts_in", "Icmp6InRouterAdvertisements"),
+    ("arp_malformed", ""),
+    ("arp_bad_sender", ""),
+    ("ndp_malformed", ""),
+    ("ndp_bad_option", ""),
+    ("ndp_bad_hop_limit", ""),
+    ("ndp_bad_addresses", ""),
+    ("group_messages_malformed", ""),
+    ("group_messages_bad_checksum", ""),
+    ("group_messages_off_link", ""),
+    ("group_messages_bad_group", ""),
 ];

@@ -5,7 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sockeye_proto::group::{self, Send, igmp, mld};
+use sockeye_proto::group::igmp::{self, Refusal};
+use sockeye_proto::group::{self, Send, mld};
 use sockeye_proto::ip;
 use sockeye_sync::facade::Ordering;
 
@@ -102,7 +103,18 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
         ip::Addresses::V4 { .. } => igmp::parse(bytes),
         ip::Addresses::V6 { src, dst } => mld::parse(src, dst, received.header.hop_limit, bytes),
     };
-    let Some(message) = message else { return core.links.count(count::GROUP_REFUSED) };
+    let message = match message {
+        Ok(message) => message,
+        Err(refusal) => {
+            core.links.count(count::GROUP_REFUSED);
+            return core.links.count(match refusal {
+                Refusal::Malformed => count::GROUP_MALFORMED,
+                Refusal::Checksum => count::GROUP_BAD_CHECKSUM,
+                Refusal::OffLink => count::GROUP_OFF_LINK,
+                Refusal::Group => count::GROUP_BAD_GROUP,
+            });
+        }
+    };
     let mut work = station.enter(cx);
     let (now, family) = (work.now(), family(received.header.addresses.dst()));
     match message {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sockeye_proto::dad::Standing;
 use sockeye_proto::ip;
 use sockeye_proto::ndp::ALL_NODES;
-use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert, Nonce, RouterAdvert};
+use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert, Nonce, Refusal, RouterAdvert};
 use sockeye_proto::neighbor::{Advert, LinkAddr};
 
 use super::station::{ETHERTYPE_IPV6, Work, group_mac};
@@ -25,8 +25,18 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     core.links.count(count::NDP_IN);
     let (bytes, len) = received.first::<MESSAGE_MAX>();
     let whole = if received.payload.len() > MESSAGE_MAX { &[] } else { &bytes[..len] };
-    let Ok(message) = wire::parse(src, dst, received.header.hop_limit, whole) else {
-        return core.links.count(count::NDP_REFUSED);
+    let message = match wire::parse(src, dst, received.header.hop_limit, whole) {
+        Ok(message) => message,
+        Err(refusal) => {
+            core.links.count(count::NDP_REFUSED);
+            return core.links.count(match refusal {
+                // Whoever has handed it here has looked at the sum, over the same bytes.
+                Refusal::Malformed | Refusal::Checksum => count::NDP_MALFORMED,
+                Refusal::OptionLen => count::NDP_BAD_OPTION,
+                Refusal::HopLimit => count::NDP_BAD_HOP_LIMIT,
+                Refusal::Addresses => count::NDP_BAD_ADDRESSES,
+            });
+        }
     };
     let mut work = station.enter(cx);
     match message {

@@ -20,8 +20,12 @@ pub(crate) const IN_CSUM_ERRORS: usize = 6;
 pub(crate) const IGNORED_MULTI: usize = 7;
 /// MemErrors: no packet memory.
 pub(crate) const MEM_ERRORS: usize = 8;
+/// Of the InErrors: a length field that lies, or less than a header.
+pub(crate) const IN_BAD_LENGTH: usize = 9;
+/// Of the InCsumErrors: over IPv6 without a checksum.
+pub(crate) const IN_NO_CHECKSUM: usize = 10;
 /// How many there are.
-pub(crate) const COUNT: usize = 9;
+pub(crate) const COUNT: usize = 11;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -34,4 +38,6 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("udp_in_csum_errors", "UdpInCsumErrors"),
     ("udp_ignored_multi", "UdpIgnoredMulti"),
     ("udp_mem_errors", "UdpMemErrors"),
+    ("udp_in_bad_length", ""),
+    ("udp_in_no_checksum", ""),
 ];

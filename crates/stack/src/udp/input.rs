@@ -27,10 +27,14 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
         Err(error) => {
             shared.count(count::IN_ERRORS, 1);
             return match error {
-                udp::ParseError::Checksum | udp::ParseError::NoChecksum => {
-                    shared.count(count::IN_CSUM_ERRORS, 1)
+                udp::ParseError::Checksum => shared.count(count::IN_CSUM_ERRORS, 1),
+                udp::ParseError::NoChecksum => {
+                    shared.count(count::IN_CSUM_ERRORS, 1);
+                    shared.count(count::IN_NO_CHECKSUM, 1);
                 }
-                udp::ParseError::Truncated(_) | udp::ParseError::Length { .. } => {}
+                udp::ParseError::Truncated(_) | udp::ParseError::Length { .. } => {
+                    shared.count(count::IN_BAD_LENGTH, 1);
+                }
             };
         }
     };

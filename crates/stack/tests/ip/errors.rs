@@ -37,6 +37,43 @@ fn the_pointer_of_a_parameter_problem_finds_the_number_behind_extension_headers(
 }
 
 #[test]
+fn a_parameter_problem_points_at_what_was_not_understood() {
+    let v6 = |next, inside: &[u8]| packet(inwards(Family::V6), next, inside);
+    // An option behind two bytes of padding; a routing header of type 4 behind destination options; a hop-by-hop header
+    // named by them.
+    for (next, inside, problem, at) in [
+        (60, &[EXPERIMENT, 0, 0, 0, 0x81, 2, 0, 0][..], Problem::Option, 44),
+        (60, &[43, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 4, 2, 0, 0, 0, 0], Problem::Field, 50),
+        (60, &[0, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 1, 4, 0, 0, 0, 0], Problem::NextHeader, 40),
+        (0, &[EXPERIMENT, 0, 1, 2, 0, 0, 1, 9], Problem::Field, 46),
+    ] {
+        let mut host = Host::new();
+        let offending = v6(next, inside);
+        let sent = host.send(&offending);
+        let (addresses, message, quote) = read_icmp(&sent[0]);
+        let why = Error::ParameterProblem(problem, at);
+        assert_eq!((addresses, message), (inwards(Family::V6).reversed(), Message::Error(why)));
+        assert_eq!(quote, offending);
+        assert_eq!(host.stack.memory_in_use(), 0);
+    }
+    // Sent to many and told all the same: it comes from an address of the link.
+    let mut host = Host::new();
+    let to_many = packet(between("fd09::2", "ff02::1"), 60, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]);
+    let sent = host.send(&to_many);
+    assert_eq!(read_icmp(&sent[0]).0, inwards(Family::V6).reversed());
+}
+
+#[test]
+fn a_routing_header_at_its_end_is_passed_over() {
+    let mut host = Host::new();
+    let ask = icmp(inwards(Family::V6), Message::EchoRequest { id: 1, seq: 2 }, b"data");
+    let mut inside = vec![58, 0, 4, 0, 0, 0, 0, 0];
+    inside.extend(&ask[40..]);
+    let sent = host.send(&packet(inwards(Family::V6), 43, &inside));
+    assert_eq!(read_icmp(&sent[0]).1, Message::EchoReply { id: 1, seq: 2 });
+}
+
+#[test]
 fn errors_are_not_answered_nor_what_went_to_many_or_came_from_nobody() {
     let mut host = Host::new();
     let error = Message::Error(Error::Unreachable(Unreachable::Port));

@@ -1,13 +1,10 @@
 //! A stack with one interface, and the other side of it as bytes.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sockeye::netif::{Netif, NetifId, RxFrame, Sent, TxFrame};
+use sockeye::netif::{ChannelConfig, ChannelPort, LinkOptions, MacAddr, Medium, NetifId, TxFrame, channel};
 use sockeye::{Config, Stack};
-use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::{Family, HEADER_LEN, Message};
 use sockeye_proto::ip::{self, Addresses, Header, Sum};
 
@@ -19,61 +16,16 @@ pub const OURS: [&str; 2] = ["10.9.0.1", "fd09::1"];
 pub const THEIRS: [&str; 2] = ["10.9.0.2", "fd09::2"];
 pub const MTU: u32 = 1500;
 
-/// Packets in both directions.
-#[derive(Default)]
-struct Queues {
-    to_stack: VecDeque<Vec<u8>>,
-    from_stack: Vec<Vec<u8>>,
-    is_down: bool,
-}
-
-/// An interface without anything behind it.
-struct Port(Arc<Mutex<Queues>>);
-
-impl Netif for Port {
-    fn mtu(&self) -> u32 {
-        MTU
-    }
-    fn queue_count(&self) -> usize {
-        1
-    }
-    fn offloads_checksum(&self) -> bool {
-        false
-    }
-    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        let bytes = |frame: TxFrame| {
-            let mut bytes = frame.head().to_vec();
-            frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            bytes
-        };
-        self.0.lock().unwrap().from_stack.extend(frames.drain(..).map(bytes));
-        Sent { queue: 0, dropped_count: 0 }
-    }
-    fn ring(&self, _queue: usize) {}
-    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let mut queues = self.0.lock().unwrap();
-        let count = queues.to_stack.len().min(max);
-        let taken: Vec<_> = queues.to_stack.drain(..count).collect();
-        drop(queues);
-        let rest = Chain::new();
-        for packet in &taken {
-            sink(RxFrame::new(packet, &rest));
-        }
-        count
-    }
-    fn is_down(&self) -> bool {
-        self.0.lock().unwrap().is_down
-    }
-    fn wait(&self, _queue: usize, _spin: Duration) {}
-    fn interrupt(&self, _queue: usize) {}
-}
+/// The stack's address on Ethernet, and the other side's.
+pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
 /// See the module's head.
 pub struct Host {
     pub stack: Stack,
     pub netif: NetifId,
     pub now: Duration,
-    queues: Arc<Mutex<Queues>>,
+    /// The other side, until it is unplugged.
+    port: Option<ChannelPort>,
 }
 
 impl Host {
@@ -82,21 +34,40 @@ impl Host {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::on(Medium::Ip, change)
+    }
+
+    /// On Ethernet, where the stack says nothing more of its own accord.
+    pub fn ethernet() -> Self {
+        let mut host = Self::on(Medium::Ethernet(MACS[0]), |_| {});
+        // It has reported its groups, and announced its addresses.
+        host.pass(Duration::from_secs(15));
+        host
+    }
+
+    fn on(medium: Medium, change: impl FnOnce(&mut Config)) -> Self {
         let stack = common::stack_with(|config| {
             config.workers = 0;
             change(config);
         });
-        let queues = Arc::new(Mutex::new(Queues::default()));
-        let prefixes = [format!("{}/24", OURS[0]), format!("{}/64", OURS[1])].map(|p| p.parse().unwrap());
-        let netif = stack.attach(Port(Arc::clone(&queues)), &prefixes).unwrap();
         let now = Duration::from_secs(1);
         stack.poll(now);
-        Self { stack, netif, now, queues }
+        let config = ChannelConfig { mtu: MTU, medium, queue_len: 1 << 16, ..ChannelConfig::default() };
+        let (channel, mut ports) = channel(&config).unwrap();
+        let prefixes = [format!("{}/24", OURS[0]), format!("{}/64", OURS[1])].map(|p| p.parse().unwrap());
+        let quiet = LinkOptions {
+            accept_ra: false,
+            link_local: false,
+            detect_duplicates: false,
+            ..LinkOptions::default()
+        };
+        let netif = stack.attach_with(channel, &prefixes, &quiet).unwrap();
+        Self { stack, netif, now, port: ports.pop() }
     }
 
     /// Gives the stack a packet and returns what it sends in turn.
     pub fn send(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
-        self.queues.lock().unwrap().to_stack.push_back(packet.to_vec());
+        self.port.as_ref().unwrap().try_send(packet).unwrap();
         self.turn()
     }
 
@@ -120,17 +91,25 @@ impl Host {
                 break;
             }
         }
-        std::mem::take(&mut self.queues.lock().unwrap().from_stack)
+        let frames = std::iter::from_fn(|| self.port.as_ref()?.try_recv());
+        frames.map(|frame| bytes_of(&frame)).collect()
     }
 
     /// The device vanishes.
-    pub fn unplug(&self) {
-        self.queues.lock().unwrap().is_down = true;
+    pub fn unplug(&mut self) {
+        self.port = None;
     }
 
     pub fn count(&self, name: &str) -> u64 {
         common::counter(&self.stack, name)
     }
+}
+
+/// A frame as it is on the wire.
+fn bytes_of(frame: &TxFrame) -> Vec<u8> {
+    let mut bytes = frame.head().to_vec();
+    frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
 }
 
 /// Addresses from the other side to the stack.
@@ -153,6 +132,11 @@ pub fn packet(addresses: Addresses, protocol: u8, payload: &[u8]) -> Vec<u8> {
     ip::emit(&header, payload.len(), &mut packet).unwrap();
     packet.extend_from_slice(payload);
     packet
+}
+
+/// A frame from the other side, or from whoever `src` is.
+pub fn frame(dst: MacAddr, src: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    [&dst.0[..], &src.0, &ethertype.to_be_bytes(), packet].concat()
 }
 
 /// An ICMP message as a packet.

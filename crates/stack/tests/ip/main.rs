@@ -9,6 +9,7 @@ mod host;
 mod echo;
 mod errors;
 mod fragments;
+mod malformed;
 mod marks;
 mod path_mtu;
 mod reasons;

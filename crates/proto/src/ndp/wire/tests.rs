@@ -120,8 +120,8 @@ fn each_check_refuses_by_its_reason() {
         parse(src, dst, 255, &body(src, dst, bytes))
     };
     assert_eq!(changed(&|bytes| bytes[1] = 1), Err(Refusal::Malformed));
-    assert_eq!(changed(&|bytes| bytes[25] = 0), Err(Refusal::Malformed), "an option of no length");
-    assert_eq!(changed(&|bytes| bytes[25] = 2), Err(Refusal::Malformed), "an option beyond the end");
+    assert_eq!(changed(&|bytes| bytes[25] = 0), Err(Refusal::OptionLen), "an option of no length");
+    assert_eq!(changed(&|bytes| bytes[25] = 2), Err(Refusal::OptionLen), "an option beyond the end");
     assert_eq!(changed(&|bytes| bytes.truncate(20)), Err(Refusal::Malformed));
     assert_eq!(changed(&|bytes| bytes[8] = 0xff), Err(Refusal::Addresses), "a multicast target");
     assert_eq!(changed(&|bytes| bytes[0] = 128), Err(Refusal::Malformed), "an echo request");
