@@ -20,6 +20,7 @@ use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
+use crate::bench::tun::peers;
 use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
 
 /// Options of the command.
@@ -84,6 +85,10 @@ pub struct BenchArgs {
     /// Short samples: the whole default set in less than two minutes
     #[arg(long)]
     pub quick: bool,
+
+    /// tun: other stacks beside Sockeye, gVisor's netstack (built by go) and smoltcp; from FOLDER if they are built
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub peers: Option<peers::Source>,
 
     /// Write one JSON object a line instead of a table
     #[arg(long)]
@@ -246,6 +251,17 @@ impl BenchArgs {
             }
         }
         Ok(Some(target))
+    }
+
+    /// That flags which mean something to one target only were given with that.
+    ///
+    /// # Errors
+    /// The first of them that was not.
+    pub fn check_only_flags(&self) -> Result<(), UsageError> {
+        if self.peers.is_some() && self.workload != Some(Target::Tun) {
+            return Err(UsageError("--peers belongs to tun; write: sockeye bench tun --peers".to_owned()));
+        }
+        Ok(())
     }
 
     /// That no flag was given that `name`, which takes none that shape its rows, would ignore.

@@ -68,17 +68,22 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.requests = None;
-        let deadline = Instant::now() + EXIT_PATIENCE;
-        while Instant::now() < deadline {
-            match self.process.try_wait() {
-                Ok(Some(_)) | Err(_) => return,
-                Ok(None) => thread::sleep(EXIT_POLL),
-            }
-        }
-        // Both can only fail because the process has ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        end(&mut self.process);
     }
+}
+
+/// Waits for a process that has been told to end, and ends it if it does not within [`EXIT_PATIENCE`].
+pub fn end(process: &mut process::Child) {
+    let deadline = Instant::now() + EXIT_PATIENCE;
+    while Instant::now() < deadline {
+        match process.try_wait() {
+            Ok(Some(_)) | Err(_) => return,
+            Ok(None) => thread::sleep(EXIT_POLL),
+        }
+    }
+    // Both can only fail because the process has ended.
+    let _ = process.kill();
+    let _ = process.wait();
 }
 
 /// In a child: the parent's lines as they come. The process exits when the parent closes them,

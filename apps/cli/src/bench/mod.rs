@@ -36,6 +36,7 @@ pub use args::{BenchArgs, UsageError};
 
 /// Measures. Blocks until everything is done; the exit code says whether all of it was.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
+    args.check_only_flags().map_err(BenchError::Usage)?;
     providers::kernel::raise_descriptor_limit();
     if args.workload == Some(args::Target::Tun) {
         return tun::bench(args);

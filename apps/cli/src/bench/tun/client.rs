@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use super::Work;
-use crate::bench::meter::process_cpu;
 use crate::bench::providers::kernel::{Congestion, congestion};
 
 /// One measurement.
@@ -21,7 +20,7 @@ use crate::bench::providers::kernel::{Congestion, congestion};
 pub struct Sample {
     /// In the work's unit.
     pub value: f64,
-    /// Cores that the whole process used: both ends.
+    /// Cores that both ends used.
     pub cores: f64,
 }
 
@@ -29,16 +28,24 @@ pub struct Sample {
 const CHUNK: usize = 256 << 10;
 /// Calls between two looks at the clock.
 const CALLS: usize = 8;
+/// Longest time that a call may take.
+const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// Connects, works, and counts for `timed` after `warm_up`. Blocks for as long.
-pub fn sample(to: IpAddr, work: Work, warm_up: Duration, timed: Duration) -> io::Result<Sample> {
+/// Connects, works, and counts for `timed` after `warm_up`, with what `cpu` says that both ends have used. Blocks for as
+/// long.
+pub fn sample(
+    to: IpAddr,
+    work: Work,
+    (warm_up, timed): (Duration, Duration),
+    cpu: impl Fn() -> io::Result<Duration>,
+) -> io::Result<Sample> {
     let mut stream = connect(SocketAddr::new(to, work.port()))?;
     let mut buffer = vec![0; CHUNK];
     spend(&mut stream, work, &mut buffer, warm_up)?;
-    let (start, cpu) = (Instant::now(), process_cpu());
+    let (used, start) = (cpu()?, Instant::now());
     let count = spend(&mut stream, work, &mut buffer, timed)?;
     let elapsed = start.elapsed().as_secs_f64();
-    let cores = process_cpu().saturating_sub(cpu).as_secs_f64() / elapsed;
+    let cores = cpu()?.saturating_sub(used).as_secs_f64() / elapsed;
     let value = match work {
         Work::Receive | Work::Send => count as f64 * 8.0 / 1e9 / elapsed,
         Work::Rr => count as f64 / elapsed,
@@ -53,7 +60,10 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
-    socket.connect(&to.into())?;
+    socket.connect_timeout(&to.into(), STALL_MAX)?;
+    // Who stands still for so long has failed, which is to be said and not waited for.
+    socket.set_read_timeout(Some(STALL_MAX))?;
+    socket.set_write_timeout(Some(STALL_MAX))?;
     Ok(socket.into())
 }
 

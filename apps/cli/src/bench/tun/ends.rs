@@ -1,4 +1,5 @@
-//! The three far ends: Sockeye on a TUN device, a trivial end on another, and the kernel behind a veth pair.
+//! The far ends: Sockeye on a TUN device, a trivial end on another, the kernel behind a veth pair, and other stacks on
+//! devices of their own.
 //!
 //! Must not know: how a sample is taken.
 //!
@@ -9,7 +10,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
@@ -17,16 +20,35 @@ use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Tun, TunConfig};
 
-use super::{Work, trivial};
+use super::peers::{self, Peer};
+use super::{Far, Work, trivial};
+use crate::bench::meter::process_cpu;
 
 /// A far end, and where the kernel's end is to run.
 pub struct End {
-    /// What the table calls it.
-    pub name: &'static str,
+    /// Which.
+    pub far: Far,
     /// The namespace of the kernel's end.
     pub client: Namespace,
     /// The far end's address.
     pub addr: IpAddr,
+    /// The process of the far end, if it is not this one.
+    pub peer: Option<Peer>,
+}
+
+impl End {
+    fn here(far: Far, client: Namespace, addr: IpAddr) -> Self {
+        Self { far, client, addr, peer: None }
+    }
+
+    /// CPU time that both ends have used so far.
+    ///
+    /// # Errors
+    /// The far end is another process, and is gone.
+    pub fn cpu(&self) -> io::Result<Duration> {
+        let far = self.peer.as_ref().map_or(Ok(Duration::ZERO), Peer::cpu)?;
+        Ok(process_cpu() + far)
+    }
 }
 
 const CLIENT: &str = "10.9.0.1/24";
@@ -36,7 +58,7 @@ const CHUNK: usize = 256 << 10;
 
 /// A stack on a TUN device.
 pub fn sockeye() -> io::Result<End> {
-    let (client, tun) = device()?;
+    let (client, tun) = device(&TunConfig::default())?;
     let stack = Stack::new(Config::default())?;
     stack.attach(tun, &[prefix(FAR)?])?;
     let addr = prefix(FAR)?.addr();
@@ -50,15 +72,23 @@ pub fn sockeye() -> io::Result<End> {
             }
         })?;
     }
-    Ok(End { name: "sockeye", client, addr })
+    Ok(End::here(Far::Sockeye, client, addr))
 }
 
 /// An end that does no more than the kernel has to see.
 pub fn trivial() -> io::Result<End> {
-    let (client, tun) = device()?;
+    let (client, tun) = device(&TunConfig::default())?;
     let addr = prefix(FAR)?.addr();
     thread::Builder::new().name("trivial".to_owned()).spawn(move || trivial::run(&tun))?;
-    Ok(End { name: "trivial", client, addr })
+    Ok(End::here(Far::Trivial, client, addr))
+}
+
+/// Another stack, whose program is `program`, as it is best at `work`.
+pub fn peer(kind: peers::Kind, program: &Path, work: Work) -> io::Result<End> {
+    let (client, tun) = device(&TunConfig { mtu: Some(kind.mtu(work)), ..TunConfig::default() })?;
+    let peer = Peer::start(kind, program, &tun, FAR, work)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
+    Ok(End { far: Far::Peer(kind), client, addr: prefix(FAR)?.addr(), peer: Some(peer) })
 }
 
 /// The kernel, behind a veth pair.
@@ -84,15 +114,15 @@ pub fn kernel() -> io::Result<End> {
             }
         })?;
     }
-    Ok(End { name: "kernel", client, addr })
+    Ok(End::here(Far::Kernel, client, addr))
 }
 
 /// A namespace, and a device in it that leads out of it.
-fn device() -> io::Result<(Namespace, Tun)> {
+fn device(config: &TunConfig) -> io::Result<(Namespace, Tun)> {
     let client = Namespace::new()?;
     let addr = prefix(CLIENT)?;
     let open = || {
-        let tun = Tun::open(&TunConfig::default())?;
+        let tun = Tun::open(config)?;
         tun.link().add_addr(addr)?;
         io::Result::Ok(tun)
     };

@@ -2,17 +2,18 @@
 //!
 //! Purpose: what a connection between the kernel and Sockeye through a TUN device does, beside a trivial end that only
 //! acknowledges, feeds or echoes (how fast the device and the kernel are), and beside kernel and kernel through a
-//! veth pair. The kernel's end is the same code in all three, and what it counts is what is reported. The three are
-//! interleaved: a round takes one sample of each.
+//! veth pair; with `--peers` also beside other stacks on devices like ours. The kernel's end is the same code in all of them,
+//! and what it counts is what is reported. They are interleaved: a round takes one sample of each.
 //!
 //! Must not know: how an end does its work.
 //!
 //! Invariants: everything is made in network namespaces of this process, which end with it.
 //!
-//! Tests: `trivial.rs`; `tests/cli` for the command without rights.
+//! Tests: `trivial.rs`, `table.rs`, `peers`; `tests/cli/bench_tun.rs` for the command.
 
 mod client;
 mod ends;
+pub mod peers;
 mod table;
 mod trivial;
 
@@ -69,12 +70,48 @@ impl Work {
             Work::Rr => 5003,
         }
     }
+}
 
-    /// What Sockeye should reach of the trivial end.
-    pub fn goal(self) -> f64 {
+/// A far end, by what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Far {
+    /// What is measured.
+    Sockeye,
+    /// An end that does no more than the kernel has to see.
+    Trivial,
+    /// The kernel, behind a veth pair.
+    Kernel,
+    /// Another stack.
+    Peer(peers::Kind),
+}
+
+/// What Sockeye should reach of another end.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Goal {
+    /// At least this ratio.
+    pub must: f64,
+    /// Better this one.
+    pub aim: Option<f64>,
+}
+
+impl Far {
+    /// What the table calls it.
+    pub fn name(self) -> &'static str {
         match self {
-            Work::Receive | Work::Rr => 0.85,
-            Work::Send => 0.75,
+            Far::Sockeye => "sockeye",
+            Far::Trivial => "trivial",
+            Far::Kernel => "kernel",
+            Far::Peer(kind) => kind.name(),
+        }
+    }
+
+    /// What Sockeye should reach of it; of the kernel whatever comes out.
+    pub fn goal(self, work: Work) -> Option<Goal> {
+        match (self, work) {
+            (Far::Sockeye | Far::Kernel, _) => None,
+            (Far::Trivial, Work::Receive | Work::Rr) => Some(Goal { must: 0.85, aim: None }),
+            (Far::Trivial, Work::Send) => Some(Goal { must: 0.75, aim: None }),
+            (Far::Peer(_), _) => Some(Goal { must: 2.0, aim: Some(4.0) }),
         }
     }
 }
@@ -82,6 +119,8 @@ impl Work {
 /// What came out for one kind of work: for each end its samples.
 pub struct Row {
     pub work: Work,
+    pub ends: Vec<Far>,
+    pub about: Vec<Option<String>>,
     pub samples: Vec<Vec<Sample>>,
 }
 
@@ -91,8 +130,11 @@ impl Row {
         Summary::of(&self.values(end))
     }
 
-    /// The first end's median over that of the end with this index.
+    /// The first end's median over that of another, by its index.
     pub fn ratio(&self, end: usize) -> Option<Ratio> {
+        if end == 0 {
+            return None;
+        }
         Ratio::of_rounds(&self.values(0), &self.values(end))
     }
 
@@ -100,6 +142,12 @@ impl Row {
     pub fn cores(&self, end: usize) -> Option<f64> {
         let cores: Vec<f64> = self.samples.get(end)?.iter().map(|sample| sample.cores).collect();
         Summary::of(&cores).map(|cores| cores.median)
+    }
+
+    /// Whether no sample of the end with this index is missing.
+    pub fn is_whole(&self, end: usize) -> bool {
+        let most = self.samples.iter().map(Vec::len).max();
+        self.samples.get(end).map(Vec::len) == most
     }
 
     fn values(&self, end: usize) -> Vec<f64> {
@@ -126,30 +174,41 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let machine = Machine::read()?;
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
-    let ends = [ends::sockeye()?, ends::trivial()?, ends::kernel()?];
-    let names: Vec<&str> = ends.iter().map(|end| end.name).collect();
+    let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
+    let own = [ends::sockeye()?, ends::trivial()?, ends::kernel()?];
     let mut out = table::Output::new(args.json, args.out.as_deref())?;
-    out.begin(&machine, &names, samples, seconds)?;
+    out.begin(&machine, samples, seconds)?;
+    let mut failed = false;
     for work in Work::ALL {
+        let peers = programs.iter().map(|(kind, program)| ends::peer(*kind, program, work));
+        let peers = peers.collect::<io::Result<Vec<End>>>()?;
+        let ends: Vec<&End> = own.iter().chain(&peers).collect();
         let row = measure(&ends, work, samples, seconds)?;
-        out.row(&names, &row)?;
+        failed |= row.samples.iter().any(|of_end| of_end.len() < samples);
+        out.row(&row)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure(ends: &[End], work: Work, rounds: usize, seconds: f64) -> io::Result<Row> {
+/// A round takes one sample of each end. An end that fails is out of the row, which is said; the others go on.
+fn measure(ends: &[&End], work: Work, rounds: usize, seconds: f64) -> io::Result<Row> {
     let mut samples = vec![Vec::with_capacity(rounds); ends.len()];
-    let warm_up = Duration::from_secs_f64(seconds * WARM_UP_SHARE);
-    let timed = Duration::from_secs_f64(seconds);
+    let timing = (Duration::from_secs_f64(seconds * WARM_UP_SHARE), Duration::from_secs_f64(seconds));
     for round in 0..rounds {
         for turn in 0..ends.len() {
             let index = (round + turn) % ends.len();
-            let end = &ends[index];
-            let what = format!("a sample of {} with {}", work.name(), end.name);
-            let _armed = watchdog::arm(warm_up + timed + watchdog::GRACE, what);
-            let sample = end.client.run(|| client::sample(end.addr, work, warm_up, timed))?;
-            samples[index].push(sample?);
+            let end = ends[index];
+            if samples[index].len() < round {
+                continue;
+            }
+            let what = format!("a sample of {} with {}", work.name(), end.far.name());
+            let _armed = watchdog::arm(timing.0 + timing.1 + watchdog::GRACE, what.clone());
+            match end.client.run(|| client::sample(end.addr, work, timing, || end.cpu()))? {
+                Ok(sample) => samples[index].push(sample),
+                Err(error) => eprintln!("error: {what}: {error}"),
+            }
         }
     }
-    Ok(Row { work, samples })
+    let about = ends.iter().map(|end| end.peer.as_ref().map(|peer| peer.about().to_owned())).collect();
+    Ok(Row { work, ends: ends.iter().map(|end| end.far).collect(), about, samples })
 }

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how anything was measured.
 //!
-//! Invariant: a row is written as soon as it is there.
+//! Invariant: what came out for a kind of work is written as soon as it is there.
 //!
 //! Tests: below.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Row;
+use super::{Goal, Row};
 use crate::bench::machine::Machine;
 use crate::bench::stats::Ratio;
 
@@ -29,19 +29,18 @@ impl Output {
     }
 
     /// What is going to be measured, and on what.
-    pub fn begin(
-        &mut self,
-        machine: &Machine,
-        names: &[&str],
-        samples: usize,
-        seconds: f64,
-    ) -> io::Result<()> {
+    pub fn begin(&mut self, machine: &Machine, samples: usize, seconds: f64) -> io::Result<()> {
         let mut text = format!(
-            "{machine}\nmethod: {samples} interleaved samples of {seconds} s each; the kernel's TCP with {}; medians; \
-             ratios of medians with their 95 % intervals; cores of both ends together\n\n",
-            names.join(", ")
+            "{machine}\nmethod: {samples} interleaved samples of {seconds} s each, the kernel's TCP with each far end; \
+             medians; ratios of medians with their 95 % intervals; cores of both ends together\n"
         );
-        text.push_str(&heading(names));
+        push(
+            &mut text,
+            format_args!(
+                "\n{:<16} {:<10}{:>12} {:>6}  {:<24}goal\n",
+                "far end does", "far end", "", "cores", "sockeye / it"
+            ),
+        );
         if self.json {
             eprint!("{text}");
             return Ok(());
@@ -50,12 +49,12 @@ impl Output {
     }
 
     /// One kind of work.
-    pub fn row(&mut self, names: &[&str], row: &Row) -> io::Result<()> {
-        let line = format!("{}\n", object(names, row));
+    pub fn row(&mut self, row: &Row) -> io::Result<()> {
+        let line = format!("{}\n", object(row));
         if let Some(file) = &mut self.file {
             file.write_all(line.as_bytes())?;
         }
-        flushed(&if self.json { line } else { text(names, row) })
+        flushed(&if self.json { line } else { text(row) })
     }
 }
 
@@ -65,29 +64,52 @@ fn flushed(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-fn heading(names: &[&str]) -> String {
-    let mut text = format!("{:<16}", "far end does");
-    names.iter().for_each(|name| push(&mut text, format_args!("{name:>12} {:>6}", "cores")));
-    names.iter().skip(1).for_each(|name| push(&mut text, format_args!("  {:<24}", format!("/ {name}"))));
-    text.push_str("goal\n");
+/// A line for each end.
+fn text(row: &Row) -> String {
+    let mut text = String::new();
+    for (far, about) in row.ends.iter().zip(&row.about) {
+        if let Some(about) = about {
+            push(&mut text, format_args!("{}: {about}\n", far.name()));
+        }
+    }
+    for (index, far) in row.ends.iter().enumerate() {
+        let work = format!("{} {}", row.work.name(), row.work.unit());
+        let work = if index == 0 { work.as_str() } else { "" };
+        let value = match row.summary(index) {
+            Some(found) if row.is_whole(index) => {
+                let digits = usize::from(found.median < 1000.0);
+                format!("{:.digits$}", found.median)
+            }
+            Some(_) | None => "failed".to_owned(),
+        };
+        let cores = row.cores(index).unwrap_or(f64::NAN);
+        let ratio = row.ratio(index);
+        let (shown, goal) = (ratio.map(shown), far.goal(row.work).map(|goal| verdict(goal, ratio)));
+        let mut line = String::new();
+        push(
+            &mut line,
+            format_args!(
+                "{work:<16} {:<10}{value:>12} {cores:>6.2}  {:<24}{}",
+                far.name(),
+                shown.unwrap_or_default(),
+                goal.unwrap_or_default()
+            ),
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
     text
 }
 
-fn text(names: &[&str], row: &Row) -> String {
-    let mut text = format!("{:<16}", format!("{} {}", row.work.name(), row.work.unit()));
-    for end in 0..names.len() {
-        let median = row.summary(end).map_or(f64::NAN, |summary| summary.median);
-        let digits = usize::from(median < 1000.0);
-        let cores = row.cores(end).unwrap_or(f64::NAN);
-        push(&mut text, format_args!("{median:>12.digits$} {cores:>6.2}"));
-    }
-    for end in 1..names.len() {
-        push(&mut text, format_args!("  {:<24}", row.ratio(end).map_or_else(String::new, shown)));
-    }
-    let reached = row.ratio(1).is_some_and(|ratio| ratio.ratio >= row.work.goal());
-    let verdict = if reached { "reached" } else { "missed" };
-    push(&mut text, format_args!("{:.2} of {}: {verdict}\n", row.work.goal(), names[1]));
-    text
+/// The goal and what became of it.
+fn verdict(goal: Goal, ratio: Option<Ratio>) -> String {
+    let word = |least: f64| match ratio {
+        Some(ratio) if ratio.ratio >= least => "reached",
+        Some(_) => "MISSED",
+        None => "not measured",
+    };
+    let must = format!(">= {} {}", goal.must, word(goal.must));
+    goal.aim.map_or(must.clone(), |aim| format!("{must}, aim {aim} {}", word(aim).to_lowercase()))
 }
 
 fn shown(ratio: Ratio) -> String {
@@ -95,12 +117,13 @@ fn shown(ratio: Ratio) -> String {
     format!("{:.2}{interval}", ratio.ratio)
 }
 
-fn object(names: &[&str], row: &Row) -> Value {
-    let ends = names.iter().enumerate().map(|(end, name)| {
+fn object(row: &Row) -> Value {
+    let ends = row.ends.iter().enumerate().map(|(end, far)| {
         let samples: Vec<f64> = row.samples[end].iter().map(|sample| sample.value).collect();
-        let ratio = (end > 0).then(|| row.ratio(end)).flatten();
+        let (ratio, goal) = (row.ratio(end), far.goal(row.work));
         json!({
-            "name": name,
+            "name": far.name(),
+            "about": row.about[end],
             "median": row.summary(end).map(|summary| summary.median),
             "min": row.summary(end).map(|summary| summary.min),
             "max": row.summary(end).map(|summary| summary.max),
@@ -108,13 +131,14 @@ fn object(names: &[&str], row: &Row) -> Value {
             "samples": samples,
             "sockeye_over_it": ratio.map(|ratio| ratio.ratio),
             "interval": ratio.and_then(|ratio| ratio.interval),
+            "goal": goal.map(|goal| goal.must),
+            "aim": goal.and_then(|goal| goal.aim),
         })
     });
     json!({
         "bench": "tun",
         "work": row.work.name(),
         "unit": row.work.unit(),
-        "goal": row.work.goal(),
         "ends": ends.collect::<Vec<_>>(),
     })
 }
@@ -126,22 +150,47 @@ fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Work;
     use super::super::client::Sample;
+    use super::super::{Far, Work, peers};
     use super::*;
 
+    fn row(work: Work, values: [f64; 4]) -> Row {
+        let ends = vec![Far::Sockeye, Far::Trivial, Far::Kernel, Far::Peer(peers::Kind::Gvisor)];
+        let samples = values.map(|value| vec![Sample { value, cores: 1.5 }; 3]).to_vec();
+        let about = vec![None, None, None, Some("a stack".to_owned())];
+        Row { work, ends, about, samples }
+    }
+
     #[test]
-    fn a_row_says_whether_the_goal_was_reached_and_holds_every_sample() {
-        let of = |value| vec![Sample { value, cores: 1.5 }; 3];
-        let names = ["sockeye", "trivial", "kernel"];
-        let row = Row { work: Work::Receive, samples: vec![of(51.0), of(60.0), of(40.0)] };
-        let line = text(&names, &row);
-        assert!(line.contains("0.85 (0.85 to 0.85)") && line.contains("1.27"), "{line}");
-        assert!(line.ends_with("0.85 of trivial: reached\n"), "{line}");
-        let slow = Row { work: Work::Receive, samples: vec![of(50.0), of(60.0), of(40.0)] };
-        assert!(text(&names, &slow).ends_with("missed\n"));
-        let object = object(&names, &row);
+    fn each_end_has_a_line_with_its_ratio_and_goal_and_json_has_every_sample() {
+        let found = row(Work::Receive, [51.0, 60.0, 40.0, 17.0]);
+        let text = text(&found);
+        let (peers, lines) = text.split_once('\n').unwrap();
+        assert_eq!(peers, "gvisor: a stack");
+        let lines: Vec<&str> = lines.lines().collect();
+        assert!(lines[0].starts_with("receive Gbit/s   sockeye") && lines[0].ends_with("1.50"), "{lines:?}");
+        assert!(lines[1].ends_with("0.85 (0.85 to 0.85)     >= 0.85 reached"), "{lines:?}");
+        assert!(lines[2].ends_with("1.27 (1.27 to 1.27)"), "{lines:?}");
+        assert!(lines[3].ends_with("3.00 (3.00 to 3.00)     >= 2 reached, aim 4 missed"), "{lines:?}");
+        let object = object(&found);
         assert_eq!(object["ends"][2]["samples"], json!([40.0, 40.0, 40.0]));
         assert_eq!(object["ends"][0]["sockeye_over_it"], Value::Null);
+        assert_eq!((&object["ends"][3]["goal"], &object["ends"][3]["aim"]), (&json!(2.0), &json!(4.0)));
+        assert_eq!((&object["ends"][1]["aim"], &object["ends"][2]["goal"]), (&Value::Null, &Value::Null));
+    }
+
+    #[test]
+    fn goals_are_missed_by_who_falls_short_and_open_where_an_end_failed() {
+        let text_of = |work, values| text(&row(work, values));
+        assert!(text_of(Work::Send, [44.0, 60.0, 40.0, 30.0]).contains(">= 0.75 MISSED"));
+        assert!(text_of(Work::Send, [45.0, 60.0, 40.0, 30.0]).contains(">= 0.75 reached"));
+        assert!(text_of(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]).contains("aim 4 reached"));
+        let mut short = row(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]);
+        short.samples[3].clear();
+        let text = text(&short);
+        assert!(
+            text.contains("failed") && text.ends_with(">= 2 not measured, aim 4 not measured\n"),
+            "{text}"
+        );
     }
 }

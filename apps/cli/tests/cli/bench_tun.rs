@@ -1,0 +1,77 @@
+//! `sockeye bench tun`: what comes out of it, where devices may be made; the other stacks only where asked for.
+//!
+//! `SOCKEYE_PEERS=1` builds gVisor's netstack and smoltcp, for which it needs go and modules from outside.
+
+use serde_json::Value;
+use sockeye_drivers::testing::unavailable;
+
+use super::*;
+
+/// Set to run the test that builds the peers.
+const PEERS_SWITCH: &str = "SOCKEYE_PEERS";
+
+/// One JSON object for each kind of work, unless devices cannot be made here, which is said.
+fn rows(arguments: &str) -> Option<Vec<Value>> {
+    if let Some(reason) = unavailable() {
+        println!("skipped: {reason}");
+        return None;
+    }
+    let output = run(sockeye(&format!("bench tun --json {arguments}")));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    Some(stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+/// That each kind of work has a sample of each of these ends, and a ratio for each but the first.
+fn check(rows: &[Value], names: &[&str]) {
+    let works: Vec<&str> = rows.iter().map(|row| row["work"].as_str().unwrap()).collect();
+    assert_eq!(works, ["receive", "send", "rr"]);
+    for row in rows {
+        let ends = row["ends"].as_array().unwrap();
+        let found: Vec<&str> = ends.iter().map(|end| end["name"].as_str().unwrap()).collect();
+        assert_eq!(found, names);
+        for (index, end) in ends.iter().enumerate() {
+            assert!(end["median"].as_f64().unwrap() > 0.0, "{end}");
+            assert_eq!(end["sockeye_over_it"].is_null(), index == 0, "{end}");
+        }
+    }
+}
+
+#[test]
+fn each_work_is_measured_with_each_far_end() {
+    let Some(rows) = rows("--samples 1 --seconds 0.03") else { return };
+    check(&rows, &["sockeye", "trivial", "kernel"]);
+    assert_eq!(rows[0]["ends"][1]["goal"], 0.85);
+}
+
+#[test]
+fn other_stacks_are_built_and_measured_where_asked_for() {
+    if std::env::var_os(PEERS_SWITCH).is_none_or(|value| value != "1") {
+        println!("skipped: {PEERS_SWITCH}=1 would build them");
+        return;
+    }
+    let Some(rows) = rows("--samples 1 --seconds 0.1 --peers") else { return };
+    check(&rows, &["sockeye", "trivial", "kernel", "gvisor", "smoltcp"]);
+    for row in &rows {
+        assert_eq!((row["ends"][3]["goal"].as_f64(), row["ends"][3]["aim"].as_f64()), (Some(2.0), Some(4.0)));
+        assert!(row["ends"][4]["about"].as_str().unwrap().starts_with("smoltcp 0."), "{row}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    for (line, parts) in [
+        ("bench stream --peers", &["--peers", "sockeye bench tun --peers"][..]),
+        ("bench tun --connections 3", &["--connections", "tun"]),
+    ] {
+        let output = run(sockeye(line));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        let text = stderr(&output);
+        assert!(parts.iter().all(|part| text.contains(part)), "{line}: {text}");
+    }
+    if unavailable().is_none() {
+        let output = run(sockeye("bench tun --peers=/nonexistent/peers"));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("/nonexistent/peers/gvisor"), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
