@@ -2,8 +2,8 @@
 //!
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
-mod device;
 mod bench_tun;
+mod device;
 mod experiments;
 mod helpers;
 mod http;
