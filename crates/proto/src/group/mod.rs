@@ -28,6 +28,9 @@ const ROBUSTNESS_MAX: u8 = 7;
 /// Unsolicited Report Interval: 1 s (RFC 3376 section 8.11; RFC 3810 section 9.11), and that of older versions.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL_OLDER: Duration = Duration::from_secs(10);
+/// Between two answers to queries, of all groups together: who asks without end is answered so often. A querier that asks for
+/// one group waits a second for the answer (RFC 3376 section 8.8).
+pub const RESPONSE_GAP: Duration = Duration::from_millis(100);
 /// Older Version Querier Present Timeout with the default Query Interval of 125 s and Robustness Variable, without
 /// the response time (RFC 3376 section 8.12).
 const OLDER_PRESENT: Duration = Duration::from_secs(2 * 125);
@@ -84,6 +87,8 @@ pub struct Membership {
     groups: BTreeMap<IpAddr, Group>,
     /// When a general query is answered, in the current version.
     respond_at: Option<Instant>,
+    /// When a query was answered last.
+    answered_at: Option<Instant>,
     /// Until when older queriers count as present.
     older_until: Option<Instant>,
     oldest_until: Option<Instant>,
@@ -177,13 +182,15 @@ impl Membership {
             Level::Current if query.robustness > 0 => self.robustness = query.robustness.min(ROBUSTNESS_MAX),
             Level::Current => {}
         }
+        let earliest = self.answered_at.map_or(now, |last| last + RESPONSE_GAP);
+        let mut at = || (now + part(query.max_response, random())).max(earliest);
         if query.group.is_none() && self.level(now) == Level::Current {
-            return sooner(&mut self.respond_at, now + part(query.max_response, random()));
+            return sooner(&mut self.respond_at, at());
         }
         for (addr, group) in &mut self.groups {
             let is_asked = query.group.is_none_or(|asked| asked == *addr);
             if is_asked && group.joined_count > 0 && is_reported(*addr) {
-                sooner(&mut group.respond_at, now + part(query.max_response, random()));
+                sooner(&mut group.respond_at, at());
             }
         }
     }
@@ -207,9 +214,10 @@ impl Membership {
         let level = self.level(now);
         let is_due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
         let answers_all = is_due(&mut self.respond_at);
-        let (mut sends, mut records) = (Vec::new(), Vec::new());
+        let (mut sends, mut records, mut answers) = (Vec::new(), Vec::new(), answers_all);
         for (addr, group) in &mut self.groups {
             let asked = is_due(&mut group.respond_at) || (answers_all && is_reported(*addr));
+            answers |= asked;
             let changed = is_due(&mut group.report_at);
             let is_member = group.joined_count > 0;
             if changed {
@@ -240,6 +248,7 @@ impl Membership {
             }
         }
         self.groups.retain(|_, group| group.joined_count > 0 || group.changes_left > 0);
+        self.answered_at = if answers { Some(now) } else { self.answered_at };
         if !records.is_empty() {
             sends.push(Send::Report(records));
         }

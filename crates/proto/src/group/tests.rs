@@ -50,6 +50,26 @@ fn joining_and_leaving_are_reported_twice_within_a_second() {
 }
 
 #[test]
+fn queries_that_come_faster_than_answers_may_are_answered_together() {
+    let mut membership = Membership::new();
+    membership.join(GROUP, at(0));
+    membership.join(OTHER, at(0));
+    sent(&mut membership, 0);
+    let at_once = |group| Query { max_response: Duration::ZERO, ..query(Level::Current, group) };
+    let mut answered = Vec::new();
+    for millis in 2000..2200 {
+        membership.on_query(
+            &at_once([None, Some(GROUP), Some(OTHER)][millis as usize % 3]),
+            at(millis),
+            || 0,
+        );
+        let due = membership.deadline().filter(|due| *due <= at(millis));
+        answered.extend(due.map(|due| (millis, membership.on_timer(due, || 0).len())));
+    }
+    assert_eq!(answered, [(2000, 1), (2100, 1)]);
+}
+
+#[test]
 fn a_general_query_is_answered_once_for_all_groups_and_a_specific_one_for_its_own() {
     let mut membership = Membership::new();
     membership.join(GROUP, at(0));
@@ -58,10 +78,10 @@ fn a_general_query_is_answered_once_for_all_groups_and_a_specific_one_for_its_ow
     membership.on_query(&query(Level::Current, None), at(0), || 0x8000);
     let all = Send::Report(vec![(GROUP, Record::IsMember), (OTHER, Record::IsMember)]);
     assert_eq!(sent(&mut membership, 0), [(5000, all)]);
-    membership.on_query(&query(Level::Current, Some(OTHER)), at(0), || 0x4000);
-    assert_eq!(sent(&mut membership, 0), [(2500, Send::Report(vec![(OTHER, Record::IsMember)]))]);
+    membership.on_query(&query(Level::Current, Some(OTHER)), at(6000), || 0x4000);
+    assert_eq!(sent(&mut membership, 0), [(8500, Send::Report(vec![(OTHER, Record::IsMember)]))]);
     let absent = IpAddr::V4(Ipv4Addr::new(239, 9, 9, 9));
-    membership.on_query(&query(Level::Current, Some(absent)), at(0), || 0);
+    membership.on_query(&query(Level::Current, Some(absent)), at(9000), || 0);
     assert!(sent(&mut membership, 0).is_empty());
 }
 

@@ -8,6 +8,7 @@ mod host;
 
 mod echo;
 mod errors;
+mod floods;
 mod fragments;
 mod malformed;
 mod marks;

@@ -7,6 +7,7 @@ mod common;
 mod lab;
 
 mod addresses;
+mod floods;
 mod fuzzed;
 mod groups;
 mod hint;
