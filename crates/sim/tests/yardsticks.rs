@@ -157,3 +157,15 @@ fn a_path_that_loses_nothing_is_filled_whatever_its_length_and_rate() {
         assert!(part > 0.93 * PAYLOAD && part < 1.01 * PAYLOAD, "{rate} bit/s, {rtt:?}: {part:.3}");
     }
 }
+
+#[test]
+fn the_first_slow_start_ends_before_it_has_lost_more_than_a_few_packets() {
+    // Delays alone would be seen a round trip later, with twice as much out: some hundreds of packets were lost.
+    for (rate, rtt) in [(10 * MBIT, 100 * MS), (10 * MBIT, 200 * MS), (100 * MBIT, 50 * MS)] {
+        let outcome = send(6, path(rate, rtt), 1, Duration::ZERO, Duration::from_secs(4));
+        let traffic = outcome.traffic;
+        assert!(traffic.segments > 1_000, "{rate} bit/s, {rtt:?}: {traffic:?}");
+        let held = rate / 8 * u64::try_from(rtt.as_millis()).unwrap() / 1_000 / 1_500;
+        assert!(traffic.retransmitted * 5 <= held, "{rate} bit/s, {rtt:?}: {traffic:?} of {held}");
+    }
+}

@@ -187,7 +187,8 @@ mod tests {
     fn news(acked: u32, flight: u32) -> Ack {
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
         let (phase, rtt_us, rate, loss) = (cc::Phase::Open, None, None, None);
-        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss: MSS, phase, rtt_us, rate, loss }
+        let (mss, paced) = (MSS, false);
+        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced, rate, loss }
     }
 
     fn una() -> SeqNum {

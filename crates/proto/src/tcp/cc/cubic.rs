@@ -111,7 +111,7 @@ impl Cubic {
         let mut growth = ack.acked.min(SLOW_START_SEGMENTS_MAX * ack.mss);
         // HyStart++ is for the first slow start: later ones know where to end (RFC 9406 section 4.3).
         if self.ssthresh == CWND_MAX {
-            match self.hystart.on_ack(ack.rtt_us, round_ended) {
+            match self.hystart.on_ack(ack.rtt_us, round_ended, ack.paced, ack.now) {
                 Growth::Full => {}
                 Growth::Quarter => growth /= 4,
                 Growth::Over => {
@@ -137,7 +137,9 @@ impl Cubic {
         period.age_us = period.age_us.saturating_add(elapsed_us);
         period.line.on_ack(ack.acked, cwnd, self.cwnd_prior, mss);
         let reno = period.line.window();
-        if period.curve.window(ticks(period.age_us), mss) < reno {
+        // Nothing was ever lost, so slow start was ended by a guess: the curve says nothing of where the path is full.
+        let floor = if self.cwnd_prior == 0 { cwnd / UNKNOWN_GROWTH_DIVISOR } else { 0 };
+        if floor == 0 && period.curve.window(ticks(period.age_us), mss) < reno {
             let reno = u32::try_from(reno).unwrap_or(CWND_MAX);
             self.cwnd = cwnd.max(reno).min(CWND_MAX);
             return;
@@ -145,7 +147,7 @@ impl Cubic {
         let target = period.curve.window(ticks(period.age_us.saturating_add(rtt_us)), mss);
         let (cwnd, acked) = (u64::from(cwnd), u64::from(ack.acked));
         // At most half a window a round trip, below 2^29, times at most 2^30 acknowledged.
-        let target = target.clamp(cwnd, cwnd + cwnd / 2);
+        let target = target.clamp(cwnd + u64::from(floor), cwnd + cwnd / 2);
         self.credit += (target - cwnd) * acked.min(cwnd);
         let growth = u32::try_from(self.credit / cwnd).unwrap_or(CWND_MAX);
         self.credit %= cwnd;
@@ -247,5 +249,7 @@ const FAST_CONVERGENCE_PERCENT: u32 = 85;
 /// In congestion avoidance the window counts as used if less than a segment, or than an eighth of it, was not: what
 /// is sent goes in whole segments, and in runs of several.
 const UNUSED_SHARE: u32 = 8;
+/// Share of the window by which it grows in a round trip of congestion avoidance, at least, before the first loss.
+const UNKNOWN_GROWTH_DIVISOR: u32 = 20;
 /// A longer round trip counts as this, so that its eighths fit.
 const RTT_MAX_US: u32 = 1 << 28;

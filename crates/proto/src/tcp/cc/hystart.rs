@@ -1,11 +1,21 @@
-//! HyStart++ (RFC 9406): slow start ends before it has filled the queue.
+//! HyStart++ (RFC 9406): slow start ends before it has filled the queue. With the train of acknowledgments of its
+//! forerunner besides (Ha and Rhee, "Taming the elephants: new TCP slow start", 2011), which the RFC leaves out.
 //!
 //! | state | who moves it |
 //! |---|---|
 //! | standard slow start | the least round trip of a round exceeds that of the round before by an eighth: to CSS |
 //! | conservative slow start (CSS) | the round trip falls below that at its beginning: back; after [`CSS_ROUNDS`] rounds: slow start is over |
+//! | either | acknowledgments of one round have come without a pause for half the least round trip: slow start is over |
+//!
+//! Why the train: the first segments of a round find the queue empty until the window is larger than the path, and by
+//! then the round that shows it has doubled the window once more. The train sees it a round earlier: what was sent at
+//! once comes back at the rate of the bottleneck, so half a round trip of it is half of what the path holds.
 //!
 //! It must not know windows, only whether a round has ended and what round trips it saw. Tests stand at the end.
+
+use crate::time::Instant;
+
+use super::super::timers::since_us;
 
 /// The search for the end of slow start.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +26,37 @@ pub(super) struct HyStart {
     /// rttSampleCount, up to [`SAMPLES_MIN`].
     sample_count: u8,
     css: Option<Css>,
+    train: Train,
+}
+
+/// Acknowledgments that follow each other closely, from the first of a round on.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    /// The least round trip so far, microseconds; [`UNKNOWN`] if there was no sample.
+    least_us: u32,
+    began_at: Instant,
+    /// When its latest acknowledgment came; `None` once there was a pause.
+    last_at: Option<Instant>,
+}
+
+impl Train {
+    /// True if the train has become as long as the path is. What is paced leaves over half a round trip in slow start,
+    /// so it has to be that much longer.
+    fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> bool {
+        self.least_us = self.least_us.min(rtt_us.unwrap_or(UNKNOWN));
+        if round_ended {
+            (self.began_at, self.last_at) = (now, Some(now));
+            return false;
+        }
+        let least_us = u64::from(self.least_us);
+        let pause_us = least_us / TRAIN_PAUSE_DIVISOR;
+        self.last_at = self.last_at.filter(|last| since_us(now, *last) <= pause_us).map(|_| now);
+        let long_us = if paced { least_us } else { least_us / 2 };
+        self.least_us != UNKNOWN
+            && least_us / 2 >= u64::from(RTT_THRESHOLD_MIN_US)
+            && self.last_at.is_some()
+            && since_us(now, self.began_at) > long_us
+    }
 }
 
 /// Conservative slow start.
@@ -40,12 +81,15 @@ pub(super) enum Growth {
 
 impl HyStart {
     pub fn new() -> Self {
-        Self { last_min_us: UNKNOWN, current_min_us: UNKNOWN, sample_count: 0, css: None }
+        let train = Train { least_us: UNKNOWN, began_at: Instant::ZERO, last_at: None };
+        Self { last_min_us: UNKNOWN, current_min_us: UNKNOWN, sample_count: 0, css: None, train }
     }
 
-    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round.
-    pub fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool) -> Growth {
-        if round_ended && self.end_round() {
+    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if what is sent leaves
+    /// at a rate and not all at once.
+    pub fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> Growth {
+        let is_long = self.train.on_ack(rtt_us, round_ended, paced, now);
+        if (round_ended && self.end_round()) || is_long {
             return Growth::Over;
         }
         if let Some(rtt_us) = rtt_us {
@@ -92,21 +136,71 @@ const CSS_ROUNDS: u8 = 5;
 /// MIN_RTT_THRESH and MAX_RTT_THRESH.
 const RTT_THRESHOLD_MIN_US: u32 = 4_000;
 const RTT_THRESHOLD_MAX_US: u32 = 16_000;
+/// This share of the least round trip without an acknowledgment ends a train. Linux has two milliseconds, in which ten
+/// megabits a second do not bring the two segments that a delayed acknowledgment is for; on short paths that would be no
+/// pause at all.
+const TRAIN_PAUSE_DIVISOR: u64 = 16;
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::timers::after_us;
     use super::*;
 
-    /// A round of ten acknowledgments; the growth of the last.
+    /// A round of ten acknowledgments that come together; the growth of the last.
     fn round(hystart: &mut HyStart, rtt_us: u32) -> Growth {
-        let mut growth = hystart.on_ack(Some(rtt_us), true);
-        for _ in 0..9 {
+        train(hystart, rtt_us, 10, 0, false)
+    }
+
+    /// A round of `count` acknowledgments, `gap_us` apart; the growth of the last, or of that which ends slow start.
+    fn train(hystart: &mut HyStart, rtt_us: u32, count: u32, gap_us: u64, paced: bool) -> Growth {
+        let start = after_us(hystart.train.began_at, 10_000_000);
+        let mut growth = Growth::Full;
+        for i in 0..count {
+            let now = after_us(start, u64::from(i) * gap_us);
+            growth = hystart.on_ack(Some(rtt_us), i == 0, paced, now);
             if growth == Growth::Over {
-                return growth;
+                break;
             }
-            growth = hystart.on_ack(Some(rtt_us), false);
         }
         growth
+    }
+
+    #[test]
+    fn a_train_of_half_the_least_round_trip_ends_it_and_one_with_a_pause_does_not() {
+        for (rtt_us, count, gap_us, growth) in [
+            (200_000, 50, 2_000, Growth::Full),
+            (200_000, 52, 2_000, Growth::Over),
+            (200_000, 9, 12_500, Growth::Full),
+            (200_000, 10, 12_500, Growth::Over),
+            (200_000, 100, 12_501, Growth::Full),
+            (8_000, 10, 500, Growth::Over),
+            (7_999, 100, 400, Growth::Full),
+        ] {
+            let mut hystart = HyStart::new();
+            assert_eq!(
+                train(&mut hystart, rtt_us, count, gap_us, false),
+                growth,
+                "{rtt_us} {count} {gap_us}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_the_train_of_its_round_only() {
+        let mut hystart = HyStart::new();
+        assert_eq!(train(&mut hystart, 200_000, 20, 2_000, false), Growth::Full);
+        let late = after_us(hystart.train.began_at, 60_000);
+        for i in 0..100 {
+            assert_eq!(hystart.on_ack(Some(200_000), false, false, after_us(late, 1_000 * i)), Growth::Full);
+        }
+        assert_eq!(train(&mut hystart, 200_000, 100, 2_000, false), Growth::Over);
+    }
+
+    #[test]
+    fn a_train_of_paced_segments_has_to_be_a_round_trip_long() {
+        let mut hystart = HyStart::new();
+        assert_eq!(train(&mut hystart, 200_000, 101, 2_000, true), Growth::Full);
+        assert_eq!(train(&mut hystart, 200_000, 102, 2_000, true), Growth::Over);
     }
 
     #[test]
@@ -141,11 +235,11 @@ mod tests {
     fn fewer_than_eight_samples_say_nothing() {
         let mut hystart = HyStart::new();
         round(&mut hystart, 80_000);
-        assert_eq!(hystart.on_ack(Some(200_000), true), Growth::Full);
+        assert_eq!(hystart.on_ack(Some(200_000), true, false, Instant::ZERO), Growth::Full);
         for _ in 0..6 {
-            assert_eq!(hystart.on_ack(Some(200_000), false), Growth::Full);
+            assert_eq!(hystart.on_ack(Some(200_000), false, false, Instant::ZERO), Growth::Full);
         }
-        assert_eq!(hystart.on_ack(Some(200_000), false), Growth::Quarter);
+        assert_eq!(hystart.on_ack(Some(200_000), false, false, Instant::ZERO), Growth::Quarter);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(super) struct Ack {
     pub phase: Phase,
     /// Round trip of the latest segment that it reports, if that was sent once.
     pub rtt_us: Option<u32>,
+    /// What is sent leaves at a rate, and not at once.
+    pub paced: bool,
     /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
     pub rate: Option<RateSample>,
     /// The latest segment that it shows to be lost, for the same algorithms.

@@ -105,7 +105,7 @@ mod tests {
         let now = crate::time::Instant::ZERO;
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
         let (phase, rtt_us, rate, loss) = (Phase::Open, None, None, None);
-        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate, loss }
+        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced: false, rate, loss }
     }
 
     fn lose(cc: &mut NewReno, flight: u32) {

@@ -144,7 +144,8 @@ impl Bottleneck {
 /// An acknowledgment of `acked` bytes and nothing special.
 pub(super) fn ack(now: Instant, acked: u32, flight: u32, mss: u32, phase: Phase, rtt_us: Option<u32>) -> Ack {
     let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-    Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, rate: None, loss: None }
+    let (paced, rate, loss) = (false, None, None);
+    Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced, rate, loss }
 }
 
 /// Jain's index, thousandths.

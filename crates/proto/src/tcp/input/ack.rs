@@ -152,6 +152,7 @@ impl<P: Payload> Pcb<P> {
             mss: u32::from(self.mss),
             phase,
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
+            paced: false,
             rate: None,
             loss: None,
         }

@@ -13,6 +13,7 @@ use super::super::cc::{Ack, Cause, Congestion, CongestionControl, Phase, RateSam
 use super::super::pcb::Pcb;
 use super::super::sack::SackBlock;
 use super::super::segment::{Options, Payload, SACK_BLOCKS_MAX};
+use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
@@ -305,6 +306,7 @@ impl<P: Payload> Pcb<P> {
             mss: u32::from(self.mss),
             phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
             rtt_us: report.rtt_us,
+            paced: self.tuning.pacing == PacingMode::On,
             rate,
             loss: None,
         }

@@ -132,6 +132,7 @@ impl Path {
             mss: MSS,
             phase: Phase::Open,
             rtt_us: None,
+            paced: false,
             rate: None,
             loss: None,
         }

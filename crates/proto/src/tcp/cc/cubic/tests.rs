@@ -158,6 +158,23 @@ fn the_window_is_back_after_k_and_goes_beyond() {
 }
 
 #[test]
+fn before_the_first_loss_the_window_grows_by_a_twentieth_a_round_trip_and_then_by_the_curve() {
+    let mut cc = Cubic::new(100 * MSS);
+    cc.ssthresh = cc.cwnd;
+    let windows = |cc: &mut Cubic| {
+        let before = cc.cwnd();
+        (0..10).for_each(|round_trip| round(cc, round_trip * 100));
+        (before, cc.cwnd())
+    };
+    // 1.05^10 is 1.63.
+    let (_, after) = windows(&mut cc);
+    assert!((155 * MSS..=170 * MSS).contains(&after), "{after}");
+    congest(&mut cc, after, Cause::Loss);
+    let (before, after) = windows(&mut cc);
+    assert!(after - before < 25 * MSS, "{before} {after}");
+}
+
+#[test]
 fn on_a_short_path_it_grows_as_reno_would() {
     let mut cc = Cubic::new(20 * MSS);
     congest(&mut cc, 20 * MSS, Cause::Loss);
