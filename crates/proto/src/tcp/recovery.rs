@@ -118,7 +118,7 @@ impl Recovery {
                 self.inflation = 0;
                 self.rexmt_now = false;
                 self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Guard };
-                cc.on_recovery_end(flight.saturating_sub(acked), mss);
+                cc.on_recovery_end(flight.saturating_sub(acked), mss, false);
                 true
             }
             Phase::Recovery | Phase::Partial => {

@@ -224,7 +224,7 @@ impl CongestionControl for Bbr {
         }
     }
 
-    fn on_recovery_end(&mut self, _flight: u32, _mss: u32) {}
+    fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool) {}
 
     fn on_rto(&mut self, _flight: u32, mss: u32, first: bool) {
         if first {

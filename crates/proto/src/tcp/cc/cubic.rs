@@ -12,6 +12,8 @@ mod curve;
 #[cfg(test)]
 mod tests;
 
+use core::num::NonZeroU64;
+
 use crate::time::Instant;
 
 use super::super::timers::since_us;
@@ -29,6 +31,8 @@ pub(in crate::tcp) struct Cubic {
     ssthresh: u32,
     /// A recovery has ended with less in flight than `ssthresh` allows, and `cwnd` is on its way back there.
     is_deflated: bool,
+    /// A recovery has ended with less in flight than the window, which is filled at a rate: bytes until it counts as full.
+    refill_left: u32,
     /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
     w_max: u32,
     /// The window before the latest reduction.
@@ -91,6 +95,7 @@ impl Cubic {
             cwnd,
             ssthresh: CWND_MAX,
             is_deflated: false,
+            refill_left: 0,
             w_max: 0,
             cwnd_prior: 0,
             period: None,
@@ -165,7 +170,7 @@ impl Cubic {
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
         self.ssthresh = percent(window, keep_percent).max(2 * mss);
-        (self.period, self.credit, self.is_deflated) = (None, 0, false);
+        (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
 }
 
@@ -188,6 +193,7 @@ impl CongestionControl for Cubic {
             Phase::Recovery => return,
         }
         self.is_deflated &= self.cwnd < self.ssthresh;
+        self.refill_left = self.refill_left.saturating_sub(ack.acked);
         if self.cwnd < self.ssthresh {
             // Slow start has used the window if it used half: it doubles within the round.
             if self.round.used() >= self.cwnd / 2 {
@@ -208,10 +214,15 @@ impl CongestionControl for Cubic {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32) {
-        // No burst beyond what a beginning may send when little is left in flight.
-        self.cwnd = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
-        self.is_deflated = self.cwnd < self.ssthresh;
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
+        // No burst beyond what a beginning may send when little is left in flight: the peer's window, or the buffer, was
+        // full until the hole was. What is paced needs no slow start for that, but a round trip.
+        let calm = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
+        if paces && calm < self.ssthresh && self.srtt_8 != 0 {
+            (self.cwnd, self.refill_left, self.is_deflated) = (self.ssthresh, self.ssthresh, false);
+        } else {
+            (self.cwnd, self.is_deflated) = (calm, calm < self.ssthresh);
+        }
     }
 
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
@@ -220,7 +231,7 @@ impl CongestionControl for Cubic {
             // The next period begins level, where slow start will have led (section 4.8).
             self.w_max = 0;
         }
-        self.cwnd = mss;
+        (self.cwnd, self.refill_left) = (mss, 0);
     }
 
     fn on_undo(&mut self, before: &Self) {
@@ -236,7 +247,15 @@ impl CongestionControl for Cubic {
             self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
         }
         self.cwnd = self.cwnd.min(initial_window(mss));
-        (self.period, self.credit, self.round, self.is_deflated) = (None, 0, Round::default(), false);
+        (self.period, self.credit, self.round) = (None, 0, Round::default());
+        (self.is_deflated, self.refill_left) = (false, 0);
+    }
+
+    fn pacing_rate(&self) -> Option<NonZeroU64> {
+        if self.refill_left == 0 {
+            return None;
+        }
+        NonZeroU64::new(u64::from(self.cwnd) * 8_000_000 / u64::from(self.srtt_8.max(1)))
     }
 }
 

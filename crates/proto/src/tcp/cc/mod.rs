@@ -137,8 +137,8 @@ pub(super) trait CongestionControl {
     fn on_ack(&mut self, ack: &Ack);
     /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
     fn on_congestion(&mut self, congestion: &Congestion);
-    /// Fast recovery has ended; `flight` bytes are out now.
-    fn on_recovery_end(&mut self, flight: u32, mss: u32);
+    /// Fast recovery has ended; `flight` bytes are out now. `paces`: what is sent obeys [`Self::pacing_rate`].
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool);
     /// The retransmission timer expired; `first` unless it has for the same data before.
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool);
     /// The latest reductions were a mistake: `before` is the algorithm as it was before the first of them.
@@ -284,8 +284,8 @@ impl CongestionControl for Cc {
     fn on_congestion(&mut self, congestion: &Congestion) {
         begun!(self, cc => cc.on_congestion(congestion));
     }
-    fn on_recovery_end(&mut self, flight: u32, mss: u32) {
-        begun!(self, cc => cc.on_recovery_end(flight, mss));
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
+        begun!(self, cc => cc.on_recovery_end(flight, mss, paces));
     }
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
         begun!(self, cc => cc.on_rto(flight, mss, first));

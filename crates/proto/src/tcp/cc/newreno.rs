@@ -67,7 +67,7 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32) {
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, _paces: bool) {
         // RFC 6582 section 3.2 step 3, first option: no burst when little is left in flight.
         self.cwnd = self.ssthresh.min(flight.max(mss) + mss);
     }
@@ -172,7 +172,7 @@ mod tests {
     fn the_end_of_recovery_allows_no_burst() {
         let mut cc = NewReno::new(20 * MSS);
         lose(&mut cc, 20 * MSS);
-        cc.on_recovery_end(2 * MSS, MSS);
+        cc.on_recovery_end(2 * MSS, MSS, false);
         assert_eq!(cc.cwnd(), 3 * MSS);
     }
 

@@ -102,7 +102,7 @@ impl Bottleneck {
         let in_recovery = flow.recovery_until_us.is_some_and(|until| word.sent_at_us <= until);
         if flow.recovery_until_us.is_some() && !in_recovery {
             flow.recovery_until_us = None;
-            flow.cc.on_recovery_end(flight, MSS);
+            flow.cc.on_recovery_end(flight, MSS, false);
         }
         if word.lost {
             if !in_recovery {

@@ -204,7 +204,7 @@ impl<P: Payload> Pcb<P> {
             loss.probe = None;
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
-            self.cc.on_recovery_end(self.flight(), mss);
+            self.cc.on_recovery_end(self.flight(), mss, self.tuning.pacing != PacingMode::Off);
         }
     }
 
@@ -268,7 +268,10 @@ impl<P: Payload> Pcb<P> {
                 }
                 return;
             }
-            Phase::Recovery if passed => self.cc.on_recovery_end(self.flight(), u32::from(self.mss)),
+            Phase::Recovery if passed => {
+                let paces = self.tuning.pacing != PacingMode::Off;
+                self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
+            }
             Phase::Loss if passed => loss.frto = None,
             Phase::Recovery | Phase::Loss => return,
         }

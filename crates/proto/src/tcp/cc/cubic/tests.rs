@@ -90,7 +90,7 @@ proptest! {
                 0 => { before = cc.clone(); congest(&mut cc, flight, Cause::Loss); true }
                 1 => { congest(&mut cc, flight, Cause::Mark); true }
                 2 => { cc.on_rto(flight, mss, b & 1 == 0); true }
-                3 => { cc.on_recovery_end(flight, mss); true }
+                3 => { cc.on_recovery_end(flight, mss, false); true }
                 4 => { cc.on_idle(mss); true }
                 5 => { cc.on_undo(&before); false }
                 _ => {
@@ -283,21 +283,42 @@ fn idleness_leads_to_the_initial_window_and_slow_start_to_three_quarters() {
 fn the_end_of_recovery_allows_no_burst_beyond_the_initial_window() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
-    cc.on_recovery_end(69 * MSS, MSS);
+    cc.on_recovery_end(69 * MSS, MSS, false);
     assert_eq!(cc.cwnd(), 70 * MSS);
-    cc.on_recovery_end(2 * MSS, MSS);
+    cc.on_recovery_end(2 * MSS, MSS, false);
     assert_eq!(cc.cwnd(), 10 * MSS);
+}
+
+#[test]
+fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced() {
+    let mut cc = Cubic::new(400 * MSS);
+    full(&mut cc, 0);
+    congest(&mut cc, 400 * MSS, Cause::Loss);
+    assert_eq!(cc.pacing_rate(), None);
+    cc.on_recovery_end(20 * MSS, MSS, true);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (280 * MSS, 280 * MSS));
+    // 280,000 bytes in the 100 ms that `full` reports.
+    assert_eq!(cc.pacing_rate().map(NonZeroU64::get), Some(2_800_000));
+    let filled = cc.clone();
+    for _ in 0..280 {
+        assert!(cc.pacing_rate().is_some());
+        cc.on_ack(&ack(at(200), MSS, 20 * MSS, MSS, Phase::Open, Some(100_000)));
+    }
+    assert_eq!(cc.pacing_rate(), None, "a window was acknowledged");
+    let mut cc = filled;
+    cc.on_rto(20 * MSS, MSS, false);
+    assert_eq!((cc.cwnd(), cc.pacing_rate()), (MSS, None));
 }
 
 #[test]
 fn a_loss_while_the_window_is_on_its_way_back_counts_from_where_it_was_going() {
     let mut cc = Cubic::new(400 * MSS);
     congest(&mut cc, 400 * MSS, Cause::Loss);
-    cc.on_recovery_end(20 * MSS, MSS);
+    cc.on_recovery_end(20 * MSS, MSS, false);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (21 * MSS, 280 * MSS));
     congest(&mut cc, 20 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
-    cc.on_recovery_end(20 * MSS, MSS);
+    cc.on_recovery_end(20 * MSS, MSS, false);
     cc.on_rto(20 * MSS, MSS, true);
     assert_eq!(cc.ssthresh(), 137_200, "seven tenths once more");
     // Slow start after a timeout finds out anew what the path holds.
