@@ -18,6 +18,7 @@ mod perimeter;
 mod perimeter_entry;
 mod precheck;
 mod reply;
+mod seat;
 mod seq_cell;
 mod sleeper;
 mod wait;
