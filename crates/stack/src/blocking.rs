@@ -11,6 +11,7 @@ use sockeye_sync::facade::{AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use crate::input::busy::{self, Place};
+use crate::input::placed::Placing;
 use crate::stack::{Core, counter};
 use crate::workers::deadline_after;
 
@@ -59,18 +60,18 @@ pub(crate) fn gather(core: &Core, cpu: u32) {
 }
 
 /// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
-/// queue himself (`input/busy.rs`).
+/// queue himself (`input/busy.rs`), for `placing` where that can be.
 pub(crate) fn wait_polling(
     core: &Core,
-    queue: &WaitQueue,
-    ticket: Ticket,
+    (queue, ticket): (&WaitQueue, Ticket),
     at: Place,
+    placing: Option<&mut Placing<'_>>,
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);
     // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
     let spin = Spin::up_to(core.config.spin_max).woken_from(Some(core.cpu()));
-    let woken = if busy::until(core, at, spin, || queue.is_over(ticket)) {
+    let woken = if busy::until(core, at, spin, placing, || queue.is_over(ticket)) {
         Woken::Spinning
     } else {
         queue.park(ticket, timeout.until())

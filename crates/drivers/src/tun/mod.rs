@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
-use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
+use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame};
 use sockeye_mbuf::Pool;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
@@ -315,6 +315,19 @@ impl Netif for Tun {
         let (frames, end) = queue.receive(max, sink);
         self.device.note(end);
         frames
+    }
+
+    fn receive_into(
+        &self,
+        queue: usize,
+        head_len: usize,
+        place: &mut [u8],
+        sink: &mut dyn FnMut(RxPlaced<'_>),
+    ) -> Option<usize> {
+        let Some(queue) = self.device.queues.get(queue) else { return Some(0) };
+        let (frames, end) = queue.receive_into(head_len, place, sink);
+        self.device.note(end);
+        Some(frames)
     }
 
     fn wait(&self, queue: usize, spin: Duration) {

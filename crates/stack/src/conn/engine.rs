@@ -335,7 +335,7 @@ fn fast_open_over(
 }
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
-fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
+pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
     let chain = so.snd.chain.split_front(bytes as usize);
     let recycler = &cx.core.recycler;
     if recycler.shelves() && !so.rcv.closed {
@@ -374,7 +374,7 @@ fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Hea
 }
 
 /// Appends in-order bytes and wakes readers.
-fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
+pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
     so.rcv.cpu = cx.cpu;

@@ -13,6 +13,7 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod exit;
 pub(crate) mod outbox;
+pub(crate) mod placed;
 pub(crate) mod rcvd;
 mod rollup;
 pub(crate) mod run;

@@ -9,6 +9,7 @@
 //! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
+use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
@@ -139,12 +140,17 @@ fn stay(
         tune::after_run(cx, pcb, conn, &mut so, text);
         engine::finish(cx, pcb, conn, &mut so);
     }
+    confirm(cx, pcb, conn, snd_una);
+    (ran, has_ended(pcb))
+}
+
+/// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
+pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
     if pcb.snd_una() != snd_una {
         let via = conn.via.last();
         cx.core.netifs.confirm(via, cx.now);
         crate::link::confirm(cx, via, conn.tuple.remote.addr);
     }
-    (ran, has_ended(pcb))
 }
 
 /// The TSecr of the latest segment with text, after another one; the outer `None`: there was no text.

@@ -17,8 +17,10 @@ use super::outbox::Context;
 use super::sockbuf::Buffers;
 use super::{Conn, LINGER_OFF, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
+use crate::input::busy;
+use crate::input::placed::Placing;
 use crate::stack::{Core, counter};
-use crate::switches::Entry;
+use crate::switches::{Entry, Rcvd};
 use crate::workers;
 
 /// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
@@ -260,8 +262,10 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
                 false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
             drop(so);
-            wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
-            continue;
+            match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
+                0 => continue,
+                taken => return Ok(taken),
+            }
         }
         let (mut taken, mut freed) = (Chain::new(), Freed::new());
         if take <= COPY_LOCKED_MAX {
@@ -282,6 +286,9 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             core.recycler.read(core, conn, freed);
         }
         rcvd::pay(core, conn, owed);
+        if !conn.options.nonblocking.load(Ordering::Relaxed) {
+            busy::has_read(core, conn.input_at.load(), take);
+        }
         return Ok(take);
     }
 }
@@ -332,6 +339,25 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
     blocks.then(|| (queue.prepare(), cpu))
 }
 
+/// [`wait`] for bytes, which may come straight into the first of `bufs`: how many did.
+fn wait_placing(
+    core: &Core,
+    conn: &Arc<Conn>,
+    ticket: Option<(Ticket, u32)>,
+    bufs: &mut [IoSliceMut<'_>],
+    timeout: &mut Timeout,
+) -> io::Result<usize> {
+    // With the older settings a reader owes a message for what he takes.
+    let may_place = core.config.rcvd == Rcvd::Precheck;
+    let buf = bufs.iter_mut().find(|buf| !buf.is_empty()).filter(|_| may_place);
+    let mut placing = buf.map(|buf| Placing::new(conn, buf));
+    let waited = wait_for(core, conn, (&conn.rcv_wait, ticket), placing.as_mut(), timeout);
+    match placing.map_or(0, |placing| placing.taken()) {
+        0 => waited.map(|()| 0),
+        taken => Ok(taken),
+    }
+}
+
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
 fn wait(
     core: &Core,
@@ -340,12 +366,23 @@ fn wait(
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
+    wait_for(core, conn, (queue, ticket), None, timeout)
+}
+
+/// [`wait`], with where bytes may go that come meanwhile.
+fn wait_for(
+    core: &Core,
+    conn: &Conn,
+    (queue, ticket): (&WaitQueue, Option<(Ticket, u32)>),
+    placing: Option<&mut Placing<'_>>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
     let Some((ticket, cpu)) = ticket else {
         return Err(io::ErrorKind::WouldBlock.into());
     };
     core.recycler.before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => blocking::wait_polling(core, queue, ticket, at, timeout),
+        Some(at) => blocking::wait_polling(core, (queue, ticket), at, placing, timeout),
         None => blocking::wait(core, queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }

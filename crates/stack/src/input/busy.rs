@@ -10,24 +10,27 @@
 //! it is held, somebody is at work there. It is the first lock of all; nothing is held when it is tried.
 //!
 //! # Standing aside
-//! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller that has found
-//! frames marks the seat as *served*, and an input thread that finds the mark clears it and sleeps for
-//! [`ASIDE_MAX`] instead: if nobody has marked it again by then, it goes back to its interface. A caller that gives up and
-//! parks clears the mark and wakes it.
+//! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller marks the seat
+//! as *served* when he has found frames, when he finds the seat held, and when he has read so much from his socket's
+//! buffer that he will be back ([`has_read`]): what comes then is his. An input thread that finds the mark, or the seat held,
+//! clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if nobody has marked it again by then, it takes its turn and
+//! goes back to its interface. A caller that gives up and parks clears the mark and wakes it.
 //!
 //! # Why nothing is stranded
 //! Between two turns of anybody, a frame waits for the input thread no longer than `ASIDE_MAX`: its sleep has that end, and
 //! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
-//! what is there. That bound also covers the one race there is, a caller's wake between the input thread's look at the
-//! mark and its sleep.
+//! what is there. That bound also covers the race of a caller who leaves between the input thread's look at the
+//! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
+//! last look, and whoever delivers what he waits for ends it.
 //!
-//! Tests: `tests/wire.rs`, `drivers/tests/transfers.rs`.
+//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/seat.rs`.
 
 use std::time::{Duration, Instant};
 
 use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
+use super::placed::Placing;
 use super::{Batch, count, turn};
 use crate::netif::NetifId;
 use crate::netif::table::NETIFS_MAX;
@@ -37,6 +40,12 @@ use crate::switches::Input as Switch;
 /// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
 /// elsewhere waits so long at most.
 const ASIDE_MAX: Duration = Duration::from_micros(200);
+
+/// Bytes that a reader takes from its socket's buffer at once and is then expected back.
+const STREAM_MIN: usize = 32 << 10;
+/// Bytes of the largest frames after which a caller looks whether his wait is over. Fewer than an input thread takes: what
+/// he takes he is about to read, and it should still be in his core's cache then.
+const CALLER_BYTES_MAX: usize = 128 << 10;
 
 /// A queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,21 +112,49 @@ impl Seats {
     }
 }
 
-/// The input thread's turn: how many frames there were; `None` if callers serve its queue, after some sleep.
-pub(super) fn turn_or_aside(core: &Core, at: Place) -> Option<usize> {
+/// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
+/// some sleep.
+pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize) -> Option<usize> {
     let seat = core.input.seats.at(at)?;
-    // Relaxed, as in `until`: the bound on the sleep is what counts.
-    if seat.served.load(Ordering::Relaxed) {
+    // Relaxed, as in `mark`: the bound on the sleep is what counts.
+    let is_served = seat.served.load(Ordering::Relaxed);
+    let held = if is_served { None } else { seat.batch.try_lock() };
+    let Some(mut batch) = held else {
         seat.served.store(false, Ordering::Relaxed);
         core.input.count(count::ASIDE, 1);
         seat.bed.prepare_sleep().sleep(Some(Instant::now() + ASIDE_MAX), Spin::OFF);
         return None;
-    }
-    Some(seat.batch.try_lock().map_or(0, |mut batch| turn(core, at.netif, at.queue, &mut batch)))
+    };
+    Some(turn(core, at, bytes_max, &mut batch))
 }
 
-/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile. Whether it was done. Called without locks.
-pub(crate) fn until(core: &Core, at: Place, spin: Spin, done: impl Fn() -> bool) -> bool {
+/// A caller takes what comes next, or is about to.
+fn mark(seat: &Seat) {
+    if !seat.served.load(Ordering::Relaxed) {
+        seat.served.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A caller has found so much to read that he will be back for more before long: he takes it from the queue then, and on his
+/// core.
+#[inline]
+pub(crate) fn has_read(core: &Core, at: Option<Place>, bytes: usize) {
+    if bytes >= STREAM_MIN
+        && let Some(seat) = at.and_then(|at| core.input.seats.at(at))
+    {
+        mark(seat);
+    }
+}
+
+/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `placing` if they are what it waits for.
+/// Whether it was done, or `placing` has taken anything. Called without locks.
+pub(crate) fn until(
+    core: &Core,
+    at: Place,
+    spin: Spin,
+    mut placing: Option<&mut Placing<'_>>,
+    done: impl Fn() -> bool,
+) -> bool {
     let seat = core.input.seats.at(at).filter(|_| core.config.input == Switch::Batched);
     let Some(seat) = seat else { return spin.until(done) };
     let mut has_served = false;
@@ -125,20 +162,28 @@ pub(crate) fn until(core: &Core, at: Place, spin: Spin, done: impl Fn() -> bool)
         if done() {
             return true;
         }
-        let Some(mut batch) = seat.batch.try_lock() else { return false };
-        if turn(core, at.netif, at.queue, &mut batch) > 0 {
+        let Some(mut batch) = seat.batch.try_lock() else {
+            // So the input thread leaves the next ones to us.
+            mark(seat);
+            return false;
+        };
+        if turn_for(core, at, &mut batch, placing.as_deref_mut()) > 0 {
             has_served = true;
             core.input.count(count::BY_CALLERS, 1);
-            if !seat.served.load(Ordering::Relaxed) {
-                seat.served.store(true, Ordering::Relaxed);
-            }
+            mark(seat);
         }
         drop(batch);
-        done()
+        placing.as_ref().is_some_and(|placing| placing.taken() > 0) || done()
     });
     if !is_done && has_served | seat.served.load(Ordering::Relaxed) {
         seat.served.store(false, Ordering::Relaxed);
         seat.bed.wake_if_sleeping();
     }
     is_done
+}
+
+fn turn_for(core: &Core, at: Place, batch: &mut Batch, placing: Option<&mut Placing<'_>>) -> usize {
+    let placed =
+        placing.filter(|placing| placing.fits(batch)).and_then(|placing| placing.turn(core, at, batch));
+    placed.unwrap_or_else(|| turn(core, at, CALLER_BYTES_MAX, batch))
 }

@@ -85,8 +85,10 @@ pub(crate) const BAD_IP_CHECKSUM: usize = 41;
 pub(crate) const BAD_TCP_CHECKSUM: usize = 42;
 /// Segments whose options end in one of a length that cannot be: read up to there.
 pub(crate) const BAD_TCP_OPTIONS: usize = 43;
+/// Segments whose text was read to a waiting reader's own buffer.
+pub(crate) const PLACED: usize = 44;
 /// How many there are.
-pub(crate) const COUNT: usize = 44;
+pub(crate) const COUNT: usize = 45;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -134,6 +136,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_bad_ip_checksum",
     "frames_bad_tcp_checksum",
     "input_bad_tcp_options",
+    "input_placed",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

@@ -36,6 +36,7 @@ pub(crate) mod count;
 mod deliver;
 mod ethernet;
 mod parse;
+pub(crate) mod placed;
 
 use sockeye_proto::icmp;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
@@ -45,8 +46,8 @@ use crate::conn::Item;
 use crate::conn::outbox::Context;
 use crate::ip::{self, Received};
 use crate::link;
-use crate::netif::down;
 use crate::netif::table::NetifId;
+use crate::netif::{RxFrame, down};
 use crate::stack::Core;
 
 use busy::Place;
@@ -58,6 +59,9 @@ pub(crate) const BATCH_MAX: usize = 64;
 /// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
 /// other side at its end, and should be a part of a window only.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+/// The same for the first batch after a wait; each one after it may be twice as long. Who has slept until something came
+/// then begins with it while the rest is being taken.
+const BATCH_BYTES_MIN: usize = 64 << 10;
 /// Most frames that one call of [`Input::poll`] takes from a queue.
 const POLL_MAX: usize = 1024;
 
@@ -110,10 +114,13 @@ impl Input {
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
         let at = Place { netif, queue };
+        let mut bytes_max = BATCH_BYTES_MIN;
         while !self.stop.load(Ordering::Acquire) {
-            if busy::turn_or_aside(core, at) != Some(0) {
+            if busy::turn_or_aside(core, at, bytes_max) != Some(0) {
+                bytes_max = BATCH_BYTES_MAX.min(bytes_max * 2);
                 continue;
             }
+            bytes_max = BATCH_BYTES_MIN;
             if down::is_gone(core, netif) {
                 return;
             }
@@ -130,7 +137,8 @@ impl Input {
         let (mut more, mut batch) = (false, Batch::default());
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
-                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| turn(core, id, queue, &mut batch) > 0);
+                let turns = (0..POLL_MAX / BATCH_MAX)
+                    .take_while(|_| turn(core, Place { netif: id, queue }, BATCH_BYTES_MAX, &mut batch) > 0);
                 more |= turns.count() == POLL_MAX / BATCH_MAX;
             }
             down::is_gone(core, id);
@@ -150,22 +158,19 @@ struct Batch {
     refused: Vec<(Received, icmp::Error)>,
     /// ARP packets.
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
+    /// What the next frame may be like.
+    guess: placed::Guess,
 }
 
-/// Takes a batch of frames and handles it. Returns how many there were.
-fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
+/// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
+fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
+    let (id, queue) = (at.netif, at.queue);
     let Some(netif) = core.netifs.netif(id) else { return 0 };
     let largest = netif.mtu().max(netif.segment_max()).max(1) as usize;
-    let most = (BATCH_BYTES_MAX / largest).clamp(1, BATCH_MAX);
+    let most = (bytes_max / largest).clamp(1, BATCH_MAX);
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
-    let frames = netif.receive(queue, most, &mut |frame| match parse::packet(core, from, frame) {
-        Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
-        Ok(Parsed::Other(received)) => batch.others.push(received),
-        Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
-        Ok(Parsed::Refused(received, why)) => batch.refused.push((received, why)),
-        Err(reason) => core.input.count(reason, 1),
-    });
+    let frames = netif.receive(queue, most, &mut |frame| sort(core, from, batch, frame));
     drop(tables);
     if frames == 0 {
         return 0;
@@ -173,17 +178,35 @@ fn turn(core: &Core, id: NetifId, queue: usize, batch: &mut Batch) -> usize {
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
-    Context::run_as_worker(core, |cx| {
-        for bytes in batch.arps.drain(..) {
-            link::arp::input(cx, id, &bytes);
-        }
-        deliver::batch(cx, Place { netif: id, queue }, &mut batch.packets);
-        for received in batch.others.drain(..) {
-            ip::input(cx, received);
-        }
-        for (received, why) in batch.refused.drain(..) {
-            ip::icmp::error(cx, &received, why);
-        }
-    });
+    Context::run_as_worker(core, |cx| handle(cx, at, batch));
     frames
+}
+
+/// Reads a frame, and puts what it carried to its like.
+fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
+    let len = frame.len();
+    match parse::packet(core, from, frame) {
+        Ok(Parsed::Segment(packet)) => {
+            batch.guess = placed::Guess::of(&packet, len);
+            batch.packets.push(packet);
+        }
+        Ok(Parsed::Other(received)) => batch.others.push(received),
+        Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
+        Ok(Parsed::Refused(received, why)) => batch.refused.push((received, why)),
+        Err(reason) => core.input.count(reason, 1),
+    }
+}
+
+/// Handles what was taken from a queue.
+fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
+    for bytes in batch.arps.drain(..) {
+        link::arp::input(cx, at.netif, &bytes);
+    }
+    deliver::batch(cx, at, &mut batch.packets);
+    for received in batch.others.drain(..) {
+        ip::input(cx, received);
+    }
+    for (received, why) in batch.refused.drain(..) {
+        ip::icmp::error(cx, &received, why);
+    }
 }

@@ -79,6 +79,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Takes in a segment whose text, `len` bytes, the caller keeps, if it is the one that is expected next: in order, with
+    /// nothing about it that needs the full procedure. `deliver` is then empty, and all of the text is in order.
+    /// `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s.
+    pub fn on_expected(&mut self, header: &Header, len: u32, now: Instant) -> Option<Input<P>> {
+        let now = self.clock(now);
+        self.is_predicted(header, len).then(|| self.on_predicted(header, P::default(), len, now))
+    }
+
     /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
     /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
     /// and a duplicate acknowledgment is no news.

@@ -1,0 +1,197 @@
+//! Frames whose payload is read to where a waiting reader wants it.
+//!
+//! A thread that waits in a blocking read takes frames from its connection's queue (`busy.rs`). If the driver can
+//! ([`Netif::receive_into`](crate::netif::Netif::receive_into)), the payload is then read into the reader's own buffer: it
+//! is copied once, and no packet memory is used. That needs a guess before the frame is read: it will be for this
+//! connection, and its headers are as long as those of the last one. What the last frame of the queue was stands in the [`Batch`],
+//! so one wrong guess is followed by frames that are taken as always.
+//!
+//! # How
+//! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
+//!    end where they should. Nothing is locked but the seat.
+//! 2. The connection's perimeter is entered once for all of them (`conn/placed.rs`), and those that are
+//!    expected next are *accepted*: they count as received and read, in one section of the buffers' mutex that finds
+//!    `so_rcv` empty. So no byte that came earlier is still unread, and none of a later one is returned before it.
+//! 3. Whatever was not accepted, and the frame that ended the gathering because the guess was wrong, is copied out of the
+//!    buffer and goes the way of all others. The seat is held throughout, so the order of a flow is kept.
+//!
+//! What lies in the buffer behind the bytes that the read returns has no meaning, as with any read.
+//!
+//! It must not know perimeters. The bytes may be anything: what is not plainly the segment that was guessed is
+//! parsed again by `parse.rs`, which is the only one to drop and to count. Tests: `tests/placed.rs`,
+//! `drivers/tests/transfers.rs`.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use sockeye_mbuf::Chain;
+use sockeye_proto::ip;
+use sockeye_proto::tcp::segment::{Flags, Header};
+use sockeye_proto::tcp::wire;
+use sockeye_sync::facade::Arc;
+
+use super::busy::Place;
+use super::ethernet::LinkHeader;
+use super::parse::Origin;
+use super::{Batch, Packet, count, handle, sort};
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::payload::Data;
+use crate::conn::outbox::Context;
+use crate::conn::{self, Conn};
+use crate::ip::Cast;
+use crate::netif::{Checksum, Medium, RxFrame, RxPlaced};
+use crate::stack::Core;
+
+/// Most frames that are gathered: as many as are run under one hold of the buffers' mutex.
+const GATHERED_MAX: usize = 16;
+/// Bytes after which no further frame is gathered: they are acknowledged together, and should be a part of a window only.
+const GATHERED_BYTES_MAX: usize = 256 << 10;
+
+type Gathered = SmallVec<[Placed; GATHERED_MAX]>;
+
+/// A reader that waits with its buffer.
+pub(crate) struct Placing<'a> {
+    conn: &'a Arc<Conn>,
+    buf: &'a mut [u8],
+    /// Bytes that were received into the buffer.
+    taken: usize,
+}
+
+/// A segment whose text lies in the reader's buffer.
+pub(crate) struct Placed {
+    pub header: Header,
+    /// Where in the buffer.
+    pub at: Range<usize>,
+    /// Text that there was no room for.
+    pub rest: Chain,
+}
+
+/// What frames of a queue looked like last: the guess at the next.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Guess {
+    /// For whom the last segment was.
+    to: Option<FourTuple>,
+    head_len: usize,
+    text_len: usize,
+}
+
+impl Guess {
+    /// After a segment that came in a frame of so many bytes.
+    pub fn of(packet: &Packet, frame_len: usize) -> Self {
+        let text_len = packet.payload.0.len();
+        Self { to: Some(packet.to), head_len: frame_len.saturating_sub(text_len), text_len }
+    }
+}
+
+impl<'a> Placing<'a> {
+    /// A read into `buf`.
+    pub fn new(conn: &'a Arc<Conn>, buf: &'a mut [u8]) -> Self {
+        Self { conn, buf, taken: 0 }
+    }
+
+    /// Bytes that were received into the buffer.
+    pub fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Whether the next frame is likely one that fits.
+    pub(super) fn fits(&self, batch: &Batch) -> bool {
+        let guess = &batch.guess;
+        self.taken == 0 && self.buf.len() >= guess.text_len && guess.to.as_ref() == Some(&self.conn.tuple)
+    }
+
+    /// Takes frames from the queue and handles them. Returns how many there were; `None` if the driver cannot do this.
+    pub(super) fn turn(&mut self, core: &Core, at: Place, batch: &mut Batch) -> Option<usize> {
+        let (frames, gathered) = self.gather(core, at, batch)?;
+        if frames == 0 {
+            return Some(0);
+        }
+        core.input.count(count::FRAMES_IN, frames as u64);
+        core.input.count(count::BATCHES, 1);
+        core.input.count(count::PACKETS, (gathered.len() + batch.packets.len()) as u64);
+        Context::run_as_worker(core, |cx| {
+            let mut gathered = gathered.into_iter().peekable();
+            self.taken = conn::placed::input(cx, self.conn, &mut gathered);
+            let late: Vec<Packet> = gathered.filter_map(|placed| self.copied(core, placed)).collect();
+            // They came before the frame that ended the gathering.
+            batch.packets.splice(0..0, late);
+            handle(cx, at, batch);
+        });
+        Some(frames)
+    }
+
+    fn gather(&mut self, core: &Core, at: Place, batch: &mut Batch) -> Option<(usize, Gathered)> {
+        let Some(netif) = core.netifs.netif(at.netif) else { return Some((0, Gathered::new())) };
+        let (medium, conn) = (netif.medium(), self.conn);
+        let (mut frames, mut begin, mut gathered) = (0, 0, Gathered::new());
+        loop {
+            let (head_len, mut is_guessed) = (batch.guess.head_len, false);
+            let got = netif.receive_into(at.queue, head_len, &mut self.buf[begin..], &mut |frame| {
+                if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
+                    is_guessed = true;
+                    gathered.push(placed);
+                } else {
+                    let (whole, none) = ([frame.head, frame.placed, frame.rest].concat(), Chain::new());
+                    let (checksum, gso_size) = (frame.checksum, frame.gso_size);
+                    let frame = RxFrame { checksum, gso_size, ..RxFrame::new(&whole, &none) };
+                    let tables = core.netifs.tables();
+                    sort(core, Origin { netif: at.netif, medium, tables: &tables }, batch, frame);
+                }
+            })?;
+            frames += got;
+            let Some(last) = gathered.last().filter(|_| got > 0 && is_guessed) else { break };
+            let len = last.at.len();
+            begin = last.at.end;
+            let is_full = !last.rest.is_empty() || self.buf.len() - begin < len.max(1);
+            if is_full || begin >= GATHERED_BYTES_MAX || gathered.len() >= GATHERED_MAX {
+                break;
+            }
+        }
+        Some((frames, gathered))
+    }
+
+    /// A segment that was not accepted, in packet memory.
+    fn copied(&self, core: &Core, placed: Placed) -> Option<Packet> {
+        let Some(mut payload) = copy_in(core, &self.buf[placed.at]) else {
+            core.input.count(count::NO_MEMORY, 1);
+            return None;
+        };
+        payload.append(placed.rest);
+        Some(Packet { to: self.conn.tuple, header: placed.header, payload: Data(payload) })
+    }
+}
+
+/// The segment of a frame, if it is plainly one of `conn` and its text begins behind `head_len` bytes.
+fn guessed(
+    core: &Core,
+    medium: Medium,
+    conn: &Conn,
+    frame: &RxPlaced<'_>,
+    (head_len, begin): (usize, usize),
+) -> Option<Placed> {
+    let link = LinkHeader::read(medium, frame.head).ok()?;
+    let packet = frame.head.get(link.len..).filter(|_| !link.is_arp && link.cast == Cast::Unicast)?;
+    let (ip_header, inside) =
+        ip::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify).ok()?;
+    let is_plain = ip_header.protocol == ip::PROTOCOL_TCP
+        && frame.checksum == Checksum::Device
+        && !ip::ecn::is_marked(ip_header.traffic_class)
+        && inside.end + link.len == frame.len();
+    let segment = packet.get(inside.start..).filter(|_| is_plain)?;
+    let (ports, header, text) = wire::parse(segment, wire::ChecksumIn::Trusted).ok()?;
+    let addresses = ip_header.addresses;
+    let local = Endpoint::new(addresses.dst(), ports.dst);
+    let remote = Endpoint::new(addresses.src(), ports.src);
+    let is_ours = (FourTuple { local, remote }) == conn.tuple && !header.flags.has(Flags::BAD_OPTION);
+    if !is_ours || !text.is_empty() || frame.head.len() != head_len {
+        return None;
+    }
+    let rest = copy_in(core, frame.rest)?;
+    Some(Placed { header, at: begin..begin + frame.placed.len(), rest })
+}
+
+/// A copy in packet memory; `None` without any.
+fn copy_in(core: &Core, bytes: &[u8]) -> Option<Chain> {
+    let copy = || core.pool.copy_in(bytes).ok();
+    copy().or_else(|| core.recycler.reclaim(core).then(copy).flatten())
+}

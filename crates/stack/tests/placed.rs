@@ -1,0 +1,228 @@
+//! Payload that a driver reads straight into the buffer of a reader who waits for it.
+
+mod common;
+#[path = "common/lab.rs"]
+mod lab;
+
+use std::io::{Read, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Random, hash_of, join_all, receive_chunked, send_chunked};
+use lab::Lab;
+use sockeye::netif::{Checksum, Netif, RxFrame, RxPlaced, Sent, TxFrame, WireConfig, WireEnd, wire};
+use sockeye_mbuf::Chain;
+
+const BYTES: usize = 4_000_000;
+
+/// An end of a wire that puts payload where it is wanted.
+struct Placing {
+    end: WireEnd,
+    /// Frames that were asked for with a place.
+    asked: AtomicUsize,
+    /// Every so many of those is lost; each after it comes behind its next one. 0 for none.
+    spoils: usize,
+    held: Mutex<Option<Vec<u8>>>,
+    /// Bytes that are kept from the place and shown behind it.
+    short_by: usize,
+}
+
+impl Placing {
+    fn new(end: WireEnd) -> Self {
+        Self { end, asked: AtomicUsize::new(0), spoils: 0, held: Mutex::new(None), short_by: 0 }
+    }
+
+    fn show(&self, bytes: &[u8], head_len: usize, place: &mut [u8], sink: &mut dyn FnMut(RxPlaced<'_>)) {
+        // What a reader may find behind his bytes.
+        place.fill(0xee);
+        let (head, text) = bytes.split_at(bytes.len().min(head_len));
+        let room = place.len().saturating_sub(self.short_by);
+        let (placed, rest) = text.split_at(text.len().min(room));
+        place[..placed.len()].copy_from_slice(placed);
+        let placed = &place[..placed.len()];
+        sink(RxPlaced { head, placed, rest, checksum: Checksum::Device, gso_size: 0 });
+    }
+
+    /// The next frame, whole.
+    fn next(&self, queue: usize) -> Option<Vec<u8>> {
+        let mut whole = None;
+        self.end.receive(queue, 1, &mut |frame| {
+            let mut bytes = frame.head.to_vec();
+            frame.rest.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            whole = Some(bytes);
+        });
+        whole
+    }
+}
+
+impl Netif for Placing {
+    fn mtu(&self) -> u32 {
+        self.end.mtu()
+    }
+    fn queue_count(&self) -> usize {
+        self.end.queue_count()
+    }
+    fn offloads_checksum(&self) -> bool {
+        self.end.offloads_checksum()
+    }
+    fn segment_max(&self) -> u32 {
+        self.end.segment_max()
+    }
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        self.end.transmit(flow, frames)
+    }
+    fn ring(&self, queue: usize) {
+        self.end.ring(queue);
+    }
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        if let Some(held) = self.held.lock().unwrap().take() {
+            sink(RxFrame { checksum: Checksum::Device, ..RxFrame::new(&held, &Chain::new()) });
+            return 1;
+        }
+        self.end.receive(queue, max, sink)
+    }
+    fn receive_into(
+        &self,
+        queue: usize,
+        head_len: usize,
+        place: &mut [u8],
+        sink: &mut dyn FnMut(RxPlaced<'_>),
+    ) -> Option<usize> {
+        let late = self.held.lock().unwrap().take();
+        let Some(mut frame) = late.or_else(|| self.next(queue)) else { return Some(0) };
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.spoils > 0 && asked.is_multiple_of(self.spoils) {
+            frame = self.next(queue).unwrap_or(frame);
+        }
+        if self.spoils > 0
+            && asked % self.spoils == 1
+            && let Some(next) = self.next(queue)
+        {
+            *self.held.lock().unwrap() = Some(std::mem::replace(&mut frame, next));
+        }
+        self.show(&frame, head_len, place, sink);
+        Some(1)
+    }
+    fn wait(&self, queue: usize, spin: Duration) {
+        if self.held.lock().unwrap().is_none() {
+            self.end.wait(queue, spin);
+        }
+    }
+    fn interrupt(&self, queue: usize) {
+        self.end.interrupt(queue);
+    }
+}
+
+fn lab(v6: bool, change: impl Fn(&mut Placing)) -> Lab {
+    let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
+    let (left, right) = wire(&config).unwrap();
+    let [left, right] = [left, right].map(|end| {
+        let mut end = Placing::new(end);
+        change(&mut end);
+        end
+    });
+    Lab { v6, ..Lab::between(left, right, |_| {}) }
+}
+
+/// Sends `BYTES` from left to right and back at once, in reads of up to `read_max`.
+fn transfer(lab: &Lab, name: &str, read_max: usize) {
+    let (client, server) = lab.pair();
+    let mut threads = Vec::new();
+    for (from, to, way) in [(&client, &server, 0), (&server, &client, 1)] {
+        let data = Random::new(&format!("{name} {way}")).bytes(BYTES);
+        let expected = (data.len(), hash_of(&data));
+        let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        let mut random = Random::new(&format!("{name} chunks {way}"));
+        threads.push(std::thread::spawn(move || send_chunked(&from, &data, 100_000, &mut random)));
+        let mut random = Random::new(&format!("{name} reads {way}"));
+        threads.push(std::thread::spawn(move || {
+            assert_eq!(receive_chunked(&to, read_max, false, &mut random), expected);
+        }));
+    }
+    join_all(threads);
+    drop((client, server));
+    lab.assert_empty();
+}
+
+/// So many of them that some text was placed, however the threads come about.
+fn transfers(lab: &Lab, name: &str, read_max: usize) {
+    while lab.count("input_placed") < 10 {
+        transfer(lab, name, read_max);
+    }
+}
+
+#[test]
+fn what_comes_while_a_reader_waits_is_put_into_his_buffer_and_arrives_whole() {
+    let _guard = common::watchdog("placed");
+    for (v6, read_max) in [(false, 300_000), (true, 70_000)] {
+        let lab = lab(v6, |_| {});
+        transfers(&lab, "placed", read_max);
+        for reason in ["bad_checksum", "malformed", "no_memory"] {
+            assert_eq!(lab.count(&format!("frames_{reason}")), 0, "{reason}");
+        }
+    }
+}
+
+#[test]
+fn a_round_trip_is_placed_and_what_is_behind_it_in_the_buffer_is_not_returned() {
+    let _guard = common::watchdog("placed round trips");
+    let lab = lab(false, |_| {});
+    let (mut client, mut server) = lab.pair();
+    let echo = std::thread::spawn(move || {
+        let mut buf = [0; 100];
+        while let Ok(read @ 1..) = server.read(&mut buf) {
+            server.write_all(&buf[..read]).unwrap();
+        }
+    });
+    // So many that some find the reader busy at the queue, however the threads come about.
+    let mut round = 0u32;
+    while lab.count("input_placed") < 100 {
+        round += 1;
+        client.write_all(&round.to_be_bytes()).unwrap();
+        let mut buf = [0; 4];
+        client.read_exact(&mut buf).unwrap();
+        assert_eq!(u32::from_be_bytes(buf), round);
+    }
+    drop(client);
+    echo.join().unwrap();
+}
+
+#[test]
+fn frames_that_are_lost_or_late_spoil_nothing() {
+    let _guard = common::watchdog("spoiled guesses");
+    for spoils in [7, 50] {
+        let lab = lab(false, |end| end.spoils = spoils);
+        transfers(&lab, "spoiled", 300_000);
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_read_later() {
+    let _guard = common::watchdog("short places");
+    // The guess is that there is room for as much as came last, so the driver has to be the one who refuses.
+    let lab = lab(false, |end| end.short_by = 1000);
+    transfers(&lab, "short", 300_000);
+}
+
+#[test]
+fn two_connections_that_share_a_queue_disturb_no_guess_for_long() {
+    let _guard = common::watchdog("two connections");
+    let lab = lab(false, |_| {});
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(|| streams(&lab, "one")), scope.spawn(|| streams(&lab, "two"))];
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// One direction of a connection.
+fn streams(lab: &Lab, name: &str) {
+    let (client, server) = lab.pair();
+    let data = Random::new(name).bytes(BYTES);
+    std::thread::scope(|scope| {
+        let (mut chunks, mut reads) = (Random::new("chunks"), Random::new("reads"));
+        let bytes = &data;
+        scope.spawn(move || send_chunked(&client, bytes, 100_000, &mut chunks));
+        assert_eq!(receive_chunked(&server, 200_000, false, &mut reads), (data.len(), hash_of(&data)));
+    });
+}
