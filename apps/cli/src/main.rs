@@ -116,6 +116,10 @@ Examples:
       two settings of one switch against each other, and the kernel
   sockeye bench wake --set grain=per_core --set spin_max=0
       an experiment with other settings of the stack
+  sockeye bench tun --peers
+      through a TUN device, beside gVisor's netstack and smoltcp (as root)
+  sockeye bench input --dev tun --connections 10
+      the settings of parallel input, with the kernel as the sender (as root)
   sockeye bench hostile
       what a hostile peer's segments cost, beside a good one's
   sockeye bench all --quick --report experiments.html

@@ -90,6 +90,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub peers: Option<peers::Source>,
 
+    /// input: the kernel sends, through a device, instead of another stack over a wire (as root)
+    #[arg(long, value_enum)]
+    pub dev: Option<Dev>,
+
     /// Write one JSON object a line instead of a table
     #[arg(long)]
     pub json: bool,
@@ -101,6 +105,13 @@ pub struct BenchArgs {
     /// Write a page with charts, tables and predictions to this file (experiments)
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+}
+
+/// A device between the kernel and a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dev {
+    /// A TUN device, with as many queues as there are input threads
+    Tun,
 }
 
 /// What can be named to be measured.
@@ -258,10 +269,22 @@ impl BenchArgs {
     /// # Errors
     /// The first of them that was not.
     pub fn check_only_flags(&self) -> Result<(), UsageError> {
+        let takes_dev = |target| match target {
+            Target::Experiment(index) => EXPERIMENTS[index].flags.contains(&"--dev"),
+            Target::Workload(_)
+            | Target::All
+            | Target::Scale
+            | Target::Tun
+            | Target::Hostile
+            | Target::Udp => false,
+        };
         if self.peers.is_some() && self.workload != Some(Target::Tun) {
-            return Err(UsageError("--peers belongs to tun; write: sockeye bench tun --peers".to_owned()));
+            Err(UsageError("--peers belongs to tun; write: sockeye bench tun --peers".to_owned()))
+        } else if self.dev.is_some() && !self.workload.is_some_and(takes_dev) {
+            Err(UsageError("--dev belongs to input; write: sockeye bench input --dev tun".to_owned()))
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// That no flag was given that `name`, which takes none that shape its rows, would ignore.

@@ -1,4 +1,5 @@
-//! `sockeye bench tun`: what comes out of it, where devices may be made; the other stacks only where asked for.
+//! `sockeye bench tun` and `bench input --dev tun`: what comes out of them, where devices may be made; the other stacks only
+//! where asked for.
 //!
 //! `SOCKEYE_PEERS=1` builds gVisor's netstack and smoltcp, for which it needs go and modules from outside.
 
@@ -10,13 +11,13 @@ use super::*;
 /// Set to run the test that builds the peers.
 const PEERS_SWITCH: &str = "SOCKEYE_PEERS";
 
-/// One JSON object for each kind of work, unless devices cannot be made here, which is said.
+/// The JSON objects that come out, unless devices cannot be made here, which is said.
 fn rows(arguments: &str) -> Option<Vec<Value>> {
     if let Some(reason) = unavailable() {
         println!("skipped: {reason}");
         return None;
     }
-    let output = run(sockeye(&format!("bench tun --json {arguments}")));
+    let output = run(sockeye(&format!("bench {arguments} --json")));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     Some(stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
@@ -38,7 +39,7 @@ fn check(rows: &[Value], names: &[&str]) {
 
 #[test]
 fn each_work_is_measured_with_each_far_end() {
-    let Some(rows) = rows("--samples 1 --seconds 0.03") else { return };
+    let Some(rows) = rows("tun --samples 1 --seconds 0.03") else { return };
     check(&rows, &["sockeye", "trivial", "kernel"]);
     assert_eq!(rows[0]["ends"][1]["goal"], 0.85);
 }
@@ -49,7 +50,7 @@ fn other_stacks_are_built_and_measured_where_asked_for() {
         println!("skipped: {PEERS_SWITCH}=1 would build them");
         return;
     }
-    let Some(rows) = rows("--samples 1 --seconds 0.1 --peers") else { return };
+    let Some(rows) = rows("tun --samples 1 --seconds 0.1 --peers") else { return };
     check(&rows, &["sockeye", "trivial", "kernel", "gvisor", "smoltcp"]);
     for row in &rows {
         assert_eq!((row["ends"][3]["goal"].as_f64(), row["ends"][3]["aim"].as_f64()), (Some(2.0), Some(4.0)));
@@ -58,10 +59,37 @@ fn other_stacks_are_built_and_measured_where_asked_for() {
 }
 
 #[test]
+fn input_is_compared_over_a_device_in_each_setting() {
+    let line = "input --dev tun --connections 2 --threads 2 --on sockeye --samples 2 --seconds 0.05";
+    let Some(lines) = rows(line) else { return };
+    let (results, compared): (Vec<&Value>, Vec<&Value>) =
+        lines.iter().partition(|line| line["compare"].is_null());
+    let shown: Vec<(&str, bool)> = results
+        .iter()
+        .map(|line| (line["variant"].as_str().unwrap(), line["params"]["offload"].as_bool().unwrap()))
+        .collect();
+    let settings = ["input=exclusive", "input=exclusive+lock", "input=per_packet", "input=batched"];
+    let both = |offload| settings.map(|setting| (setting, offload));
+    assert_eq!(shown, [both(true), both(false)].concat());
+    for result in results {
+        assert!(result["median"].as_f64().unwrap() > 0.0, "{result}");
+        assert_eq!(result["params"]["dev"], "tun");
+        let counters = &result["counters"];
+        for name in ["input_acquisitions", "input_packets", "queue_1_frames_in"] {
+            assert!(counters[name].is_u64(), "{name} is not in {result}");
+        }
+    }
+    assert_eq!(compared.len(), 2 * (settings.len() - 1));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_can() {
     for (line, parts) in [
         ("bench stream --peers", &["--peers", "sockeye bench tun --peers"][..]),
         ("bench tun --connections 3", &["--connections", "tun"]),
+        ("bench rcvd --dev tun", &["--dev", "sockeye bench input --dev tun"]),
+        ("bench all --dev tun", &["--dev", "sockeye bench input --dev tun"]),
+        ("bench input --dev tap", &["--dev", "tun"]),
     ] {
         let output = run(sockeye(line));
         assert_eq!(output.status.code(), Some(2), "{line}");

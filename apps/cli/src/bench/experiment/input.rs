@@ -5,6 +5,9 @@
 //! 128 KiB at a time. Sender, input threads and readers share the cores here, so more input threads than cores cannot gain;
 //! acquisitions per packet and the length of runs show what they would. The kernel has no such wire.
 //!
+//! With `--dev tun` the kernel's TCP sends, through a device of 1 and 2 queues, in frames of 64 KiB and in packets of 1,500
+//! bytes (`device`).
+//!
 //! Must not know: how settings work inside.
 //!
 //! Tests: `plan.rs`; the workload's own.
@@ -13,17 +16,71 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bench::args::UsageError;
+use crate::bench::args::{Dev, UsageError};
 use crate::bench::experiment::beds::{OverWire, Shape};
+use crate::bench::experiment::device::{self, OverTun, Sender};
 use crate::bench::experiment::model::{Asked, Goal, Line, Per, Row};
 use crate::bench::experiment::{at_most, params};
 use crate::bench::pin::Pin;
 use crate::bench::plan::BULK_SIZE;
 use crate::bench::workloads::stream;
 
-/// The rows, for `--connections` (1, 10) and `--threads`, of input (1, 2, 4).
+/// The rows, for `--connections` (1, 10), `--threads`, of input (1, 2, 4; 1, 2 through a device), and `--dev`.
 pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
-    let counts = if asked.connections.is_empty() { STREAMS.to_vec() } else { asked.connections.clone() };
+    match asked.dev {
+        None => rows_over_wire(asked),
+        Some(Dev::Tun) => {
+            device::check_rights()?;
+            rows_over_tun(asked, Sender::here())
+        }
+    }
+}
+
+fn rows_over_tun(asked: &Asked, sender: Sender) -> Result<Vec<Row>, UsageError> {
+    let queue_counts = asked.threads.map_or(QUEUES.to_vec(), |queues| vec![queues]);
+    let mut rows = Vec::new();
+    for offload in [true, false] {
+        for streams in counts(asked) {
+            at_most("--connections", streams, device::STREAMS_MAX)?;
+            for &queues in &queue_counts {
+                at_most("--threads", queues, THREADS_MAX)?;
+                rows.push(row_over_tun(OverTun { streams, queues, offload, sender }));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn row_over_tun(work: OverTun) -> Row {
+    let OverTun { streams, queues, offload, sender } = work;
+    let ends = [if streams == 1 { "" } else { "s" }, if queues == 1 { "" } else { "s" }];
+    let frames = if offload { "frames of 64K" } else { "packets of 1500" };
+    let by = sender.name();
+    Row {
+        label: format!(
+            "{streams} stream{} ({by}), {queues} queue{} of a TUN device, {frames}",
+            ends[0], ends[1]
+        ),
+        params: params(&json!({
+            "connections": streams, "threads": queues, "dev": "tun", "offload": offload, "sender": by,
+        })),
+        base: BUFFERS,
+        unit: "Gbit/s",
+        operation: "receive's worth of bytes",
+        kernel: false,
+        setup: SETUP,
+        work: Box::new(work),
+        goals: goals(streams, queues),
+        scales: false,
+    }
+}
+
+fn counts(asked: &Asked) -> Vec<usize> {
+    if asked.connections.is_empty() { STREAMS.to_vec() } else { asked.connections.clone() }
+}
+
+fn rows_over_wire(asked: &Asked) -> Result<Vec<Row>, UsageError> {
+    let counts = counts(asked);
     let threads = asked.threads.map_or(THREADS.to_vec(), |threads| vec![threads]);
     let mut rows: Vec<Row> = Vec::new();
     for mtu in MTUS {
@@ -112,8 +169,43 @@ const RUNS: &[&str] = &[
 
 const STREAMS: [usize; 2] = [1, 10];
 const THREADS: [usize; 3] = [1, 2, 4];
+/// Queues of a device.
+const QUEUES: [usize; 2] = [1, 2];
 /// Queues that a wire may have.
 const THREADS_MAX: usize = 64;
 const MTUS: [u32; 2] = [1500, 65536];
 const BUFFERS: &[(&str, &str)] = &[("sndbuf", "1M"), ("rcvbuf", "1M")];
 const SETUP: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_a_row_for_each_shape_which_says_who_sends() {
+        let rows = rows_over_tun(&Asked::default(), Sender::Own).unwrap();
+        assert_eq!(rows.len(), 8);
+        let label = "10 streams (own client, for want of iperf3), 2 queues of a TUN device, packets of 1500";
+        assert_eq!(rows[7].label, label);
+        assert!(rows.iter().all(|row| !row.kernel && !row.scales && !row.goals.is_empty()));
+        assert_eq!(rows[0].params["sender"], Sender::Own.name());
+        let refused = |connections, threads| {
+            let asked = Asked { connections, threads, ..Asked::default() };
+            rows_over_tun(&asked, Sender::Iperf3).err().unwrap().0
+        };
+        assert!(refused(vec![129], None).contains("128"));
+        assert!(refused(Vec::new(), Some(65)).contains("64"));
+    }
+
+    #[test]
+    fn without_rights_a_device_is_refused_with_what_would_help() {
+        let found = rows(&Asked { dev: Some(Dev::Tun), ..Asked::default() });
+        match device::check_rights() {
+            Ok(()) => assert_eq!(found.unwrap().len(), 8),
+            Err(error) => {
+                assert!(error.0.contains("run as root"), "{error}");
+                assert_eq!(found.err(), Some(error));
+            }
+        }
+    }
+}

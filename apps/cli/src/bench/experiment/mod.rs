@@ -22,6 +22,7 @@ use crate::bench::{BenchError, report};
 
 mod beds;
 mod counters;
+mod device;
 mod figures;
 mod goals;
 mod html;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sockeye::Config;
 
-use crate::bench::args::UsageError;
+use crate::bench::args::{Dev, UsageError};
 use crate::bench::meter::{Timing, Window};
 use crate::bench::provider::Counters;
 use crate::bench::workloads::Params;
@@ -55,6 +55,8 @@ pub struct Asked {
     pub size: Option<usize>,
     /// `--clients`
     pub clients: Vec<usize>,
+    /// `--dev`
+    pub dev: Option<Dev>,
 }
 
 /// One workload, with the parameters it is run with.

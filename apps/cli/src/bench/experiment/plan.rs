@@ -74,6 +74,7 @@ impl Plan {
             threads: args.threads,
             size: args.size,
             clients: args.clients.clone(),
+            dev: args.dev,
         };
         let parts: Vec<Part> = chosen
             .into_iter()

@@ -32,7 +32,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
         about: "Settings of input: 1 and 10 streams through 1, 2 and 4 input threads",
         key: Input::KEY,
         settings: Input::NAMES,
-        flags: &["--connections", "--threads"],
+        flags: &["--connections", "--threads", "--dev"],
         rows: input::rows,
         one_lock: &["exclusive", "exclusive+lock"],
         lines: input::LINES,

@@ -53,7 +53,8 @@ pub fn sample(
     Ok(Sample { value, cores })
 }
 
-fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+/// A stream as a bulk client has it, in the caller's network namespace, whose end is a reset.
+pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     if let Congestion::Set(name) = congestion() {
         socket.set_tcp_congestion(name.as_bytes())?;

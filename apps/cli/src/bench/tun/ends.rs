@@ -117,8 +117,13 @@ pub fn kernel() -> io::Result<End> {
     Ok(End::here(Far::Kernel, client, addr))
 }
 
+/// The address of the other side of a [`device`], and its network.
+pub fn far() -> io::Result<Prefix> {
+    prefix(FAR)
+}
+
 /// A namespace, and a device in it that leads out of it.
-fn device(config: &TunConfig) -> io::Result<(Namespace, Tun)> {
+pub fn device(config: &TunConfig) -> io::Result<(Namespace, Tun)> {
     let client = Namespace::new()?;
     let addr = prefix(CLIENT)?;
     let open = || {

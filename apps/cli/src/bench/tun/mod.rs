@@ -11,8 +11,8 @@
 //!
 //! Tests: `trivial.rs`, `table.rs`, `peers`; `tests/cli/bench_tun.rs` for the command.
 
-mod client;
-mod ends;
+pub mod client;
+pub mod ends;
 pub mod peers;
 mod table;
 mod trivial;

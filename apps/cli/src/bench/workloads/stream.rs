@@ -97,7 +97,8 @@ pub fn sample<P: Provider>(
     window
 }
 
-fn write_until_stopped(stream: &impl Stream, size: usize, meter: &Meter) -> io::Result<()> {
+/// Writes `size` bytes at a time until the sample is over, and ends the stream.
+pub fn write_until_stopped(stream: &impl Stream, size: usize, meter: &Meter) -> io::Result<()> {
     let data = vec![0x5A; size];
     while !meter.stopped() {
         stream.write_all(&data)?;
@@ -105,7 +106,8 @@ fn write_until_stopped(stream: &impl Stream, size: usize, meter: &Meter) -> io::
     stream.shutdown_write()
 }
 
-fn read_to_the_end(stream: &impl Stream, reader: Reader, tally: &Tally) -> io::Result<()> {
+/// Reads until the stream ends, counting.
+pub fn read_to_the_end(stream: &impl Stream, reader: Reader, tally: &Tally) -> io::Result<()> {
     let mut buf = vec![0; reader.size];
     loop {
         let received = if reader.whole { read_whole(stream, &mut buf)? } else { stream.read(&mut buf)? };
