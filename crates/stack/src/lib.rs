@@ -52,6 +52,7 @@ pub mod netif;
 mod passive;
 pub mod poll;
 mod ports;
+mod prune;
 mod recycle;
 mod route;
 mod snapshot;

@@ -44,6 +44,7 @@ use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix};
 use crate::ports::Ports;
+use crate::prune::Pruner;
 use crate::recycle::Recycler;
 use crate::snapshot::SocketInfo;
 use crate::switches::Entry;
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     secret: Secret,
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
+    pub pruner: Pruner,
     /// What becomes of buffers that one core used up and another allocated.
     pub recycler: Recycler,
     pub demux: Demux,
@@ -390,6 +392,7 @@ impl Core {
             secret: Secret::new(entropy.bytes()),
             pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
             memory_waiters: MemoryWaiters::default(),
+            pruner: Pruner::new(),
             recycler: Recycler::new(config.rx_free),
             conns: Scatter::new(),
             demux: Demux::new(

@@ -24,6 +24,8 @@ pub(crate) enum TimerKey {
     Fragments,
     /// The tasks that wait for packet memory.
     Memory,
+    /// What lies behind holes, at the memory cap.
+    Prune,
     /// Packet memory that is parked for whoever allocates.
     Parked,
     /// The link of an interface.

@@ -89,7 +89,7 @@ impl Workers {
             TimerKey::Conn { hash, .. } => hash,
             TimerKey::Shard { index } => index as u64,
             TimerKey::Link(id) => id.index() as u64,
-            TimerKey::Memory | TimerKey::Parked | TimerKey::Fragments => 0,
+            TimerKey::Memory | TimerKey::Prune | TimerKey::Parked | TimerKey::Fragments => 0,
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();
@@ -285,6 +285,7 @@ fn fire(core: &Core, entry: Entry) {
             Context::run_as_worker(core, |cx| crate::demux::on_timer(cx, index));
         }
         TimerKey::Memory => core.memory_waiters.on_timer(),
+        TimerKey::Prune => Context::run_as_worker(core, crate::prune::on_timer),
         TimerKey::Parked => core.recycler.sweep(core),
         TimerKey::Fragments => crate::ip::fragments::on_timer(core),
         TimerKey::Link(id) => Context::run_as_worker(core, |cx| crate::link::on_timer(cx, id)),

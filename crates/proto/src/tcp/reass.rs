@@ -73,6 +73,24 @@ impl<P: Payload> Reass<P> {
         self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
     }
 
+    /// True if text waits behind a hole.
+    pub fn has_text(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Throws away what waits behind holes, which was not acknowledged (RFC 2018 section 8). Returns it, in whatever
+    /// order, for the caller to give its memory back. Where the stream ends stays known.
+    pub fn prune(&mut self) -> P {
+        let mut dropped = P::default();
+        for run in core::mem::take(&mut self.runs).into_values() {
+            dropped.append(run.payload);
+        }
+        self.piece_count = 0;
+        self.fresh = VecDeque::new();
+        self.recent = VecDeque::new();
+        dropped
+    }
+
     /// The peer's stream ends at `at`. A claim that contradicts what was received before is ignored.
     pub fn note_fin(&mut self, at: SeqNum) {
         let place = self.place(at);
@@ -370,6 +388,21 @@ mod tests {
         put(&mut reass, 30..40);
         assert_eq!(reass.take(seq(35)), Some(bytes(35..40)));
         assert!(reass.is_empty());
+    }
+
+    #[test]
+    fn what_was_pruned_comes_again_and_is_not_reported_before() {
+        let mut reass = Reass::new(seq(0));
+        put(&mut reass, 10..20);
+        put(&mut reass, 30..33);
+        reass.note_fin(seq(40));
+        assert_eq!(reass.prune().len(), 13);
+        assert!(!reass.has_text() && !reass.is_empty() && reass.piece_count == 0);
+        assert!(reass.take_sack(3, 0).is_empty());
+        put(&mut reass, 0..5);
+        put(&mut reass, 5..40);
+        assert_eq!(reass.take(seq(0)), Some(bytes(0..40)));
+        assert!(reass.take_fin(seq(40)) && reass.is_empty());
     }
 
     #[test]

@@ -473,6 +473,10 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
         pcb.set_rcv_hiwat(so.rcv.hiwat);
     }
+    if reasons & reason::PRUNE != 0 && pcb.has_hole() {
+        cx.core.count(counter::OFO_PRUNED);
+        cx.outbox.freed.push(pcb.prune().0);
+    }
     if reasons & reason::SHUTDOWN != 0 {
         if so.rcv.shut {
             // With both directions shut, further data from the peer is answered with a reset, as on Linux.
@@ -528,7 +532,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
-    conn.publish_state(pcb.state());
+    conn.publish_state(pcb.state(), pcb.has_hole());
     let Some(deadline) = pcb.next_deadline() else {
         return;
     };

@@ -63,7 +63,8 @@ pub(crate) struct Conn {
     pub notify: Notify,
     /// (a) `SO_ERROR`, taken by whoever reads it first.
     so_error: AtomicU8,
-    /// (a) The pcb's state as of the last time the perimeter was left.
+    /// (a) The pcb's state as of the last time the perimeter was left, and whether something lay behind a hole then
+    /// ([`HAS_HOLE`]).
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
@@ -214,6 +215,8 @@ pub(crate) mod reason {
     pub const OPTION: u32 = 1 << 6;
     /// A reader waits to hear that its `RCVD` was dealt with.
     pub const REPLY: u32 = 1 << 7;
+    /// Packet memory has run out: what lies behind a hole is to go.
+    pub const PRUNE: u32 = 1 << 8;
 }
 
 /// What a new connection is made of.
@@ -307,11 +310,16 @@ impl Conn {
 
     /// The pcb's state when its perimeter was last left.
     pub fn state(&self) -> State {
-        state_of(self.state.load(Ordering::Relaxed))
+        state_of(self.state.load(Ordering::Relaxed) & !HAS_HOLE)
     }
 
-    fn publish_state(&self, state: State) {
-        let code = state_code(state);
+    /// True if something lay behind a hole when the perimeter was last left.
+    pub fn has_hole(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & HAS_HOLE != 0
+    }
+
+    fn publish_state(&self, state: State, has_hole: bool) {
+        let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
         // The line is shared with readers of other fields: it is written only on a change.
         if self.state.load(Ordering::Relaxed) != code {
             self.state.store(code, Ordering::Relaxed);
@@ -336,6 +344,9 @@ impl Conn {
         self.so_error.store(error.code(), Ordering::Release);
     }
 }
+
+/// Bit of [`Conn`]'s published state.
+const HAS_HOLE: u8 = 1 << 7;
 
 const STATES: [State; 10] = [
     State::Closed,

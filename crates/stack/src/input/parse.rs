@@ -303,7 +303,8 @@ impl<'a> Segment<'a> {
         let first = self.head.get(in_head).unwrap_or_default();
         let copy = || receive_buffer(&core.pool, first, self.rest, self.rest_len);
         // What is parked goes back before a segment is lost for want of memory.
-        copy().or_else(|full| if core.recycler.reclaim(core) { copy() } else { Err(full) })
+        let again = |full| if core.recycler.reclaim(core) { copy() } else { Err(full) };
+        copy().or_else(again).inspect_err(|_| core.pruner.ask(core))
     }
 
     /// The payload, which begins with `in_head` of our head, where it lies: in `first` and what follows it.

@@ -46,7 +46,9 @@ pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 49;
 pub const FASTOPEN_COOKIE_REQD: usize = 50;
 pub const FASTOPEN_BLACKHOLE: usize = 51;
 pub const GATHERED: usize = 52;
-pub const COUNT: usize = 53;
+/// Queues behind holes that were dropped at the memory cap.
+pub const OFO_PRUNED: usize = 53;
+pub const COUNT: usize = 54;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -102,10 +104,11 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
     "writers_gathered",
+    "ofo_pruned",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).
-pub const MIB: [(usize, &str); 17] = [
+pub const MIB: [(usize, &str); 18] = [
     (SEGMENTS_IN, "TcpInSegs"),
     (SEGMENTS_OUT, "TcpOutSegs"),
     (ACTIVE_OPENS, "TcpActiveOpens"),
@@ -123,4 +126,5 @@ pub const MIB: [(usize, &str); 17] = [
     (FASTOPEN_LISTEN_OVERFLOWS, "TcpExtTCPFastOpenListenOverflow"),
     (FASTOPEN_COOKIE_REQD, "TcpExtTCPFastOpenCookieReqd"),
     (FASTOPEN_BLACKHOLE, "TcpExtTCPFastOpenBlackhole"),
+    (OFO_PRUNED, "TcpExtOfoPruned"),
 ];

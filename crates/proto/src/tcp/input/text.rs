@@ -105,6 +105,23 @@ impl<P: Payload> Pcb<P> {
         self.ack_now = true;
     }
 
+    /// True if text has arrived that has a hole before it.
+    pub fn has_hole(&self) -> bool {
+        self.reass.as_ref().is_some_and(|reass| reass.has_text())
+    }
+
+    /// Throws away text that has a hole before it: the caller needs its memory. Nothing of it was acknowledged, and RFC
+    /// 2018 section 8 lets a receiver renege on what it has reported, so the peer sends it again; with SACK after a
+    /// timeout. Returns what it was.
+    pub fn prune(&mut self) -> P {
+        let Some(reass) = self.reass.as_deref_mut() else { return P::default() };
+        let dropped = reass.prune();
+        if reass.is_empty() {
+            self.reass = None;
+        }
+        dropped
+    }
+
     /// Each segment out of order is answered by a duplicate acknowledgment of its own, or the peer would
     /// not count three of them when they come in one batch.
     fn owe_duplicate(&mut self) {
