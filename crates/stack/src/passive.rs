@@ -49,7 +49,7 @@ pub(crate) fn on_syn(
         core.count(counter::LISTEN_OVERFLOWS);
         return;
     }
-    let Some(via) = core.netifs.via(tuple.remote.addr) else {
+    let Some(via) = core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else {
         // There is no way back: the handshake could not be answered.
         return core.input.count(count::UNSENDABLE, 1);
     };
@@ -228,7 +228,7 @@ fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) 
 /// What the cookie in an acknowledgment says, if it is one of ours and still good.
 fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &Listener) -> Option<Accepted> {
     let core = cx.core;
-    let via = core.netifs.via(tuple.remote.addr)?;
+    let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
     let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
     let accepted = core.check_cookie(tuple, header, &params, cx.now);
     core.count(if accepted.is_some() { counter::SYNCOOKIES_RECV } else { counter::SYNCOOKIES_FAILED });
@@ -255,7 +255,7 @@ fn complete(
     accepted: &Accepted,
 ) {
     let tuple = segment.to;
-    let Some(via) = cx.core.netifs.via(tuple.remote.addr) else { return };
+    let Some(via) = cx.core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else { return };
     let home = home(cx, &segment, hash, via);
     let make = |settings: &Settings| Pcb::accept(settings, accepted, cx.now);
     let child = establish(cx.core, &mut shard, Name { tuple, hash, via }, listener, home, make);

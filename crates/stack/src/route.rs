@@ -23,7 +23,7 @@ use crate::stack::counter;
 /// Brings the segment to whoever answers for it, here or outside.
 pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
-    match core.netifs.via(segment.to.local.addr) {
+    match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
         Some(Via::LOOPBACK) => {
             if let Some(segment) = core.loopback.carry(core, segment) {
                 deliver(cx, segment);

@@ -45,8 +45,9 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
     if route::is_broadcast(core, dst) {
         return Err(Errno::ACCESS);
     }
-    let way = route::way(core, dst, route::interface_for(pcb, dst))?;
-    let src = route::source(core, pcb, &name, dst, None)?;
+    let interface = route::interface_for(pcb, dst);
+    let src = route::source(core, pcb, &name, dst, None, interface)?;
+    let way = route::way(core, src, dst, interface)?;
     if let Some(error) = pcb.take_error() {
         return Err(error);
     }

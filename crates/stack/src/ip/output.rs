@@ -116,7 +116,10 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
     let tables = core.netifs.tables();
     let found = match outgoing.netif {
         Some(netif) => tables.lookup_on(netif, outgoing.dst),
-        None => tables.lookup(outgoing.dst),
+        None => match outgoing.src {
+            Some(src) => tables.lookup_from(src, outgoing.dst),
+            None => tables.lookup(outgoing.dst),
+        },
     };
     let via = found.map_err(|why| {
         core.ip.count(count::OUT_NO_ROUTES);

@@ -53,6 +53,7 @@ pub(crate) mod output;
 pub mod pcapng;
 mod prefix;
 mod route;
+pub(crate) mod scope;
 mod shape;
 pub(crate) mod table;
 pub(crate) mod tables;

@@ -55,7 +55,7 @@ impl Pending {
 /// perimeter has left goes first. What is longer than `mss` is for the device to cut.
 pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
     let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
-    let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.remote.addr) else {
+    let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
     let marks = Marks::of(&conn.options);

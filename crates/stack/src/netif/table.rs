@@ -121,20 +121,20 @@ impl ViaCell {
         Via::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// The way to `remote` now; `None` if there is none any more. A connection over a wire never becomes one over
+    /// The way from `local` to `remote` now; `None` if there is none any more. A connection over a wire never becomes one over
     /// loopback: its peer is somebody else.
     #[inline]
-    pub fn now(&self, netifs: &Netifs, remote: IpAddr) -> Option<Via> {
+    pub fn now(&self, netifs: &Netifs, local: IpAddr, remote: IpAddr) -> Option<Via> {
         let last = self.last();
         if !last.is_wire() || last.generation == netifs.generation.load(Ordering::Acquire) {
             return Some(last);
         }
-        self.again(netifs, remote)
+        self.again(netifs, local, remote)
     }
 
     #[cold]
-    fn again(&self, netifs: &Netifs, remote: IpAddr) -> Option<Via> {
-        let via = netifs.via(remote).filter(|via| via.is_wire())?;
+    fn again(&self, netifs: &Netifs, local: IpAddr, remote: IpAddr) -> Option<Via> {
+        let via = netifs.via_from(local, remote).filter(|via| via.is_wire())?;
         self.0.store(via.to_bits(), Ordering::Relaxed);
         Some(via)
     }
@@ -318,19 +318,10 @@ impl Netifs {
         self.tables().is_local(addr)
     }
 
-    /// The way to `remote`, if there is one.
+    /// The way from `local`, an address of ours, to `remote`, if there is one.
     #[inline]
-    pub fn via(&self, remote: IpAddr) -> Option<Via> {
-        self.lookup(remote).ok()
-    }
-
-    /// The way to `remote`.
-    ///
-    /// # Errors
-    /// Why there is none.
-    #[inline]
-    pub fn lookup(&self, remote: IpAddr) -> Result<Via, NoWay> {
-        self.tables().lookup(remote)
+    pub fn via_from(&self, local: IpAddr, remote: IpAddr) -> Option<Via> {
+        self.tables().lookup_from(local, remote).ok()
     }
 
     /// The address from which `remote` is talked to.
@@ -340,6 +331,16 @@ impl Netifs {
     pub fn source(&self, remote: IpAddr) -> Result<IpAddr, NoWay> {
         let tables = self.tables();
         tables.source(tables.lookup(remote)?, remote).ok_or(NoWay::NoRoute)
+    }
+
+    /// The address from which `remote` is talked to on the link of `netif`.
+    ///
+    /// # Errors
+    /// None of its addresses can be that.
+    pub fn source_on(&self, netif: NetifId, remote: IpAddr) -> Result<IpAddr, NoWay> {
+        let tables = self.tables();
+        let source = if tables.is_local(remote) { Some(remote) } else { tables.source_on(netif, remote) };
+        source.ok_or(NoWay::NoRoute)
     }
 
     /// The next hop of `via` has answered.
@@ -417,9 +418,9 @@ mod tests {
     #[test]
     fn the_longest_prefix_decides_and_of_equals_the_first() {
         let (netifs, a, b) = with_two();
-        let leads_to = |to: &str| netifs.out(netifs.via(addr(to))?).map(|(id, _)| id);
+        let leads_to = |to: &str| netifs.out(netifs.tables().lookup(addr(to)).ok()?).map(|(id, _)| id);
         assert_eq!((leads_to("10.0.0.9"), leads_to("10.0.1.9")), (Some(a), Some(b)));
-        assert_eq!(netifs.via(addr("10.0.2.9")), None);
+        assert_eq!(netifs.tables().lookup(addr("10.0.2.9")).ok(), None);
         let add = |to: &str, netif| netifs.add_route(Route::on_link(to.parse().unwrap(), netif));
         add("0.0.0.0/0", a).unwrap();
         add("10.0.2.0/23", b).unwrap();
@@ -445,7 +446,7 @@ mod tests {
         ] {
             assert_eq!(netifs.source(addr(to)).ok(), from.map(addr), "{to}");
         }
-        assert_eq!(netifs.via(addr("10.0.1.1")), Some(Via::LOOPBACK));
+        assert_eq!(netifs.tables().lookup(addr("10.0.1.1")).ok(), Some(Via::LOOPBACK));
         let takes_in = |netif, to| netifs.tables().takes_in(netif, addr(to));
         assert!(takes_in(a, "10.0.1.1") && !takes_in(a, "127.0.0.1"));
         let foreign = |netif| ["9.9.9.9", "224.0.0.1", "127.0.0.1"].map(|dst| takes_in(netif, dst));
@@ -463,7 +464,7 @@ mod tests {
             let refused = netifs.assign(a, &prefixes(&["10.7.0.1/24", bad])).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{bad}");
         }
-        assert_eq!(netifs.via(addr("10.7.0.1")), None);
+        assert_eq!(netifs.tables().lookup(addr("10.7.0.1")).ok(), None);
         assert!(netifs.assign(a, &prefixes(&["10.7.0.1/24", "10.7.0.1/16"])).is_err());
         let foreign = Route::on_link("::/0".parse().unwrap(), NetifId(9));
         assert!(netifs.add_route(foreign).is_err());
@@ -472,16 +473,16 @@ mod tests {
     #[test]
     fn readers_find_a_way_at_every_moment_while_routes_change_and_a_kept_one_follows() {
         let (netifs, a, b) = with_two();
-        let far = addr("8.8.8.8");
+        let (near, far) = (addr("10.0.0.1"), addr("8.8.8.8"));
         let default = |netif, metric| Route { metric, ..Route::on_link("0.0.0.0/0".parse().unwrap(), netif) };
         netifs.add_route(default(a, 0)).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let kept = ViaCell::new(netifs.via(far).unwrap());
+                    let kept = ViaCell::new(netifs.tables().lookup(far).unwrap());
                     while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                        let via = kept.now(&netifs, far).expect("there is always one");
+                        let via = kept.now(&netifs, near, far).expect("there is always one");
                         assert!([a, b].contains(&via.netif()));
                         let tables = netifs.tables();
                         let via = tables.lookup(far).expect("there is always one");
@@ -495,15 +496,15 @@ mod tests {
                 netifs.add_route(default(next, 0)).unwrap();
                 netifs.remove_route(&default(now, 0)).unwrap();
                 let kept = ViaCell::new(Via::new(now, 0, 0));
-                assert_eq!(kept.now(&netifs, far).map(Via::netif), Some(next), "{round}");
-                assert_eq!(kept.last(), netifs.via(far).unwrap());
+                assert_eq!(kept.now(&netifs, near, far).map(Via::netif), Some(next), "{round}");
+                assert_eq!(kept.last(), netifs.tables().lookup(far).unwrap());
                 std::mem::swap(&mut now, &mut next);
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         netifs.withdraw(a);
         netifs.withdraw(b);
-        assert!(netifs.via(far).is_none() && netifs.tables().addresses().is_empty());
+        assert!(netifs.tables().lookup(far).is_err() && netifs.tables().addresses().is_empty());
         assert!(!netifs.withdraw(a));
     }
 

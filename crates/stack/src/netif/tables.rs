@@ -19,9 +19,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use sockeye_proto::ip::source::{self, Candidate};
+use sockeye_proto::ndp::{ALL_NODES, solicited_node};
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 
+use super::scope;
 use super::table::{NetifId, Via};
 use super::{Address, AddressState, Route, RouteKind};
 use crate::ip::Cast;
@@ -135,7 +137,12 @@ impl Tables {
     /// Whether a packet that came in by `netif` may be for `addr`.
     #[inline]
     pub fn takes_in(&self, netif: NetifId, addr: IpAddr) -> bool {
-        !addr.is_loopback() && (self.is_local(addr) || self.takes_any(netif) && is_host(addr))
+        let is_ours = |own: &Address| {
+            // What is of a link is ours on that link only (RFC 4007 section 9).
+            let is_here = own.netif == netif || !scope::is_of_link(addr);
+            own.prefix.addr() == addr && own.state != AddressState::Tentative && is_here
+        };
+        !addr.is_loopback() && (self.addresses.iter().any(is_ours) || self.takes_any(netif) && is_host(addr))
     }
 
     /// Whether packets to every host's address are taken in there.
@@ -184,6 +191,23 @@ impl Tables {
         self.routed(remote, |_| true)
     }
 
+    /// The way to `remote` from an address of ours: to what is only on a link, by the interface that has the address.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn lookup_from(&self, local: IpAddr, remote: IpAddr) -> Result<Via, NoWay> {
+        if scope::is_of_link(remote) { self.lookup_of_link(local, remote) } else { self.lookup(remote) }
+    }
+
+    #[cold]
+    fn lookup_of_link(&self, local: IpAddr, remote: IpAddr) -> Result<Via, NoWay> {
+        match self.addresses.iter().find(|own| own.prefix.addr() == local) {
+            Some(own) if !self.is_local(remote) => self.lookup_on(own.netif, remote),
+            Some(_) | None => self.lookup(remote),
+        }
+    }
+
     /// The way to `remote` by one interface: by a route there, or straight to what can only be on its link (groups,
     /// broadcasts, link-local addresses).
     ///
@@ -227,6 +251,15 @@ impl Tables {
     /// The address from which `remote` is talked to by `via` (RFC 6724 section 5): one of the interface, or if it has
     /// none that fits, of any.
     pub fn source(&self, via: Via, remote: IpAddr) -> Option<IpAddr> {
+        self.source_of(via, remote, |_| true)
+    }
+
+    /// The address of an interface from which `remote`, on its link, is talked to.
+    pub fn source_on(&self, netif: NetifId, remote: IpAddr) -> Option<IpAddr> {
+        self.source_of(Via::on_link(netif, self.generation), remote, |own| own.netif == netif)
+    }
+
+    fn source_of(&self, via: Via, remote: IpAddr, may_be: impl Fn(&Address) -> bool) -> Option<IpAddr> {
         if !via.is_wire() {
             return Some(match remote {
                 IpAddr::V4(v4) if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -235,7 +268,7 @@ impl Tables {
                 IpAddr::V4(_) | IpAddr::V6(_) => remote,
             });
         }
-        let usable = self.addresses.iter().filter(|own| own.state != AddressState::Tentative);
+        let usable = self.addresses.iter().filter(|own| own.state != AddressState::Tentative && may_be(own));
         let candidates = usable.map(|own| Candidate {
             addr: own.prefix.addr(),
             prefix_len: own.prefix.len(),
@@ -320,14 +353,6 @@ impl Tables {
 
 /// The group of all hosts of a link (RFC 1112 section 4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// The group of all nodes of a link (RFC 4291 section 2.7.1).
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-
-/// The group in which the owner of an address is asked for (RFC 4291 section 2.7.1).
-pub(crate) fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
-    let [.., high, low] = addr.segments();
-    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (high & 0xff), low)
-}
 
 /// Whether `addr` can be the address of one host.
 pub(crate) fn is_host(addr: IpAddr) -> bool {

@@ -9,9 +9,11 @@ use sockeye_sync::{Spin, WaitQueue};
 
 use super::stream::each_address;
 use super::{TcpSocket, TcpStream};
+use crate::base::addr::FourTuple;
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
 use crate::listen::Listener;
+use crate::netif::scope;
 use crate::poll::{Target, sealed};
 use crate::stack::{Core, Stack};
 
@@ -81,7 +83,8 @@ impl TcpListener {
 
     /// A child of the queue as the application's.
     pub(crate) fn adopt(&self, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
-        let addr = conn.tuple.remote.to_socket_addr(self.listener.is_v6);
+        let FourTuple { local, remote } = conn.tuple;
+        let addr = scope::shown(&self.core().netifs, remote, self.listener.is_v6, local.addr);
         (TcpStream { conn, stack: self.stack.clone() }, addr)
     }
 
@@ -95,7 +98,8 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.listener.local.to_socket_addr(self.listener.is_v6))
+        let local = self.listener.local;
+        Ok(scope::shown(&self.core().netifs, local, self.listener.is_v6, local.addr))
     }
 
     /// Another handle of the same listener.

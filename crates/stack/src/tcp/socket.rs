@@ -17,6 +17,7 @@ use crate::conn::birth::{self, Name};
 use crate::conn::{Conn, user};
 use crate::listen::Listener;
 use crate::listeners::ANY_PORT;
+use crate::netif::scope;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
@@ -171,6 +172,7 @@ impl TcpSocket {
         }
         let local = self.endpoint(addr)?;
         let core = self.stack.core();
+        scope::check_bind(core, &addr)?;
         let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
         if !is_ours && !self.settings.transparent {
             let message = format!(
@@ -187,7 +189,8 @@ impl TcpSocket {
 
     /// The address bound to, if the socket is bound.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.bound.as_ref().map(|b| b.local.to_socket_addr(self.is_v6))
+        let netifs = &self.stack.core().netifs;
+        self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_v6, b.local.addr))
     }
 
     /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096)
@@ -265,7 +268,7 @@ impl TcpSocket {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
         let core = self.stack.core();
-        let source = core.netifs.source(remote.addr).map_err(|why| why.to_io(remote.addr))?;
+        let source = self.source(&addr, remote.addr)?;
         if !core.demux.reserve() {
             let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
@@ -279,6 +282,25 @@ impl TcpSocket {
             user::start_connect(core, &stream.conn);
         }
         Ok(stream)
+    }
+
+    /// The address that the connection comes from, unless it is bound to one.
+    fn source(&self, addr: &SocketAddr, remote: IpAddr) -> io::Result<IpAddr> {
+        let core = self.stack.core();
+        let netif = scope::named(core, addr)?;
+        let source = match netif {
+            Some(netif) => core.netifs.source_on(netif, remote),
+            None => core.netifs.source(remote),
+        };
+        let bound = self.bound.as_ref().map(|bound| bound.local.addr).filter(|addr| !addr.is_unspecified());
+        if let (Some(netif), Some(bound)) = (netif, bound)
+            && core.netifs.netif_with(bound) != Some(netif)
+        {
+            let message =
+                format!("the socket is bound to {bound}, which is no address of the interface of {addr}");
+            return Err(super::stream::invalid(message));
+        }
+        source.map_err(|why| why.to_io(remote))
     }
 
     /// Finds a name for the connection and puts it into the table under it.
@@ -307,7 +329,7 @@ impl TcpSocket {
     /// Makes the connection of this name, if the name is free or its TIME-WAIT may be cut short.
     fn take(&self, core: &Core, tuple: FourTuple) -> Option<Arc<Conn>> {
         let hash = tuple.hash(&core.key);
-        let via = core.netifs.via(tuple.remote.addr)?;
+        let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
         let now = core.clock.now();
         let mut shard = core.demux.shard(hash);
         if shard.conn(hash, &tuple).is_some() {

@@ -9,9 +9,11 @@ use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::TcpSocket;
+use crate::base::addr::Endpoint;
 use crate::blocking::{load_timeout, nonzero, store_timeout};
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, LINGER_OFF, SocketOptions, engine, reason, user};
+use crate::netif::scope;
 use crate::poll::{Target, sealed};
 use crate::stack::{Core, Stack};
 
@@ -64,7 +66,7 @@ impl TcpStream {
         if ended || !self.conn.so.lock().snd.connected {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        Ok(self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
+        Ok(self.shown(self.conn.tuple.remote))
     }
 
     /// The address of this end.
@@ -72,7 +74,11 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6))
+        Ok(self.shown(self.conn.tuple.local))
+    }
+
+    fn shown(&self, end: Endpoint) -> SocketAddr {
+        scope::shown(&self.core().netifs, end, self.conn.options.is_v6, self.conn.tuple.local.addr)
     }
 
     /// Closes one direction or both. Bytes that were written before are still delivered.

@@ -13,7 +13,7 @@ mod builder;
 pub(crate) mod count;
 pub(crate) mod deliver;
 pub(crate) mod errors;
-mod groups;
+pub(crate) mod groups;
 pub(crate) mod input;
 mod message;
 mod name;

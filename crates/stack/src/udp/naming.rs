@@ -20,6 +20,7 @@ use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
 use crate::netif::tables::is_host;
+use crate::netif::{NetifId, scope};
 use crate::stack::{Core, Stack};
 
 /// What the handles of one socket share. The last one closes it.
@@ -49,6 +50,7 @@ impl Handle {
         if addr.is_ipv4() && pcb.is_v6 {
             return Err(Errno::INVAL.into());
         }
+        scope::check_bind(core, &addr)?;
         let is_own = local.addr.is_unspecified()
             || core.netifs.is_local(local.addr)
             || local.addr.is_multicast()
@@ -123,12 +125,22 @@ impl Handle {
         }
         let mut naming = pcb.naming.lock();
         let before = pcb.name.load();
-        let source = route::source(core, pcb, &before, remote.addr, None)?;
+        let named = scope::named(core, &addr)?.map(NetifId::interface_index);
+        let interface = named.unwrap_or_else(|| route::interface_for(pcb, remote.addr));
+        let source = route::source(core, pcb, &before, remote.addr, None, interface)?;
+        let of_source = core.netifs.netif_with(source).map(NetifId::interface_index);
+        if named.is_some() && !remote.addr.is_multicast() && named != of_source {
+            // It is bound to an address of another interface.
+            return Err(Errno::INVAL.into());
+        }
         let before =
             if before.local.port == 0 { self.take_port(&mut naming, before.local, true)? } else { before };
         let addr = if before.local.addr.is_unspecified() { source } else { before.local.addr };
         let local = Endpoint::new(addr, before.local.port);
         self.rename(&before, &Name { local, remote: Some(remote) });
+        if let Some(interface) = named.filter(|_| remote.addr.is_multicast()) {
+            pcb.options.multicast_if_v6.store(interface, Ordering::Relaxed);
+        }
         Ok(())
     }
 

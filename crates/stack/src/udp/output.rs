@@ -18,22 +18,23 @@ use super::deliver::{Flow, Load};
 use super::pcb::Pcb;
 use crate::conn::outbox::Context;
 use crate::ip::output::{self, ChecksumAt, Outgoing, SendError};
+use crate::netif::NetifId;
 use crate::stack::Core;
 
 /// Where in a header the checksum stands.
 const CHECKSUM_AT: usize = 6;
 
-/// Sends a run out of its interface.
+/// Sends a run out of an interface.
 ///
 /// # Errors
 /// That of the last one that could not be sent: EMSGSIZE, ENETUNREACH, ENOBUFS.
-pub(super) fn send(core: &Core, pcb: &Pcb, flow: &Flow, run: &[Load]) -> Result<(), Errno> {
+pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[Load]) -> Result<(), Errno> {
     let hash = flow.tuple.hash(&core.key);
     Context::run(core, |cx| {
         let mut done = Ok(());
         for load in run {
             for payload in cut(load) {
-                done = one(cx, flow, hash, payload).or_else(|error| refusal(core, pcb, error));
+                done = one(cx, netif, flow, hash, payload).or_else(|error| refusal(core, pcb, error));
             }
         }
         done
@@ -57,7 +58,13 @@ fn cut(load: &Load) -> impl Iterator<Item = Chain> {
     whole.into_iter().chain(parts.map(|range| payload.slice(range.start, range.len())))
 }
 
-fn one(cx: &mut Context<'_>, flow: &Flow, hash: u64, payload: Chain) -> Result<(), SendError> {
+fn one(
+    cx: &mut Context<'_>,
+    netif: NetifId,
+    flow: &Flow,
+    hash: u64,
+    payload: Chain,
+) -> Result<(), SendError> {
     let (src, dst) = (flow.tuple.remote, flow.tuple.local);
     let header = udp::Header { src_port: src.port, dst_port: dst.port };
     // The Internet layer fills in the checksum.
@@ -65,7 +72,7 @@ fn one(cx: &mut Context<'_>, flow: &Flow, hash: u64, payload: Chain) -> Result<(
     let header = udp::emit(&header, payload.len(), ChecksumOut::Zero).ok_or(too_long)?;
     let outgoing = Outgoing {
         dst: dst.addr,
-        netif: None,
+        netif: Some(netif),
         discover: flow.discover,
         src: Some(src.addr),
         protocol: PROTOCOL_UDP,

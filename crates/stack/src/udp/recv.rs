@@ -17,6 +17,7 @@ use super::naming::Handle;
 use super::pcb::{Datagram, Pcb, Protocol, So};
 use crate::base::addr::Endpoint;
 use crate::blocking::{self, Timeout};
+use crate::netif::scope;
 
 /// Most datagrams that are taken under one hold of the mutex.
 const BATCH_MAX: usize = 16;
@@ -143,7 +144,7 @@ fn fill(chain: &Chain, bufs: &mut [IoSliceMut<'_>]) -> usize {
 fn meta(pcb: &Pcb, datagram: &Datagram, len: usize) -> RecvMeta {
     let addr = |addr| Endpoint::new(addr, 0).to_socket_addr(pcb.is_v6).ip();
     RecvMeta {
-        from: datagram.from.to_socket_addr(pcb.is_v6),
+        from: scope::with_interface(datagram.from.to_socket_addr(pcb.is_v6), || datagram.interface),
         len,
         datagram_len: datagram.payload.len(),
         segment_size: datagram.segment_size,

@@ -11,6 +11,7 @@ use super::groups::LOOPBACK;
 use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
+use crate::netif::NetifId;
 use crate::netif::table::Via;
 use crate::netif::tables::{NoWay, is_host};
 use crate::stack::Core;
@@ -26,15 +27,15 @@ pub(crate) enum Way {
     All(u32),
 }
 
-/// The way to `dst`. `interface`: that the caller, or the socket's option, names for groups.
+/// The way from `src` to `dst`. `interface`: that the caller, or the socket's option, names for groups.
 ///
 /// # Errors
 /// ENETUNREACH if there is none.
-pub(crate) fn way(core: &Core, dst: IpAddr, interface: u32) -> Result<Way, Errno> {
+pub(crate) fn way(core: &Core, src: IpAddr, dst: IpAddr, interface: u32) -> Result<Way, Errno> {
     if dst.is_multicast() || is_broadcast(core, dst) {
-        return Ok(Way::All(if interface != 0 { interface } else { interface_of(core, dst)? }));
+        return Ok(Way::All(if interface != 0 { interface } else { interface_from(core, src, dst)? }));
     }
-    match core.netifs.via(dst) {
+    match core.netifs.via_from(src, dst) {
         Some(Via::LOOPBACK) => Ok(Way::Own),
         Some(via) => Ok(Way::Out(via)),
         None => Err(Errno::NETUNREACH),
@@ -60,17 +61,19 @@ const LOOPBACK_MTU: u32 = 65_536;
 /// # Errors
 /// ENETUNREACH if they do not.
 pub(crate) fn interface_of(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
+    interface_from(core, super::name::wildcard(dst.is_ipv6()), dst)
+}
+
+fn interface_from(core: &Core, src: IpAddr, dst: IpAddr) -> Result<u32, Errno> {
     if dst == IpAddr::V4(LOOPBACK_BROADCAST) {
         return Ok(LOOPBACK);
     }
-    match core.netifs.via(dst) {
-        Some(Via::LOOPBACK) => Ok(LOOPBACK),
-        Some(via) => core.netifs.out(via).map(|(id, _)| id.interface_index()).ok_or(Errno::NETUNREACH),
-        None => Err(Errno::NETUNREACH),
-    }
+    let via = core.netifs.via_from(src, dst).ok_or(Errno::NETUNREACH)?;
+    Ok(via.netif().interface_index())
 }
 
-/// The address that a datagram from a socket of this name to `dst` comes from. `wanted`: what the call names.
+/// The address that a datagram from a socket of this name to `dst` comes from. `wanted`: what the call names;
+/// `interface`: by which it leaves, if that is known.
 ///
 /// # Errors
 /// ENETUNREACH if there is none of its family, or no way; EINVAL if the address cannot be a source for it.
@@ -80,6 +83,7 @@ pub(crate) fn source(
     name: &Name,
     dst: IpAddr,
     wanted: Option<IpAddr>,
+    interface: u32,
 ) -> Result<IpAddr, Errno> {
     let may_be = |addr| core.netifs.is_local(addr) || pcb.transparent && is_host(addr);
     if let Some(wanted) = wanted.filter(|addr| !may_be(*addr)) {
@@ -88,13 +92,13 @@ pub(crate) fn source(
     let own = name.local.addr;
     let names_one_host = !own.is_unspecified() && !own.is_multicast() && !is_broadcast(core, own);
     let Some(src) = wanted.or(names_one_host.then_some(own)) else {
-        return source_for(core, pcb, dst);
+        return source_for(core, dst, interface);
     };
     if src.is_ipv4() != dst.is_ipv4() {
         return Err(Errno::NETUNREACH);
     }
     // What leaves the host does not come from its loopback (RFC 1122 section 3.2.1.3).
-    match way(core, dst, interface_for(pcb, dst))? {
+    match way(core, src, dst, interface)? {
         Way::Out(_) if src.is_loopback() => Err(Errno::INVAL),
         Way::All(interface) if src.is_loopback() && interface != LOOPBACK => Err(Errno::INVAL),
         Way::Own | Way::Out(_) | Way::All(_) => Ok(src),
@@ -102,18 +106,23 @@ pub(crate) fn source(
 }
 
 /// The address that the stack chooses.
-fn source_for(core: &Core, pcb: &Pcb, dst: IpAddr) -> Result<IpAddr, Errno> {
-    let interface = if dst.is_multicast() { interface_for(pcb, dst) } else { 0 };
-    let near = if interface == LOOPBACK || dst == IpAddr::V4(LOOPBACK_BROADCAST) {
-        super::name::loopback(dst.is_ipv4())
+fn source_for(core: &Core, dst: IpAddr, interface: u32) -> Result<IpAddr, Errno> {
+    if interface == LOOPBACK || dst == IpAddr::V4(LOOPBACK_BROADCAST) {
+        return core.netifs.source(super::name::loopback(dst.is_ipv4())).map_err(NoWay::errno);
+    }
+    let source = if interface == 0 {
+        core.netifs.source(dst)
     } else {
-        dst
+        core.netifs.source_on(NetifId::of_interface(core, interface).ok_or(Errno::NODEV)?, dst)
     };
-    core.netifs.source(near).map_err(NoWay::errno)
+    source.map_err(NoWay::errno)
 }
 
-/// The interface that the socket's option names for groups of the destination's family; 0 for none.
+/// The interface that the socket's option names, if `dst` is a group; else 0, for none.
 pub(crate) fn interface_for(pcb: &Pcb, dst: IpAddr) -> u32 {
+    if !dst.is_multicast() {
+        return 0;
+    }
     let slot = if dst.is_ipv4() { &pcb.options.multicast_if_v4 } else { &pcb.options.multicast_if_v6 };
     slot.load(Ordering::Relaxed)
 }

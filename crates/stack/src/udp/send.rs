@@ -32,6 +32,7 @@ use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::blocking::{Timeout, wait_for_memory};
 use crate::conn::outbox::Wake;
 use crate::ip::output::MtuDiscover;
+use crate::netif::{NetifId, scope};
 use crate::stack::{Core, counter};
 
 /// What a datagram needs besides its bytes.
@@ -125,15 +126,17 @@ impl<'h> Sending<'h> {
             }
             Way::All(interface) => {
                 let is_out = interface != LOOPBACK;
-                if is_out {
-                    self.failed = output::send(core, &self.handle.pcb, &plan.flow, &self.run).err();
+                if let Some(netif) = NetifId::of_interface(core, interface) {
+                    self.failed = output::send(core, &self.handle.pcb, netif, &plan.flow, &self.run).err();
                 }
                 // What goes by the loopback is received there whatever the option says, as on Linux.
                 if !is_out || output::comes_back(&self.handle.pcb, &plan.flow) {
                     udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
                 }
             }
-            Way::Out(_) => self.failed = output::send(core, &self.handle.pcb, &plan.flow, &self.run).err(),
+            Way::Out(via) => {
+                self.failed = output::send(core, &self.handle.pcb, via.netif(), &plan.flow, &self.run).err();
+            }
         }
         self.run.clear();
     }
@@ -179,12 +182,18 @@ fn target(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
 fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) -> Result<Plan, Errno> {
     let dst = remote.addr;
     let options = &pcb.options;
-    if route::is_broadcast(core, dst) && !options.broadcast.load(Ordering::Relaxed) {
+    let is_broadcast = route::is_broadcast(core, dst);
+    if is_broadcast && !options.broadcast.load(Ordering::Relaxed) {
         return Err(Errno::ACCESS);
     }
-    let interface = meta.interface.unwrap_or_else(|| route::interface_for(pcb, dst));
-    let way = route::way(core, dst, interface)?;
-    let src = route::source(core, pcb, name, dst, meta.src.map(unmapped))?;
+    let interface = if is_broadcast || dst.is_multicast() || scope::is_of_link(dst) {
+        let scope = meta.to.map_or(Ok(None), |to| scope::named(core, &to))?.map(NetifId::interface_index);
+        meta.interface.or(scope).unwrap_or_else(|| route::interface_for(pcb, dst))
+    } else {
+        0
+    };
+    let src = route::source(core, pcb, name, dst, meta.src.map(unmapped), interface)?;
+    let way = route::way(core, src, dst, interface)?;
     let src_port = source_port(pcb, name, meta)?;
     let (hops, multicast_hops, class) = match dst {
         IpAddr::V4(_) => (&options.ttl, &options.multicast_ttl_v4, &options.tos),
@@ -193,7 +202,11 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
     let hops = if dst.is_multicast() { multicast_hops } else { hops };
     let interface = match way {
         Way::Own => LOOPBACK,
-        Way::Out(via) => core.netifs.out(via).map_or(0, |(id, _)| id.interface_index()),
+        // The source is bound to another link than the one that is named.
+        Way::Out(via) if interface != 0 && interface != via.netif().interface_index() => {
+            return Err(Errno::INVAL);
+        }
+        Way::Out(via) => via.netif().interface_index(),
         Way::All(interface) => interface,
     };
     let flow = Flow {

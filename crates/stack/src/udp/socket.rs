@@ -14,6 +14,7 @@ use super::message::{Outgoing, RecvMeta, SendMeta};
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
+use crate::netif::scope;
 use crate::poll::{Pollable, Target, sealed};
 use crate::stack::Stack;
 
@@ -193,8 +194,8 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let pcb = &self.handle.pcb;
-        Ok(pcb.name.load().local.to_socket_addr(pcb.is_v6))
+        let (pcb, local) = (&self.handle.pcb, self.handle.pcb.name.load().local);
+        Ok(scope::shown(&self.handle.core().netifs, local, pcb.is_v6, local.addr))
     }
 
     /// The peer.
@@ -204,8 +205,9 @@ impl UdpSocket {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let pcb = &self.handle.pcb;
         // As on Linux, a peer at port 0 is none.
-        let peer = pcb.name.load().remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
-        Ok(peer.to_socket_addr(pcb.is_v6))
+        let name = pcb.name.load();
+        let peer = name.remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
+        Ok(scope::shown(&self.handle.core().netifs, peer, pcb.is_v6, name.local.addr))
     }
 
     /// Another handle of the same socket.

@@ -106,7 +106,7 @@ impl Host {
 }
 
 /// A frame as it is on the wire.
-fn bytes_of(frame: &TxFrame) -> Vec<u8> {
+pub fn bytes_of(frame: &TxFrame) -> Vec<u8> {
     let mut bytes = frame.head().to_vec();
     frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
     bytes

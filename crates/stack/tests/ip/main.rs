@@ -15,5 +15,6 @@ mod marks;
 mod path_mtu;
 mod reasons;
 mod routes;
+mod scopes;
 mod segments;
 mod sockets;

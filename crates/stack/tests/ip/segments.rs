@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 
 use sockeye::{TcpSocket, TcpStream};
-use sockeye_proto::icmp::Family;
-use sockeye_proto::ip;
+use sockeye_proto::ip::{self, Addresses};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::{Flags, Header, Options};
 use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
 
-use crate::host::{Host, inwards, packet};
+use crate::host::{Host, packet};
 
 /// A connect that has sent its SYN, and that SYN.
 pub fn connecting(host: &mut Host, to: &str) -> (TcpStream, Vec<u8>) {
@@ -37,14 +36,13 @@ pub fn syn_ack(syn: &[u8]) -> Vec<u8> {
         options: Options { mss: Some(1460), ..Options::default() },
         ..Header::default()
     };
-    let family = if ip_header.addresses.src().is_ipv4() { Family::V4 } else { Family::V6 };
-    segment(family, Ports { src: ports.dst, dst: ports.src }, &header)
+    segment_of(ip_header.addresses.reversed(), Ports { src: ports.dst, dst: ports.src }, &header)
 }
 
-/// A segment of the other side without text.
-pub fn segment(family: Family, ports: Ports, header: &Header) -> Vec<u8> {
+/// A segment without text between these addresses.
+pub fn segment_of(addresses: Addresses, ports: Ports, header: &Header) -> Vec<u8> {
     let mut bytes = vec![0; wire::header_len(header)];
-    let pseudo = inwards(family).pseudo_header(ip::PROTOCOL_TCP, bytes.len() as u32);
+    let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, bytes.len() as u32);
     wire::emit(ports, header, ChecksumOut::Full(pseudo), &mut bytes).unwrap();
-    packet(inwards(family), ip::PROTOCOL_TCP, &bytes)
+    packet(addresses, ip::PROTOCOL_TCP, &bytes)
 }
