@@ -253,6 +253,14 @@ impl<P> Cache<P> {
         }
     }
 
+    /// A higher layer does not get through to `addr` any more; see [`Entry::on_suspect`].
+    pub fn on_suspect(&mut self, addr: &IpAddr, now: Instant) -> Action {
+        let Some(slot) = self.entries.get_mut(addr) else { return Action::None };
+        let action = slot.entry.on_suspect(now, &self.times);
+        sooner(&mut self.next, slot.entry.deadline());
+        action
+    }
+
     /// The user vouches for a neighbor. False if there is no room.
     pub fn set_permanent(
         &mut self,

@@ -227,6 +227,18 @@ impl Entry {
         }
     }
 
+    /// A higher layer hears nothing any more of what it sends this way: the neighbor is asked at once whether it is still
+    /// there, as RFC 4861 section 7.3.3 lets one do. Nothing if that is being asked already, or the user vouches for it.
+    pub fn on_suspect(&mut self, now: Instant, times: &Times) -> Action {
+        match self.nud {
+            Nud::Reachable { lladdr, .. } | Nud::Stale { lladdr } | Nud::Delay { lladdr, .. } => {
+                self.nud = Nud::Probe { lladdr, deadline: now + times.retrans, sent_count: 1 };
+                Action::Solicit(lladdr)
+            }
+            Nud::Incomplete { .. } | Nud::Probe { .. } | Nud::Permanent { .. } => Action::None,
+        }
+    }
+
     /// It has sent a request that names its address (RFC 4861 section 7.2.3; RFC 826's merge).
     pub fn on_solicit(&mut self, lladdr: LinkAddr) -> Change {
         match self.nud {

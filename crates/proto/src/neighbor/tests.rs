@@ -35,6 +35,24 @@ fn reachable(lladdr: LinkAddr) -> Entry {
 }
 
 #[test]
+fn a_suspected_neighbor_is_asked_at_once_and_given_up_after_three_requests() {
+    let mut entry = reachable(A);
+    assert_eq!(entry.on_suspect(at(2), &TIMES), Action::Solicit(A));
+    assert_eq!(entry.on_suspect(at(2), &TIMES), Action::None, "it is being asked");
+    assert_eq!(entry.lladdr(), Some(A), "and is sent to meanwhile");
+    let seen: Vec<Action> = (3..6).map(|second| entry.on_timer(at(second), &TIMES)).collect();
+    assert_eq!(seen, [Action::Solicit(A), Action::Solicit(A), Action::Unreachable]);
+    let mut entry = reachable(A);
+    let _ = entry.on_suspect(at(2), &TIMES);
+    entry.on_advert(&answer(A), at(3), &TIMES);
+    assert_eq!(entry.state(at(3)), State::Reachable);
+    for mut entry in [Entry::permanent(A), Entry::incomplete(at(0), &TIMES)] {
+        let before = entry.state(at(1));
+        assert_eq!((entry.on_suspect(at(1), &TIMES), entry.state(at(1))), (Action::None, before));
+    }
+}
+
+#[test]
 fn three_requests_a_second_apart_and_then_it_is_unreachable() {
     let mut entry = Entry::incomplete(at(0), &TIMES);
     let mut seen = Vec::new();

@@ -40,6 +40,10 @@ impl Events {
     /// [`Pcb::unreachable`](super::pcb::Pcb::unreachable). The pcb is closed.
     pub const UNREACHABLE: Self = Self(1 << 8);
 
+    /// The retransmission timer has expired several times in a row: nothing is heard any more of what is sent. The next hop
+    /// may be another station than it was.
+    pub const SILENT: Self = Self(1 << 11);
+
     /// True if no event is set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -76,6 +80,7 @@ impl core::fmt::Debug for Events {
             (Self::UNREACHABLE, "UNREACHABLE"),
             (Self::SYN_ACKED, "SYN_ACKED"),
             (Self::URGENT, "URGENT"),
+            (Self::SILENT, "SILENT"),
         ];
         f.debug_set()
             .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))

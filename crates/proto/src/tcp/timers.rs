@@ -65,13 +65,19 @@ impl<P: Payload> Pcb<P> {
             return TimerOutcome { events: Events::CLOSED, reply: None };
         }
         let probes = self.loss.is_some() && self.on_loss_timer(now);
-        if !probes && self.rexmt_at <= now && self.on_rexmt(now).is_break() {
-            return self.give_up();
+        let mut events = Events::NONE;
+        if !probes && self.rexmt_at <= now {
+            if self.on_rexmt(now).is_break() {
+                return self.give_up();
+            }
+            if self.rexmt_count >= SILENT_TIMEOUTS {
+                events = Events::SILENT;
+            }
         }
         if self.keep_at <= now && self.on_keep(now).is_break() {
             return self.give_up();
         }
-        TimerOutcome::default()
+        TimerOutcome { events, reply: None }
     }
 
     /// The retransmission or persist timer has expired.
@@ -218,6 +224,9 @@ pub(super) fn after_us(now: Instant, us: u64) -> Instant {
 pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
     now.as_micros().saturating_sub(earlier.as_micros())
 }
+
+/// From so many timeouts in a row on the way is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
+const SILENT_TIMEOUTS: u8 = 3;
 
 /// RFC 7765's rrthresh.
 const RTO_RESTART_SEGMENTS: u32 = 4;

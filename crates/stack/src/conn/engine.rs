@@ -402,6 +402,9 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         so.rcv.on_connected(pcb);
         wake_writers(cx, conn, so);
     }
+    if events.has(Events::SILENT) {
+        crate::link::suspect(cx, conn.via.last(), conn.tuple.remote.addr);
+    }
     if events.has(Events::PEER_FIN) {
         (so.rcv.eof, so.rcv.fin) = (true, true);
         wake_readers(cx, conn, so);

@@ -101,3 +101,15 @@ pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
         station.slots.confirm(ways::next_hop(cx.core, via, remote), cx.now);
     }
 }
+
+/// Nothing is heard any more of what a connection sends: its next hop may have become another station without a word, and is
+/// asked (RFC 4861 section 7.3.3). May be called inside a perimeter.
+#[cold]
+pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {
+    let core = cx.core;
+    let Some(station) = core.netifs.out(via).and_then(|(id, _)| core.links.station(id)) else { return };
+    let next_hop = ways::next_hop(core, via, remote);
+    let mut work = station.enter(cx);
+    work.suspect(next_hop);
+    work.finish();
+}

@@ -103,6 +103,19 @@ impl Work<'_, '_> {
         }
     }
 
+    /// Asks a neighbor whether it is still there, if it is one and may be gone.
+    pub(super) fn suspect(&mut self, addr: IpAddr) {
+        let now = self.cx.now;
+        if !self.station.slots.doubt(addr, now) {
+            return;
+        }
+        let action = self.state.cache.on_suspect(&addr, now);
+        if action != Action::None {
+            self.solicit(addr, action);
+            self.publish(addr);
+        }
+    }
+
     /// Senders may find a neighbor from now on, as long as the table lets them.
     pub(super) fn publish(&mut self, addr: IpAddr) {
         let entry = self.state.cache.entry(&addr);

@@ -88,6 +88,19 @@ impl Slots {
         }
     }
 
+    /// A higher layer does not get through any more: forgets when one did, unless that is so short a while ago that it is
+    /// not the neighbor's fault. Whether it may be. Under the table's lock.
+    pub fn doubt(&self, addr: IpAddr, now: Instant) -> bool {
+        let slot = self.slot(addr);
+        let Some((version, _)) = slot.of(addr) else { return true };
+        let confirmed = read_stamp(&slot.confirmed, version).map(Instant::from_micros);
+        let is_in_doubt = confirmed.is_none_or(|at| now.since(at) >= STAMP_EVERY);
+        if is_in_doubt {
+            slot.confirmed.store(0, Ordering::Relaxed);
+        }
+        is_in_doubt
+    }
+
     /// What is known of a neighbor here. Under the table's lock.
     pub fn hint(&self, addr: &IpAddr) -> Hint {
         let slot = self.slot(*addr);

@@ -1,10 +1,11 @@
 //! What TCP gets through keeps its neighbor reachable: no probes, no lock.
 
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use sockeye::netif::NeighborState;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, mac};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -42,4 +43,43 @@ fn packets_without_progress_do_not_keep_a_neighbor_reachable() {
     lab.plug(1, false);
     lab.ping(&mut client, &mut server, Duration::from_secs(60));
     assert!(lab.count(0, "neighbor_solicits_out") >= before + 3);
+}
+
+#[test]
+fn a_neighbor_that_becomes_another_station_without_a_word_is_found_by_the_third_timeout() {
+    for (addr, to) in [("10.0.0.2", "10.0.0.2:80"), ("fd00::2", "[fd00::2]:80")] {
+        let near: &[&str] = &["10.0.0.1/24", "fd00::1/64"];
+        let far: &[&str] = &["10.0.0.2/24", "fd00::2/64"];
+        let mut lab = Lab::new(&[near, far, far]);
+        // The other one with the same addresses: nobody hears of it before.
+        lab.plug(2, false);
+        lab.pass(15 * SECOND);
+        let (mut client, mut server) = lab.connected(to);
+        assert!(lab.ping(&mut client, &mut server, SECOND));
+        assert_eq!(lab.neighbor(0, addr).and_then(|neighbor| neighbor.lladdr), Some(mac(1)));
+        lab.plug(1, false);
+        lab.plug(2, true);
+        // Timeouts after 0.2, 0.6 and 1.4 s, three questions, and what is sent again 6.2 s after the first time.
+        assert!(!lab.ping(&mut client, &mut server, 8 * SECOND));
+        assert_eq!(lab.neighbor(0, addr).and_then(|neighbor| neighbor.lladdr), Some(mac(2)));
+        // It does not know the connection, and says so.
+        let end = client.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn a_neighbor_that_was_silent_for_a_while_is_asked_and_stays_who_it_was() {
+    let mut lab = Lab::pair();
+    let (mut client, mut server) = lab.connected("10.0.0.2:80");
+    assert!(lab.ping(&mut client, &mut server, SECOND));
+    let before = lab.count(0, "neighbor_solicits_out");
+    lab.plug(1, false);
+    assert!(!lab.ping(&mut client, &mut server, 2 * SECOND));
+    lab.plug(1, true);
+    lab.pass(10 * SECOND);
+    let asked = lab.count(0, "neighbor_solicits_out") - before;
+    assert!((1..=3).contains(&asked), "{asked}");
+    assert_eq!(lab.neighbor(0, "10.0.0.2").and_then(|neighbor| neighbor.lladdr), Some(mac(1)));
+    assert!(lab.ping(&mut client, &mut server, SECOND), "it was there all the time");
 }
