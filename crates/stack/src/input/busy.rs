@@ -140,6 +140,7 @@ fn mark(seat: &Seat) {
 #[inline]
 pub(crate) fn has_read(core: &Core, at: Option<Place>, bytes: usize) {
     if bytes >= STREAM_MIN
+        && core.config.input == Switch::Batched
         && let Some(seat) = at.and_then(|at| core.input.seats.at(at))
     {
         mark(seat);
