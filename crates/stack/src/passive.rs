@@ -240,7 +240,7 @@ fn resurrect(cx: &mut Context<'_>, hash: u64, segment: Routed, listener: &Arc<Re
     let shard = cx.core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &segment.to).cloned() {
         drop(shard);
-        return engine::enter(cx, &conn, Work::segment(&segment.header, segment.payload));
+        return engine::enter(cx, &conn, Work::segment(segment.header.into(), segment.payload));
     }
     complete(cx, shard, hash, segment, listener, accepted);
 }
@@ -262,7 +262,7 @@ fn complete(
     drop(shard);
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
-    engine::enter(cx, &child, Work::segment(&segment.header, segment.payload));
+    engine::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
     listener.push(child, &mut cx.outbox);
 }
 

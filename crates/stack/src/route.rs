@@ -55,7 +55,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
     if let Some(conn) = shard.conn(hash, &tuple).cloned() {
         drop(shard);
         acquaint(segment.from.as_ref(), &conn);
-        engine::enter(cx, &conn, Work::segment(&header, segment.payload));
+        engine::enter(cx, &conn, Work::segment(header.into(), segment.payload));
         return;
     }
     if let Some(listener) = &listener

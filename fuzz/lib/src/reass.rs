@@ -89,7 +89,7 @@ impl End {
             assert!(self.read <= STREAM, "more than was sent");
         }
         while let Some(sent) = self.pcb.poll_transmit(0, 1 << 16, self.now) {
-            for block in sent.header.options.sack.as_slice() {
+            for block in sent.header().options.sack.as_slice() {
                 assert!(block.start.before(block.end), "{block:?}");
                 assert!(
                     block.end.at_or_before(SeqNum::new(FIRST) + STREAM),

@@ -3,7 +3,7 @@
 //! Plain values; they must not know the pcb. The caller acts on them after it has left the perimeter.
 //! Tests: with the pcb.
 
-use super::segment::{Header, Payload};
+use super::segment::{Head, Header, Payload};
 
 /// What happened to the connection, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -113,11 +113,11 @@ pub struct TimerOutcome {
 }
 
 /// A segment to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Transmit {
-    /// Its header.
-    pub header: Header,
+    /// Its header, as short as it can be.
+    pub head: Head,
     /// Where its payload begins in `so_snd`, bytes from the front (SND.UNA).
     pub offset: u32,
     /// Its payload, bytes; more than the MSS only if `tso_max` allows.
@@ -126,4 +126,11 @@ pub struct Transmit {
     pub is_window_update: bool,
     /// It is larger than the MSS to find out whether the path takes it: it must leave as one packet.
     pub is_mtu_probe: bool,
+}
+
+impl Transmit {
+    /// Its header, spelled out.
+    pub fn header(&self) -> Header {
+        self.head.clone().into()
+    }
 }

@@ -198,7 +198,8 @@ impl<P: Payload> Pcb<P> {
         let marks = if self.ecn.on { Flags::ECE } else { Flags::NONE };
         let mut header = self.syn_header(Flags::SYN.with(Flags::ACK).with(marks), now);
         header.options.fast_open = cookie;
-        Some(Transmit { header, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
+        let head = header.into();
+        Some(Transmit { head, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
     }
 
     /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed.

@@ -19,7 +19,7 @@ use super::events::Transmit;
 use super::loss::Loss;
 use super::loss::stats::Why;
 use super::pcb::{Pcb, Timing};
-use super::segment::{Flags, Header, Options, Payload, Timestamps};
+use super::segment::{Flags, Head, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
 use super::timers::{NEVER, since_us};
 use super::timestamp;
@@ -116,11 +116,12 @@ impl<P: Payload> Pcb<P> {
             self.wait_for_window(now);
             return None;
         }
-        Some(self.transmit_at_nxt(offset, len, fin, rcv_space, now))
+        Some(self.send_at_nxt(offset, len, fin, rcv_space, now))
     }
 
     /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may go in one [`Transmit`]
     /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
+    #[inline(always)]
     pub(super) fn sendable(&self, offset: u32, unsent: u32) -> u32 {
         let mss = u32::from(self.mss);
         let len = unsent.min(self.usable(offset)).min(self.tuning.tso_max.max(mss));
@@ -147,6 +148,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Sends from SND.NXT on and moves it.
+    #[inline(never)]
     pub(super) fn transmit_at_nxt(
         &mut self,
         offset: u32,
@@ -155,6 +157,12 @@ impl<P: Payload> Pcb<P> {
         rcv_space: u32,
         now: Instant,
     ) -> Transmit {
+        self.send_at_nxt(offset, len, fin, rcv_space, now)
+    }
+
+    /// The same within [`transmit_data`](Self::transmit_data), once for each segment of a connection in order.
+    #[inline(always)]
+    fn send_at_nxt(&mut self, offset: u32, len: u32, fin: bool, rcv_space: u32, now: Instant) -> Transmit {
         let seq = self.snd_una + offset;
         let end = seq + len + u32::from(fin);
         if self.timing == Timing::Idle && seq == self.snd_max {
@@ -182,9 +190,9 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         self.record_sent(seq, end, now);
-        let mut segment = self.data_segment(seq, offset, len, fin, rcv_space, now);
+        let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
         if self.ecn.on && len > 0 {
-            segment.header.flags = segment.header.flags.with(self.ecn.on_text(seq, end));
+            segment.head.add(self.ecn.on_text(seq, end));
         }
         segment
     }
@@ -225,7 +233,21 @@ impl<P: Payload> Pcb<P> {
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
+    #[inline(never)]
     pub(super) fn data_segment(
+        &mut self,
+        seq: SeqNum,
+        offset: u32,
+        len: u32,
+        fin: bool,
+        rcv_space: u32,
+        now: Instant,
+    ) -> Transmit {
+        self.text_segment(seq, offset, len, fin, rcv_space, now)
+    }
+
+    #[inline(always)]
+    fn text_segment(
         &mut self,
         seq: SeqNum,
         offset: u32,
@@ -243,34 +265,29 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        let mut segment = Transmit {
-            header: self.header(seq, flags, now),
-            offset,
-            len,
-            is_window_update: false,
-            is_mtu_probe: false,
-        };
-        if self.reass.is_some() {
-            self.attach_sack(&mut segment);
-        }
-        if self.has_extras() {
-            self.attach_extras(&mut segment.header, len);
-        }
-        segment
+        let plain = self.plain_header(seq, flags, now);
+        let head = if self.has_extras() { self.decorated(plain, len) } else { plain.into() };
+        Transmit { head, offset, len, is_window_update: false, is_mtu_probe: false }
     }
 
-    /// True if [`attach_extras`](Self::attach_extras) may have something to do.
+    /// True if [`decorated`](Self::decorated) may have something to add.
+    #[inline]
     fn has_extras(&self) -> bool {
-        self.user_timeout.is_some() || self.urgent.is_some()
+        self.reass.is_some() || self.user_timeout.is_some() || self.urgent.is_some()
     }
 
-    /// What hardly any segment carries.
-    #[cold]
-    fn attach_extras(&mut self, header: &mut Header, text_len: u32) {
-        self.attach_user_timeout(header, text_len);
-        if self.urgent.is_some() {
-            self.attach_urgent(header);
+    /// The header with what hardly any segment carries: SACK blocks, a user timeout, an urgent pointer.
+    #[inline(never)]
+    fn decorated(&mut self, plain: PlainHeader, text_len: u32) -> Head {
+        let mut header = Header::from(plain);
+        if self.reass.is_some() {
+            self.attach_sack(&mut header, text_len);
         }
+        self.attach_user_timeout(&mut header, text_len);
+        if self.urgent.is_some() {
+            self.attach_urgent(&mut header);
+        }
+        header.into()
     }
 
     /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
@@ -312,18 +329,19 @@ impl<P: Payload> Pcb<P> {
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);
         }
-        Some(Transmit { header, offset: 0, len, is_window_update: false, is_mtu_probe: false })
+        let head = header.into();
+        Some(Transmit { head, offset: 0, len, is_window_update: false, is_mtu_probe: false })
     }
 
     /// A header with what a SYN or SYN-ACK carries.
     pub(super) fn syn_header(&mut self, flags: Flags, now: Instant) -> Header {
-        let mut header = self.header(self.iss, flags, now);
+        let mut header = Header::from(self.plain_header(self.iss, flags, now));
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         header.window = window::window_field(self.rcv_wnd(), 0);
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        if self.has_extras() {
+        if self.user_timeout.is_some() {
             self.attach_user_timeout(&mut header, 0);
         }
         header
@@ -341,26 +359,15 @@ impl<P: Payload> Pcb<P> {
             is_window_update = self.rcv_adv != before && self.last_ack_sent == self.rcv_nxt;
         } else if self.keep_probe {
             self.keep_probe = false;
-            let header = self.header(self.snd_una - 1, Flags::ACK, now);
-            return Some(Transmit { header, offset: 0, len: 0, is_window_update, is_mtu_probe: false });
+            let head = self.plain_header(self.snd_una - 1, Flags::ACK, now).into();
+            return Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false });
         } else {
             return None;
         }
         let seq = self.acceptable_seq();
-        let mut segment = Transmit {
-            header: self.header(seq, Flags::ACK, now),
-            offset: 0,
-            len: 0,
-            is_window_update,
-            is_mtu_probe: false,
-        };
-        if self.reass.is_some() {
-            self.attach_sack(&mut segment);
-        }
-        if self.has_extras() {
-            self.attach_extras(&mut segment.header, 0);
-        }
-        Some(segment)
+        let plain = self.plain_header(seq, Flags::ACK, now);
+        let head = if self.has_extras() { self.decorated(plain, 0) } else { plain.into() };
+        Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false })
     }
 
     /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
@@ -377,19 +384,18 @@ impl<P: Payload> Pcb<P> {
 
     /// Reports what lies behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside
     /// it; if not, an acknowledgment follows it that does.
-    #[inline(never)]
-    fn attach_sack(&mut self, segment: &mut Transmit) {
+    fn attach_sack(&mut self, header: &mut Header, text_len: u32) {
         if !self.sack_ok {
             return;
         }
         let Some(reass) = self.reass.as_deref_mut() else { return };
         let count = wire::sack_blocks_fit(reass.sack_count(), self.ts_on);
-        let room = u32::from(self.mss).saturating_sub(segment.len);
-        if segment.len > 0 && u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
+        let room = u32::from(self.mss).saturating_sub(text_len);
+        if text_len > 0 && u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
             self.ack_now = true;
             return;
         }
-        segment.header.options.sack = reass.take_sack(count, self.dup_acks_owed);
+        header.options.sack = reass.take_sack(count, self.dup_acks_owed);
         if reass.is_empty() {
             self.reass = None;
         }
@@ -423,7 +429,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// A header with what every segment carries; what it acknowledges is no longer owed.
-    fn header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> Header {
+    fn plain_header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> PlainHeader {
         self.ack_now = false;
         self.delack_at = NEVER;
         self.last_ack_sent = self.rcv_nxt;
@@ -431,14 +437,8 @@ impl<P: Payload> Pcb<P> {
             .ts_on
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });
         let ack = if self.state == State::SynSent { SeqNum::default() } else { self.rcv_nxt };
-        Header {
-            seq,
-            ack,
-            flags: flags.with(self.ecn.echo),
-            window: window::window_field(self.rcv_wnd(), self.rcv_scale),
-            urgent: 0,
-            options: Options { timestamps, ..Options::default() },
-        }
+        let window = window::window_field(self.rcv_wnd(), self.rcv_scale);
+        PlainHeader { seq, ack, flags: flags.with(self.ecn.echo), window, timestamps }
     }
 }
 

@@ -175,11 +175,66 @@ pub struct Header {
 /// copied several times on its way, and this is a quarter of a [`Header`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainHeader {
-    seq: SeqNum,
-    ack: SeqNum,
-    flags: Flags,
-    window: u16,
-    timestamps: Option<Timestamps>,
+    pub(super) seq: SeqNum,
+    pub(super) ack: SeqNum,
+    pub(super) flags: Flags,
+    pub(super) window: u16,
+    pub(super) timestamps: Option<Timestamps>,
+}
+
+/// A header on its way: in short, and whole only if something would be lost by that.
+///
+/// A struct of words and no enum: it stays in registers from where a segment is made to where it is queued. A copy
+/// through memory waits for the stores before it, because it loads wider than they stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    plain: PlainHeader,
+    /// The header of a SYN, or one with SACK blocks, an urgent pointer or a rare option.
+    full: Option<Box<Header>>,
+}
+
+impl Head {
+    /// Control bits.
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        self.full.as_deref().map_or(self.plain.flags, |full| full.flags)
+    }
+
+    /// Adds control bits.
+    #[inline]
+    pub(super) fn add(&mut self, more: Flags) {
+        let flags = self.full.as_deref_mut().map_or(&mut self.plain.flags, |full| &mut full.flags);
+        *flags = flags.with(more);
+    }
+
+    /// The short form, or the whole one where there is more to it.
+    #[inline]
+    pub fn into_parts(self) -> Result<PlainHeader, Box<Header>> {
+        self.full.map_or(Ok(self.plain), Err)
+    }
+}
+
+impl From<PlainHeader> for Head {
+    #[inline]
+    fn from(plain: PlainHeader) -> Self {
+        Self { plain, full: None }
+    }
+}
+
+impl From<Header> for Head {
+    #[inline]
+    fn from(header: Header) -> Self {
+        let Header { seq, ack, flags, window, options, .. } = header;
+        let plain = PlainHeader { seq, ack, flags, window, timestamps: options.timestamps };
+        Self { plain, full: (!header.is_plain()).then(|| Box::new(header)) }
+    }
+}
+
+impl From<Head> for Header {
+    #[inline]
+    fn from(head: Head) -> Self {
+        head.into_parts().map_or_else(|full| *full, Self::from)
+    }
 }
 
 impl From<PlainHeader> for Header {
@@ -192,20 +247,18 @@ impl From<PlainHeader> for Header {
 }
 
 impl Header {
-    /// The same in short, if nothing is lost by that.
+    /// True if [`PlainHeader`] holds all of it.
     #[inline]
-    pub fn plain(&self) -> Option<PlainHeader> {
-        let Self { seq, ack, flags, window, urgent, options } = *self;
-        let Options { mss, window_scale, sack_permitted, timestamps, sack, fast_open, user_timeout } =
-            options;
-        let is_plain = urgent == 0
+    fn is_plain(&self) -> bool {
+        let Options { mss, window_scale, sack_permitted, timestamps: _, sack, fast_open, user_timeout } =
+            &self.options;
+        self.urgent == 0
             && mss.is_none()
             && window_scale.is_none()
             && !sack_permitted
             && sack.is_empty()
             && fast_open.is_none()
-            && user_timeout.is_none();
-        is_plain.then_some(PlainHeader { seq, ack, flags, window, timestamps })
+            && user_timeout.is_none()
     }
 
     /// SEG.LEN: the payload's bytes and one each for SYN and FIN.

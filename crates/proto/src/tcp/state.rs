@@ -44,6 +44,7 @@ impl State {
     ];
 
     /// True while the application may append to `so_snd`.
+    #[inline]
     pub const fn can_send(self) -> bool {
         match self {
             Self::Established | Self::CloseWait => true,
@@ -59,6 +60,7 @@ impl State {
     }
 
     /// True while data or our FIN may still have to be sent, for the first time or again.
+    #[inline]
     pub const fn transmits(self) -> bool {
         match self {
             Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck => true,
@@ -67,6 +69,7 @@ impl State {
     }
 
     /// True while text of the peer is taken in: its FIN has not come.
+    #[inline]
     pub const fn receives(self) -> bool {
         match self {
             Self::Established | Self::FinWait1 | Self::FinWait2 => true,

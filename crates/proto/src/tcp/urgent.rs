@@ -52,6 +52,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether urgent data is unacknowledged.
+    #[inline]
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent.as_deref().is_some_and(|urgent| urgent.up.after(self.snd_una))
     }

@@ -28,7 +28,7 @@ use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::fast_open::SynText;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::{Flags, Header, Payload};
+use sockeye_proto::tcp::segment::{Flags, Head, Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -527,7 +527,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
             Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))
         };
         let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
-        emit(cx, conn, segment.header, payload, mss);
+        emit(cx, conn, segment.head, payload, mss);
     }
     if !cx.outbox.pending.is_empty() {
         pcb.meter(Tally::default(), output::pushed(cx), is_full(so), cx.now);
@@ -548,7 +548,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
 
 /// Sends one segment without payload.
 fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
-    emit(cx, conn, header, Data::default(), 0);
+    emit(cx, conn, header.into(), Data::default(), 0);
 }
 
 /// Whether a writer has to wait for space.
@@ -558,15 +558,15 @@ pub(crate) fn is_full(so: &Buffers) -> bool {
 
 /// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by
 /// lookup after leaving. `mss` is what a device is to cut it into.
-fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data, mss: u16) {
+fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: Data, mss: u16) {
     cx.core.count(counter::SEGMENTS_OUT);
-    if header.flags.has(Flags::RST) {
+    if head.flags().has(Flags::RST) {
         cx.core.count(counter::RESETS_OUT);
     }
     if !cx.core.loopback.encodes()
         && let Some(peer) = conn.live_peer()
     {
-        let work = Work::segment(&header, payload);
+        let work = Work::segment(head, payload);
         // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
         if let Some(claim) = peer.perimeter().claim() {
             return cx.outbox.claims.push_back(Claimed::new(peer, claim, work));
@@ -579,6 +579,7 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header, payload: Data, m
         }
         return;
     }
+    let header = Header::from(head);
     if conn.via.last().is_wire() {
         return output::push(cx, conn, &header, payload, mss);
     }

@@ -26,7 +26,7 @@ pub(crate) mod user;
 pub(crate) mod wakers;
 
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::{Header, PlainHeader};
+use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
@@ -189,10 +189,10 @@ pub(crate) enum Work {
 impl Work {
     /// A segment has arrived.
     #[inline]
-    pub fn segment(header: &Header, payload: Data) -> Self {
-        match header.plain() {
-            Some(plain) => Self::Segment(plain, payload),
-            None => Self::Rare(Box::new(*header), payload),
+    pub fn segment(head: Head, payload: Data) -> Self {
+        match head.into_parts() {
+            Ok(plain) => Self::Segment(plain, payload),
+            Err(full) => Self::Rare(full, payload),
         }
     }
 }

@@ -106,7 +106,7 @@ mod tests {
         let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
         let mut payload = Chain::new();
         payload.extend_from_slice(&stack.core().pool, &[0; 10]).unwrap();
-        Work::segment(&header, Data(payload))
+        Work::segment(header.into(), Data(payload))
     }
 
     #[test]

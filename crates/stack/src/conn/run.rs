@@ -79,7 +79,7 @@ fn enter<'c>(
         Some(inside) => (inside, segment),
         None => {
             core.input.count(count::CONTENDED, 1);
-            match conn.perimeter().enter(Conn::item(conn, Work::segment(&segment.0, segment.1))) {
+            match conn.perimeter().enter(Conn::item(conn, Work::segment(segment.0.into(), segment.1))) {
                 Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
                     (inside, (header.into(), payload))
                 }

@@ -22,7 +22,7 @@ fn challenges(t: &mut Script, header: Header) -> bool {
     let input = t.input(header, &[]);
     assert_eq!(input.reply, None);
     let sent = t.output();
-    assert!(sent.iter().all(|s| s.len == 0 && s.header.flags == ACK && s.header.ack == t.pcb.rcv_nxt()));
+    assert!(sent.iter().all(|s| s.len == 0 && s.header().flags == ACK && s.header().ack == t.pcb.rcv_nxt()));
     sent.len() == 1
 }
 
@@ -96,9 +96,9 @@ fn two_ends_out_of_step_do_not_answer_each_other_for_ever() {
             let _ = b.input(Header { seq: header.seq + 100_000, ..header }, &[]);
         }
         for sent in b.output() {
-            let _ = a.input(Header { seq: sent.header.seq + 100_000, ..sent.header }, &[]);
+            let _ = a.input(Header { seq: sent.header().seq + 100_000, ..sent.header() }, &[]);
         }
-        from_a = a.output().iter().map(|t| t.header).collect();
+        from_a = a.output().iter().map(|t| t.header()).collect();
         count += from_a.len();
     }
     assert!((1..=usize::from(CHALLENGES_MAX)).contains(&count), "{count}");
@@ -165,11 +165,11 @@ fn ts_recent_is_that_of_the_earliest_unacknowledged_segment() {
     let _ = t.input(t.seg(ACK), b"second");
     t.now = t.now + ms(40);
     let _ = t.pcb.on_timer(t.now);
-    let echo = t.output()[0].header.options.timestamps.map(|ts| ts.ecr);
+    let echo = t.output()[0].header().options.timestamps.map(|ts| ts.ecr);
     assert_eq!(echo, Some(100));
     t.peer_ts = Some(Timestamps { val: 170, ecr: 0 });
     let _ = t.input(t.seg(FIN), &[]);
-    assert_eq!(t.output()[0].header.options.timestamps.map(|ts| ts.ecr), Some(170));
+    assert_eq!(t.output()[0].header().options.timestamps.map(|ts| ts.ecr), Some(170));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_wrong_ack_of_our_syn_is_reset_with_its_own_number() {
 #[test]
 fn a_late_thread_does_not_make_tsval_go_back() {
     let mut t = with_timestamps();
-    let val = |out: &[super::super::events::Transmit]| out[0].header.options.timestamps.map(|ts| ts.val);
+    let val = |out: &[super::super::events::Transmit]| out[0].header().options.timestamps.map(|ts| ts.val);
     t.write(100);
     t.now = t.now + ms(20);
     let _ = t.input(t.ack_of(100, WND), &[]);
@@ -212,6 +212,6 @@ fn a_late_thread_does_not_make_tsval_go_back() {
     t.now = Instant::from_micros(t.now.as_micros() - 15_000);
     t.pcb.shutdown_write();
     let fin = t.output();
-    assert!(fin[0].header.flags.has(Flags::FIN));
+    assert!(fin[0].header().flags.has(Flags::FIN));
     assert_eq!(val(&fin), Some(newest), "the peer would drop an older one as an old duplicate");
 }

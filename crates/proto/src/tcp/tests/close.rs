@@ -59,7 +59,7 @@ fn a_fin_goes_with_the_last_data_and_is_counted_once() {
     let sent = t.output();
     let last = sent.last().unwrap();
     assert_eq!((sent.len(), last.len), (2, 500));
-    assert_eq!(last.header.flags, FIN.with(Flags::PSH));
+    assert_eq!(last.header().flags, FIN.with(Flags::PSH));
     let input = t.input(t.seg(ACK), &[]);
     assert_eq!((input.acked, t.pcb.state()), (1500, State::FinWait2));
 }
@@ -69,7 +69,7 @@ fn a_lost_fin_is_repeated() {
     let mut t = Script::in_state(State::FinWait1, &plain(), false);
     let sent = t.wait(secs(1));
     assert!(!sent.is_empty());
-    assert!(sent.iter().all(|(_, s)| s.header.flags.has(FIN) && s.header.seq == SeqNum::new(ISS + 1)));
+    assert!(sent.iter().all(|(_, s)| s.header().flags.has(FIN) && s.header().seq == SeqNum::new(ISS + 1)));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn a_lone_segment_waits_for_the_delay() {
     assert!(t.output().is_empty());
     let sent = t.wait(ms(100));
     assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<Duration>>(), [ms(40)]);
-    assert_eq!(sent[0].1.header.ack, SeqNum::new(IRS + 2));
+    assert_eq!(sent[0].1.header().ack, SeqNum::new(IRS + 2));
     assert_eq!(t.pcb.next_deadline(), None);
 }
 
@@ -48,7 +48,7 @@ fn a_batch_is_acknowledged_once() {
         let _ = t.input(t.seg(ACK), &full());
     }
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].header.ack), (1, SeqNum::new(IRS + 1 + 20 * MSS)));
+    assert_eq!((sent.len(), sent[0].header().ack), (1, SeqNum::new(IRS + 1 + 20 * MSS)));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn data_takes_the_acknowledgment_along() {
     let _ = t.input(t.seg(ACK), b"question");
     t.snd = 6;
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].len, sent[0].header.ack), (1, 6, SeqNum::new(IRS + 9)));
+    assert_eq!((sent.len(), sent[0].len, sent[0].header().ack), (1, 6, SeqNum::new(IRS + 9)));
     assert!(t.wait(ms(100)).is_empty());
 }
 
@@ -71,8 +71,8 @@ fn each_segment_behind_a_hole_gets_its_own_duplicate_even_in_one_batch() {
     }
     let sent = t.output();
     assert_eq!(sent.len(), 4);
-    let windows: Vec<u16> = sent.iter().map(|s| s.header.window).collect();
-    assert!(sent.iter().all(|s| s.header.ack == SeqNum::new(IRS + 1)));
+    let windows: Vec<u16> = sent.iter().map(|s| s.header().window).collect();
+    assert!(sent.iter().all(|s| s.header().ack == SeqNum::new(IRS + 1)));
     assert!(windows.windows(2).all(|w| w[0] == w[1]), "a duplicate must not change the window");
 }
 
@@ -87,7 +87,7 @@ fn a_filled_hole_is_acknowledged_at_once_and_once() {
     // Duplicates of the new number would start a fast retransmit for nothing.
     let _ = t.input(t.seg(ACK), &full());
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].header.ack), (1, SeqNum::new(IRS + 1 + 4 * MSS)));
+    assert_eq!((sent.len(), sent[0].header().ack), (1, SeqNum::new(IRS + 1 + 4 * MSS)));
 }
 
 #[test]

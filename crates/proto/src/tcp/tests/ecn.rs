@@ -19,7 +19,7 @@ fn on() -> Settings {
 
 /// Flags of what is sent now.
 fn flags(t: &mut Script) -> Vec<Flags> {
-    t.output().iter().map(|s| s.header.flags.without(Flags::PSH)).collect()
+    t.output().iter().map(|s| s.header().flags.without(Flags::PSH)).collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_connect_offers_it_if_told_to_and_a_repeated_syn_does_not() {
         let mut t = Script::connect(&Settings { ecn, ..plain() });
         assert_eq!(flags(&mut t), [first]);
         let again = t.wait(secs(1));
-        assert_eq!(again[0].1.header.flags, SYN);
+        assert_eq!(again[0].1.header().flags, SYN);
         let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK.with(Flags::ECE)), &[]);
         assert!(!t.pcb.ecn(), "who has sent one SYN without stays without");
     }
@@ -66,7 +66,7 @@ fn only_new_text_is_capable() {
     assert_eq!(flags(&mut t), [ACK.with(Flags::ECT); 2]);
     let again = t.wait(secs(1));
     assert!(!again.is_empty());
-    assert!(again.iter().all(|(_, s)| !s.header.flags.has(Flags::ECT)), "{again:?}");
+    assert!(again.iter().all(|(_, s)| !s.header().flags.has(Flags::ECT)), "{again:?}");
     let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
     let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
     assert_eq!(flags(&mut t), [ACK], "an acknowledgment");
@@ -172,7 +172,7 @@ fn a_loss_and_a_mark_in_one_round_trip_are_one_reduction() {
             let _ = t.input(hole, &[]);
         }
         let sent = t.output();
-        assert!(sent.iter().any(|s| s.header.seq == una), "the hole is repeated");
+        assert!(sent.iter().any(|s| s.header().seq == una), "the hole is repeated");
         assert_eq!(t.pcb.ssthresh(), left, "mark first: {mark_first}");
     }
 }
@@ -182,7 +182,7 @@ fn after_a_loss_new_text_says_that_the_window_was_reduced() {
     let mut t = Script::established(&on());
     assert_eq!(t.write(40 * MSS).len(), 10);
     let timeout = t.wait(ms(500));
-    assert!(timeout.iter().all(|(_, s)| !s.header.flags.has(Flags::CWR)));
+    assert!(timeout.iter().all(|(_, s)| !s.header().flags.has(Flags::CWR)));
     acknowledge(&mut t, 10, ACK);
     let sent = flags(&mut t);
     assert!(sent[0].has(Flags::CWR.with(Flags::ECT)), "{sent:?}");

@@ -41,8 +41,8 @@ fn server(text: u32) -> Script {
     };
     t.pcb = Pcb::accept_fast_open(&plain(), &accepted, text, None, t.now);
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].header.flags, sent[0].header.seq), (1, SYN_ACK, SeqNum::new(ISS)));
-    assert_eq!(sent[0].header.ack, SeqNum::new(IRS + 1 + text));
+    assert_eq!((sent.len(), sent[0].header().flags, sent[0].header().seq), (1, SYN_ACK, SeqNum::new(ISS)));
+    assert_eq!(sent[0].header().ack, SeqNum::new(IRS + 1 + text));
     t
 }
 
@@ -52,21 +52,21 @@ fn a_request_goes_without_text_and_a_cookie_with_as_much_as_fits() {
     asks.snd = 300;
     let sent = asks.output();
     assert_eq!((sent.len(), sent[0].len), (1, 0));
-    assert_eq!(sent[0].header.options.fast_open, Some(Cookie::REQUEST));
+    assert_eq!(sent[0].header().options.fast_open, Some(Cookie::REQUEST));
     // Four bytes for the MSS and twelve for the cookie leave 484 of 500.
     for (written, with_syn) in [(0, 0), (300, 300), (484, 484), (9000, 484)] {
         let mut t = client(Some(cookie()));
         t.snd = written;
         let sent = t.output();
         assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, with_syn, 0));
-        assert_eq!(sent[0].header.options.fast_open, Some(cookie()));
-        assert_eq!(sent[0].header.flags.has(Flags::PSH), written > 0 && written == with_syn);
+        assert_eq!(sent[0].header().options.fast_open, Some(cookie()));
+        assert_eq!(sent[0].header().flags.has(Flags::PSH), written > 0 && written == with_syn);
         assert_eq!(t.pcb.snd_max(), SeqNum::new(ISS + 1 + with_syn));
     }
     let mut bare = client(None);
     bare.snd = 50;
     let sent = bare.output();
-    assert_eq!((sent[0].len, sent[0].header.options.fast_open), (50, None));
+    assert_eq!((sent[0].len, sent[0].header().options.fast_open), (50, None));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn text_that_the_syn_ack_covers_is_not_sent_again() {
     assert_eq!((input.acked, input.deliver.as_slice()), (300, b"answer".as_slice()));
     assert!(input.events.has(Events::CONNECTED));
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].len, sent[0].header.ack), (1, 0, SeqNum::new(IRS + 7)));
+    assert_eq!((sent.len(), sent[0].len, sent[0].header().ack), (1, 0, SeqNum::new(IRS + 7)));
     assert_eq!((t.pcb.syn_text(), t.pcb.srtt().is_some()), (SynText::Taken, true));
 }
 
@@ -93,7 +93,7 @@ fn what_the_syn_ack_leaves_out_goes_at_once_and_is_no_repetition() {
         assert_eq!(input.acked, taken);
         let sent = t.output();
         assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, 300 - taken, 0));
-        assert_eq!(sent[0].header.seq, SeqNum::new(ISS + 1 + taken));
+        assert_eq!(sent[0].header().seq, SeqNum::new(ISS + 1 + taken));
         assert_eq!((t.pcb.syn_text(), t.pcb.loss_stats().rexmt_bytes), (outcome, 0));
         let _ = t.input(t.ack_of(300 - taken, WND), &[]);
         assert_eq!((t.snd, t.pcb.next_deadline()), (0, None));
@@ -107,7 +107,7 @@ fn a_syn_that_is_lost_is_repeated_without_option_and_text() {
     t.output();
     let sent = t.wait(secs(2));
     assert_eq!(sent.len(), 1);
-    let (syn, len) = (sent[0].1.header, sent[0].1.len);
+    let (syn, len) = (sent[0].1.header(), sent[0].1.len);
     assert_eq!((syn.flags, syn.seq, syn.options.fast_open, len), (SYN, SeqNum::new(ISS), None, 0));
     assert_eq!(t.pcb.syn_text(), SynText::Lost);
     // The first one may have arrived after all.
@@ -142,7 +142,7 @@ fn a_servers_syn_ack_is_repeated_instead_of_data_and_given_up_like_one() {
     let mut t = server(10);
     t.write(100);
     let sent = t.wait(secs(3));
-    let flags: Vec<_> = sent.iter().map(|(_, s)| (s.header.flags, s.len)).collect();
+    let flags: Vec<_> = sent.iter().map(|(_, s)| (s.header().flags, s.len)).collect();
     assert_eq!(flags, [(SYN_ACK, 0), (SYN_ACK, 0)]);
     let _ = t.wait(secs(600));
     assert!(t.events.has(Events::TIMED_OUT));
@@ -154,7 +154,7 @@ fn the_data_of_a_server_is_repaired_once_the_syn_is_acknowledged() {
     t.write(100);
     let _ = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
     let sent = t.wait(secs(5));
-    assert_eq!((sent[0].1.header.seq, sent[0].1.len), (SeqNum::new(ISS + 1), 100));
+    assert_eq!((sent[0].1.header().seq, sent[0].1.len), (SeqNum::new(ISS + 1), 100));
 }
 
 #[test]
@@ -164,11 +164,11 @@ fn the_clients_syn_again_brings_the_syn_ack_again() {
     for text in [b"".as_slice(), b"0123456789"] {
         let _ = t.input(syn, text);
         let sent = t.output();
-        assert_eq!((sent.len(), sent[0].header.flags), (1, SYN_ACK));
+        assert_eq!((sent.len(), sent[0].header().flags), (1, SYN_ACK));
     }
     let _ = t.input(Header { seq: SeqNum::new(IRS + 1), ..syn }, &[]);
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].header.flags), (1, ACK), "another SYN is challenged");
+    assert_eq!((sent.len(), sent[0].header().flags), (1, ACK), "another SYN is challenged");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_server_may_close_before_its_syn_is_acknowledged() {
     t.snd = 50;
     t.pcb.shutdown_write();
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].len, sent[0].header.flags.has(Flags::FIN)), (1, 50, true));
+    assert_eq!((sent.len(), sent[0].len, sent[0].header().flags.has(Flags::FIN)), (1, 50, true));
     let input = t.input(t.raw(IRS + 11, ISS + 52, FIN), &[]);
     assert!(input.events.has(Events::SYN_ACKED.with(Events::PEER_FIN)));
     assert_eq!(t.pcb.state(), State::TimeWait);

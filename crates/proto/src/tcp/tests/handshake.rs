@@ -19,7 +19,7 @@ fn the_syn_carries_every_option_and_an_unscaled_window() {
     let mut t = Script::connect(&s);
     let sent = t.output();
     assert_eq!(sent.len(), 1);
-    let syn = sent[0].header;
+    let syn = sent[0].header();
     assert_eq!((syn.seq, syn.flags, syn.window), (SeqNum::new(ISS), SYN, 65_535));
     let expected = Options {
         mss: Some(1460),
@@ -40,7 +40,7 @@ fn options_that_the_peer_does_not_answer_are_off() {
     assert_eq!(t.pcb.mss(), DEFAULT_MSS);
     assert!(!t.pcb.timestamps() && !t.pcb.sack_permitted());
     assert_eq!(t.pcb.rcv_wnd_max(), 65_535);
-    let ack = t.output()[0].header;
+    let ack = t.output()[0].header();
     assert_eq!((ack.flags, ack.ack, ack.options), (ACK, SeqNum::new(IRS + 1), Options::default()));
 }
 
@@ -60,7 +60,7 @@ fn options_that_the_peer_answers_are_on() {
     assert_eq!(t.pcb.mss(), 1460 - 12, "our own MSS caps it, timestamps take their part");
     assert_eq!(t.pcb.srtt(), Some(ms(30)));
     assert_eq!(t.pcb.snd_wnd(), 50_000, "the window of a SYN is not scaled");
-    let ack = t.output()[0].header;
+    let ack = t.output()[0].header();
     assert_eq!(ack.options.timestamps, Some(Timestamps { val: 1037, ecr: 4000 }));
     assert_eq!(u32::from(ack.window), (256 * 1024) >> 7);
     t.peer_ts = Some(Timestamps { val: 4001, ecr: 1037 });
@@ -95,7 +95,7 @@ fn text_and_fin_on_the_syn_ack_are_taken_in() {
     assert_eq!(input.deliver, b"hello");
     assert_eq!(input.events, Events::CONNECTED.with(Events::PEER_FIN));
     assert_eq!(t.pcb.state(), State::CloseWait);
-    assert_eq!(t.output()[0].header.ack, SeqNum::new(IRS + 7));
+    assert_eq!(t.output()[0].header().ack, SeqNum::new(IRS + 7));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_syn_is_repeated_with_back_off_and_then_given_up() {
     let sent = t.wait(secs(200));
     let times: Vec<u64> = sent.iter().map(|(at, _)| at.as_secs()).collect();
     assert_eq!(times, [1, 3, 7, 15, 31, 63]);
-    assert!(sent.iter().all(|(_, s)| s.header.flags == SYN && s.header.seq == SeqNum::new(ISS)));
+    assert!(sent.iter().all(|(_, s)| s.header().flags == SYN && s.header().seq == SeqNum::new(ISS)));
     assert_eq!(t.events, Events::TIMED_OUT.with(Events::CLOSED));
     assert_eq!(t.pcb.next_deadline(), None);
 }
@@ -165,7 +165,7 @@ fn in_syn_received_a_wrong_ack_is_reset_and_a_reset_refuses() {
 fn syn_received_repeats_its_syn_ack() {
     let mut t = Script::in_state(State::SynReceived, &plain(), false);
     let sent = t.wait(secs(2));
-    assert!(!sent.is_empty() && sent.iter().all(|(_, s)| s.header.flags == SYN_ACK));
+    assert!(!sent.is_empty() && sent.iter().all(|(_, s)| s.header().flags == SYN_ACK));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_close_before_the_handshake_is_done_deletes_or_waits() {
     assert!(t.output().is_empty());
     let _ = t.input(t.raw(IRS + 1, ISS + 1, ACK), &[]);
     assert_eq!(t.pcb.state(), State::FinWait1);
-    assert!(t.output()[0].header.flags.has(super::script::FIN));
+    assert!(t.output()[0].header().flags.has(super::script::FIN));
 }
 
 #[test]

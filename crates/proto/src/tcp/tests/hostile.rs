@@ -114,7 +114,7 @@ fn tiny_segments_out_of_order_are_bounded_in_number_and_reported_all_the_same() 
         let header = super::super::segment::Header { seq: SeqNum::new(IRS + 1 + offset), ..t.seg(ACK) };
         let _ = t.input(header, &[1]);
         if i % 64 == 0 {
-            assert!(t.output().iter().all(|s| !s.header.options.sack.is_empty()));
+            assert!(t.output().iter().all(|s| !s.header().options.sack.is_empty()));
         }
     }
     let sent = t.output();

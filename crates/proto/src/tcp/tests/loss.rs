@@ -14,7 +14,7 @@ fn in_flight() -> Script {
 
 fn duplicate(t: &mut Script) -> Vec<(u32, u32)> {
     let _ = t.input(t.ack_of(0, WND), &[]);
-    t.output().iter().map(|s| (s.header.seq.raw(), s.len)).collect()
+    t.output().iter().map(|s| (s.header().seq.raw(), s.len)).collect()
 }
 
 const FIRST: u32 = ISS + 1;
@@ -39,7 +39,7 @@ fn a_partial_acknowledgment_repeats_the_next_hole_at_once() {
         duplicate(&mut t);
     }
     let _ = t.input(t.ack_of(4 * MSS, WND), &[]);
-    let sent: Vec<u32> = t.output().iter().map(|s| s.header.seq.raw()).collect();
+    let sent: Vec<u32> = t.output().iter().map(|s| s.header().seq.raw()).collect();
     assert_eq!(sent.first(), Some(&(FIRST + 4 * MSS)));
 }
 
@@ -72,7 +72,7 @@ fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
     let rto = t.pcb.rto();
     let sent = t.wait(rto);
     assert_eq!(sent.len(), 1);
-    assert_eq!((sent[0].0, sent[0].1.header.seq, sent[0].1.len), (rto, SeqNum::new(FIRST), MSS));
+    assert_eq!((sent[0].0, sent[0].1.header().seq, sent[0].1.len), (rto, SeqNum::new(FIRST), MSS));
     assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (MSS, 5 * MSS));
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.rto_count, stats.rexmt_rto, stats.rexmt_bytes), (1, 1, u64::from(MSS)));
@@ -81,7 +81,7 @@ fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
     // An acknowledgment beyond what was repeated is believed: the rest had arrived.
     let _ = t.input(t.ack_of(9 * MSS, WND), &[]);
     assert_eq!(t.pcb.snd_una(), SeqNum::new(FIRST + 10 * MSS));
-    assert!(t.output().iter().all(|s| s.header.seq.at_or_after(SeqNum::new(FIRST + 10 * MSS))));
+    assert!(t.output().iter().all(|s| s.header().seq.at_or_after(SeqNum::new(FIRST + 10 * MSS))));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn timeouts_back_off_and_the_connection_is_given_up_with_a_reset() {
     let sent = t.wait(secs(60));
     let times: Vec<u128> = sent.iter().map(|(at, _)| at.as_millis()).collect();
     assert_eq!(times, [200, 600, 1400, 3000, 6200, 10_200]);
-    assert!(sent.last().unwrap().1.header.flags.has(super::script::RST));
+    assert!(sent.last().unwrap().1.header().flags.has(super::script::RST));
     assert!(t.events.has(super::super::events::Events::TIMED_OUT));
     assert_eq!(t.pcb.next_deadline(), None);
 }
@@ -109,7 +109,7 @@ fn an_ambiguous_round_trip_is_not_measured_but_a_timestamp_tells() {
     let mut t = Script::established(&Settings { timestamps: true, ..plain() });
     t.write(10);
     let repeated = t.wait(ms(250));
-    let val = repeated[0].1.header.options.timestamps.unwrap().val;
+    let val = repeated[0].1.header().options.timestamps.unwrap().val;
     t.peer_ts = Some(super::super::segment::Timestamps { val: 101, ecr: val });
     let _ = t.input(t.ack_of(10, WND), &[]);
     assert_eq!(t.pcb.rto(), ms(205), "the sample ends the back-off");

@@ -86,9 +86,9 @@ fn acknowledgments_stay_inside_the_window_of_the_peer() {
     // The peer's window ends 1000 bytes before what was sent.
     let _ = t.input(t.ack_of(1000, 3000), &[]);
     let _ = t.input(super::super::segment::Header { window: 3000, ..t.ack_of(0, 3000) }, &[0; 3000]);
-    let ack = t.output()[0];
-    assert_eq!(ack.header.flags, ACK);
-    assert_eq!(ack.header.seq, t.pcb.snd_una() + 3000);
+    let ack = t.output()[0].clone();
+    assert_eq!(ack.header().flags, ACK);
+    assert_eq!(ack.header().seq, t.pcb.snd_una() + 3000);
 }
 
 #[test]

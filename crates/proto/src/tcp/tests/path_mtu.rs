@@ -31,7 +31,7 @@ fn what_is_out_is_cut_anew_without_a_congestion_response() {
         assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
         assert_eq!((t.pcb.mss(), t.pcb.path_mtu(), t.pcb.cwnd()), (600, 640, cwnd));
         let again = t.output();
-        assert_eq!((again[0].header.seq, again[0].len), (seq(0), 600), "{s:?}");
+        assert_eq!((again[0].header().seq, again[0].len), (seq(0), 600), "{s:?}");
         assert!(again.iter().all(|one| one.len <= 600));
         assert!(again.iter().map(|one| one.len).sum::<u32>() > 9 * MSS, "the whole window goes again");
         assert!(!t.pcb.on_packet_too_big(seq(MSS), 640, t.now), "the others of the same flight");

@@ -37,7 +37,7 @@ fn block(from: u32, to: u32) -> super::super::sack::SackBlock {
 
 /// Places of what is sent now.
 fn sent(t: &mut Script) -> Vec<u32> {
-    t.output().iter().map(|s| s.header.seq.since(SeqNum::new(FIRST)) / MSS).collect()
+    t.output().iter().map(|s| s.header().seq.since(SeqNum::new(FIRST)) / MSS).collect()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn fewer_than_three_wait_for_a_quarter_of_the_round_trip() {
     assert_eq!(sent(&mut t), [10]);
     let again = t.wait(ms(4));
     assert_eq!(again[0].0.as_micros(), 2_500);
-    assert_eq!(again[0].1.header.seq, SeqNum::new(FIRST));
+    assert_eq!(again[0].1.header().seq, SeqNum::new(FIRST));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
     // What was sent after the repetition has arrived, the repetition has not.
     report(&mut t, 0, &[(1, 12)]);
     let mut again = sent(&mut t);
-    again.extend(t.wait(ms(20)).iter().map(|(_, s)| s.header.seq.since(SeqNum::new(FIRST)) / MSS));
+    again.extend(t.wait(ms(20)).iter().map(|(_, s)| s.header().seq.since(SeqNum::new(FIRST)) / MSS));
     assert!(again.contains(&0), "{again:?}");
     assert_eq!(t.pcb.loss_stats().rto_count, 0);
 }
@@ -137,7 +137,7 @@ fn a_lost_tail_is_probed_after_two_round_trips_and_counts_as_a_loss() {
     t.write(3 * MSS);
     let probes = t.wait(ms(25));
     assert_eq!(probes.len(), 1);
-    assert_eq!((probes[0].0, probes[0].1.header.seq), (ms(20), SeqNum::new(FIRST + 2 * MSS)));
+    assert_eq!((probes[0].0, probes[0].1.header().seq), (ms(20), SeqNum::new(FIRST + 2 * MSS)));
     // The peer had the first two: the probe has repaired the loss.
     report(&mut t, 3, &[]);
     t.write(MSS);
@@ -165,7 +165,7 @@ fn a_needless_probe_costs_nothing() {
 fn a_probe_carries_new_data_if_there_is_any() {
     let mut t = in_flight();
     let probes = t.wait(ms(15));
-    assert_eq!(probes[0].1.header.seq, SeqNum::new(FIRST + 10 * MSS), "beyond the congestion window");
+    assert_eq!(probes[0].1.header().seq, SeqNum::new(FIRST + 10 * MSS), "beyond the congestion window");
     assert_eq!(probes[0].1.len, MSS);
     assert_eq!(t.pcb.loss_stats().rexmt_bytes, 0);
 }
@@ -227,7 +227,7 @@ fn a_peer_that_throws_away_what_it_held_gets_it_again() {
     report(&mut t, 1, &[]);
     let _ = sent(&mut t);
     let again: Vec<u32> =
-        t.wait(secs(3)).iter().map(|(_, s)| s.header.seq.since(SeqNum::new(FIRST)) / MSS).collect();
+        t.wait(secs(3)).iter().map(|(_, s)| s.header().seq.since(SeqNum::new(FIRST)) / MSS).collect();
     assert!(again.contains(&1), "{again:?}");
     assert_eq!(t.pcb.loss_stats().renege_count, 1);
     assert_eq!(t.pcb.loss_stats().sacked_bytes, 0);

@@ -18,7 +18,7 @@ fn comes(t: &mut Script, offset: u32) -> Vec<Vec<(u32, u32)>> {
     let header = Header { seq: SeqNum::new(FIRST + offset), ..t.seg(ACK) };
     let input = t.input(header, &[7; 100]);
     t.space -= input.deliver.len() as u32;
-    t.output().iter().map(|s| blocks(s.header.options.sack)).collect()
+    t.output().iter().map(|s| blocks(s.header().options.sack)).collect()
 }
 
 fn blocks(sack: SackBlocks) -> Vec<(u32, u32)> {
@@ -73,13 +73,13 @@ fn blocks_that_do_not_fit_beside_data_go_behind_it() {
     let _ = t.input(Header { seq: SeqNum::new(FIRST + 200), ..t.seg(ACK) }, &[7; 100]);
     t.snd += MSS;
     let sent = t.output();
-    assert_eq!((sent[0].len, sent[0].header.options.sack.len()), (MSS, 0));
-    assert_eq!((sent[1].len, sent[1].header.options.sack.len()), (0, 1));
+    assert_eq!((sent[0].len, sent[0].header().options.sack.len()), (MSS, 0));
+    assert_eq!((sent[1].len, sent[1].header().options.sack.len()), (0, 1));
     t.output();
     t.snd += 100;
     let _ = t.input(Header { seq: SeqNum::new(FIRST + 400), ..t.ack_of(MSS, WND) }, &[7; 100]);
     let sent = t.output();
-    assert_eq!((sent[0].len, sent[0].header.options.sack.len()), (100, 2), "beside a small one they fit");
+    assert_eq!((sent[0].len, sent[0].header().options.sack.len()), (100, 2), "beside a small one they fit");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_early_fin_waits_behind_the_reported_text() {
     let mut t = script(false);
     let header = Header { seq: SeqNum::new(FIRST + 100), ..t.seg(Flags::FIN.with(Flags::ACK)) };
     let _ = t.input(header, &[7; 100]);
-    assert_eq!(blocks(t.output()[0].header.options.sack), [(100, 200)]);
+    assert_eq!(blocks(t.output()[0].header().options.sack), [(100, 200)]);
     assert_eq!(comes(&mut t, 0).len(), 1);
     assert!(t.pcb.reass.is_none());
 }

@@ -203,7 +203,7 @@ impl Script {
             let outcome = self.pcb.on_timer(at);
             self.events.insert(outcome.events);
             let reply = outcome.reply.map(|header| Transmit {
-                header,
+                head: header.into(),
                 offset: 0,
                 len: 0,
                 is_window_update: false,

@@ -21,9 +21,9 @@ fn a_silent_peer_is_probed_and_given_up() {
     let times: Vec<u64> = sent.iter().map(|(at, _)| at.as_secs()).collect();
     let probes: Vec<u64> = (0..10).map(|i| 7200 + 75 * i).collect();
     assert_eq!(times, probes, "nine probes, and the reset one interval later");
-    let probe = sent[0].1.header;
+    let probe = sent[0].1.header();
     assert_eq!((probe.seq, probe.flags, sent[0].1.len), (SeqNum::new(ISS), ACK, 0));
-    assert!(sent[9].1.header.flags.has(RST));
+    assert!(sent[9].1.header().flags.has(RST));
     assert!(t.events.has(Events::TIMED_OUT));
     assert_eq!(t.pcb.next_deadline(), None);
 }
@@ -51,7 +51,7 @@ fn a_keepalive_probe_is_answered() {
     probe.seq = probe.seq - 1;
     let _ = t.input(probe, &[]);
     let sent = t.output();
-    assert_eq!((sent.len(), sent[0].header.ack), (1, t.pcb.rcv_nxt()));
+    assert_eq!((sent.len(), sent[0].header().ack), (1, t.pcb.rcv_nxt()));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn report(t: &mut Script, ack: u32, held: &[(u32, u32)]) {
 
 fn sent(t: &mut Script) -> Vec<u32> {
     let mss = u32::from(t.pcb.mss());
-    t.output().iter().map(|s| s.header.seq.since(SeqNum::new(FIRST)) / mss).collect()
+    t.output().iter().map(|s| s.header().seq.since(SeqNum::new(FIRST)) / mss).collect()
 }
 
 /// The retransmission timer expires, after a tail loss probe.

@@ -8,7 +8,7 @@ const URG: Flags = Flags::URG;
 
 /// Flags and pointer of what is due now.
 fn marks(t: &mut Script) -> Vec<(bool, u16)> {
-    t.output().iter().map(|s| (s.header.flags.has(URG), s.header.urgent)).collect()
+    t.output().iter().map(|s| (s.header().flags.has(URG), s.header().urgent)).collect()
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn the_pointer_names_the_byte_behind_until_it_is_acknowledged() {
     t.snd += 5;
     assert_eq!(marks(&mut t), [(false, 0)]);
     let again = t.wait(secs(1));
-    assert_eq!((again[0].1.header.flags.has(URG), again[0].1.header.urgent), (true, 10), "{again:?}");
+    assert_eq!((again[0].1.header().flags.has(URG), again[0].1.header().urgent), (true, 10), "{again:?}");
     let _ = t.input(t.ack_of(15, WND), &[]);
     t.snd += 5;
     assert_eq!(marks(&mut t), [(false, 0)]);
@@ -68,7 +68,7 @@ fn an_acknowledgment_points_at_urgent_data_that_the_window_holds_back() {
     let _ = t.input(t.seg(Flags::FIN.with(ACK)), &[]);
     assert_eq!(marks(&mut t), [(true, 3)]);
     let probes = t.wait(secs(1));
-    assert!(probes.iter().all(|(_, probe)| probe.header.flags.has(URG) && probe.header.urgent == 3));
+    assert!(probes.iter().all(|(_, probe)| probe.header().flags.has(URG) && probe.header().urgent == 3));
     assert!(!probes.is_empty());
 }
 

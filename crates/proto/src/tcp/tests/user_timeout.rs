@@ -16,7 +16,7 @@ fn with(user_timeout: Duration) -> Settings {
 /// When the connection was given up, counted from now; `None` if it was not within `patience`.
 fn end_of(t: &mut Script, patience: Duration) -> Option<Duration> {
     let sent = t.wait(patience);
-    let last = sent.iter().find(|(_, s)| s.header.flags.has(RST)).map(|(at, _)| *at);
+    let last = sent.iter().find(|(_, s)| s.header().flags.has(RST)).map(|(at, _)| *at);
     assert_eq!(last.is_some(), t.events.has(Events::TIMED_OUT));
     last
 }
@@ -116,10 +116,10 @@ fn the_peers_wish_counts_within_limits_if_the_application_has_none() {
 #[test]
 fn a_timeout_that_was_set_is_announced_once_beside_the_syn_and_once_after() {
     let option = Settings { user_timeout_option: true, ..with(secs(90)) };
-    let said = |s: &super::super::events::Transmit| s.header.options.user_timeout.map(UserTimeout::timeout);
+    let said = |s: &super::super::events::Transmit| s.header().options.user_timeout.map(UserTimeout::timeout);
     let mut t = Script::connect(&option);
     let syn = t.output();
-    assert_eq!((syn[0].header.flags, said(&syn[0])), (SYN, Some(secs(90))));
+    assert_eq!((syn[0].header().flags, said(&syn[0])), (SYN, Some(secs(90))));
     let mut t = Script::established(&option);
     t.snd = 3000;
     let sent = t.output();

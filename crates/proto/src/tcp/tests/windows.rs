@@ -66,7 +66,7 @@ fn a_probe_of_a_closed_window_is_refused_but_its_acknowledgment_counts() {
     assert!(input.deliver.is_empty() && input.events.is_empty());
     assert_eq!(input.acked, 10);
     let answer = t.output();
-    assert_eq!((answer.len(), answer[0].header.window), (1, 0));
+    assert_eq!((answer.len(), answer[0].header().window), (1, 0));
     assert_eq!(t.pcb.state(), State::Established);
 }
 
@@ -97,7 +97,7 @@ fn a_closed_window_is_probed_with_back_off_for_as_long_as_it_is_answered() {
                 break sent;
             }
         };
-        assert_eq!((sent.len(), sent[0].1.header.seq, sent[0].1.len), (1, una - 1, 0));
+        assert_eq!((sent.len(), sent[0].1.header().seq, sent[0].1.len), (1, una - 1, 0));
         waits.push(t.now.since(before).as_millis());
         let _ = t.input(t.ack_of(0, 0), &[]);
         assert!(t.output().is_empty());
@@ -144,7 +144,7 @@ fn a_fin_waits_for_a_closed_window_too_and_is_probed() {
     t.pcb.shutdown_write();
     assert!(t.output().is_empty());
     let sent = t.wait(ms(200));
-    assert!(sent[0].1.header.flags.has(FIN) && sent[0].1.len == 0);
+    assert!(sent[0].1.header().flags.has(FIN) && sent[0].1.len == 0);
     let _ = t.input(t.ack_of(1, 0), &[]);
     assert_eq!(t.pcb.state(), State::FinWait2);
 }
@@ -250,7 +250,7 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
         header.seq += 1000;
         let _ = t.input(header, &[0; 10]);
         let sent = t.output();
-        assert_eq!(sent.last().map(|s| s.header.seq), Some(una + begins_at), "{left} KiB are left");
+        assert_eq!(sent.last().map(|s| s.header().seq), Some(una + begins_at), "{left} KiB are left");
     }
 }
 
@@ -271,14 +271,14 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that
         t.pcb.shutdown_write();
         assert!(t.output().is_empty(), "the window is shut");
         let (_, probe) = t.wait(secs(1)).into_iter().next().expect("a shut window is probed");
-        assert!(probe.header.seq == una && probe.header.flags.has(FIN));
+        assert!(probe.header().seq == una && probe.header().flags.has(FIN));
         // The peer refuses the FIN, and sends two full segments of its own.
         for begin in [0, MSS] {
             let header = Header { window: 0, ack: una, ..t.seg(ACK) };
             let _ = t.input(Header { seq: SeqNum::new(IRS + 1 + begin), ..header }, &[0; MSS as usize]);
         }
         let sent = t.output();
-        assert_eq!(sent.last().map(|s| s.header.seq), Some(una), "window scale {scale}");
+        assert_eq!(sent.last().map(|s| s.header().seq), Some(una), "window scale {scale}");
     }
 }
 
@@ -325,6 +325,6 @@ fn a_lost_window_update_is_made_good_by_a_probe() {
 fn psh_is_set_where_so_snd_is_emptied() {
     let mut t = Script::established(&plain());
     t.snd = 2 * MSS + 10;
-    let pushed: Vec<bool> = t.output().iter().map(|s| s.header.flags.has(Flags::PSH)).collect();
+    let pushed: Vec<bool> = t.output().iter().map(|s| s.header().flags.has(Flags::PSH)).collect();
     assert_eq!(pushed, [false, false, true]);
 }

@@ -351,9 +351,8 @@ impl World {
             let end = &mut self.ends[i];
             let (snd_len, space) = (end.snd.len() as u32, end.space());
             let Some(pcb) = end.pcb.as_mut() else { return };
-            let Some(Transmit { header, offset, len, .. }) = pcb.poll_transmit(snd_len, space, now) else {
-                break;
-            };
+            let Some(sent) = pcb.poll_transmit(snd_len, space, now) else { break };
+            let (header, Transmit { offset, len, .. }) = (sent.header(), sent);
             let payload = end.snd[offset as usize..(offset + len) as usize].to_vec();
             end.sent_count += 1;
             self.check_edge(i, &header);
