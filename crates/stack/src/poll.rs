@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, Ordering};
-use sockeye_sync::{Mutex, Spin, WaitQueue, Woken};
+use sockeye_sync::{BriefMutex, Spin, WaitQueue, Woken};
 
 use crate::conn::Conn;
 use crate::conn::outbox::Wake;
@@ -157,7 +157,7 @@ impl<'a> IntoIterator for &'a Events {
 pub struct Poll {
     queue: Arc<Queue>,
     /// One round: what is reported goes to the end, so that nobody is looked at twice before everybody was once.
-    held: Mutex<VecDeque<Held>>,
+    held: BriefMutex<VecDeque<Held>>,
     spin: Spin,
 }
 
@@ -180,7 +180,7 @@ impl Poll {
     pub fn new(spin_max: Duration) -> Self {
         Self {
             queue: Arc::new(Queue::default()),
-            held: Mutex::new(VecDeque::new()),
+            held: BriefMutex::new(VecDeque::new()),
             spin: Spin::up_to(spin_max),
         }
     }
@@ -325,7 +325,7 @@ impl std::fmt::Debug for Poll {
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Queue {
-    inbox: Mutex<Inbox>,
+    inbox: BriefMutex<Inbox>,
     wait: WaitQueue,
 }
 

@@ -9,7 +9,7 @@
 //! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
-//! Linux futexes (`futex.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the
+//! Linux futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the
 //! stack passes the door by, so a new shared word is counted without anybody thinking of it.
 //!
 //! The door knows nothing of the protocols built on it. Two things are kept from the model on
@@ -25,6 +25,8 @@ mod counted;
 mod futex;
 #[cfg(all(not(feature = "count"), not(loom)))]
 mod host;
+#[cfg(not(loom))]
+mod membarrier;
 #[cfg(loom)]
 mod model;
 mod snapshot;
@@ -35,6 +37,8 @@ pub use counted::*;
 pub use futex::Futex;
 #[cfg(all(not(feature = "count"), not(loom)))]
 pub use host::*;
+#[cfg(not(loom))]
+pub use membarrier::{heavy_fence, light_fence};
 #[cfg(loom)]
 pub use model::*;
 pub use snapshot::{Read, Snapshot};

@@ -38,6 +38,7 @@
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 mod block;
+mod brief;
 mod cell;
 #[cfg(all(feature = "count", not(loom)))]
 pub mod count;
@@ -58,6 +59,7 @@ pub mod slot;
 mod spin;
 mod wait;
 
+pub use brief::{BriefGuard, BriefMutex};
 pub use cell::PerimeterCell;
 pub use counters::Counters;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -32,7 +32,7 @@ use sockeye_proto::tcp::segment::{Flags, Head, Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{Entry as Entered, Filled, Inside, MutexGuard};
+use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
 
 use super::error::SockError;
 use super::exit::{self, At};
@@ -114,7 +114,7 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
 
 /// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
 /// enter never waits, so the order of locks is kept.
-pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: MutexGuard<'_, Buffers>) {
+pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Buffers>) {
     let inside = if cx.entry == Entry::Fill { None } else { conn.perimeter().try_enter() };
     let Some(mut inside) = inside else {
         drop(so);

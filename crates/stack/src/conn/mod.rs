@@ -29,7 +29,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::{Mutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
+use sockeye_sync::{BriefMutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -73,7 +73,7 @@ pub(crate) struct Conn {
     /// (a) Where frames for it come in; nowhere on loopback.
     pub input_at: PlaceCell,
     /// (b) `so_snd` and `so_rcv`.
-    pub so: Mutex<Buffers>,
+    pub so: BriefMutex<Buffers>,
     /// (p) The state machine.
     pub pcb: PerimeterCell<Pcb<Data>>,
     /// (a) Socket options.
@@ -243,7 +243,7 @@ impl Conn {
             users: AtomicU32::new(1),
             replies: rcvd::Replies::default(),
             pcb,
-            so: Mutex::new(Buffers {
+            so: BriefMutex::new(Buffers {
                 snd: birth.snd,
                 rcv: birth.rcv,
                 watch: Watchers::default(),

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_proto::udp::Joiner;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
-use sockeye_sync::{Awaited, Mutex, Notified, WaitQueue, cpu};
+use sockeye_sync::{Awaited, BriefMutex, Mutex, Notified, WaitQueue, cpu};
 
 use super::builder::{Place, Reuse};
 use super::errors::Queued;
@@ -86,7 +86,7 @@ pub(crate) struct Naming {
 /// What receivers and deliverers write, on lines of its own.
 #[repr(align(128))]
 pub(crate) struct Receive {
-    pub so: Mutex<So>,
+    pub so: BriefMutex<So>,
     pub wait: WaitQueue,
 }
 
@@ -172,7 +172,7 @@ impl Pcb {
             has_error: AtomicBool::new(false),
             naming: Mutex::new(Naming::default()),
             receive: Receive {
-                so: Mutex::new(So {
+                so: BriefMutex::new(So {
                     queue: VecDeque::new(),
                     charge: 0,
                     rcvbuf: rcvbuf as usize,

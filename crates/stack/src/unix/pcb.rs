@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
 use sockeye_sync::pair::{Link, Linked};
-use sockeye_sync::{Awaited, Mutex, WaitQueue};
+use sockeye_sync::{Awaited, BriefMutex, WaitQueue};
 
 use super::addr::Name;
 use super::ancillary::UCred;
@@ -60,7 +60,7 @@ pub(crate) struct Pcb {
     pub rcv_wait: WaitQueue,
     /// Who waits for room in our buffer or in our backlog; with `so`.
     pub snd_wait: WaitQueue,
-    pub so: Mutex<So>,
+    pub so: BriefMutex<So>,
     pub kind: Kind,
     /// (a) An error is pending or our writing side of a datagram socket is shut: senders look into `so`.
     pub alert: AtomicBool,
@@ -191,7 +191,7 @@ pub(crate) const WAKERS_MAX: usize = 1024;
 impl Pcb {
     pub fn new(kind: Kind, config: &Config) -> Arc<Self> {
         Arc::new(Self {
-            so: Mutex::new(So::new(config.sndbuf as usize)),
+            so: BriefMutex::new(So::new(config.sndbuf as usize)),
             rcv_wait: WaitQueue::new(),
             snd_wait: WaitQueue::new(),
             kind,

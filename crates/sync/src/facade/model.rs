@@ -17,6 +17,17 @@ pub use loom::sync::Arc;
 pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
+/// As a fence of its own: what the pair amounts to.
+pub fn light_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// As a fence of its own: what the pair amounts to.
+pub fn heavy_fence() -> bool {
+    fence(Ordering::SeqCst);
+    true
+}
+
 /// Models do not count.
 pub fn memory_written<T: ?Sized>(_place: *const T) {}
 

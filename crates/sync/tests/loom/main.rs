@@ -11,6 +11,7 @@
 //! (`PREEMPTIONS`): races of this kind need one or two.
 #![cfg(loom)]
 
+mod brief;
 mod exit;
 mod notify;
 mod pair;

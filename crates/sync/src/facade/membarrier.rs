@@ -1,0 +1,41 @@
+//! A pair of fences of which one side costs nothing: the other side makes all threads of the process take theirs.
+//!
+//! `light_fence` keeps the compiler from moving accesses across it. `heavy_fence` runs a full fence on every core that
+//! runs a thread of this process now; a thread that does not run passes one when it is put on a core. So for every
+//! thread, all it did before some point between the start and the end of the call is seen after it by the caller, and
+//! the other way round: together they order as two sequentially consistent fences would.
+//!
+//! Must not know any protocol. Tests: below, and through `brief.rs`.
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// The side that is passed often. No instruction.
+#[inline(always)]
+pub fn light_fence() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// The side that is passed seldom: a system call of microseconds, with an interrupt of every core that runs a thread of
+/// this process. False if the kernel refuses, and then nothing is ordered.
+pub fn heavy_fence() -> bool {
+    if cfg!(miri) {
+        return false;
+    }
+    // A process has to register once, and so may a child after a fork.
+    let fence = || membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+    fence() || (membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && fence())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg_attr(miri, ignore = "the interpreter has no such call")]
+    fn the_kernel_gives_fences_again_and_again() {
+        // Where a sandbox refuses the call, it refuses it always.
+        let first = super::heavy_fence();
+        assert_eq!(super::heavy_fence(), first);
+        super::light_fence();
+    }
+}

@@ -1,0 +1,75 @@
+//! The mutex whose unlock is a store: nobody two at a time, no sleeper forgotten.
+//!
+//! A forgotten sleeper is a deadlock, which the checker reports. Nobody spins in a model, so a thread that does not get
+//! the mutex at once goes to sleep. The model's `membarrier` is one fence of the sleeper; see `facade/model.rs`.
+
+use loom::sync::Arc;
+use loom::thread;
+use sockeye_sync::BriefMutex;
+
+use crate::{check, check_bounded};
+
+fn add_one(mutex: &BriefMutex<usize>) {
+    let mut value = mutex.lock();
+    *value += 1;
+}
+
+#[test]
+fn two_threads_that_lock_twice() {
+    check_bounded(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let other = mutex.clone();
+        let thread = thread::spawn(move || {
+            add_one(&other);
+            add_one(&other);
+        });
+        add_one(&mutex);
+        add_one(&mutex);
+        thread.join().unwrap();
+        assert_eq!(*mutex.lock(), 4);
+    });
+}
+
+#[test]
+fn two_threads_that_lock_once_in_every_interleaving() {
+    check(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let other = mutex.clone();
+        let thread = thread::spawn(move || add_one(&other));
+        add_one(&mutex);
+        thread.join().unwrap();
+        assert_eq!(*mutex.lock(), 2);
+    });
+}
+
+#[test]
+fn an_owner_and_two_sleepers() {
+    check_bounded(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let other = mutex.clone();
+                thread::spawn(move || add_one(&other))
+            })
+            .collect();
+        add_one(&mutex);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn who_only_tries_wakes_those_who_wait() {
+    check(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let other = mutex.clone();
+        let thread = thread::spawn(move || add_one(&other));
+        if let Some(mut value) = mutex.try_lock() {
+            *value += 10;
+        }
+        thread.join().unwrap();
+        assert!([1, 11].contains(&*mutex.lock()));
+    });
+}
