@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{scaled, watchdog};
 use sockeye::SendMeta;
-use sockeye::tokio::UdpSocket;
+use sockeye::tokio::{IcmpSocket, UdpSocket};
 use tokio::io::ReadBuf;
 
 fn run<F: Future<Output = ()>>(name: &'static str, f: impl FnOnce(sockeye::Stack) -> F) {
@@ -49,6 +49,33 @@ fn a_question_is_answered_between_tasks() {
         client.readable().await.unwrap();
         let refused = client.recv(&mut [0; 8]).await.unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn a_task_that_asks_for_an_echo_is_woken_by_the_answer_and_by_none_of_another_s() {
+    run("a_task_that_asks_for_an_echo_is_woken_by_the_answer_and_by_none_of_another_s", |stack| async move {
+        let here = std::net::IpAddr::from([127, 0, 0, 1]);
+        let (one, other) = (
+            IcmpSocket::bind_on(&stack, here).unwrap(),
+            Arc::new(IcmpSocket::bind_on(&stack, here).unwrap()),
+        );
+        let waiting = {
+            let other = Arc::clone(&other);
+            tokio::spawn(async move { other.recv(&mut [0; 8]).await.unwrap().seq })
+        };
+        let mut data = [0; 64];
+        for seq in 0..scaled(500) as u16 {
+            one.send_to(seq, b"there?", here).await.unwrap();
+            one.readable().await.unwrap();
+            let reply = one.recv(&mut data).await.unwrap();
+            assert_eq!((reply.seq, reply.from, &data[..reply.len]), (seq, here, &b"there?"[..]));
+        }
+        assert_eq!(one.try_recv(&mut data).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        assert!(!waiting.is_finished());
+        other.get_ref().connect(here).unwrap();
+        other.send(7, b"mine").await.unwrap();
+        assert_eq!(waiting.await.unwrap(), 7);
     });
 }
 

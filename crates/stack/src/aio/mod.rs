@@ -6,12 +6,14 @@
 //! Each direction of a stream keeps the waker of one task, the last that polled, as `AsyncRead` and
 //! `AsyncWrite` ask for.
 
+mod icmp;
 mod listener;
 mod split;
 mod stream;
 mod udp;
 pub mod unix;
 
+pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub use stream::TcpStream;

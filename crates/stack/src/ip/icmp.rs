@@ -3,7 +3,8 @@
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
 //! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
 //! for a source that is not one, nor for a fragment but the first.
-//! Errors and answers are limited for the stack and for each destination (`sockeye_proto::icmp::limit`).
+//! Errors are limited for the stack and for each destination (`sockeye_proto::icmp::limit`). Answers to echo requests are not,
+//! as on Linux: each is as long as what it answers, and who has few cores has a queue that is full.
 //! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
 use std::net::IpAddr;
@@ -37,30 +38,17 @@ const ERROR_BURST: u32 = 50;
 /// To one destination they come this often (Linux: `icmp_ratelimit`).
 const ERROR_EACH_EVERY: Duration = Duration::from_secs(1);
 const ERROR_EACH_BURST: u32 = 6;
-/// Answers to echo requests.
-const ECHO_EVERY: Duration = Duration::from_micros(100);
-const ECHO_BURST: u32 = 1000;
-/// To one destination. A `ping -f` is answered; a reflector for a flood with forged sources this is not.
-const ECHO_EACH_EVERY: Duration = Duration::from_micros(200);
-const ECHO_EACH_BURST: u32 = 500;
 /// The traffic class of errors: "internetwork control" (RFC 1812 section 4.3.2.5).
 const ERROR_CLASS: u8 = 0xc0;
 
-/// How often we answer.
-pub(super) struct Answers {
-    errors: Mutex<Limits>,
-    echoes: Mutex<Limits>,
-}
+/// How often errors are sent.
+pub(super) struct ErrorRate(Mutex<Limits>);
 
-impl Answers {
+impl ErrorRate {
     pub fn new(now: Instant) -> Self {
-        let limits = |all: (Duration, u32), each: (Duration, u32)| {
-            Mutex::new(Limits::new(Bucket::new(all.0, all.1, now), Bucket::new(each.0, each.1, now)))
-        };
-        Self {
-            errors: limits((ERROR_EVERY, ERROR_BURST), (ERROR_EACH_EVERY, ERROR_EACH_BURST)),
-            echoes: limits((ECHO_EVERY, ECHO_BURST), (ECHO_EACH_EVERY, ECHO_EACH_BURST)),
-        }
+        let all = Bucket::new(ERROR_EVERY, ERROR_BURST, now);
+        let each = Bucket::new(ERROR_EACH_EVERY, ERROR_EACH_BURST, now);
+        Self(Mutex::new(Limits::new(all, each)))
     }
 }
 
@@ -192,10 +180,6 @@ fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Receiv
         return cx.core.ip.count(count::ICMP_IN_IGNORED);
     }
     let flow = flow_of(cx, addresses.dst(), addresses.src());
-    // Who asks itself is nobody's reflector.
-    if request.netif != NetifId::LOOPBACK && !allowed(cx, &cx.core.ip.answers.echoes, flow) {
-        return;
-    }
     let Some(header) = message.emit(family) else { return };
     let traffic_class = request.header.traffic_class;
     let outgoing = Outgoing { traffic_class, ..answer_to(family, &request, &header, flow) };
@@ -225,7 +209,7 @@ pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
     };
     let addresses = received.header.addresses;
     let flow = flow_of(cx, addresses.dst(), addresses.src());
-    if !allowed(cx, &cx.core.ip.answers.errors, flow) {
+    if !allowed(cx, flow) {
         return;
     }
     let Some(quote) = quote(cx, family, received) else {
@@ -292,8 +276,8 @@ fn is_single(received: &Received) -> bool {
 }
 
 /// Takes a token, or counts that there is none.
-fn allowed(cx: &Context<'_>, limits: &Mutex<Limits>, flow: u64) -> bool {
-    let refused = match limits.lock().take(flow, cx.now) {
+fn allowed(cx: &Context<'_>, flow: u64) -> bool {
+    let refused = match cx.core.ip.error_rate.0.lock().take(flow, cx.now) {
         Ok(()) => return true,
         Err(Refused::Global) => count::ICMP_OUT_RATE_LIMIT_GLOBAL,
         Err(Refused::Destination) => count::ICMP_OUT_RATE_LIMIT_HOST,

@@ -40,7 +40,7 @@ pub(crate) use received::{Cast, Head, Received};
 /// What the Internet layer keeps for a stack.
 pub(crate) struct Ip {
     counters: Counters<{ count::COUNT }>,
-    answers: icmp::Answers,
+    error_rate: icmp::ErrorRate,
     fragments: fragments::Table,
     ids: output::Ids,
     pub path_mtus: path_mtu::PathMtus,
@@ -50,7 +50,7 @@ impl Ip {
     pub fn new(now: Instant) -> Self {
         Self {
             counters: Counters::new(),
-            answers: icmp::Answers::new(now),
+            error_rate: icmp::ErrorRate::new(now),
             fragments: fragments::Table::default(),
             ids: output::Ids::default(),
             path_mtus: path_mtu::PathMtus::default(),

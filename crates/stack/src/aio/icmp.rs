@@ -1,0 +1,116 @@
+//! [`IcmpSocket`] of the asynchronous kind.
+//!
+//! Its receive queue is a UDP socket's, and so is how tasks wait for it. Requests never wait. Must not know how messages
+//! move. Tests: `tests/udp_tokio.rs`.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::task::{Context, Poll, ready};
+
+use crate::EchoReply;
+use crate::stack::Stack;
+use crate::udp::recv::poll_readable;
+
+/// Sends ICMP echo requests and receives their answers, in the shape of `tokio`'s sockets. See
+/// [`crate::IcmpSocket`], which [`get_ref`](Self::get_ref) gives for options and errors.
+#[derive(Debug)]
+pub struct IcmpSocket {
+    inner: crate::IcmpSocket,
+}
+
+impl IcmpSocket {
+    /// A socket of the current stack ([`Stack::current`]), bound to an own address, or to all of a family by its
+    /// wildcard.
+    ///
+    /// # Errors
+    /// As for [`crate::IcmpSocket::bind`].
+    pub fn bind(addr: IpAddr) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_on(stack: &Stack, addr: IpAddr) -> io::Result<Self> {
+        Self::from_std(crate::IcmpSocket::bind_on(stack, addr)?)
+    }
+
+    /// Wraps a socket of the blocking kind, which from now on does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn from_std(inner: crate::IcmpSocket) -> io::Result<Self> {
+        inner.set_nonblocking(true)?;
+        Ok(Self { inner })
+    }
+
+    /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn into_std(self) -> io::Result<crate::IcmpSocket> {
+        Ok(self.inner)
+    }
+
+    /// The socket of the blocking kind, for its queries, options and errors.
+    pub fn get_ref(&self) -> &crate::IcmpSocket {
+        &self.inner
+    }
+
+    /// Waits until a receive would not block.
+    ///
+    /// # Errors
+    /// None; a pending error makes the socket readable.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_recv_ready(cx)).await
+    }
+
+    /// [`readable`](Self::readable) as a poll function.
+    pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_readable(&self.inner.handle.pcb, cx.waker()).map(Ok)
+    }
+
+    /// Sends the peer an echo request. Never waits.
+    ///
+    /// # Errors
+    /// As for [`crate::IcmpSocket::send`].
+    pub async fn send(&self, seq: u16, data: &[u8]) -> io::Result<()> {
+        self.inner.send(seq, data)
+    }
+
+    /// Sends an echo request to a host or a group. Never waits.
+    ///
+    /// # Errors
+    /// As for [`crate::IcmpSocket::send_to`].
+    pub async fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
+        self.inner.send_to(seq, data, to)
+    }
+
+    /// Receives an answer; data beyond `buf` is cut off. May be cancelled: no answer is lost then.
+    ///
+    /// # Errors
+    /// The pending error.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<EchoReply> {
+        poll_fn(|cx| self.poll_recv(cx, buf)).await
+    }
+
+    /// [`recv`](Self::recv) as a poll function.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<EchoReply>> {
+        loop {
+            match self.inner.recv(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_recv_ready(cx))?,
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// [`recv`](Self::recv) if there is an answer.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; the pending error.
+    pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<EchoReply> {
+        self.inner.recv(buf)
+    }
+}
