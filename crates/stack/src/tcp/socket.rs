@@ -268,6 +268,11 @@ impl TcpSocket {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
         let core = self.stack.core();
+        if remote.addr.is_multicast() || crate::udp::route::is_broadcast(core, remote.addr) {
+            // RFC 9293 MUST-46; ENETUNREACH, as on Linux.
+            let message = format!("{} is not one host's address", remote.addr);
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+        }
         let source = self.source(&addr, remote.addr)?;
         if !core.demux.reserve() {
             let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());

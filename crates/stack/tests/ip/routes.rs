@@ -21,6 +21,18 @@ fn connect(host: &Host, to: &str) -> std::io::Result<TcpStream> {
 }
 
 #[test]
+fn nobody_connects_to_many() {
+    let mut host = Host::new();
+    for to in ["10.9.0.255:1", "255.255.255.255:1", "127.255.255.255:1", "224.0.0.1:1", "[ff02::1]:1"] {
+        let error = connect(&host, to).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NetworkUnreachable, "{to}");
+    }
+    assert!(host.turn().is_empty(), "no SYN has left");
+    connect(&host, "10.9.0.254:1").unwrap();
+    assert_eq!(host.turn().len(), 1);
+}
+
+#[test]
 fn each_kind_of_route_has_its_error() {
     let host = Host::new();
     let refused = |to| connect(&host, to).map(drop).unwrap_err().kind();

@@ -89,3 +89,14 @@ fn a_mark_is_news_unless_the_stream_has_passed_it() {
     assert_eq!(t.input(passed, b"abcdefghijkl").events, Events::NONE, "the stream has passed it");
     assert_eq!(header(&t, 0).urgent_mark(), t.pcb.rcv_nxt(), "a pointer of zero is the first byte");
 }
+
+#[test]
+fn a_mark_is_heard_through_a_closed_window() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(ACK), &vec![1; usize::from(WND)]);
+    t.space = 0;
+    t.output();
+    let header = Header { urgent: 3, ..t.seg(ACK.with(URG)) };
+    let input = t.input(header, b"abc");
+    assert_eq!((input.deliver.len(), input.events), (0, Events::URGENT));
+}
