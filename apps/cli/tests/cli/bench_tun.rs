@@ -3,9 +3,14 @@
 //!
 //! `SOCKEYE_PEERS=1` builds gVisor's netstack and smoltcp, for which it needs go and modules from outside.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
 use serde_json::Value;
 use sockeye_drivers::testing::unavailable;
 
+use super::helpers::{alive, children_of, wait_for};
 use super::*;
 
 /// Set to run the test that builds the peers.
@@ -55,6 +60,66 @@ fn other_stacks_are_built_and_measured_where_asked_for() {
     for row in &rows {
         assert_eq!((row["ends"][3]["goal"].as_f64(), row["ends"][3]["aim"].as_f64()), (Some(2.0), Some(4.0)));
         assert!(row["ends"][4]["about"].as_str().unwrap().starts_with("smoltcp 0."), "{row}");
+    }
+}
+
+/// A folder of programs that say they are stacks and then do `script`.
+struct Pretenders(PathBuf);
+
+impl Pretenders {
+    fn new(name: &str, script: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("sockeye-peers-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        for name in ["gvisor", "smoltcp"] {
+            let program = folder.join(name);
+            fs::write(&program, format!("#!/bin/sh\necho ready a pretender\n{script}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        Self(folder)
+    }
+}
+
+impl Drop for Pretenders {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_stack_that_fails_is_out_of_the_row_and_the_others_go_on() {
+    if unavailable().is_some() {
+        return;
+    }
+    let folder = Pretenders::new("fails", "exit 0");
+    let line = format!("bench tun --samples 2 --seconds 0.03 --json --peers={}", folder.0.display());
+    let output = run(sockeye(&line));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("a sample of rr with smoltcp"), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 3, "{text}");
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let counts =
+            row["ends"].as_array().unwrap().iter().map(|end| end["samples"].as_array().unwrap().len());
+        assert_eq!(counts.collect::<Vec<_>>(), [2, 2, 2, 0, 0]);
+        assert!(row["ends"][4]["sockeye_over_it"].is_null());
+    }
+}
+
+#[test]
+fn other_stacks_end_when_the_command_is_killed() {
+    if unavailable().is_some() {
+        return;
+    }
+    // It answers nothing, and goes on until its socket is closed.
+    let folder = Pretenders::new("killed", "exec cat <&1 >&2");
+    let line = format!("bench tun --seconds 20 --peers={}", folder.0.display());
+    let mut parent = sockeye(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let peers = wait_for(|| Some(children_of(parent.id())).filter(|peers| peers.len() == 2));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    for peer in peers.expect("no peers were started") {
+        assert!(wait_for(|| (!alive(peer)).then_some(())).is_some(), "{peer} outlived its parent");
     }
 }
 

@@ -59,7 +59,7 @@ fn helpers_end_when_the_command_is_killed() {
     assert!(ended.is_some(), "helper {helper} outlived its parent");
 }
 
-fn wait_for<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn wait_for<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         if let Some(found) = condition() {
@@ -77,11 +77,11 @@ fn stat(pid: u32) -> Option<(String, u32)> {
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }
 
-fn alive(pid: u32) -> bool {
+pub fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z")
 }
 
-fn children_of(parent: u32) -> Vec<u32> {
+pub fn children_of(parent: u32) -> Vec<u32> {
     let pids = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

@@ -39,6 +39,8 @@ pub fn sample(
     (warm_up, timed): (Duration, Duration),
     cpu: impl Fn() -> io::Result<Duration>,
 ) -> io::Result<Sample> {
+    // A far end that is gone is found here and not by waiting for it.
+    cpu()?;
     let mut stream = connect(SocketAddr::new(to, work.port()))?;
     let mut buffer = vec![0; CHUNK];
     spend(&mut stream, work, &mut buffer, warm_up)?;
