@@ -525,7 +525,10 @@ impl Core {
     /// The first link of the way.
     fn link(&self, local: IpAddr, via: Via) -> Link {
         match self.netifs.out(via) {
-            Some((_, netif)) => Link::of_mtu(netif.mtu(), local).cut_by_device(netif.segment_max(), local),
+            Some((id, netif)) => {
+                let mtu = self.links.mtu(id, netif.mtu(), local.is_ipv6());
+                Link::of_mtu(mtu, local).cut_by_device(netif.segment_max(), local)
+            }
             None => self.loopback.link(local),
         }
     }

@@ -25,6 +25,8 @@ pub const ON_LINK_MAX: usize = 16;
 pub const ADDRESSES_MAX: usize = 16;
 /// The smallest MTU that a router may set, bytes (RFC 8200 section 5).
 pub const MTU_MIN: u32 = 1280;
+/// The smallest hop limit that we believe: a router shall not keep what we send from leaving the site.
+pub const HOP_LIMIT_MIN: u8 = 32;
 /// MAX_RTR_SOLICITATIONS.
 const SOLICITS_MAX: u8 = 3;
 /// RTR_SOLICITATION_INTERVAL.
@@ -134,7 +136,7 @@ impl Host {
         now: Instant,
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if advert.hop_limit != 0 {
+        if advert.hop_limit >= HOP_LIMIT_MIN {
             effects.push(Effect::SetHopLimit(advert.hop_limit));
         }
         if !advert.reachable.is_zero() && advert.reachable <= REACHABLE_MAX {

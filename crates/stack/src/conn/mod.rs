@@ -34,10 +34,10 @@ use sockeye_sync::{BriefMutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQu
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::input::busy::PlaceCell;
-use crate::netif::output::HOP_LIMIT;
 use crate::netif::table::{Via, ViaCell};
 use crate::poll::Watchers;
 use crate::switches::RxFree;
+use crate::tcp::marks::Marks;
 use error::SockError;
 use shelf::Shelves;
 use sockbuf::{Buffers, RecvBuf, SendBuf};
@@ -135,7 +135,7 @@ impl SocketOptions {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
             tos: AtomicU8::new(0),
-            hop_limit: AtomicU8::new(HOP_LIMIT),
+            hop_limit: AtomicU8::new(Marks::DEFAULT.hop_limit),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),

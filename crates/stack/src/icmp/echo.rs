@@ -53,10 +53,14 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
     }
     let payload = copy(core, data)?;
     let (options, family) = (&pcb.options, if pcb.is_v6 { Family::V6 } else { Family::V4 });
-    let (protocol, checksum, hops, class) = match family {
-        Family::V4 => (ip::PROTOCOL_ICMP, ChecksumAt::Plain(CHECKSUM_AT), &options.ttl, &options.tos),
+    let (protocol, checksum, hop_limit, class) = match family {
+        Family::V4 => {
+            let ttl = options.ttl.load(Ordering::Relaxed);
+            (ip::PROTOCOL_ICMP, ChecksumAt::Plain(CHECKSUM_AT), Some(ttl), &options.tos)
+        }
         Family::V6 => {
-            (ip::PROTOCOL_ICMPV6, ChecksumAt::Pseudo(CHECKSUM_AT), &options.hops_v6, &options.tclass_v6)
+            let hops = options.unicast_hops_v6();
+            (ip::PROTOCOL_ICMPV6, ChecksumAt::Pseudo(CHECKSUM_AT), hops, &options.tclass_v6)
         }
     };
     let netif = match way {
@@ -70,7 +74,7 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
             netif,
             src: Some(src),
             protocol,
-            hop_limit: Some(hops.load(Ordering::Relaxed)),
+            hop_limit,
             traffic_class: class.load(Ordering::Relaxed),
             header: &header,
             checksum,

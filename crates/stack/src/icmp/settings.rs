@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use sockeye_sync::facade::{AtomicU8, Ordering};
+use sockeye_sync::facade::Ordering;
 
 use super::IcmpSocket;
 use crate::blocking::{load_timeout, store_timeout};
@@ -13,10 +13,6 @@ use crate::udp::options::Options;
 impl IcmpSocket {
     fn options(&self) -> &Options {
         &self.handle.pcb.options
-    }
-
-    fn hops(&self) -> &AtomicU8 {
-        if self.handle.pcb.is_v6 { &self.options().hops_v6 } else { &self.options().ttl }
     }
 
     /// O_NONBLOCK, of all handles of the socket.
@@ -34,7 +30,11 @@ impl IcmpSocket {
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?;
-        self.hops().store(ttl, Ordering::Relaxed);
+        if self.handle.pcb.is_v6 {
+            self.options().set_unicast_hops_v6(ttl);
+        } else {
+            self.options().ttl.store(ttl, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -43,7 +43,8 @@ impl IcmpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(self.hops().load(Ordering::Relaxed).into())
+        let hops = if self.handle.pcb.is_v6 { &self.options().hops_v6 } else { &self.options().ttl };
+        Ok(hops.load(Ordering::Relaxed).into())
     }
 
     /// IP_TOS, or IPV6_TCLASS: DSCP and ECN of requests.

@@ -15,7 +15,7 @@ use sockeye_sync::facade::{AtomicU32, Ordering};
 use super::{Cast, Head, Received, count};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
-use crate::netif::output::{HOP_LIMIT, hand_over};
+use crate::netif::output::hand_over;
 use crate::netif::table::{NetifId, Via};
 use crate::netif::tables::NoWay;
 use crate::netif::{Checksum, HEAD_MAX, TxFrame};
@@ -41,7 +41,7 @@ pub(crate) struct Outgoing<'a> {
     /// `None`: what source selection gives.
     pub src: Option<IpAddr>,
     pub protocol: u8,
-    /// `None`: the stack's default.
+    /// `None`: the interface's default.
     pub hop_limit: Option<u8>,
     pub traffic_class: u8,
     /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
@@ -131,15 +131,17 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
         core.ip.count(count::OUT_DISCARDS);
         return Err(SendError::NoSource);
     };
+    let is_v6 = outgoing.dst.is_ipv6();
     let header = ip::Header {
         addresses,
         protocol: outgoing.protocol,
-        hop_limit: outgoing.hop_limit.unwrap_or(HOP_LIMIT),
+        hop_limit: outgoing.hop_limit.unwrap_or_else(|| core.links.hop_limit(via.netif(), is_v6)),
         traffic_class: outgoing.traffic_class,
     };
     match core.netifs.out(via) {
-        Some((_, netif)) => {
-            let (mtu, offload) = (path_mtu(cx, netif.mtu(), outgoing), netif.offloads_checksum());
+        Some((id, netif)) => {
+            let mtu = path_mtu(cx, core.links.mtu(id, netif.mtu(), is_v6), outgoing);
+            let offload = netif.offloads_checksum();
             let len = addresses.header_len() + outgoing.header.len() + payload.len();
             let may_be_cut = outgoing.discover == MtuDiscover::Dont && outgoing.dst.is_ipv4();
             if len > mtu as usize || may_be_cut {

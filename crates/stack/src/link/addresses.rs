@@ -12,6 +12,8 @@ use sockeye_proto::ndp::host::{Effect, Host};
 use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert, Nonce, is_link_local};
 use sockeye_proto::ndp::{ALL_NODES, ALL_ROUTERS, solicited_node};
 
+use sockeye_sync::facade::Ordering;
+
 use super::api::LinkOptions;
 use super::station::{BROADCAST, ETHERTYPE_ARP, Origin, Own, Work};
 use super::{count, groups, ways};
@@ -182,8 +184,9 @@ pub(super) fn carry_out(work: &mut Work<'_, '_>, effects: Vec<Effect>) {
                 work.station.slots.set_reachable(work.state.cache.times.reachable);
             }
             Effect::SetRetrans(retrans) => work.state.cache.times.retrans = retrans,
-            // The MTU and the hop limit of a stack's packets are its own settings so far.
-            Effect::SetMtu(_) | Effect::SetHopLimit(_) => {}
+            // Relaxed, both: each stands for itself, and holds from the next packet or connection on.
+            Effect::SetMtu(mtu) => work.station.advertised_mtu.store(mtu, Ordering::Relaxed),
+            Effect::SetHopLimit(hops) => work.station.advertised_hop_limit.store(hops, Ordering::Relaxed),
         }
     }
 }

@@ -42,9 +42,10 @@ mod ways;
 use std::net::IpAddr;
 
 use sockeye_sync::Counters;
-use sockeye_sync::facade::OnceLock;
+use sockeye_sync::facade::{OnceLock, Ordering};
 
 use crate::conn::outbox::Context;
+use crate::netif::output::HOP_LIMIT;
 use crate::netif::table::{NETIFS_MAX, NetifId, Via};
 
 pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
@@ -84,6 +85,27 @@ impl Links {
     /// Names and counts.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
+    }
+
+    /// Bytes of the largest packet by an interface of this MTU: of IPv6 no more than routers advertise (RFC 4861 section
+    /// 6.3.4).
+    pub fn mtu(&self, id: NetifId, mtu: u32, is_v6: bool) -> u32 {
+        let station = if is_v6 { self.station(id) } else { None };
+        match station.map_or(0, |station| station.advertised_mtu.load(Ordering::Relaxed)) {
+            0 => mtu,
+            advertised => advertised.min(mtu),
+        }
+    }
+
+    /// The hop limit of what is sent by an interface, to one host, by who says nothing of it: over IPv6 that which routers
+    /// advertise.
+    #[inline]
+    pub fn hop_limit(&self, id: NetifId, is_v6: bool) -> u8 {
+        let station = if is_v6 { self.station(id) } else { None };
+        match station.map_or(0, |station| station.advertised_hop_limit.load(Ordering::Relaxed)) {
+            0 => HOP_LIMIT,
+            advertised => advertised,
+        }
     }
 
     /// Whether frames to `group` that come in at `id` are wanted.

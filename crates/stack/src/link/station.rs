@@ -13,7 +13,7 @@ use sockeye_proto::ndp::stable::Identifiers;
 use sockeye_proto::ndp::wire::Nonce;
 use sockeye_proto::neighbor::{Cache, LinkAddr, Times};
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::AtomicU64;
+use sockeye_sync::facade::{AtomicU8, AtomicU32, AtomicU64};
 use sockeye_sync::{Mutex, MutexGuard};
 
 use super::api::LinkOptions;
@@ -35,6 +35,10 @@ pub(crate) struct Station {
     pub(super) slots: Slots,
     /// (a) Groups that are joined, by hash: a clear bit says that none of its groups is.
     pub(super) filter: [AtomicU64; groups::FILTER_WORDS],
+    /// (a) The MTU of IPv6 packets that routers advertise, bytes; 0 if they do not.
+    pub(super) advertised_mtu: AtomicU32,
+    /// (a) The hop limit, likewise.
+    pub(super) advertised_hop_limit: AtomicU8,
     state: Mutex<State>,
 }
 
@@ -135,6 +139,8 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
             mac: mac.0,
             slots: Slots::new(HashKey(hash(salt + 1), hash(salt))),
             filter: Default::default(),
+            advertised_mtu: AtomicU32::new(0),
+            advertised_hop_limit: AtomicU8::new(0),
             state: Mutex::new(state),
         }
     };

@@ -77,7 +77,8 @@ fn add(
     (header, gso_size, marks): (&Header, u16, Marks),
     payload: Data,
 ) {
-    let Some((_, netif)) = cx.core.netifs.out(via) else { return };
+    let Some((id, netif)) = cx.core.netifs.out(via) else { return };
+    let marks = marks.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
     let Some(mut frame) = encode(netif, tuple, header, marks, payload.0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };

@@ -12,13 +12,13 @@ use sockeye_sync::facade::Ordering;
 
 use super::{TcpSocket, TcpStream};
 use crate::conn::SocketOptions;
-use crate::netif::output::HOP_LIMIT;
 
 /// See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Marks {
     /// DSCP, in its place in the octet; the bits of ECN are zero.
     pub traffic_class: u8,
+    /// 0: what the interface has.
     pub hop_limit: u8,
 }
 
@@ -27,7 +27,7 @@ const ECN_MASK: u8 = 3;
 
 impl Marks {
     /// Those of a connection that was told nothing.
-    pub const DEFAULT: Self = Self { traffic_class: 0, hop_limit: HOP_LIMIT };
+    pub const DEFAULT: Self = Self { traffic_class: 0, hop_limit: 0 };
 
     /// Those of a connection.
     #[inline]
@@ -37,6 +37,12 @@ impl Marks {
             traffic_class: options.tos.load(Ordering::Relaxed),
             hop_limit: options.hop_limit.load(Ordering::Relaxed),
         }
+    }
+
+    /// With the hop limit of the interface, if there is no other.
+    #[inline]
+    pub fn or(self, default: impl FnOnce() -> u8) -> Self {
+        if self.hop_limit != 0 { self } else { Self { hop_limit: default(), ..self } }
     }
 
     /// The header of a segment between these addresses, with what ECN says in its two bits.
@@ -64,7 +70,7 @@ impl TcpSocket {
         self.settings.marks.traffic_class = tos as u8 & !ECN_MASK;
     }
 
-    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64.
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or what IPv6 routers advertise.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -107,6 +113,8 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(self.options().hop_limit.load(Ordering::Relaxed).into())
+        let netif = self.conn.via.last().netif();
+        let default = || self.core().links.hop_limit(netif, self.conn.tuple.local.addr.is_ipv6());
+        Ok(Marks::of(self.options()).or(default).hop_limit.into())
     }
 }

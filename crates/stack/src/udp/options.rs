@@ -2,7 +2,7 @@
 //!
 //! Each stands for itself and orders nothing, so all accesses are relaxed. Their public faces are in `settings.rs`.
 
-use sockeye_sync::facade::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use sockeye_sync::facade::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// See the module's head.
 pub(crate) struct Options {
@@ -23,6 +23,8 @@ pub(crate) struct Options {
     pub ttl: AtomicU8,
     /// IPV6_UNICAST_HOPS.
     pub hops_v6: AtomicU8,
+    /// It was set: the interface's default does not count.
+    pub hops_v6_set: AtomicBool,
     /// IP_MULTICAST_TTL.
     pub multicast_ttl_v4: AtomicU8,
     /// IPV6_MULTICAST_HOPS.
@@ -62,6 +64,7 @@ impl Default for Options {
             multicast_loop_v6: AtomicBool::new(true),
             ttl: AtomicU8::new(HOPS_DEFAULT),
             hops_v6: AtomicU8::new(HOPS_DEFAULT),
+            hops_v6_set: AtomicBool::new(false),
             multicast_ttl_v4: AtomicU8::new(MULTICAST_HOPS_DEFAULT),
             multicast_hops_v6: AtomicU8::new(MULTICAST_HOPS_DEFAULT),
             tos: AtomicU8::new(0),
@@ -73,5 +76,18 @@ impl Default for Options {
             rcv_timeout: AtomicU64::new(0),
             snd_timeout: AtomicU64::new(0),
         }
+    }
+}
+
+impl Options {
+    /// IPV6_UNICAST_HOPS; `None` if the application has not said.
+    pub fn unicast_hops_v6(&self) -> Option<u8> {
+        self.hops_v6_set.load(Ordering::Relaxed).then(|| self.hops_v6.load(Ordering::Relaxed))
+    }
+
+    /// Sets it.
+    pub fn set_unicast_hops_v6(&self, hops: u8) {
+        self.hops_v6.store(hops, Ordering::Relaxed);
+        self.hops_v6_set.store(true, Ordering::Relaxed);
     }
 }

@@ -25,6 +25,7 @@ use super::groups::LOOPBACK;
 use super::message::SendMeta;
 use super::name::Name;
 use super::naming::{Handle, endpoint};
+use super::options::{HOPS_DEFAULT, Options};
 use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
@@ -195,11 +196,7 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
     let src = route::source(core, pcb, name, dst, meta.src.map(unmapped), interface)?;
     let way = route::way(core, src, dst, interface)?;
     let src_port = source_port(pcb, name, meta)?;
-    let (hops, multicast_hops, class) = match dst {
-        IpAddr::V4(_) => (&options.ttl, &options.multicast_ttl_v4, &options.tos),
-        IpAddr::V6(_) => (&options.hops_v6, &options.multicast_hops_v6, &options.tclass_v6),
-    };
-    let hops = if dst.is_multicast() { multicast_hops } else { hops };
+    let class = if dst.is_ipv4() { &options.tos } else { &options.tclass_v6 };
     let interface = match way {
         Way::Own => LOOPBACK,
         // The source is bound to another link than the one that is named.
@@ -213,11 +210,25 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
         tuple: FourTuple { local: remote, remote: Endpoint::new(src, src_port) },
         interface,
         traffic_class: meta.traffic_class.unwrap_or_else(|| class.load(Ordering::Relaxed)),
-        hop_limit: meta.hop_limit.unwrap_or_else(|| hops.load(Ordering::Relaxed)),
+        hop_limit: meta.hop_limit.unwrap_or_else(|| hop_limit(core, options, dst, way)),
         discover: MtuDiscover::of_u8(options.mtu_discover.load(Ordering::Relaxed)),
         may_join: false,
     };
     Ok(Plan { flow, way })
+}
+
+/// What the socket says of datagrams to `dst`.
+fn hop_limit(core: &Core, options: &Options, dst: IpAddr, way: Way) -> u8 {
+    let of_way = || match way {
+        Way::Out(via) => core.links.hop_limit(via.netif(), true),
+        Way::Own | Way::All(_) => HOPS_DEFAULT,
+    };
+    match (dst, dst.is_multicast()) {
+        (IpAddr::V4(_), false) => options.ttl.load(Ordering::Relaxed),
+        (IpAddr::V4(_), true) => options.multicast_ttl_v4.load(Ordering::Relaxed),
+        (IpAddr::V6(_), false) => options.unicast_hops_v6().unwrap_or_else(of_way),
+        (IpAddr::V6(_), true) => options.multicast_hops_v6.load(Ordering::Relaxed),
+    }
 }
 
 /// The port that a datagram comes from.

@@ -115,19 +115,29 @@ impl UdpSocket {
         u8
     );
     option!(
-        /// IPV6_UNICAST_HOPS: the hop limit of what is sent to one host over IPv6. 64.
-        set_unicast_hops_v6,
-        unicast_hops_v6,
-        hops_v6,
-        u8
-    );
-    option!(
         /// IPV6_MULTICAST_HOPS: the hop limit of what is sent to a group over IPv6. 1.
         set_multicast_hops_v6,
         multicast_hops_v6,
         multicast_hops_v6,
         u8
     );
+
+    /// IPV6_UNICAST_HOPS: the hop limit of what is sent to one host over IPv6. 64, or what routers advertise.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_unicast_hops_v6(&self, hops: u8) -> io::Result<()> {
+        self.options().set_unicast_hops_v6(hops);
+        Ok(())
+    }
+
+    /// What was set; 64 before.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn unicast_hops_v6(&self) -> io::Result<u8> {
+        Ok(self.options().hops_v6.load(Ordering::Relaxed))
+    }
 
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
     ///

@@ -3,8 +3,10 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use sockeye::UdpSocket;
 use sockeye::netif::{Addressing, LinkOptions, MacAddr};
 use sockeye_proto::ip;
+use sockeye_proto::tcp::wire as tcp;
 
 use crate::lab::{IPV6, Lab, ethertype, frame, mac};
 
@@ -23,6 +25,18 @@ fn advert(lifetime: u16, prefix: &str, valid: u32, preferred: u32) -> Vec<u8> {
     body.extend(preferred.to_be_bytes());
     body.extend([0; 4]);
     body.extend(prefix.parse::<Ipv6Addr>().unwrap().octets());
+    sealed(body)
+}
+
+/// An advertisement of a hop limit and an MTU.
+fn numbers(hop_limit: u8, mtu: u32) -> Vec<u8> {
+    let mut body = vec![134, 0, 0, 0, hop_limit, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0];
+    body.extend(mtu.to_be_bytes());
+    sealed(body)
+}
+
+/// The router's message, with its checksum, as a frame to all nodes.
+fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let addresses =
         ip::Addresses::new(ROUTER.parse().unwrap(), "ff02::1".parse().unwrap()).expect("one family");
     let sum = addresses.pseudo_header(58, body.len() as u32).add_bytes(&body);
@@ -74,4 +88,52 @@ fn an_advertised_prefix_gives_an_address_and_a_way_out() {
     let syn = log.iter().map(|(_, frame)| frame).find(|frame| frame[20] == 6).expect("a SYN");
     assert_eq!(syn[..6], mac(0x98).0);
     assert_eq!(syn[22..38], "2001:db8::ff:fe00:1".parse::<Ipv6Addr>().unwrap().octets());
+}
+
+/// What the stack at port 0 sends for a SYN and a datagram of 1,400 bytes from two sockets: hop limits, lengths, and the MSS.
+fn sent_with(lab: &mut Lab, dst: &str) -> (Vec<(u8, usize)>, u16) {
+    lab.take_log();
+    let socket = UdpSocket::bind_on(&lab.stacks[0], "[::]:0").unwrap();
+    let _syn = lab.connect(&format!("[{dst}]:80"));
+    socket.send_to(&[1; 1400], format!("[{dst}]:9")).unwrap();
+    lab.turn();
+    let dst = dst.parse::<Ipv6Addr>().unwrap().octets();
+    let log = lab.take_log().into_iter().map(|(_, frame)| frame);
+    let sent: Vec<_> = log.filter(|frame| ethertype(frame) == IPV6 && frame[38..54] == dst).collect();
+    let syn = sent.iter().find(|frame| frame[20] == 6).unwrap();
+    let (_, header, _) = tcp::parse(&syn[54..], tcp::ChecksumIn::Trusted).unwrap();
+    let of_udp = sent.iter().filter(|frame| frame[20] != 6).map(|frame| (frame[21], frame.len() - 14));
+    (std::iter::once((syn[21], 0)).chain(of_udp).collect(), header.options.mss.unwrap())
+}
+
+#[test]
+fn an_advertised_hop_limit_and_mtu_hold_for_what_is_sent_over_ipv6() {
+    let mut lab = Lab::with(&[&["10.0.0.1/24", "fd00::1/64"]], &LinkOptions::default());
+    lab.stacks[0].set_neighbor(lab.ids[0], "fd00::2".parse().unwrap(), mac(7)).unwrap();
+    lab.stacks[0].set_neighbor(lab.ids[0], "10.0.0.2".parse().unwrap(), mac(7)).unwrap();
+    lab.pass(Duration::from_secs(3));
+    assert_eq!(sent_with(&mut lab, "fd00::2"), (vec![(64, 0), (64, 1448)], 1440));
+    lab.inject(0, numbers(99, 1400));
+    lab.turn();
+    let (sent, mss) = sent_with(&mut lab, "fd00::2");
+    assert_eq!((sent.len(), mss), (3, 1340), "the datagram goes in two fragments");
+    assert!(sent.iter().all(|(hops, len)| *hops == 99 && *len <= 1400), "{sent:?}");
+
+    // Who says otherwise is heard, and IPv4 has numbers of its own.
+    let socket = UdpSocket::bind_on(&lab.stacks[0], "[::]:0").unwrap();
+    socket.set_unicast_hops_v6(64).unwrap();
+    socket.send_to(&[1; 100], "[fd00::2]:9").unwrap();
+    let v4 = UdpSocket::bind_on(&lab.stacks[0], "0.0.0.0:0").unwrap();
+    v4.send_to(&[1; 1472], "10.0.0.2:9").unwrap();
+    lab.turn();
+    let log = lab.take_log();
+    let [(_, v6), (_, v4)] = &log[..] else { panic!("{} frames", log.len()) };
+    assert_eq!((v6[21], v4[22], v4.len()), (64, 64, 1514));
+
+    // What nobody can mean is not believed: too few hops, an MTU out of bounds.
+    for (hop_limit, mtu) in [(1, 1279), (31, 1501), (0, 0)] {
+        lab.inject(0, numbers(hop_limit, mtu));
+        lab.turn();
+        assert_eq!(sent_with(&mut lab, "fd00::2"), (sent.clone(), 1340));
+    }
 }
