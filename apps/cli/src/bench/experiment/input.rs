@@ -139,7 +139,9 @@ fn row(connections: usize, threads: usize, mtu: u32) -> Row {
 const RUNS_ARE_LONG: Goal = Goal::LineAtMost { of: "batched", line: ACQUISITIONS, most: 0.2 };
 
 fn goals(connections: usize, threads: usize) -> Vec<Goal> {
-    let mut goals = vec![Goal::LineAtMost { of: "per_packet", line: ACQUISITIONS, most: 1.0 }, RUNS_ARE_LONG];
+    // One for each packet; counters are read one after the other while packets go on coming in.
+    let mut goals =
+        vec![Goal::LineAtMost { of: "per_packet", line: ACQUISITIONS, most: 1.01 }, RUNS_ARE_LONG];
     match (connections, threads) {
         (1, _) => goals.push(Goal::Ratio { of: "batched", over: "exclusive", least: 1.05 }),
         (10, 2) => goals.push(Goal::Ratio { of: "batched", over: "exclusive", least: 1.6 }),
