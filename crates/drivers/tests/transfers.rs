@@ -142,3 +142,43 @@ fn a_connection_stays_with_one_queue_in_both_directions() {
     let elsewhere: u64 = into.iter().enumerate().filter(|(index, _)| *index != queue).map(|(_, n)| n).sum();
     assert!(into[queue] > 3_000_000 && elsewhere < 10_000, "{queue}: {into:?}");
 }
+
+#[test]
+fn datagrams_that_the_kernel_joins_are_taken_apart_again() {
+    if skipped("joined datagrams") {
+        return;
+    }
+    const SEGMENT: usize = 1000;
+    const UDP_SEGMENT: libc::c_int = 103;
+    for v6 in [false, true] {
+        let lab = Lab::new(&TunConfig::default());
+        let ours = sockeye::UdpSocket::bind_on(&lab.stack, lab.stack_addr(v6, 0)).unwrap();
+        let (to, from) = (ours.local_addr().unwrap(), lab.kernel_addr(v6, 0));
+        let sent: Vec<u8> = common::bytes(7, 20 * SEGMENT + 300);
+        let bytes = sent.clone();
+        let sender = lab.kernel(move || {
+            let socket = std::net::UdpSocket::bind(from).unwrap();
+            let size = libc::c_int::try_from(SEGMENT).unwrap();
+            // SAFETY: the option's value is an int, which lives as long as the call.
+            let set = unsafe {
+                libc::setsockopt(
+                    std::os::fd::AsRawFd::as_raw_fd(&socket),
+                    libc::SOL_UDP,
+                    UDP_SEGMENT,
+                    std::ptr::from_ref(&size).cast(),
+                    size_of::<libc::c_int>() as libc::socklen_t,
+                )
+            };
+            assert_eq!(set, 0);
+            assert_eq!(socket.send_to(&bytes, to).unwrap(), bytes.len());
+        });
+        sender.join().unwrap();
+        let mut buf = [0; 4096];
+        for expected in sent.chunks(SEGMENT) {
+            let len = ours.recv(&mut buf).unwrap();
+            assert!(buf[..len] == *expected, "a datagram of {len} bytes");
+        }
+        let counts = lab.tun.counts()[0];
+        assert!(counts.frames_in < 21, "they came in one frame, with what else the kernel says: {counts:?}");
+    }
+}

@@ -207,7 +207,9 @@ impl Tun {
         if let Some(first) = fds.first().filter(|_| offload) {
             let mut header_len = vnet::LEN as libc::c_int;
             with_struct(first, libc::TUNSETVNETHDRSZ, &mut header_len)?;
-            with_number(first, libc::TUNSETOFFLOAD, OFFLOADS)?;
+            // A kernel before 6.2 knows nothing of the second.
+            with_number(first, libc::TUNSETOFFLOAD, OFFLOADS | UDP_OFFLOADS)
+                .or_else(|_| with_number(first, libc::TUNSETOFFLOAD, OFFLOADS))?;
         }
         let mtu = mtu.map_or_else(|| link.mtu(), Ok)?;
         check_mtu(mtu)?;
@@ -345,9 +347,11 @@ impl Netif for Tun {
     }
 }
 
-/// What the kernel may leave to us: checksums, and TCP segments that are to be cut. Not UDP's: a datagram that stands
-/// for several would have to be taken apart by whoever receives it.
+/// What the kernel may leave to us: checksums, and TCP segments that are to be cut.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+
+/// And datagrams of UDP that stand for several, which sockets keep as such (UDP_GRO) or give out one by one.
+const UDP_OFFLOADS: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
 fn control_file() -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -20,6 +20,7 @@ use crate::admission::Asked;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::ip::Received;
+use crate::netif::TxFrame;
 use crate::netif::output::{self, Doorbell, Pending};
 use crate::poll::Queue;
 use crate::stack::Core;
@@ -131,6 +132,8 @@ pub(crate) struct Outbox {
     pub timers: Vec<(u64, TimerKey)>,
     /// Frames of the connection that was run last; handed over before its perimeter is left.
     pub pending: Pending,
+    /// A frame of another protocol, for as long as it is handed over. Empty else.
+    pub frames: Vec<TxFrame>,
     /// Interfaces that were given frames.
     pub doorbells: Vec<Doorbell>,
 }

@@ -174,8 +174,8 @@ fn other(
     let payload = inside.payload(core, frame, 0..inside.head.len())?;
     // A broadcast of the link that names one host is answered by nobody (RFC 1122 section 3.2.2).
     let cast = if cast == Cast::Unicast { link.cast } else { cast };
-    let (netif, link_src, checksum) = (from.netif, link.src, frame.checksum);
-    Ok(Received { netif, link_src, header, fragment: None, cast, checksum, head, payload })
+    let (netif, link_src, checksum, gso_size) = (from.netif, link.src, frame.checksum, frame.gso_size);
+    Ok(Received { netif, link_src, header, fragment: None, cast, checksum, gso_size, head, payload })
 }
 
 /// Counts one of the reasons for which frames are malformed, and says so.

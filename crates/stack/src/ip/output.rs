@@ -256,8 +256,13 @@ impl Ids {
 
 /// Hands one frame to the interface.
 fn transmit(cx: &mut Context<'_>, via: Via, flow: u64, frame: TxFrame) -> Result<(), SendError> {
-    let mut frames = vec![frame];
-    if hand_over(cx, via, flow, &mut frames) == 0 {
+    // The list keeps its memory between calls.
+    let mut frames = std::mem::take(&mut cx.outbox.frames);
+    frames.push(frame);
+    let dropped_count = hand_over(cx, via, flow, &mut frames);
+    frames.clear();
+    cx.outbox.frames = frames;
+    if dropped_count == 0 {
         return Ok(());
     }
     cx.core.ip.count(count::OUT_DISCARDS);
@@ -291,6 +296,7 @@ fn loop_back(
         fragment: None,
         cast: Cast::Unicast,
         checksum: Checksum::Device,
+        gso_size: 0,
         head: Head::of(&head[..ip_len]),
         payload: whole,
     });

@@ -40,6 +40,8 @@ pub(crate) struct Received {
     pub cast: Cast,
     /// Who has looked at the checksum of the protocol inside.
     pub checksum: Checksum,
+    /// Bytes of text of each datagram but the last, if a device has joined several of UDP to this one; else 0.
+    pub gso_size: u16,
     /// The IP headers as they came.
     pub head: Head,
     /// What stands behind them.

@@ -52,7 +52,8 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     };
     let payload = received.payload.slice(HEADER_LEN, received.payload.len() - HEADER_LEN);
     let mut loads: Loads = Loads::new();
-    loads.push(Load { payload, segment_size: 0 });
+    let is_joined = payload.len() > usize::from(received.gso_size);
+    loads.push(Load { payload, segment_size: if is_joined { received.gso_size } else { 0 } });
     let wakes = &mut cx.outbox.wakes;
     match received.cast {
         Cast::Unicast => {
