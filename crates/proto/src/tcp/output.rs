@@ -134,6 +134,14 @@ impl<P: Payload> Pcb<P> {
         if tail == 0 || (len == unsent && self.small_may_go()) { len } else { len - tail }
     }
 
+    /// Bytes of the longest [`Transmit`] of whole segments: what a writer hands over in multiples of leaves no tail behind that
+    /// would go as a short segment of its own.
+    pub fn full_len(&self) -> u32 {
+        let mss = u32::from(self.mss).max(1);
+        let most = self.tuning.tso_max.max(mss);
+        most - most % mss
+    }
+
     /// Bytes that both windows leave beyond `offset` past SND.UNA.
     fn usable(&self, offset: u32) -> u32 {
         let cwnd = self.recovery.window(&self.cc, u32::from(self.mss));

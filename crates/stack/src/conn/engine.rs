@@ -535,6 +535,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
+    so.snd.unit = pcb.full_len();
     conn.publish_state(pcb.state(), pcb.has_hole());
     let Some(deadline) = pcb.next_deadline() else {
         return;

@@ -47,6 +47,8 @@ pub(crate) struct SendBuf {
     pub reserved: u32,
     /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
     pub due_at: u32,
+    /// Bytes of the longest run of whole segments that leaves at once; 0 until that is known. A hint for writers.
+    pub unit: u32,
     /// The CPU on which space was last made: where a blocked writer's waker runs.
     pub cpu: u32,
     /// The application closed this direction, or the connection is gone: writes fail.
@@ -70,6 +72,7 @@ impl SendBuf {
             hiwat,
             reserved: 0,
             due_at: if connected { 1 } else { u32::MAX },
+            unit: 0,
             cpu: u32::MAX,
             shut: false,
             connected,
@@ -88,6 +91,15 @@ impl SendBuf {
     /// Bytes that a writer may add now.
     pub fn space(&self) -> u32 {
         self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
+    }
+
+    /// Bytes that a writer appends at a time, at most `most`: whole segments, so that without Nagle's algorithm the rest
+    /// of each does not leave as a short one.
+    pub fn chunk(&self, most: usize) -> usize {
+        match self.unit as usize {
+            unit if unit == 0 || unit > most => most,
+            unit => most - most % unit,
+        }
     }
 
     /// Whether a writer may add bytes, if there is space.

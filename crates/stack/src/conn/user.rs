@@ -67,8 +67,14 @@ fn send_or(
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let wanted = rest.len;
     while rest.len > 0 {
+        let before = rest.len;
         let refusal = match append(core, conn, &mut rest) {
-            Ok(()) => continue,
+            Ok(()) => {
+                if !conn.options.nonblocking.load(Ordering::Relaxed) {
+                    busy::has_written(core, conn.input_at.load(), before - rest.len);
+                }
+                continue;
+            }
             Err(refusal) => refusal,
         };
         let waited = match refusal {
@@ -165,7 +171,7 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
     check(conn, &so, rest)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let space = if so.snd.takes_bytes() { so.snd.space() as usize } else { 0 };
-    let want = rest.len.min(CHUNK_MAX);
+    let want = rest.len.min(so.snd.chunk(CHUNK_MAX));
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
     let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };

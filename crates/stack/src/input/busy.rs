@@ -11,8 +11,8 @@
 //!
 //! # Standing aside
 //! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller marks the seat
-//! as *served* when he has found frames, when he finds the seat held, and when he has read so much from his socket's
-//! buffer that he will be back ([`has_read`]): what comes then is his. An input thread that finds the mark, or the seat held,
+//! as *served* when he has found frames, when he finds the seat held, when he has read so much from his socket's
+//! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An input thread that finds the mark, or the seat held,
 //! clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if nobody has marked it again by then, it takes its turn and
 //! goes back to its interface. A caller that gives up and parks clears the mark and wakes it.
 //!
@@ -31,7 +31,7 @@ use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use super::placed::Placing;
-use super::{Batch, count, turn};
+use super::{BATCH_BYTES_MAX, Batch, count, turn};
 use crate::netif::NetifId;
 use crate::netif::table::NETIFS_MAX;
 use crate::stack::Core;
@@ -144,6 +144,22 @@ pub(crate) fn has_read(core: &Core, at: Option<Place>, bytes: usize) {
         && let Some(seat) = at.and_then(|at| core.input.seats.at(at))
     {
         mark(seat);
+    }
+}
+
+/// A caller has handed over so much that answers to what went before may be there: he takes them himself, and what they
+/// acknowledge is memory that his next bytes find in his core's cache. Called without locks.
+#[inline]
+pub(crate) fn has_written(core: &Core, at: Option<Place>, bytes: usize) {
+    if bytes < STREAM_MIN || core.config.input != Switch::Batched {
+        return;
+    }
+    let Some((at, seat)) = at.and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
+    mark(seat);
+    if let Some(mut batch) = seat.batch.try_lock()
+        && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
+    {
+        core.input.count(count::BY_CALLERS, 1);
     }
 }
 

@@ -114,3 +114,15 @@ impl super::super::segment::Payload for [u64; 0] {
     fn truncate(&mut self, _: usize) {}
     fn append(&mut self, _: Self) {}
 }
+
+#[test]
+fn what_is_written_in_full_lengths_leaves_without_a_tail() {
+    for tso_max in [0, 1500, 20_480] {
+        let mut t = Script::established(&Settings { tso_max, nodelay: true, ..plain() });
+        let full = t.pcb.full_len();
+        assert_eq!(full, tso_max / MSS * MSS + if tso_max < MSS { MSS } else { 0 });
+        // The first window is ten segments.
+        t.snd = full.min(10 * MSS);
+        assert_eq!(t.lens(), [t.snd]);
+    }
+}
