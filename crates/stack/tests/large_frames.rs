@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use common::{Random, eventually, hash_of, join_all, receive_chunked, send_chunked};
-use lab::{Lab, Tap};
+use lab::{Lab, Tap, as_its_end};
 use sockeye::netif::{Netif, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
 use sockeye_mbuf::{CLUSTER_MAX, Pool};
 
@@ -70,26 +70,12 @@ struct Reading {
 }
 
 impl Netif for Reading {
-    fn mtu(&self) -> u32 {
-        self.end.mtu()
-    }
-    fn queue_count(&self) -> usize {
-        self.end.queue_count()
-    }
-    fn offloads_checksum(&self) -> bool {
-        self.end.offloads_checksum()
-    }
-    fn segment_max(&self) -> u32 {
-        self.end.segment_max()
-    }
+    as_its_end!();
     fn attached(&self, pool: &Pool) {
         assert!(self.pool.set(pool.clone()).is_ok(), "told once");
     }
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         self.end.transmit(flow, frames)
-    }
-    fn ring(&self, queue: usize) {
-        self.end.ring(queue);
     }
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let pool = self.pool.get().expect("told before anything else");
@@ -107,9 +93,6 @@ impl Netif for Reading {
     }
     fn wait(&self, queue: usize, spin: Duration) {
         self.end.wait(queue, spin);
-    }
-    fn interrupt(&self, queue: usize) {
-        self.end.interrupt(queue);
     }
 }
 

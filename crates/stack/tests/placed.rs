@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Random, hash_of, join_all, receive_chunked, send_chunked};
-use lab::Lab;
+use lab::{Lab, as_its_end};
 use sockeye::netif::{Checksum, Netif, RxFrame, RxPlaced, Sent, TxFrame, WireConfig, WireEnd, wire};
 use sockeye_mbuf::Chain;
 
@@ -57,23 +57,9 @@ impl Placing {
 }
 
 impl Netif for Placing {
-    fn mtu(&self) -> u32 {
-        self.end.mtu()
-    }
-    fn queue_count(&self) -> usize {
-        self.end.queue_count()
-    }
-    fn offloads_checksum(&self) -> bool {
-        self.end.offloads_checksum()
-    }
-    fn segment_max(&self) -> u32 {
-        self.end.segment_max()
-    }
+    as_its_end!();
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         self.end.transmit(flow, frames)
-    }
-    fn ring(&self, queue: usize) {
-        self.end.ring(queue);
     }
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         if let Some(held) = self.held.lock().unwrap().take() {
@@ -108,9 +94,6 @@ impl Netif for Placing {
         if self.held.lock().unwrap().is_none() {
             self.end.wait(queue, spin);
         }
-    }
-    fn interrupt(&self, queue: usize) {
-        self.end.interrupt(queue);
     }
 }
 

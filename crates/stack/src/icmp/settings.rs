@@ -1,29 +1,13 @@
 //! An [`IcmpSocket`]'s options. Words that the next call reads; setting one never blocks. Tests: `tests/ip/sockets.rs`.
 
 use std::io;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use sockeye_sync::facade::Ordering;
 
 use super::IcmpSocket;
-use crate::blocking::{load_timeout, store_timeout};
-use crate::udp::options::Options;
 
 impl IcmpSocket {
-    fn options(&self) -> &Options {
-        &self.handle.pcb.options
-    }
-
-    /// O_NONBLOCK, of all handles of the socket.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.options().nonblocking.store(nonblocking, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// IP_TTL, or IPV6_UNICAST_HOPS: the hop limit of requests, 1 to 255. 64.
     ///
     /// # Errors
@@ -65,21 +49,5 @@ impl IcmpSocket {
     pub fn set_recv_err(&self, wanted: bool) -> io::Result<()> {
         self.options().recv_err.store(wanted, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// SO_RCVTIMEO: how long a receive waits at most; `None` for no limit. Receives then fail with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for zero.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        store_timeout(&self.options().rcv_timeout, timeout)
-    }
-
-    /// What was set.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(load_timeout(&self.options().rcv_timeout))
     }
 }

@@ -9,9 +9,9 @@ use sockeye_proto::icmp::HEADER_LEN;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::echo;
-use crate::poll::{Pollable, Target, sealed};
 use crate::stack::Stack;
 use crate::udp::Unsent;
+use crate::udp::methods::handle_methods;
 use crate::udp::naming::Handle;
 use crate::udp::pcb::Pcb;
 use crate::udp::recv;
@@ -174,28 +174,9 @@ impl IcmpSocket {
             len: error.len,
         })
     }
-
-    /// Another handle of the same socket.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { handle: Arc::clone(&self.handle) })
-    }
-
-    /// Takes the pending error (SO_ERROR).
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.handle.pcb.take_error().map(io::Error::from))
-    }
-
-    /// The stack that the socket belongs to.
-    pub fn stack(&self) -> &Stack {
-        &self.handle.stack
-    }
 }
+
+handle_methods!(IcmpSocket);
 
 impl std::fmt::Debug for IcmpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -205,14 +186,5 @@ impl std::fmt::Debug for IcmpSocket {
             .field("peer", &self.peer_addr())
             .field("nonblocking", &self.handle.pcb.options.nonblocking.load(Ordering::Relaxed))
             .finish_non_exhaustive()
-    }
-}
-
-impl Pollable for IcmpSocket {}
-
-impl sealed::Source for IcmpSocket {
-    #[allow(private_interfaces)]
-    fn target(&self) -> Target {
-        Target::Udp(Arc::clone(&self.handle.pcb))
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod errors;
 pub(crate) mod groups;
 pub(crate) mod input;
 mod message;
+pub(crate) mod methods;
 mod name;
 pub(crate) mod naming;
 pub(crate) mod options;

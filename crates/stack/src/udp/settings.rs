@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use sockeye_sync::facade::Ordering;
 
 use super::groups::{LOOPBACK, Membership};
-use super::options::Options;
 use super::route;
 use super::socket::UdpSocket;
 use crate::blocking::{load_timeout, store_timeout};
@@ -44,10 +43,6 @@ macro_rules! option {
 }
 
 impl UdpSocket {
-    fn options(&self) -> &Options {
-        &self.handle.pcb.options
-    }
-
     option!(
         /// SO_BROADCAST: sends to broadcast addresses are allowed. Off.
         set_broadcast,
@@ -165,15 +160,6 @@ impl UdpSocket {
         Ok(route::path_mtu(self.handle.core(), remote.addr)?)
     }
 
-    /// O_NONBLOCK, of all handles of the socket.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.options().nonblocking.store(nonblocking, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// IP_TTL of what is sent to one host, 1 to 255. 64.
     ///
     /// # Errors
@@ -208,22 +194,6 @@ impl UdpSocket {
     /// None; the signature is that of `std`.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         Ok(self.options().multicast_ttl_v4.load(Ordering::Relaxed).into())
-    }
-
-    /// SO_RCVTIMEO: how long a receive waits at most; `None` for no limit. Receives then fail with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for zero.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        store_timeout(&self.options().rcv_timeout, timeout)
-    }
-
-    /// What was set.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(load_timeout(&self.options().rcv_timeout))
     }
 
     /// SO_SNDTIMEO: how long a send waits for packet memory at most; `None` for no limit.

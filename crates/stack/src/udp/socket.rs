@@ -11,11 +11,11 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::builder::UdpBuilder;
 use super::errors::RecvError;
 use super::message::{Outgoing, RecvMeta, SendMeta};
+use super::methods::handle_methods;
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
 use crate::netif::scope;
-use crate::poll::{Pollable, Target, sealed};
 use crate::stack::Stack;
 
 /// A UDP socket, in the shape of `std::net::UdpSocket`.
@@ -209,28 +209,9 @@ impl UdpSocket {
         let peer = name.remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
         Ok(scope::shown(&self.handle.core().netifs, peer, pcb.is_v6, name.local.addr))
     }
-
-    /// Another handle of the same socket.
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { handle: Arc::clone(&self.handle) })
-    }
-
-    /// Takes the pending error (SO_ERROR).
-    ///
-    /// # Errors
-    /// None; the signature is that of `std`.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.handle.pcb.take_error().map(io::Error::from))
-    }
-
-    /// The stack that the socket belongs to.
-    pub fn stack(&self) -> &Stack {
-        &self.handle.stack
-    }
 }
+
+handle_methods!(UdpSocket);
 
 impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -242,15 +223,6 @@ impl std::fmt::Debug for UdpSocket {
             .field("peer", &name.remote.map(shown))
             .field("nonblocking", &is_nonblocking)
             .finish_non_exhaustive()
-    }
-}
-
-impl Pollable for UdpSocket {}
-
-impl sealed::Source for UdpSocket {
-    #[allow(private_interfaces)]
-    fn target(&self) -> Target {
-        Target::Udp(Arc::clone(&self.handle.pcb))
     }
 }
 

@@ -91,6 +91,32 @@ pub fn addrs(side: usize) -> [Prefix; 2] {
     [V4[side].parse().unwrap(), V6[side].parse().unwrap()]
 }
 
+/// The methods of a `Netif` that an end of a wire, in the field `end`, answers for it.
+macro_rules! as_its_end {
+    () => {
+        fn mtu(&self) -> u32 {
+            self.end.mtu()
+        }
+        fn queue_count(&self) -> usize {
+            self.end.queue_count()
+        }
+        fn offloads_checksum(&self) -> bool {
+            self.end.offloads_checksum()
+        }
+        fn segment_max(&self) -> u32 {
+            self.end.segment_max()
+        }
+        fn ring(&self, queue: usize) {
+            self.end.ring(queue);
+        }
+        fn interrupt(&self, queue: usize) {
+            self.end.interrupt(queue);
+        }
+    };
+}
+#[allow(unused_imports)] // Not every test has an end of its own.
+pub(crate) use as_its_end;
+
 /// An end of a wire with somebody in between, who sees what is sent and what arrives.
 pub struct Tap<S, R> {
     pub end: WireEnd,
@@ -105,24 +131,10 @@ where
     S: Fn(&mut Vec<TxFrame>) + Send + Sync + 'static,
     R: Fn(RxFrame<'_>) -> bool + Send + Sync + 'static,
 {
-    fn mtu(&self) -> u32 {
-        self.end.mtu()
-    }
-    fn queue_count(&self) -> usize {
-        self.end.queue_count()
-    }
-    fn offloads_checksum(&self) -> bool {
-        self.end.offloads_checksum()
-    }
-    fn segment_max(&self) -> u32 {
-        self.end.segment_max()
-    }
+    as_its_end!();
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         (self.sending)(frames);
         self.end.transmit(flow, frames)
-    }
-    fn ring(&self, queue: usize) {
-        self.end.ring(queue);
     }
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.end.receive(queue, max, &mut |frame| {
@@ -133,8 +145,5 @@ where
     }
     fn wait(&self, queue: usize, spin: Duration) {
         self.end.wait(queue, spin);
-    }
-    fn interrupt(&self, queue: usize) {
-        self.end.interrupt(queue);
     }
 }

@@ -1,0 +1,71 @@
+//! What the sockets on a [`Handle`](super::naming::Handle) have in common: their handles, poll, errors and timeouts.
+//!
+//! A macro, as the methods are each type's own in the documentation. It must not know what a datagram is. Tests:
+//! `tests/udp/`, `tests/ip/sockets.rs`.
+
+/// The methods of a type whose field `handle` is an `Arc<Handle>`.
+macro_rules! handle_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Another handle of the same socket.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                Ok(Self { handle: sockeye_sync::facade::Arc::clone(&self.handle) })
+            }
+
+            /// Takes the pending error (SO_ERROR).
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                Ok(self.handle.pcb.take_error().map(std::io::Error::from))
+            }
+
+            /// The stack that the socket belongs to.
+            pub fn stack(&self) -> &$crate::Stack {
+                &self.handle.stack
+            }
+
+            pub(super) fn options(&self) -> &$crate::udp::options::Options {
+                &self.handle.pcb.options
+            }
+
+            /// O_NONBLOCK, of all handles of the socket.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
+                self.options().nonblocking.store(nonblocking, sockeye_sync::facade::Ordering::Relaxed);
+                Ok(())
+            }
+
+            /// SO_RCVTIMEO: how long a receive waits at most; `None` for no limit. Receives then fail with `WouldBlock`.
+            ///
+            /// # Errors
+            /// `InvalidInput` for zero.
+            pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                $crate::blocking::store_timeout(&self.options().rcv_timeout, timeout)
+            }
+
+            /// What was set.
+            ///
+            /// # Errors
+            /// None; the signature is that of `std`.
+            pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                Ok($crate::blocking::load_timeout(&self.options().rcv_timeout))
+            }
+        }
+
+        impl $crate::poll::Pollable for $type {}
+
+        impl $crate::poll::sealed::Source for $type {
+            #[allow(private_interfaces)]
+            fn target(&self) -> $crate::poll::Target {
+                $crate::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.pcb))
+            }
+        }
+    };
+}
+pub(crate) use handle_methods;
