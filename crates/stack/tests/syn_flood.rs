@@ -8,14 +8,11 @@ mod common;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Random, counter};
-use sockeye::netif::{Checksum, Netif, RxFrame, Sent, TxFrame};
+use sockeye::netif::{ChannelConfig, ChannelPort, channel};
 use sockeye::{Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
-use sockeye_mbuf::Chain;
 use sockeye_proto::ip::{self, Addresses};
 use sockeye_proto::tcp::segment::{Flags, Header, Options, Timestamps};
 use sockeye_proto::tcp::wire::{self, ChecksumOut, Ports};
@@ -29,55 +26,35 @@ const BACKLOG: usize = 512;
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 
-/// Frames that arrive at one side, with the time when they do.
-type Queue = Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>;
-
-/// One side of the link.
-struct Port {
-    inbox: Queue,
-    outbox: Queue,
-    now: Arc<AtomicU64>,
+/// One side of the link: a stack's port, and the frames on their way to it with the time when they arrive.
+struct Side {
+    port: ChannelPort,
+    coming: VecDeque<(u64, Vec<u8>)>,
 }
 
-impl Netif for Port {
-    fn mtu(&self) -> u32 {
-        1500
-    }
-    fn queue_count(&self) -> usize {
-        1
-    }
-    fn offloads_checksum(&self) -> bool {
-        false
-    }
-    fn transmit(&self, _: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        let at = self.now.load(Ordering::Relaxed) + DELAY;
-        for frame in
-            frames.drain(..).filter(|frame| [CLIENT, SERVER].iter().any(|a| frame.head()[16..20] == *a))
-        {
-            let mut bytes = frame.head().to_vec();
-            let head_len = bytes.len();
-            bytes.resize(frame.len(), 0);
-            frame.payload.copy_to(0, &mut bytes[head_len..]);
-            self.outbox.lock().unwrap().push_back((at, bytes));
+impl Side {
+    /// What has arrived goes in, as much as there is room for.
+    fn arrive(&mut self, now: u64) {
+        while let Some((_, frame)) = self.coming.front().filter(|(at, _)| *at <= now) {
+            if self.port.try_send(&frame[..]).is_err() {
+                return;
+            }
+            self.coming.pop_front();
         }
-        Sent { queue: 0, dropped_count: 0 }
     }
-    fn ring(&self, _: usize) {}
-    fn receive(&self, _: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let now = self.now.load(Ordering::Relaxed);
-        let due: Vec<_> = {
-            let mut inbox = self.inbox.lock().unwrap();
-            let count = inbox.iter().take(max).take_while(|(at, _)| *at <= now).count();
-            inbox.drain(..count).collect()
-        };
-        let rest = Chain::new();
-        for (_, frame) in &due {
-            sink(RxFrame { checksum: Checksum::Software, ..RxFrame::new(frame, &rest) });
+
+    /// What was sent leaves for `other`, unless it is for somebody who does not exist.
+    fn leave(&self, other: &mut Self, now: u64) {
+        for frame in std::iter::from_fn(|| self.port.try_recv()) {
+            if [CLIENT, SERVER].iter().any(|addr| frame.head()[16..20] == *addr) {
+                let mut bytes = frame.head().to_vec();
+                let head_len = bytes.len();
+                bytes.resize(frame.len(), 0);
+                frame.payload.copy_to(0, &mut bytes[head_len..]);
+                other.coming.push_back((now + DELAY, bytes));
+            }
         }
-        due.len()
     }
-    fn wait(&self, _: usize, _: Duration) {}
-    fn interrupt(&self, _: usize) {}
 }
 
 /// A server under attack and a client.
@@ -85,45 +62,47 @@ struct Siege {
     server: Stack,
     client: Stack,
     listener: TcpListener,
-    to_server: Queue,
-    now: Arc<AtomicU64>,
+    /// The server's and the client's.
+    sides: [Side; 2],
+    now: u64,
     random: Random,
     addr: SocketAddr,
 }
 
 impl Siege {
     fn new(cookies: SynCookies, timestamps: bool) -> Self {
-        let now = Arc::new(AtomicU64::new(0));
-        let (to_server, to_client) = (Queue::default(), Queue::default());
-        let stack = |inbox: &Queue, outbox: &Queue, addr: &str| {
+        let stack = |addr: &str| {
             let stack = common::stack_with(|c| {
                 (c.workers, c.syn_backlog, c.syn_cookies, c.timestamps) = (0, BACKLOG, cookies, timestamps);
             });
-            let port = Port { inbox: Arc::clone(inbox), outbox: Arc::clone(outbox), now: Arc::clone(&now) };
-            let id = stack.attach(port, &[addr.parse().unwrap()]).unwrap();
+            let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
+            let id = stack.attach(channel, &[addr.parse().unwrap()]).unwrap();
             stack.add_route("0.0.0.0/0".parse().unwrap(), id).unwrap();
-            stack
+            (stack, Side { port: ports.remove(0), coming: VecDeque::new() })
         };
-        let server = stack(&to_server, &to_client, "10.0.0.1/24");
-        let client = stack(&to_client, &to_server, "10.0.0.2/24");
+        let (server, server_side) = stack("10.0.0.1/24");
+        let (client, client_side) = stack("10.0.0.2/24");
         let listener = TcpListener::bind_on(&server, (std::net::Ipv4Addr::from(SERVER), 80)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let addr = listener.local_addr().unwrap();
-        Self { server, client, listener, to_server, now, random: Random::new("SYN flood"), addr }
+        let (sides, random) = ([server_side, client_side], Random::new("SYN flood"));
+        Self { server, client, listener, sides, now: 0, random, addr }
     }
 
     /// One millisecond: forged segments arrive, both stacks run.
     fn tick(&mut self, forged: usize) {
-        let at = self.now.load(Ordering::Relaxed);
+        let [server, client] = &mut self.sides;
         for _ in 0..forged {
-            let frame = forge(&mut self.random);
-            self.to_server.lock().unwrap().push_front((at, frame));
+            server.coming.push_front((self.now, forge(&mut self.random)));
         }
-        while self.to_server.lock().unwrap().front().is_some_and(|(due, _)| *due <= at) {
-            self.server.poll(Duration::from_millis(at));
-        }
-        self.client.poll(Duration::from_millis(at));
-        self.now.store(at + 1, Ordering::Relaxed);
+        let now = Duration::from_millis(self.now);
+        server.arrive(self.now);
+        client.arrive(self.now);
+        self.server.poll(now);
+        self.client.poll(now);
+        server.leave(client, self.now);
+        client.leave(server, self.now);
+        self.now += 1;
     }
 
     fn connect(&self) -> TcpStream {

@@ -137,10 +137,11 @@ impl Tables {
     /// Whether a packet that came in by `netif` may be for `addr`.
     #[inline]
     pub fn takes_in(&self, netif: NetifId, addr: IpAddr) -> bool {
+        // What is of a link is ours on that link only (RFC 4007 section 9).
         let is_ours = |own: &Address| {
-            // What is of a link is ours on that link only (RFC 4007 section 9).
-            let is_here = own.netif == netif || !scope::is_of_link(addr);
-            own.prefix.addr() == addr && own.state != AddressState::Tentative && is_here
+            own.prefix.addr() == addr
+                && own.state != AddressState::Tentative
+                && (own.netif == netif || !scope::is_of_link(addr))
         };
         !addr.is_loopback() && (self.addresses.iter().any(is_ours) || self.takes_any(netif) && is_host(addr))
     }
