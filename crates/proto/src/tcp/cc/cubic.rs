@@ -216,9 +216,10 @@ impl CongestionControl for Cubic {
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
         // No burst beyond what a beginning may send when little is left in flight: the peer's window, or the buffer, was
-        // full until the hole was. What is paced needs no slow start for that, but a round trip.
+        // full until the hole was. Where that is half or more, slow start is there in a round trip. Else what is paced
+        // needs no slow start, but one round trip too.
         let calm = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
-        if paces && calm < self.ssthresh && self.srtt_8 != 0 {
+        if paces && calm < self.ssthresh / 2 && self.srtt_8 != 0 {
             (self.cwnd, self.refill_left, self.is_deflated) = (self.ssthresh, self.ssthresh, false);
         } else {
             (self.cwnd, self.is_deflated) = (calm, calm < self.ssthresh);

@@ -305,6 +305,12 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
         cc.on_ack(&ack(at(200), MSS, 20 * MSS, MSS, Phase::Open, Some(100_000)));
     }
     assert_eq!(cc.pacing_rate(), None, "a window was acknowledged");
+    cc.on_recovery_end(139 * MSS, MSS, true);
+    assert_eq!(
+        (cc.cwnd(), cc.pacing_rate()),
+        (140 * MSS, None),
+        "slow start needs no more than a round trip"
+    );
     let mut cc = filled;
     cc.on_rto(20 * MSS, MSS, false);
     assert_eq!((cc.cwnd(), cc.pacing_rate()), (MSS, None));
