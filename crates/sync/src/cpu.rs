@@ -1,6 +1,8 @@
-//! Where the thread runs, and on how many CPUs it may.
+//! Where the thread runs, on how many CPUs it may, and when the kernel's timer last looked.
 //!
-//! Both are hints: a thread can be moved right after the question. Tests: below.
+//! All are hints: a thread can be moved right after the question. Tests: below.
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::facade::unmodelled::OnceLock;
 
@@ -18,6 +20,16 @@ pub fn current() -> u32 {
     u32::try_from(cpu).unwrap_or(0)
 }
 
+/// The time of the last timer tick, as a number that means nothing but the same or another. A tick is 1 to 10 ms long. No
+/// system call, and a few nanoseconds, for no hardware is asked.
+#[inline]
+pub(crate) fn tick() -> i64 {
+    let at = clock_gettime(ClockId::MonotonicCoarse);
+    at.tv_sec.wrapping_mul(NANOS_PER_SEC).wrapping_add(at.tv_nsec)
+}
+
+const NANOS_PER_SEC: i64 = 1_000_000_000;
+
 /// How many CPUs the process may use; at least one. Asked once, by affinity and cgroup quota.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
@@ -26,6 +38,15 @@ pub fn count() -> usize {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #[test]
+    #[cfg_attr(miri, ignore = "the interpreter has no such clock")]
+    fn ticks_come() {
+        let first = super::tick();
+        while super::tick() == first {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn there_is_a_cpu_and_we_run_on_it() {
         assert!(super::count() >= 1);

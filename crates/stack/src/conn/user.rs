@@ -268,6 +268,10 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
                 false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
             drop(so);
+            if conn.input_at.load().is_none() {
+                wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
+                continue;
+            }
             match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
                 0 => continue,
                 taken => return Ok(taken),
