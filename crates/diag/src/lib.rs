@@ -27,5 +27,5 @@ mod serve;
 
 pub use client::{REPORT_MAX, Unreachable, reports, reports_in};
 pub use folder::folder;
-pub use report::{Counter, Report, Socket};
+pub use report::{Counter, Report, Socket, UnixSocket};
 pub use serve::{Published, publish, publish_in};

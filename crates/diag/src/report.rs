@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use sockeye::{SocketInfo, SocketKind, Stack};
+use sockeye::{SocketInfo, SocketKind, Stack, unix};
 
 use crate::fields;
 
@@ -29,8 +29,10 @@ pub struct Report {
     pub memory_max: usize,
     /// Every counter, zero or not.
     pub counters: Vec<Counter>,
-    /// Every socket.
+    /// Every socket of TCP and UDP.
     pub sockets: Vec<Socket>,
+    /// Every UNIX-domain socket.
+    pub unix: Vec<UnixSocket>,
 }
 
 /// One counter.
@@ -73,6 +75,30 @@ pub struct Socket {
     pub limiting: serde_json::Map<String, serde_json::Value>,
 }
 
+/// One UNIX-domain socket.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnixSocket {
+    /// `u_str`, `u_seq` or `u_dgr`, as `ss` writes them.
+    pub protocol: String,
+    /// The state, as `ss` writes it: `ESTAB`, `LISTEN` or `UNCONN`.
+    pub state: String,
+    /// Its name: a pathname, an abstract name behind `@`, or `*`.
+    pub name: String,
+    /// Its number, unique in the stack.
+    pub serial: u64,
+    /// Its peer's name, likewise.
+    pub peer_name: String,
+    /// Its peer's number; none if there is no peer, or it has closed.
+    pub peer: Option<u64>,
+    /// See [`sockeye::unix::SocketInfo::recv_queue`].
+    pub recv_queue: usize,
+    /// See [`sockeye::unix::SocketInfo::send_queue`].
+    pub send_queue: usize,
+    /// Whether an application holds it.
+    pub is_held: bool,
+}
+
 impl Report {
     /// Looks at `stack`.
     pub(crate) fn of(stack: &Stack, name: &str, uptime_s: f64) -> Self {
@@ -91,6 +117,7 @@ impl Report {
             memory_max: stack.config().memory_max,
             counters: stack.counters().into_iter().map(counter).collect(),
             sockets: stack.sockets(true).iter().map(Socket::of).collect(),
+            unix: stack.unix_sockets().iter().map(UnixSocket::of).collect(),
         }
     }
 }
@@ -115,6 +142,36 @@ impl Socket {
             tcp: socket.tcp.as_ref().map(fields::tcp).unwrap_or_default(),
             limiting: socket.limiting.as_ref().map(fields::limiting).unwrap_or_default(),
         }
+    }
+}
+
+impl UnixSocket {
+    fn of(socket: &unix::SocketInfo) -> Self {
+        let protocol = match socket.kind {
+            unix::SocketKind::Stream => "u_str",
+            unix::SocketKind::Seqpacket => "u_seq",
+            unix::SocketKind::Datagram => "u_dgr",
+        };
+        Self {
+            protocol: protocol.to_owned(),
+            state: short(socket.state).to_owned(),
+            name: shown(&socket.name),
+            serial: socket.serial,
+            peer_name: shown(&socket.peer_name),
+            peer: socket.peer,
+            recv_queue: socket.recv_queue,
+            send_queue: socket.send_queue,
+            is_held: socket.is_held,
+        }
+    }
+}
+
+/// A name as `ss` writes it. Bytes that are no text are shown as such.
+fn shown(name: &unix::SocketAddr) -> String {
+    match (name.as_pathname(), name.as_abstract_name()) {
+        (Some(path), _) => path.to_string_lossy().into_owned(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => "*".to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sockeye::unix::{UnixDatagram, UnixSeqpacket};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 use sockeye_diag::{publish_in, reports_in};
 
@@ -52,6 +53,27 @@ fn a_published_stack_is_seen_with_its_sockets_until_it_is_withdrawn() {
     drop(published);
     let (reports, _) = reports_in(&folder.0).unwrap();
     assert_eq!(reports.iter().map(|report| report.name.as_str()).collect::<Vec<_>>(), ["second"]);
+}
+
+#[test]
+fn unix_domain_sockets_are_shown_by_name_and_number() {
+    let folder = Folder::new();
+    let stack = Stack::new(Config::default()).unwrap();
+    let _published = publish_in(&folder.0, &stack, "unix").unwrap();
+    let name = sockeye::unix::SocketAddr::from_abstract_name("log").unwrap();
+    let receiver = UnixDatagram::bind_addr_on(&stack, &name).unwrap();
+    let sender = UnixDatagram::unbound_on(&stack).unwrap();
+    sender.connect_addr(&name).unwrap();
+    sender.send(&[0; 9]).unwrap();
+    let (_a, _b) = UnixSeqpacket::pair_on(&stack).unwrap();
+    let unix = &reports_in(&folder.0).unwrap().0[0].unix;
+    assert_eq!(unix.len(), 4);
+    let found = unix.iter().find(|socket| socket.name == "@log").unwrap();
+    assert_eq!((found.protocol.as_str(), found.state.as_str(), found.recv_queue), ("u_dgr", "UNCONN", 9));
+    let sending = unix.iter().find(|socket| socket.peer == Some(found.serial)).unwrap();
+    assert_eq!((sending.name.as_str(), sending.peer_name.as_str(), sending.send_queue), ("*", "@log", 9));
+    assert_eq!(unix.iter().filter(|socket| socket.protocol == "u_seq" && socket.state == "ESTAB").count(), 2);
+    drop(receiver);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Map, Value};
-use sockeye_diag::{Report, Socket};
+use sockeye_diag::{Report, Socket, UnixSocket};
 
 /// What is to be shown.
 #[derive(Args, Debug, Default)]
@@ -21,7 +21,11 @@ pub struct SsArgs {
     #[arg(short, long)]
     udp: bool,
 
-    /// Only sockets that wait for somebody: TCP's listeners, UDP's without a peer
+    /// UNIX-domain sockets
+    #[arg(short = 'x', long)]
+    unix: bool,
+
+    /// Only sockets that wait for somebody: listeners, and datagram sockets without a peer
     #[arg(short, long)]
     listening: bool,
 
@@ -47,9 +51,11 @@ pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     for report in &mut reports {
         report.sockets.retain(|socket| args.shows(socket));
+        report.unix.retain(|socket| args.shows_unix(socket));
         if args.json {
             let line = serde_json::json!({
                 "pid": report.pid, "program": report.program, "stack": report.name, "sockets": report.sockets,
+                "unix": report.unix,
             });
             writeln!(out, "{line}")?;
         }
@@ -63,12 +69,24 @@ pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
 impl SsArgs {
     /// As with ss, the kinds are all if none is named, and waiting sockets are left out unless asked for.
     fn shows(&self, socket: &Socket) -> bool {
-        let is_kind = match socket.protocol.as_str() {
-            "tcp" => self.tcp || !self.udp,
-            "udp" => self.udp || !self.tcp,
-            _ => !self.tcp && !self.udp,
+        let is_named = match socket.protocol.as_str() {
+            "tcp" => self.tcp,
+            "udp" => self.udp,
+            _ => false,
         };
-        is_kind && (self.all || self.listening == socket.remote.is_none())
+        (is_named || self.names_none()) && self.wants(socket.remote.is_none())
+    }
+
+    fn shows_unix(&self, socket: &UnixSocket) -> bool {
+        (self.unix || self.names_none()) && self.wants(socket.state != "ESTAB")
+    }
+
+    fn names_none(&self) -> bool {
+        !self.tcp && !self.udp && !self.unix
+    }
+
+    fn wants(&self, is_waiting: bool) -> bool {
+        self.all || self.listening == is_waiting
     }
 }
 
@@ -94,8 +112,24 @@ fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<
                 writeln!(out, "\t {}", details(&socket.tcp))?;
             }
         }
+        for socket in &report.unix {
+            row(out, unix_cells(socket), &super::title(report))?;
+        }
     }
     Ok(())
+}
+
+/// A name and a number at each end, as ss has them; a peer that is none has the number 0.
+fn unix_cells(socket: &UnixSocket) -> [String; 7] {
+    [
+        socket.protocol.clone(),
+        socket.state.clone(),
+        socket.recv_queue.to_string(),
+        socket.send_queue.to_string(),
+        format!("{} {}", socket.name, socket.serial),
+        format!("{} {}", socket.peer_name, socket.peer.unwrap_or(0)),
+        socket.serial.to_string(),
+    ]
 }
 
 fn row(
@@ -205,6 +239,32 @@ mod tests {
         assert_eq!(shown(SsArgs { listening: true, ..SsArgs::default() }), [true, false, true]);
         assert_eq!(shown(SsArgs { listening: true, udp: true, ..SsArgs::default() }), [false, false, true]);
         assert_eq!(shown(SsArgs { all: true, tcp: true, ..SsArgs::default() }), [true, true, false]);
+    }
+
+    #[test]
+    fn unix_domain_sockets_have_names_and_numbers_and_are_chosen_likewise() {
+        let socket = |state: &str, peer| UnixSocket {
+            protocol: "u_str".into(),
+            state: state.into(),
+            name: "/run/x".into(),
+            serial: 17,
+            peer_name: "*".into(),
+            peer,
+            ..UnixSocket::default()
+        };
+        let (listener, conn, widowed) =
+            (socket("LISTEN", None), socket("ESTAB", Some(33)), socket("ESTAB", None));
+        let shown = |args: SsArgs| [&listener, &conn, &widowed].map(|socket| args.shows_unix(socket));
+        assert_eq!(shown(SsArgs::default()), [false, true, true]);
+        assert_eq!(shown(SsArgs { unix: true, listening: true, ..SsArgs::default() }), [true, false, false]);
+        assert_eq!(shown(SsArgs { tcp: true, all: true, ..SsArgs::default() }), [false; 3]);
+        let mut out = Vec::new();
+        let report = Report { unix: vec![conn, widowed], ..Report::default() };
+        table(&SsArgs::default(), &[report], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<Vec<_>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1][..8], ["u_str", "ESTAB", "0", "0", "/run/x", "17", "*", "33"]);
+        assert_eq!(lines[2][7], "0");
     }
 
     #[test]

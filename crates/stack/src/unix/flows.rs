@@ -216,7 +216,7 @@ mod tests {
     use crate::Config;
 
     fn sender() -> Arc<Pcb> {
-        Pcb::new(Kind::Datagram, &Config::default())
+        Pcb::new(Kind::Datagram, &Config::default(), 1)
     }
 
     #[test]

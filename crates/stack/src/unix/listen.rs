@@ -167,6 +167,7 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
     locking::unlink(core, &sock.pcb, &refused.pcb);
     drop(refused);
     // The client is as it was.
+    sock.pcb.peer_serial.store(0, Ordering::Relaxed);
     let mut so = sock.pcb.so.lock();
     (so.is_connected, so.shut, so.error) = (false, false, None);
     drop(so);

@@ -5,7 +5,7 @@
 //! ```text
 //! linkage (one for the stack; `global` only)  →  pcb mutexes, in address order (`sockeye_sync::pair`)
 //!     →  `so`, the mutex of one receive buffer  →  inbox of a Poll · flows' wait queues · pool
-//! leaf, taken alone: a shard of the names
+//! leaves, taken alone: a shard of the names · a shard of the list of all sockets
 //! ```
 //!
 //! * The **linkage** lock is the old scheme's: shared by every send, exclusive for what changes who is

@@ -24,6 +24,7 @@
 //! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
 //! | `ancillary.rs`, `rights.rs`, `collect.rs` | what comes along, and the collector of lost sockets |
 //! | `ready.rs` | readiness, for polls and tasks |
+//! | `registry.rs`, `snapshot.rs` | the list of all sockets, for people who look |
 //! | `common.rs`, `stream.rs`, `seqpacket.rs`, `datagram.rs`, `listener.rs`, `socket.rs` | public types |
 //!
 //! Outside of the perimeters: nothing here enters one. Tests: at the ends of files, `tests/unix*`.
@@ -46,9 +47,11 @@ mod pcb;
 pub(crate) mod ready;
 mod records;
 mod recv;
+mod registry;
 mod rights;
 mod send;
 mod seqpacket;
+mod snapshot;
 pub(crate) mod sock;
 mod socket;
 mod stream;
@@ -63,6 +66,7 @@ pub use datagram::UnixDatagram;
 pub use listener::{Incoming, SeqIncoming, UnixListener, UnixSeqListener};
 pub use rights::{IN_FLIGHT_MAX, Right};
 pub use seqpacket::UnixSeqpacket;
+pub use snapshot::{SocketInfo, SocketKind};
 pub use socket::UnixSocket;
 pub use stream::UnixStream;
 
@@ -71,6 +75,7 @@ use crate::base::addr::HashKey;
 /// What the UNIX-domain sockets of a stack share.
 pub(crate) struct Shared {
     pub names: names::Names,
+    pub registry: registry::Registry,
     pub budget: rights::Budget,
     /// The old scheme's lock around everything; see `locking.rs`.
     pub linkage: RwLock<()>,
@@ -78,7 +83,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(key: HashKey) -> Self {
-        Self { names: names::Names::new(key), budget: rights::Budget::new(), linkage: RwLock::new(()) }
+        Self {
+            names: names::Names::new(key),
+            registry: registry::Registry::new(),
+            budget: rights::Budget::new(),
+            linkage: RwLock::new(()),
+        }
     }
 
     /// Rights in flight.

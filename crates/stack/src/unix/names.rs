@@ -186,7 +186,7 @@ mod tests {
     use crate::Config;
 
     fn pcb() -> Arc<Pcb> {
-        Pcb::new(Kind::Stream, &Config::default())
+        Pcb::new(Kind::Stream, &Config::default(), 1)
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `so` | (b) its own mutex, the *receive buffer's* |
 //! | `link` | (u) the pcb's mutex, inside |
-//! | `options`, `users`, `in_flight`, `alert`, `is_relinked` | (a) atomics |
-//! | `kind`, `name` (once set) | (c) constant |
+//! | `options`, `users`, `in_flight`, `alert`, `is_relinked`, `peer_serial` | (a) atomics |
+//! | `kind`, `serial`, `name` (once set) | (c) constant |
 //!
 //! What a sender has to know of its receiver stands in the *receiver's* `so`, so that a send needs that
 //! one mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from whom (`flows`). A
@@ -79,6 +79,10 @@ pub(crate) struct Pcb {
     pub name: OnceLock<Arc<Name>>,
     /// The peer of a socket that was connected after it was made: other handles have it themselves.
     pub peer: OnceLock<Weak<Pcb>>,
+    /// Its number in the list of all sockets (`registry.rs`).
+    pub serial: u64,
+    /// (a) The number of a connected socket's peer, for the same list; 0: none.
+    pub peer_serial: AtomicU64,
 }
 
 /// Options that are read without a lock.
@@ -189,7 +193,7 @@ const WRITABLE_PART: usize = 4;
 pub(crate) const WAKERS_MAX: usize = 1024;
 
 impl Pcb {
-    pub fn new(kind: Kind, config: &Config) -> Arc<Self> {
+    pub fn new(kind: Kind, config: &Config, serial: u64) -> Arc<Self> {
         Arc::new(Self {
             so: BriefMutex::new(So::new(config.sndbuf as usize)),
             rcv_wait: WaitQueue::new(),
@@ -212,6 +216,8 @@ impl Pcb {
             link: Link::new(),
             name: OnceLock::new(),
             peer: OnceLock::new(),
+            serial,
+            peer_serial: AtomicU64::new(0),
         })
     }
 

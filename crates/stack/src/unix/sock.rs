@@ -55,7 +55,9 @@ impl Drop for Sock {
 impl Sock {
     /// The first handle of a new socket.
     pub fn new(stack: &Stack, kind: Kind) -> Self {
-        Self { pcb: Pcb::new(kind, stack.config()), peer: None, stack: stack.clone() }
+        let core = stack.core();
+        let pcb = core.unix.registry.enter(core.cpu(), |serial| Pcb::new(kind, stack.config(), serial));
+        Self { pcb, peer: None, stack: stack.clone() }
     }
 
     /// Two sockets that are connected to each other.
@@ -154,6 +156,8 @@ pub(crate) fn connect_pcbs(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let wants_creds = wants(a) || wants(b);
     for (own, peer) in [(a, b), (b, a)] {
+        // Relaxed: for people who look.
+        own.peer_serial.store(peer.serial, Ordering::Relaxed);
         let mut so = own.so.lock();
         so.is_connected = true;
         so.hiwat = peer.options.sndbuf.load(Ordering::Relaxed) as usize;
@@ -188,6 +192,7 @@ struct Leftovers {
 
 /// The last handle is gone.
 fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
+    core.unix.registry.leave(pcb.serial);
     names::forget(core, pcb);
     let (mut wakes, mut left) = (Wakes::new(), Leftovers::default());
     let connected = peer.filter(|_| pcb.kind.is_connected());

@@ -18,5 +18,6 @@ mod ours;
 mod provider;
 mod random;
 mod script;
+mod sockets;
 mod unsent;
 mod words;
