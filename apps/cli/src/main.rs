@@ -16,12 +16,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
 mod diag;
+mod iperf3;
 mod services;
 mod sim;
 mod tun;
 
 use bench::workloads::{mem, rr};
 use bench::{BenchArgs, BenchError};
+use iperf3::Iperf3Args;
 use sim::SimCommand;
 use tun::TunArgs;
 
@@ -44,6 +46,9 @@ enum Command {
     /// Run a stack on a TUN or TAP device, with servers that the kernel can reach (root)
     #[command(after_help = TUN_EXAMPLES)]
     Tun(TunArgs),
+    /// Measure with an iperf3 server from a stack on a device of its own (root)
+    #[command(after_help = IPERF3_EXAMPLES)]
+    Iperf3(Iperf3Args),
     /// Show the sockets of every running stack of this user, as ss(8) does the kernel's
     #[command(after_help = DIAG_HELP)]
     Ss(diag::SsArgs),
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Sim(args) => sim::sim(&args).map_err(BenchError::Io),
         Command::Tun(args) => tun::tun(&args),
+        Command::Iperf3(args) => iperf3::iperf3(&args),
         Command::Ss(args) => diag::ss(&args).map_err(BenchError::Io),
         Command::Nstat(args) => diag::nstat(&args).map_err(BenchError::Io),
         Command::Why(args) => diag::why(&args).map_err(BenchError::Io),
@@ -149,6 +155,8 @@ Examples:
       a device with the kernel at 10.9.0.1; then: ping 10.9.0.2, iperf3 -c 10.9.0.2 [-R]
   sockeye tun --addr 10.9.0.2/24 --addr fd09::2/64 --serve echo,discard,chargen --tap
       both families, over Ethernet
+  sockeye tun --addr 10.9.0.2/24 --serve http:80=/usr/share/doc
+      files of a directory, nothing outside of it; then: curl http://10.9.0.2/
   sockeye tun --addr 10.9.0.2/24 --queues 2 --set congestion_control=bbr --serve iperf3 --seconds 60
       two input threads and another congestion control, for a minute
   sockeye tun --addr 10.9.0.2/24 --serve iperf3 --pcap trace.pcapng --snaplen 128
@@ -157,12 +165,30 @@ Examples:
 Making a device needs root or CAP_NET_ADMIN. It is gone when the command ends, however that ends.
 Exit codes: 0 ended as asked, 1 it cannot be done or the device went away, 2 wrong command line.";
 
+const IPERF3_EXAMPLES: &str = "\
+Examples:
+  iperf3 -s -D
+      a stock server, in the kernel
+  sockeye iperf3 -c 10.9.0.1 --addr 10.9.0.2/24
+      a stream of TCP to it for ten seconds, through a device that gives the kernel 10.9.0.1
+  sockeye iperf3 -c 10.9.0.1 --addr 10.9.0.2/24 -R -P 10 -t 5
+      ten streams that the server sends
+  sockeye iperf3 -c fd09::1 --addr fd09::2/64 -u -b 1G --json
+      datagrams, with the result as an object
+  sockeye iperf3 -c 10.9.0.1 --addr 10.9.0.2/24 --tap --set congestion_control=bbr --pcap trace.pcapng
+      over Ethernet with another congestion control, and a record
+
+Making a device needs root or CAP_NET_ADMIN. It is gone when the command ends, however that ends.
+Exit codes: 0 measured, 1 it cannot be done or the server said no, 2 wrong command line.";
+
 const DIAG_HELP: &str = "\
 Examples:
   sockeye ss -ti
       TCP connections with window, round trip and what they have carried, in the words of ss -ti
   sockeye ss -l
       who waits for connections or datagrams
+  sockeye ss -xa
+      UNIX-domain sockets, each with its number and its peer's
   sockeye nstat tcp
       counters with `tcp` in their name; -z for those that are zero too
   sockeye why 10.9.0.2:5201 10.9.0.1:40000

@@ -22,6 +22,13 @@ pub fn rate(text: &str) -> Result<u64, String> {
     Ok(bits as u64)
 }
 
+/// `1G`, `100M`, `64K`, `9600`: bits per second as iperf3 has them, at most 1T.
+pub fn bitrate(text: &str) -> Result<u64, String> {
+    let units = [("G", 1e9), ("M", 1e6), ("K", 1e3), ("", 1.0)];
+    let bits = with_unit(&text.to_uppercase(), &units).filter(|bits| *bits <= 1e12);
+    bits.map(|bits| bits as u64).ok_or_else(|| "give bits per second, as 1G, 100M or 64K".to_owned())
+}
+
 /// `64K`, `4M`, `1500`: bytes.
 pub fn size(text: &str) -> Result<usize, String> {
     let units = [("K", 1024.0), ("M", 1_048_576.0), ("", 1.0)];
@@ -57,6 +64,7 @@ mod tests {
         assert_eq!(time("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(rate("1gbit"), Ok(1_000_000_000));
         assert_eq!(rate("2.5Mbit"), Ok(2_500_000));
+        assert_eq!((bitrate("1.5g"), bitrate("9600")), (Ok(1_500_000_000), Ok(9600)));
         assert_eq!((size("4M"), size("1500")), (Ok(4 << 20), Ok(1500)));
         assert_eq!((percent("0.1%"), percent("100")), (Ok(0.001), Ok(1.0)));
         for bad in ["", "10", "ms", "-1s", "1e400s", "NaNs"] {

@@ -1,6 +1,6 @@
-//! The command line of `sockeye tun`.
+//! The command line of `sockeye tun`, and the part of it that others share: a device with a stack on it.
 //!
-//! Must not know how a device is opened. Invariant: what [`TunArgs::plan`] returns can be tried; what contradicts itself is an
+//! Must not know how a device is opened. Invariant: what [`DeviceArgs::plan`] returns can be tried; what contradicts itself is an
 //! error that says what to write instead. Tests: below; exit codes in `tests/cli/tun.rs`.
 
 use std::net::IpAddr;
@@ -18,6 +18,21 @@ use crate::sim::parse;
 /// A device, a stack on it, and what the stack serves.
 #[derive(Args, Debug)]
 pub struct TunArgs {
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// What to serve: echo, discard, chargen, http=DIR, iperf3, each at its usual port unless :PORT follows its name
+    #[arg(long, alias = "service", value_name = "SERVICE[:PORT][=DIR],...", value_delimiter = ',')]
+    pub serve: Vec<Service>,
+
+    /// End after so many seconds instead of by Ctrl-C
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
+}
+
+/// A device, and a stack on it.
+#[derive(Args, Debug)]
+pub struct DeviceArgs {
     /// An address of the stack with the length of its network, as 10.9.0.2/24 or fd09::2/64; repeatable
     #[arg(long, value_name = "ADDR/LEN", required = true)]
     pub addr: Vec<Prefix>,
@@ -62,14 +77,6 @@ pub struct TunArgs {
     /// Bytes of each frame that the pcap-ng file keeps [default: all]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..), requires = "pcap")]
     pub snaplen: Option<u32>,
-
-    /// What to serve: echo, discard, chargen, http=DIR, iperf3, each at its usual port unless :PORT follows its name
-    #[arg(long, alias = "service", value_name = "SERVICE[:PORT][=DIR],...", value_delimiter = ',')]
-    pub serve: Vec<Service>,
-
-    /// End after so many seconds instead of by Ctrl-C
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    pub seconds: Option<f64>,
 }
 
 /// What is wanted on the kernel's side.
@@ -86,12 +93,14 @@ pub enum Peer {
 pub struct Plan {
     pub device: TunConfig,
     pub stack: Config,
+    /// The stack's addresses.
+    pub addrs: Vec<Prefix>,
     /// The kernel's addresses.
     pub kernel: Vec<Prefix>,
     pub capture: Option<CaptureConfig>,
 }
 
-impl TunArgs {
+impl DeviceArgs {
     /// Checks what belongs together.
     ///
     /// # Errors
@@ -115,7 +124,7 @@ impl TunArgs {
             snaplen: self.snaplen.unwrap_or(CaptureConfig::to(path).snaplen),
             ..CaptureConfig::to(path)
         });
-        Ok(Plan { device, stack, kernel: self.kernel()?, capture })
+        Ok(Plan { device, stack, addrs: self.addr.clone(), kernel: self.kernel()?, capture })
     }
 
     /// The kernel's addresses, as they were given or as they suggest themselves.
@@ -195,7 +204,7 @@ mod tests {
 
     fn plan(line: &str) -> Result<Plan, String> {
         let words = std::iter::once("tun").chain(line.split_whitespace());
-        Line::try_parse_from(words).map_err(|error| error.to_string())?.args.plan()
+        Line::try_parse_from(words).map_err(|error| error.to_string())?.args.device.plan()
     }
 
     fn kernel(line: &str) -> Vec<String> {

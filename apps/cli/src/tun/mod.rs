@@ -1,7 +1,8 @@
 //! `sockeye tun`: a stack on a TUN or TAP device, with servers to try it out.
 //!
 //! Purpose: everything that it takes to reach Sockeye from the kernel with one command: the device, the kernel's address
-//! on it, the stack, its services, the folder where `sockeye ss` finds it. `args` says what is wanted, `text` what to try.
+//! on it, the stack, its services, the folder where `sockeye ss` finds it. `args` says what is wanted, `running` makes it, `text` says what
+//! to try.
 //!
 //! Must not know: how a service works.
 //!
@@ -11,6 +12,7 @@
 //! Tests: `args.rs`, `text.rs`; `tests/cli/tun.rs` with stock clients.
 
 mod args;
+mod running;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
@@ -19,18 +21,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use sockeye::Stack;
-use sockeye::netif::{CaptureConfig, CaptureHandle, Netif, capture};
-use sockeye_diag::Published;
-use sockeye_drivers::Tun;
+use sockeye::netif::Netif;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use args::Plan;
-pub use args::TunArgs;
+pub use args::{DeviceArgs, TunArgs};
+pub use running::Running;
 
 use crate::bench::BenchError;
-use crate::bench::args::UsageError;
 use crate::services;
 
 /// Between two looks at the device, and lines on a terminal.
@@ -43,13 +41,12 @@ const SERVICES_TIMEOUT: Duration = Duration::from_secs(1);
 /// # Errors
 /// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
 pub fn tun(args: &TunArgs) -> Result<ExitCode, BenchError> {
-    let plan = args.plan().map_err(|error| BenchError::Usage(UsageError(error)))?;
-    let running = Running::new(args, &plan)?;
+    let running = Running::of(&args.device)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(args, &running));
     runtime.shutdown_timeout(SERVICES_TIMEOUT);
     let end = served?;
-    running.summary(end)?;
+    summary(&running, end)?;
     Ok(match end {
         End::Asked => ExitCode::SUCCESS,
         End::DeviceGone => ExitCode::FAILURE,
@@ -63,62 +60,19 @@ enum End {
     DeviceGone,
 }
 
-/// The stack on its device. Dropped from the first field to the last.
-struct Running {
-    /// Shows the stack to other programs, if that could be had.
-    _published: Option<Published>,
-    stack: Stack,
-    capture: Option<CaptureHandle>,
-    tun: Tun,
-    /// What the kernel's side was given.
-    peers: Vec<IpAddr>,
-}
-
-impl Running {
-    fn new(args: &TunArgs, plan: &Plan) -> io::Result<Self> {
-        let tun = Tun::open(&plan.device)?;
-        for peer in &plan.kernel {
-            tun.link().add_addr(*peer)?;
-        }
-        let stack = Stack::new(plan.stack.clone())?;
-        let capture = match &plan.capture {
-            Some(config) => {
-                let config = CaptureConfig { name: tun.link().name().to_owned(), ..config.clone() };
-                let (captured, handle) = capture(tun.clone(), &config)?;
-                stack.attach(captured, &args.addr)?;
-                Some(handle)
-            }
-            None => {
-                stack.attach(tun.clone(), &args.addr)?;
-                None
-            }
-        };
-        // The stack runs as well without being seen.
-        let published = sockeye_diag::publish(&stack, tun.link().name())
-            .inspect_err(|error| eprintln!("sockeye ss will not find this stack: {error}"));
-        let peers = plan.kernel.iter().map(|peer| peer.addr()).collect();
-        Ok(Self { _published: published.ok(), stack, capture, tun, peers })
+/// What passed, at the end.
+fn summary(running: &Running, end: End) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if end == End::DeviceGone {
+        writeln!(out, "the device has gone away")?;
     }
-
-    /// What passed, at the end.
-    fn summary(&self, end: End) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        if end == End::DeviceGone {
-            writeln!(out, "the device has gone away")?;
-        }
-        writeln!(out, "{}", text::total(&self.tun.counts()))?;
-        if let Some(capture) = &self.capture {
-            capture.flush();
-            let counts = capture.counts();
-            writeln!(out, "recorded {} frames, {} found no room", counts.recorded, counts.lost)?;
-        }
-        Ok(())
-    }
+    writeln!(out, "{}", text::total(&running.tun.counts()))?;
+    running.recorded().map_or(Ok(()), |told| writeln!(out, "{told}"))
 }
 
 /// Serves until the end. Blocks nobody else: it is the runtime's main task.
 async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
-    let addrs: Vec<IpAddr> = args.addr.iter().map(|prefix| prefix.addr()).collect();
+    let addrs: Vec<IpAddr> = args.device.addr.iter().map(|prefix| prefix.addr()).collect();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut tasks = JoinSet::new();
     services::start(&running.stack, &addrs, &args.serve, &mut tasks).await?;
@@ -158,7 +112,7 @@ fn greet(args: &TunArgs, running: &Running, addrs: &[IpAddr]) -> io::Result<()> 
     let mut out = io::stdout().lock();
     let name = running.tun.link().name();
     let peers: Vec<String> = running.peers.iter().map(ToString::to_string).collect();
-    let own: Vec<String> = args.addr.iter().map(ToString::to_string).collect();
+    let own: Vec<String> = args.device.addr.iter().map(ToString::to_string).collect();
     writeln!(out, "{name}: Sockeye at {}", own.join(", "))?;
     if !peers.is_empty() {
         writeln!(out, "{name}: the kernel at {}", peers.join(", "))?;

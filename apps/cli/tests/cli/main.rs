@@ -7,6 +7,7 @@ mod device;
 mod experiments;
 mod helpers;
 mod http;
+mod iperf3;
 mod matrix;
 mod programs;
 mod results;

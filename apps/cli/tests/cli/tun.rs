@@ -75,7 +75,7 @@ fn iperf3_measures_both_directions_several_streams_and_datagrams() {
     let Some(mut tun) = Tun::start("--addr 10.9.0.2/24 --addr fd09::2/64 --serve iperf3 --queues 2") else {
         return;
     };
-    for line in ["", "-R", "-P 4", "-P 4 -R", "--bidir", "-u -b 20M", "-u -b 20M -R -P 2", "-b 100M -R"] {
+    for line in ["", "-R", "-P 10", "-P 10 -R", "--bidir", "-u -b 20M", "-u -b 20M -R -P 2", "-b 100M -R"] {
         let Some(result) = tun.iperf3(&format!("-c 10.9.0.2 -t 1 {line}")) else { return };
         let sum = if line.starts_with("-u") { "sum" } else { "sum_received" };
         assert!(result["end"][sum]["bytes"].as_f64().unwrap() > 100_000.0, "{line}: {result}");
@@ -140,9 +140,12 @@ fn what_the_command_cannot_do_is_a_usage_error_or_says_what_would_help() {
 
 #[test]
 fn helps_teach_by_examples() {
-    for (line, told) in
-        [("tun --help", "iperf3 -c"), ("ss --help", "ss -ti"), ("why --help", "sockeye why 10.9.0.2")]
-    {
+    for (line, told) in [
+        ("tun --help", "iperf3 -c"),
+        ("iperf3 --help", "iperf3 -s -D"),
+        ("ss --help", "ss -ti"),
+        ("why --help", "sockeye why 10.9.0.2"),
+    ] {
         let help = stdout(&run(sockeye(line)));
         assert!(help.contains(told), "{line}: {help}");
     }

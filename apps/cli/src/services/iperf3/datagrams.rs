@@ -39,6 +39,24 @@ pub async fn gather(socket: &UdpSocket, host: IpAddr, count: usize) -> io::Resul
     Ok(peers)
 }
 
+/// Greets `to`, and waits for its answer. Nothing is said twice: the other end would take that for data.
+pub async fn greet(socket: &UdpSocket, to: SocketAddr) -> io::Result<()> {
+    socket.send_to(&GREETINGS[0].0.to_ne_bytes(), to).await?;
+    let mut buffer = [0; DATAGRAM_MIN];
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).await?;
+        let answer = buffer.first_chunk().filter(|_| len == 4 && from == to);
+        if answer.is_some_and(|answer| is_answer(*answer)) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether this answers a greeting, of either kind and in either order of bytes.
+fn is_answer(answer: [u8; 4]) -> bool {
+    GREETINGS.iter().any(|(_, known)| [known.to_le_bytes(), known.to_be_bytes()].contains(&answer))
+}
+
 /// The next datagram. Errors are those of what was sent before, to somebody who has gone away; they are waited out.
 async fn next(socket: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
     loop {
@@ -110,6 +128,9 @@ pub async fn send(socket: Arc<UdpSocket>, params: Arc<Params>, peer: SocketAddr,
     let mut datagram = vec![0; params.len];
     let mut pace = Pace::new(params.bandwidth);
     for number in 1_u64.. {
+        if tally.is_over() {
+            return;
+        }
         write_header(&mut datagram, number, params.udp_counters_64bit);
         while socket.send_to(&datagram, peer).await.is_err() {
             tokio::time::sleep(RETRY).await;
@@ -198,5 +219,6 @@ mod tests {
         assert_eq!(answer_to(*b"6789"), Some(*b"9876"));
         assert_eq!(answer_to(123_456_789_u32.to_le_bytes()), Some(987_654_321_u32.to_le_bytes()));
         assert_eq!(answer_to(*b"hello".first_chunk().unwrap()), None);
+        assert!(is_answer(*b"6789") && is_answer(987_654_321_u32.to_be_bytes()) && !is_answer(*b"hell"));
     }
 }

@@ -1,6 +1,7 @@
-//! An iperf3 server, for stock clients: TCP and UDP, any number of streams, either direction or both.
+//! An iperf3 server, for stock clients: TCP and UDP, any number of streams, either direction or both; and a client.
 //!
-//! `protocol` has what is said, `test` runs one test, `stream` and `datagrams` move its data. One test at a time runs at
+//! `protocol` has what is said, `test` runs one test as the server, `client` as the client, `streams` keeps what it moves,
+//! and `stream` and `datagrams` move it. One test at a time runs at
 //! each address, as with iperf3's own server; who comes meanwhile is told so.
 //!
 //! ```text
@@ -11,11 +12,13 @@
 //! Must not know the device. Invariant: `Server::current` is set for exactly as long as a `Taken` lives, also when its
 //! task fails or is dropped.
 //!
-//! Tests: with a stock client in `tests/cli/tun.rs`; at the ends of the files.
+//! Tests: with stock programs in `tests/cli/{tun,iperf3}.rs`; at the ends of the files.
 
+pub mod client;
 mod datagrams;
-mod protocol;
+pub mod protocol;
 mod stream;
+pub mod streams;
 mod test;
 
 use std::io;

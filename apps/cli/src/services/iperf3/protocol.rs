@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A state is one byte; JSON has its length before it, four bytes, most significant first. Must not know how data is
-//! moved. Invariant: what comes from the client is read into types with bounds, or refused.
+//! moved. Invariant: what comes from the other end is read into types with bounds, or refused.
 //!
 //! Tests: below; with a stock client in `tests/cli/tun.rs`.
 
@@ -25,6 +25,7 @@ use std::io;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Names a test: what its control connection and its streams begin with. 36 characters and a NUL.
@@ -38,25 +39,29 @@ pub enum State {
     TestEnd,
     ParamExchange,
     CreateStreams,
+    ServerTerminate,
     ClientTerminate,
     ExchangeResults,
     DisplayResults,
     IperfDone,
     AccessDenied,
+    ServerError,
 }
 
 impl State {
-    const ALL: [(State, i8); 10] = [
+    const ALL: [(State, i8); 12] = [
         (State::TestStart, 1),
         (State::TestRunning, 2),
         (State::TestEnd, 4),
         (State::ParamExchange, 9),
         (State::CreateStreams, 10),
+        (State::ServerTerminate, 11),
         (State::ClientTerminate, 12),
         (State::ExchangeResults, 13),
         (State::DisplayResults, 14),
         (State::IperfDone, 16),
         (State::AccessDenied, -1),
+        (State::ServerError, -2),
     ];
 
     fn code(self) -> u8 {
@@ -72,10 +77,10 @@ impl State {
 pub const STREAMS_MAX: usize = 128;
 /// Bytes of a write, at most, as in iperf3; of a datagram.
 pub const BLOCK_MAX: usize = 1 << 20;
-const DATAGRAM_MAX: usize = 65_507;
+pub const DATAGRAM_MAX: usize = 65_507;
 /// Bytes of a datagram's own header: seconds, microseconds, number.
 pub const DATAGRAM_MIN: usize = 16;
-/// Bytes of a JSON text from the client, at most.
+/// Bytes of a JSON text, at most.
 const JSON_MAX: u32 = 1 << 20;
 
 /// What the client wants, as far as it concerns us.
@@ -116,13 +121,24 @@ pub struct Params {
 
 /// 1 and `true` are the same to iperf3.
 fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
+    let value = Value::deserialize(deserializer)?;
     Ok(value.as_bool().unwrap_or_else(|| value.as_i64().is_some_and(|number| number != 0)))
+}
+
+/// Other ends count in signed numbers, and may come to less than nothing when datagrams come twice.
+fn amount<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_u64().unwrap_or_else(|| value.as_f64().unwrap_or_default().max(0.0) as u64))
+}
+
+/// Other ends write -1 as the largest number of 64 bits, too.
+fn or_none<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_i64().unwrap_or(-1))
 }
 
 impl Params {
     /// What is asked for and cannot be.
-    fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<String> {
         let len_max = if self.udp { DATAGRAM_MAX } else { BLOCK_MAX };
         let len_min = if self.udp { DATAGRAM_MIN } else { 1 };
         if self.sctp {
@@ -134,6 +150,28 @@ impl Params {
         } else {
             None
         }
+    }
+
+    /// What a client tells of them. A flag is set by being there, whatever its value, so those that are not are left out.
+    pub fn wishes(&self) -> Value {
+        let mut wishes = json!({
+            "omit": self.omit, "time": self.time, "num": 0, "blockcount": 0, "parallel": self.parallel.max(1),
+            "len": self.len, "bandwidth": self.bandwidth, "pacing_timer": 1000, "client_version": "3.12",
+        });
+        let flags = [
+            (if self.udp { "udp" } else { "tcp" }, true),
+            ("reverse", self.reverse),
+            ("bidirectional", self.bidirectional),
+            ("nodelay", self.nodelay),
+            ("udp_counters_64bit", self.udp && self.udp_counters_64bit),
+        ];
+        for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+            wishes[name] = true.into();
+        }
+        if self.window > 0 {
+            wishes["window"] = self.window.into();
+        }
+        wishes
     }
 
     /// Streams on which we receive.
@@ -148,7 +186,8 @@ impl Params {
 }
 
 /// What an end has measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Results {
     /// Percent of a core.
     pub cpu_util_total: f64,
@@ -162,18 +201,25 @@ pub struct Results {
 }
 
 /// Of one stream.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StreamResult {
     pub id: usize,
+    #[serde(deserialize_with = "amount")]
     pub bytes: u64,
     /// Segments sent again, or -1.
+    #[serde(deserialize_with = "or_none")]
     pub retransmits: i64,
     /// Seconds.
     pub jitter: f64,
     /// Datagrams that did not come.
+    #[serde(deserialize_with = "amount")]
     pub errors: u64,
+    #[serde(deserialize_with = "amount")]
     pub omitted_errors: u64,
+    #[serde(deserialize_with = "amount")]
     pub packets: u64,
+    #[serde(deserialize_with = "amount")]
     pub omitted_packets: u64,
     /// Seconds since the test began.
     pub start_time: f64,
@@ -259,6 +305,36 @@ mod tests {
         let params = read(read_params(&mut framed(text).as_slice())).unwrap();
         assert!(params.udp_counters_64bit);
         assert_eq!((params.receiving_count(), params.sending_count()), (1, 1));
+    }
+
+    #[test]
+    fn what_a_client_wishes_is_what_a_server_reads_and_flags_that_are_not_set_are_not_there() {
+        for params in [
+            Params { parallel: 4, len: 131_072, time: 10, reverse: true, ..Params::default() },
+            Params {
+                udp: true,
+                udp_counters_64bit: true,
+                len: 1448,
+                parallel: 1,
+                bandwidth: 7,
+                ..Params::default()
+            },
+        ] {
+            let wishes = params.wishes();
+            assert_eq!(wishes.get("reverse").is_some(), params.reverse);
+            assert_eq!(wishes.get("tcp").is_some(), !params.udp);
+            let read = read(read_params(&mut framed(&wishes.to_string()).as_slice())).unwrap();
+            assert_eq!(read, params);
+        }
+    }
+
+    #[test]
+    fn results_are_read_whatever_an_end_leaves_out_or_counts_below_zero() {
+        let text = r#"{"cpu_util_total":3.5,"sender_has_retransmits":-1,"streams":[
+            {"id":3,"bytes":5e9,"errors":-1,"retransmits":18446744073709551615}]}"#;
+        let results: Results = read(read_json(&mut framed(text).as_slice())).unwrap();
+        let stream = &results.streams[0];
+        assert_eq!((stream.id, stream.bytes, stream.errors, stream.retransmits), (3, 5_000_000_000, 0, -1));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The data of a TCP stream: one task that sends or receives blocks.
 //!
 //! Must not know the control connection. Invariant: a task counts in its own [`Tally`] and nowhere else; it ends when it
-//! is dropped, or the peer closes.
+//! is dropped, or the peer closes, or after a whole block once [`Tally::end`] was called: who reads blocks would wait for
+//! the rest of one.
 //!
 //! Tests: with a stock client in `tests/cli/tun.rs`; pacing below.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Tally {
     bytes: AtomicU64,
     /// Of a stream of datagrams.
     numbers: Mutex<Numbers>,
+    /// No further block is to be sent.
+    is_over: AtomicBool,
 }
 
 impl Tally {
@@ -36,6 +39,17 @@ impl Tally {
     /// All bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Has the sender end after the block that it is at.
+    pub fn end(&self) {
+        // Relaxed: it guards nothing, and the sender finds it at its next block.
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no further block is to be sent.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// The numbers of its datagrams. Never held across a wait.
@@ -64,14 +78,19 @@ pub async fn receive(mut stream: TcpStream, params: Arc<Params>, tally: Arc<Tall
     }
 }
 
-/// Sends blocks, no faster than the client wants.
+/// Sends whole blocks, no faster than the client wants.
 pub async fn send(mut stream: TcpStream, params: Arc<Params>, tally: Arc<Tally>) {
     let block = vec![b'0'; params.len];
     let mut pace = Pace::new(params.bandwidth);
-    while let Ok(written @ 1..) = stream.write(&block).await {
-        tally.add(written);
-        pace.sent(written).await;
-        consume_budget().await;
+    while !tally.is_over() {
+        let mut left = &block[..];
+        while !left.is_empty() {
+            let Ok(written @ 1..) = stream.write(left).await else { return };
+            tally.add(written);
+            left = &left[written..];
+            consume_budget().await;
+        }
+        pace.sent(block.len()).await;
     }
 }
 

@@ -12,37 +12,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sockeye::TcpInfo;
 use sockeye::tokio::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use super::Taken;
-use super::datagrams::{self, Numbers};
-use super::protocol::{self, Params, Results, State, StreamResult, stream_id};
-use super::stream::{self, Tally};
-use crate::bench::meter::process_cpu;
+use super::datagrams;
+use super::protocol::{self, Params, State};
+use super::streams::{Stream, Watch, results};
 
 /// For parameters and streams to come, and for the last word.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A test in which nothing has moved for so long is given up, as in iperf3 (`--rcv-timeout`).
 const IDLE_MAX: Duration = Duration::from_secs(120);
-
-/// A stream of the test.
-struct Stream {
-    sends: bool,
-    tally: Arc<Tally>,
-    /// To ask about it; none of datagrams.
-    socket: Option<sockeye::TcpStream>,
-    /// What had been moved when the time that counts began.
-    omitted: Omitted,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Omitted {
-    bytes: u64,
-    numbers: Numbers,
-}
 
 /// Runs the test that `taken` has the right to.
 ///
@@ -99,25 +81,14 @@ impl Gathered {
     /// Starts the tasks. Those streams that came first are those on which we receive.
     fn begin(self, params: &Arc<Params>, tasks: &mut JoinSet<()>) -> io::Result<Vec<Stream>> {
         let receiving = params.receiving_count();
-        let new = |index| Stream {
-            sends: index >= receiving,
-            tally: Arc::default(),
-            socket: None,
-            omitted: Omitted::default(),
-        };
+        let new = |index| Stream::new(index >= receiving);
         let params = || Arc::clone(params);
         let mut streams: Vec<Stream>;
         match self {
             Gathered::Streams(sockets) => {
                 streams = (0..sockets.len()).map(new).collect();
                 for (stream, socket) in streams.iter_mut().zip(sockets) {
-                    stream.socket = Some(stream::prepare(&socket, &params())?);
-                    let tally = Arc::clone(&stream.tally);
-                    if stream.sends {
-                        tasks.spawn(stream::send(socket, params(), tally));
-                    } else {
-                        tasks.spawn(stream::receive(socket, params(), tally));
-                    }
+                    stream.begin(socket, params(), tasks)?;
                 }
             }
             Gathered::Datagrams(socket, peers) => {
@@ -134,18 +105,6 @@ impl Gathered {
             }
         }
         Ok(streams)
-    }
-}
-
-/// The time that counts: when it began, and what the process had worked until then.
-struct Watch {
-    begun: Instant,
-    cpu: Duration,
-}
-
-impl Watch {
-    fn start() -> Self {
-        Self { begun: Instant::now(), cpu: process_cpu() }
     }
 }
 
@@ -166,8 +125,8 @@ async fn attend(
                 State::TestEnd => return Ok(Some(watch)),
                 State::ClientTerminate => return Ok(None),
                 other @ (State::TestStart | State::TestRunning | State::ParamExchange | State::CreateStreams
-                    | State::ExchangeResults | State::DisplayResults | State::IperfDone
-                    | State::AccessDenied) => {
+                    | State::ExchangeResults | State::DisplayResults | State::IperfDone | State::AccessDenied
+                    | State::ServerTerminate | State::ServerError) => {
                     let message = format!("{other:?} while the test runs");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }
@@ -184,52 +143,5 @@ async fn attend(
                 }
             }
         }
-    }
-}
-
-impl Stream {
-    /// What was moved until now does not count.
-    fn omit(&mut self) {
-        self.omitted = Omitted { bytes: self.tally.bytes(), numbers: *self.tally.numbers() };
-    }
-
-    fn info(&self) -> Option<TcpInfo> {
-        self.socket.as_ref()?.info().ok()
-    }
-
-    fn result(&self, index: usize, seconds: f64) -> StreamResult {
-        let numbers = *self.tally.numbers();
-        let info = self.info().filter(|_| self.sends);
-        StreamResult {
-            id: stream_id(index),
-            bytes: self.tally.bytes().saturating_sub(self.omitted.bytes),
-            retransmits: info.map_or(-1, |info| {
-                i64::from(info.rexmt_fast) + i64::from(info.rexmt_probe) + i64::from(info.rexmt_rto)
-            }),
-            jitter: numbers.jitter,
-            errors: numbers.errors,
-            omitted_errors: self.omitted.numbers.errors,
-            packets: numbers.packets,
-            omitted_packets: self.omitted.numbers.packets,
-            start_time: 0.0,
-            end_time: seconds,
-        }
-    }
-}
-
-fn results(streams: &[Stream], watch: &Watch) -> Results {
-    let seconds = watch.begun.elapsed().as_secs_f64();
-    let cpu = process_cpu().saturating_sub(watch.cpu).as_secs_f64();
-    let percent = if seconds > 0.0 { 100.0 * cpu / seconds } else { 0.0 };
-    let sends = streams.iter().any(|stream| stream.sends && stream.socket.is_some());
-    let used = streams.iter().find_map(|stream| stream.info());
-    Results {
-        cpu_util_total: percent,
-        // The clock of a process does not tell the two apart, and the work of a stack in user space is the user's.
-        cpu_util_user: percent,
-        cpu_util_system: 0.0,
-        sender_has_retransmits: if sends { 1 } else { -1 },
-        congestion_used: used.map(|info| format!("{:?}", info.congestion_control).to_lowercase()),
-        streams: streams.iter().enumerate().map(|(index, stream)| stream.result(index, seconds)).collect(),
     }
 }

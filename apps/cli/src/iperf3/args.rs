@@ -1,0 +1,155 @@
+//! The command line of `sockeye iperf3`.
+//!
+//! Flags are iperf3's own where it has them. Must not know the protocol. Tests: below; exit codes in `tests/cli/iperf3.rs`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::services::Kind;
+use crate::services::iperf3::client::Wishes;
+use crate::services::iperf3::protocol::{Params, STREAMS_MAX};
+use crate::sim::parse;
+use crate::tun::DeviceArgs;
+
+/// A measurement with an iperf3 server.
+#[derive(Args, Debug)]
+pub struct Iperf3Args {
+    /// The server's address: the kernel's on the device, or one that is reached by it
+    #[arg(short, long, value_name = "ADDR")]
+    pub client: IpAddr,
+
+    /// The server's port
+    #[arg(short, long, default_value_t = Kind::IPERF3_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Datagrams instead of a stream of bytes
+    #[arg(short, long)]
+    pub udp: bool,
+
+    /// Seconds to measure
+    #[arg(short, long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub time: u32,
+
+    /// Streams side by side
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=STREAMS_MAX as i64))]
+    pub parallel: u16,
+
+    /// The server sends and we receive
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+
+    /// Bits a second of each stream, as 100M or 1G; 0 for as many as go [default: 0; of UDP 1M]
+    #[arg(short, long, value_name = "RATE", value_parser = parse::bitrate)]
+    pub bitrate: Option<u64>,
+
+    /// Bytes of a write, or of a datagram [default: 128K; of UDP what fits a packet]
+    #[arg(short, long, value_name = "BYTES", value_parser = parse::size)]
+    pub length: Option<usize>,
+
+    /// Seconds between two lines; 0 for none before the end
+    #[arg(short, long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+
+    /// Each write at once (TCP_NODELAY)
+    #[arg(short = 'N', long)]
+    pub no_delay: bool,
+
+    /// One JSON object at the end, by the names of iperf3's
+    #[arg(short = 'J', long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Bits a second of a stream of datagrams unless told otherwise, as in iperf3.
+const UDP_BITRATE: u64 = 1 << 20;
+
+impl Iperf3Args {
+    /// What to measure.
+    ///
+    /// # Errors
+    /// What cannot be, as a sentence.
+    pub fn wishes(&self) -> Result<Wishes, String> {
+        let own = || self.device.addr.iter().map(|prefix| prefix.addr());
+        if own().all(|addr| addr.is_ipv4() != self.client.is_ipv4()) {
+            let version = if self.client.is_ipv4() { "IPv4" } else { "IPv6" };
+            return Err(format!("-c {} and no --addr of {version}: give one", self.client));
+        }
+        if own().any(|addr| addr == self.client) {
+            return Err(format!("-c {} is an --addr of this very stack: give the server's", self.client));
+        }
+        let len = self.length.unwrap_or(0);
+        let params = Params {
+            udp: self.udp,
+            time: u64::from(self.time),
+            parallel: usize::from(self.parallel),
+            reverse: self.reverse,
+            len,
+            bandwidth: self.bitrate.unwrap_or(if self.udp { UDP_BITRATE } else { 0 }),
+            nodelay: self.no_delay,
+            udp_counters_64bit: self.udp,
+            ..Params::default()
+        };
+        if let Some(refusal) = params.refusal().filter(|_| self.length.is_some()) {
+            return Err(refusal);
+        }
+        let every = Duration::from_secs_f64(self.interval);
+        Ok(Wishes { to: SocketAddr::new(self.client, self.port), params, every })
+    }
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s| *s == 0.0 || (0.1..=3600.0).contains(s));
+    seconds.ok_or_else(|| "give seconds from 0.1 to 3600, or 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Iperf3Args,
+    }
+
+    fn wishes(line: &str) -> Result<Wishes, String> {
+        let words = ["iperf3", "--addr", "10.9.0.2/24"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).map_err(|error| error.to_string())?.args.wishes()
+    }
+
+    #[test]
+    fn flags_are_those_of_iperf3_with_its_defaults() {
+        let plain = wishes("-c 10.9.0.1").unwrap();
+        assert_eq!(plain.to, "10.9.0.1:5201".parse().unwrap());
+        assert_eq!((plain.params.time, plain.params.parallel, plain.params.bandwidth), (10, 1, 0));
+        let all = wishes("-c 10.9.0.1 -p 99 -u -t 3 -P 4 -R -b 2M -l 1000 -i 0 -N -J").unwrap();
+        assert!(all.params.udp && all.params.reverse && all.params.nodelay && all.params.udp_counters_64bit);
+        assert_eq!((all.to.port(), all.params.parallel, all.params.bandwidth), (99, 4, 2_000_000));
+        assert_eq!((all.params.len, all.every), (1000, Duration::ZERO));
+        assert_eq!(wishes("-c 10.9.0.1 -u").unwrap().params.bandwidth, 1 << 20);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_before_anything_is_made() {
+        for (line, told) in [
+            ("", "--client"),
+            ("-c fd09::1", "IPv6"),
+            ("-c 10.9.0.2", "very stack"),
+            ("-c 10.9.0.1 -P 129", "129"),
+            ("-c 10.9.0.1 -u -l 70000", "16 to 65507"),
+            ("-c 10.9.0.1 -l 2M", "1048576"),
+            ("-c 10.9.0.1 -i 0.01", "0.1 to 3600"),
+            ("-c 10.9.0.1 -b fast", "100M"),
+        ] {
+            let said = wishes(line).unwrap_err();
+            assert!(said.contains(told), "{line}: {said}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A test as one JSON object, by the names of iperf3's.
+//!
+//! As far as it goes: what iperf3 tells of itself and of its machine is left out. Must not know how it is measured.
+//! Tests: below; against iperf3's own in `tests/cli/iperf3.rs`.
+
+use std::io;
+
+use serde_json::{Map, Value, json};
+
+use crate::services::iperf3::client::{Ends, Interval, Measured, Moved, Show, Wishes};
+use crate::services::iperf3::protocol::{Params, Results, StreamResult};
+
+/// Collects what is told, for the end.
+pub struct Json {
+    params: Params,
+    start: Map<String, Value>,
+    intervals: Vec<Value>,
+}
+
+impl Json {
+    pub fn new(wishes: &Wishes) -> Self {
+        let start = json!({
+            "version": concat!("sockeye ", env!("CARGO_PKG_VERSION")),
+            "connecting_to": { "host": wishes.to.ip(), "port": wishes.to.port() },
+        });
+        Self { params: wishes.params.clone(), start: fields(start), intervals: Vec::new() }
+    }
+
+    /// The whole object, or what there is with the error.
+    pub fn end(self, measured: io::Result<Measured>) -> Value {
+        let Self { params, start, intervals } = self;
+        let whole = json!({ "start": start, "intervals": intervals });
+        let last = match measured {
+            Ok(measured) => json!({ "end": end(&params, &measured) }),
+            Err(error) => json!({ "end": {}, "error": error.to_string() }),
+        };
+        Value::Object(fields(whole).into_iter().chain(fields(last)).collect())
+    }
+}
+
+impl Show for Json {
+    fn connected(&mut self, params: &Params, streams: &[Ends]) {
+        self.params = params.clone();
+        let connected = streams.iter().map(|ends| {
+            json!({
+                "socket": ends.id,
+                "local_host": ends.local.ip(), "local_port": ends.local.port(),
+                "remote_host": ends.remote.ip(), "remote_port": ends.remote.port(),
+            })
+        });
+        self.start.insert("connected".to_owned(), connected.collect());
+        self.start.insert(
+            "test_start".to_owned(),
+            json!({
+                "protocol": if params.udp { "UDP" } else { "TCP" },
+                "num_streams": params.parallel, "blksize": params.len, "omit": params.omit,
+                "duration": params.time, "bytes": 0, "blocks": 0, "reverse": u8::from(params.reverse),
+                "target_bitrate": params.bandwidth,
+            }),
+        );
+    }
+
+    fn passed(&mut self, interval: &Interval) {
+        let spans = |bytes| span(interval.start, interval.end, bytes, !self.params.reverse);
+        let streams: Vec<Value> =
+            interval.streams.iter().map(|moved| self.moved(moved, spans(moved.bytes))).collect();
+        let bytes = interval.streams.iter().map(|moved| moved.bytes).sum();
+        self.intervals.push(json!({ "streams": streams, "sum": spans(bytes) }));
+    }
+}
+
+impl Json {
+    fn moved(&self, moved: &Moved, mut told: Map<String, Value>) -> Value {
+        told.insert("socket".to_owned(), moved.id.into());
+        if let Some((again, window)) = moved.tcp {
+            told.extend(fields(json!({ "retransmits": again, "snd_cwnd": window })));
+        }
+        if self.params.udp && self.params.reverse {
+            told.extend(datagrams(moved.jitter, moved.errors, moved.packets));
+        } else if self.params.udp {
+            told.insert("packets".to_owned(), moved.packets.into());
+        }
+        told.into()
+    }
+}
+
+fn end(params: &Params, measured: &Measured) -> Value {
+    let none = StreamResult::default();
+    let both = |own: &StreamResult| {
+        let server = measured.server.streams.iter().find(|stream| stream.id == own.id).unwrap_or(&none);
+        let ends = [own.clone(), server.clone()];
+        if params.reverse {
+            let [own, server] = ends;
+            [server, own]
+        } else {
+            ends
+        }
+    };
+    let both: Vec<[StreamResult; 2]> = measured.own.streams.iter().map(both).collect();
+    let told = |end: &StreamResult, is_sender: bool| {
+        let mut told = span(0.0, measured.lasted, end.bytes, is_sender);
+        if params.udp {
+            told.extend(datagrams(end.jitter, end.errors, end.packets));
+        } else if is_sender && end.retransmits >= 0 {
+            told.insert("retransmits".to_owned(), end.retransmits.into());
+        }
+        told
+    };
+    let streams = both.iter().map(|[sender, receiver]| {
+        let socket = sender.id.max(receiver.id);
+        let [mut sender, mut receiver] = [told(sender, true), told(receiver, false)];
+        sender.insert("socket".to_owned(), socket.into());
+        receiver.insert("socket".to_owned(), socket.into());
+        // Of datagrams there is one object, whose loss and jitter are the receiver's.
+        if params.udp {
+            json!({ "udp": receiver })
+        } else {
+            json!({ "sender": sender, "receiver": receiver })
+        }
+    });
+    let sum = |side: usize| told(&summed(both.iter().map(|ends| &ends[side])), side == 0);
+    let [local, remote] = [&measured.own, &measured.server].map(load);
+    let cpu = local.into_iter().map(|(name, value)| (format!("host_{name}"), value));
+    let cpu = cpu.chain(remote.into_iter().map(|(name, value)| (format!("remote_{name}"), value)));
+    let congestion = if params.reverse { &measured.server } else { &measured.own };
+    let mut end = json!({
+        "streams": streams.collect::<Vec<_>>(),
+        "sum_sent": sum(0),
+        "sum_received": sum(1),
+        "cpu_utilization_percent": cpu.collect::<Map<_, _>>(),
+        "sender_tcp_congestion": congestion.congestion_used,
+    });
+    if params.udp {
+        end["sum"] = sum(1).into();
+    }
+    end
+}
+
+fn summed<'r>(ends: impl Iterator<Item = &'r StreamResult> + Clone) -> StreamResult {
+    let count = ends.clone().count().max(1) as f64;
+    ends.fold(StreamResult::default(), |mut sum, end| {
+        sum.bytes += end.bytes;
+        sum.retransmits = if end.retransmits < 0 { -1 } else { sum.retransmits + end.retransmits };
+        sum.jitter += end.jitter / count;
+        sum.errors += end.errors;
+        sum.packets += end.packets;
+        sum
+    })
+}
+
+/// Some time, and what was moved in it.
+fn span(start: f64, end: f64, bytes: u64, is_sender: bool) -> Map<String, Value> {
+    let seconds = end - start;
+    let rate = if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 };
+    fields(json!({
+        "start": start, "end": end, "seconds": seconds, "bytes": bytes, "bits_per_second": rate, "omitted": false,
+        "sender": is_sender,
+    }))
+}
+
+fn datagrams(jitter: f64, lost: u64, all: u64) -> Map<String, Value> {
+    let percent = if all > 0 { 100.0 * lost as f64 / all as f64 } else { 0.0 };
+    fields(
+        json!({ "jitter_ms": 1e3 * jitter, "lost_packets": lost, "packets": all, "lost_percent": percent }),
+    )
+}
+
+fn load(results: &Results) -> [(&'static str, Value); 3] {
+    [
+        ("total", results.cpu_util_total.into()),
+        ("user", results.cpu_util_user.into()),
+        ("system", results.cpu_util_system.into()),
+    ]
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_senders_and_receivers_whoever_is_the_server() {
+        let result = |id, bytes| StreamResult { id, bytes, ..StreamResult::default() };
+        let results = |streams| Results { streams, ..Results::default() };
+        let measured = Measured {
+            lasted: 2.0,
+            own: results(vec![result(1, 1000), result(3, 2000)]),
+            server: results(vec![result(3, 1900), result(1, 900)]),
+        };
+        for (reverse, sent, received) in [(false, 3000, 2800), (true, 2800, 3000)] {
+            let params = Params { reverse, ..Params::default() };
+            let wishes = Wishes { to: "10.9.0.1:5201".parse().unwrap(), params, every: Duration::ZERO };
+            let told = Json::new(&wishes).end(Ok(measured.clone()));
+            assert_eq!(told["end"]["sum_sent"]["bytes"], sent);
+            assert_eq!(told["end"]["sum_received"]["bytes"], received);
+            assert_eq!(told["end"]["sum_sent"]["bits_per_second"], 4.0 * f64::from(sent));
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_beside_what_there_is() {
+        let wishes =
+            Wishes { to: "10.9.0.1:5201".parse().unwrap(), params: Params::default(), every: Duration::ZERO };
+        let told = Json::new(&wishes).end(Err(io::Error::other("the server is busy")));
+        assert_eq!(
+            (told["error"].as_str(), told["start"]["connecting_to"]["port"].as_u64()),
+            (Some("the server is busy"), Some(5201))
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! A test as iperf3 prints it: lines on the way, and a table at the end.
+//!
+//! Columns and units are those of iperf 3.12: bytes by 1,024, bits by 1,000. Must not know how it is measured.
+//! Tests: below.
+
+use std::fmt::Write as _;
+
+use crate::services::iperf3::client::{Ends, Interval, Measured, Moved, Show, Wishes};
+use crate::services::iperf3::protocol::{Params, StreamResult};
+
+/// Prints as it goes.
+pub struct Text {
+    wishes: Wishes,
+}
+
+impl Text {
+    pub fn new(wishes: &Wishes) -> Self {
+        Self { wishes: wishes.clone() }
+    }
+
+    /// The table at the end: each stream at its sender and at its receiver, and their sums.
+    pub fn end(&self, measured: &Measured) -> String {
+        let params = &self.wishes.params;
+        let mut out = format!("{RULE}\n");
+        out.push_str(if params.udp {
+            HEAD_DATAGRAMS
+        } else if has_retransmits(measured, params) {
+            HEAD_RETR
+        } else {
+            HEAD
+        });
+        let mut sums = [StreamResult::default(), StreamResult::default()];
+        for own in &measured.own.streams {
+            let server = measured.server.streams.iter().find(|stream| stream.id == own.id);
+            let server = server.cloned().unwrap_or_default();
+            let ends = if params.reverse { [&server, own] } else { [own, &server] };
+            for (is_receiver, end) in [(false, ends[0]), (true, ends[1])] {
+                add(&mut sums[usize::from(is_receiver)], end);
+                let name = format!("{:>3}", own.id);
+                last_line(&mut out, params, &name, measured.lasted, end, is_receiver);
+            }
+        }
+        if measured.own.streams.len() > 1 {
+            for (is_receiver, sum) in [false, true].into_iter().zip(&mut sums) {
+                sum.jitter /= measured.own.streams.len() as f64;
+                last_line(&mut out, params, "SUM", measured.lasted, sum, is_receiver);
+            }
+        }
+        out.push_str("\nDone.\n");
+        out
+    }
+}
+
+impl Show for Text {
+    fn connected(&mut self, params: &Params, streams: &[Ends]) {
+        self.wishes.params = params.clone();
+        let to = self.wishes.to;
+        let mut out = format!("Connecting to host {}, port {}\n", to.ip(), to.port());
+        if params.reverse {
+            out.push_str(&format!("Reverse mode, remote host {} is sending\n", to.ip()));
+        }
+        for ends in streams {
+            let (id, local, remote) = (ends.id, ends.local, ends.remote);
+            push(
+                &mut out,
+                format_args!(
+                    "[{id:>3}] local {} port {} connected to {} port {}\n",
+                    local.ip(),
+                    local.port(),
+                    remote.ip(),
+                    remote.port()
+                ),
+            );
+        }
+        if !self.wishes.every.is_zero() {
+            out.push_str(match (params.udp, params.reverse) {
+                (false, false) => HEAD_CWND,
+                (false, true) => HEAD,
+                (true, false) => HEAD_SENT,
+                (true, true) => HEAD_DATAGRAMS,
+            });
+        }
+        print(&out);
+    }
+
+    fn passed(&mut self, interval: &Interval) {
+        print(&lines(interval, &self.wishes.params));
+    }
+}
+
+/// To standard output. Nobody to read it is no reason to stop a test.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Writing to a string cannot fail.
+fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(arguments);
+}
+
+const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
+const HEAD: &str = "[ ID] Interval           Transfer     Bitrate\n";
+const HEAD_RETR: &str = "[ ID] Interval           Transfer     Bitrate         Retr\n";
+const HEAD_CWND: &str = "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd\n";
+const HEAD_SENT: &str = "[ ID] Interval           Transfer     Bitrate         Total Datagrams\n";
+const HEAD_DATAGRAMS: &str =
+    "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n";
+
+/// Some time on the way.
+fn lines(interval: &Interval, params: &Params) -> String {
+    let mut out = String::new();
+    let mut sum = Moved::default();
+    for moved in &interval.streams {
+        line(&mut out, &format!("{:>3}", moved.id), interval, moved, params);
+        sum.bytes += moved.bytes;
+        sum.packets += moved.packets;
+        sum.errors += moved.errors;
+        sum.jitter += moved.jitter / interval.streams.len() as f64;
+        let own = moved.tcp.map_or(0, |(again, _)| again);
+        sum.tcp = sum.tcp.map_or(moved.tcp, |(again, window)| Some((again + own, window)));
+    }
+    if interval.streams.len() > 1 {
+        line(&mut out, "SUM", interval, &sum, params);
+        push(&mut out, format_args!("{RULE}\n"));
+    }
+    out
+}
+
+fn line(out: &mut String, name: &str, interval: &Interval, moved: &Moved, params: &Params) {
+    begin(out, name, interval.start, interval.end, moved.bytes);
+    match (params.udp, moved.tcp) {
+        (true, _) if params.reverse => datagrams(out, moved.jitter, moved.errors, moved.packets),
+        (true, _) => push(out, format_args!("  {}", moved.packets)),
+        // Windows of several streams make no sum.
+        (false, Some((again, _))) if name == "SUM" => push(out, format_args!("  {again:>3}")),
+        (false, Some((again, window))) => {
+            push(out, format_args!("  {again:>3}   {}", amount(f64::from(window), 1024.0, "Bytes")));
+        }
+        (false, None) => {}
+    }
+    out.push('\n');
+}
+
+/// An end of a stream in the table.
+fn last_line(
+    out: &mut String,
+    params: &Params,
+    name: &str,
+    lasted: f64,
+    end: &StreamResult,
+    is_receiver: bool,
+) {
+    begin(out, name, 0.0, lasted, end.bytes);
+    if params.udp {
+        datagrams(out, end.jitter, end.errors, end.packets);
+    } else if !is_receiver && end.retransmits >= 0 {
+        push(out, format_args!("  {:>3}             ", end.retransmits));
+    } else {
+        out.push_str("                  ");
+    }
+    out.push_str(if is_receiver { "  receiver\n" } else { "  sender\n" });
+}
+
+/// What all lines begin with.
+fn begin(out: &mut String, name: &str, start: f64, end: f64, bytes: u64) {
+    let span = (end - start).max(f64::MIN_POSITIVE);
+    push(
+        out,
+        format_args!(
+            "[{name}] {start:>6.2}-{end:<6.2} sec  {}  {}/sec",
+            amount(bytes as f64, 1024.0, "Bytes"),
+            amount(8.0 * bytes as f64 / span, 1000.0, "bits"),
+        ),
+    );
+}
+
+fn datagrams(out: &mut String, jitter: f64, lost: u64, all: u64) {
+    let percent = if all > 0 { 100.0 * lost as f64 / all as f64 } else { 0.0 };
+    let jitter_ms = 1e3 * jitter;
+    push(out, format_args!("  {jitter_ms:>5.3} ms  {lost}/{all} ({percent:.2}%)"));
+}
+
+/// Whether the sender says how much it has sent again.
+fn has_retransmits(measured: &Measured, params: &Params) -> bool {
+    let sender = if params.reverse { &measured.server } else { &measured.own };
+    sender.streams.iter().any(|stream| stream.retransmits >= 0)
+}
+
+fn add(sum: &mut StreamResult, end: &StreamResult) {
+    sum.bytes += end.bytes;
+    sum.retransmits = if end.retransmits < 0 { -1 } else { sum.retransmits + end.retransmits };
+    sum.jitter += end.jitter;
+    sum.errors += end.errors;
+    sum.packets += end.packets;
+}
+
+/// A quantity with three digits or so and the unit that makes that possible.
+fn amount(mut value: f64, step: f64, unit: &str) -> String {
+    let mut prefix = "";
+    for larger in ["K", "M", "G", "T"] {
+        if value < step {
+            break;
+        }
+        value /= step;
+        prefix = larger;
+    }
+    let digits = match value {
+        small if small < 9.995 => 2,
+        middle if middle < 99.95 => 1,
+        _ => 0,
+    };
+    let unit = if prefix.is_empty() { format!(" {unit}") } else { format!("{prefix}{unit}") };
+    format!("{value:>4.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::services::iperf3::protocol::Results;
+
+    fn wishes(params: Params) -> Wishes {
+        Wishes { to: "10.9.0.1:5201".parse().unwrap(), params, every: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn amounts_have_three_digits_and_the_unit_that_fits() {
+        assert_eq!(amount(1.1 * 1024.0 * 1024.0 * 1024.0, 1024.0, "Bytes"), "1.10 GBytes");
+        assert_eq!(amount(112.0 * 1024.0 * 1024.0, 1024.0, "Bytes"), " 112 MBytes");
+        assert_eq!(amount(94.2e6, 1000.0, "bits"), "94.2 Mbits");
+        assert_eq!(amount(0.0, 1000.0, "bits"), "0.00  bits");
+    }
+
+    #[test]
+    fn lines_on_the_way_are_of_each_stream_and_of_all() {
+        let moved = |id| Moved { id, bytes: 1 << 30, tcp: Some((3, 1 << 20)), ..Moved::default() };
+        let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), moved(3)] };
+        let said = lines(&interval, &Params::default());
+        let said: Vec<_> = said.lines().collect();
+        assert_eq!(said[0], "[  1]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
+        assert_eq!(said[2], "[SUM]   1.00-2.00   sec  2.00 GBytes  17.2 Gbits/sec    6");
+        let datagrams =
+            Moved { id: 1, bytes: 1000, packets: 10, errors: 1, jitter: 2e-5, ..Moved::default() };
+        let interval = Interval { start: 0.0, end: 1.0, streams: vec![datagrams] };
+        let reverse = Params { udp: true, reverse: true, ..Params::default() };
+        assert!(lines(&interval, &reverse).ends_with("0.020 ms  1/10 (10.00%)\n"));
+    }
+
+    #[test]
+    fn the_table_has_both_ends_of_each_stream_and_sums_of_several() {
+        let result =
+            |id, bytes, retransmits| StreamResult { id, bytes, retransmits, ..StreamResult::default() };
+        let results = |streams| Results { streams, ..Results::default() };
+        let measured = Measured {
+            lasted: 10.0,
+            own: results(vec![result(1, 1000, 2), result(3, 2000, 5)]),
+            server: results(vec![result(3, 1900, -1), result(1, 900, -1)]),
+        };
+        let said = Text::new(&wishes(Params::default())).end(&measured);
+        let said: Vec<_> = said.lines().collect();
+        assert_eq!(said[1], HEAD_RETR.trim_end());
+        assert!(said[2].starts_with("[  1]   0.00-10.00  sec  1000  Bytes") && said[2].ends_with("sender"));
+        assert!(said[3].contains(" 900  Bytes") && said[3].ends_with("receiver"), "{said:?}");
+        assert!(
+            said[6].starts_with("[SUM]") && said[6].contains("2.93 KBytes") && said[6].contains("    7  ")
+        );
+        assert!(said[7].contains("2.73 KBytes") && said[7].ends_with("receiver"), "{said:?}");
+    }
+}

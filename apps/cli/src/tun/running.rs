@@ -1,0 +1,90 @@
+//! A stack on a device, with the kernel's address on it, a record if one is wanted, and the folder where it is seen.
+//!
+//! Must not know what is done with the stack. Invariant: what is shown ends before the stack, and the stack before the
+//! device, which is not persistent.
+//!
+//! Tests: `tests/cli/tun.rs`.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sockeye::Stack;
+use sockeye::netif::{AddressState, CaptureConfig, CaptureHandle, capture};
+use sockeye_diag::Published;
+use sockeye_drivers::Tun;
+use tokio::time::{Instant, sleep};
+
+use super::args::{DeviceArgs, Plan};
+use crate::bench::BenchError;
+use crate::bench::args::UsageError;
+
+/// See the module's head. Dropped from the first field to the last.
+pub struct Running {
+    /// Shows the stack to other programs, if that could be had.
+    _published: Option<Published>,
+    pub stack: Stack,
+    capture: Option<CaptureHandle>,
+    pub tun: Tun,
+    /// What the kernel's side was given.
+    pub peers: Vec<IpAddr>,
+}
+
+/// Between two looks whether the addresses may be used.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long that may take: longer than RFC 5227 and RFC 4862 look for somebody who has them.
+const ADDRESSES_TIMEOUT: Duration = Duration::from_secs(15);
+
+impl Running {
+    /// Makes everything.
+    ///
+    /// # Errors
+    /// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
+    pub fn of(args: &DeviceArgs) -> Result<Self, BenchError> {
+        let plan = args.plan().map_err(|error| BenchError::Usage(UsageError(error)))?;
+        Ok(Self::new(&plan)?)
+    }
+
+    fn new(plan: &Plan) -> io::Result<Self> {
+        let tun = Tun::open(&plan.device)?;
+        for peer in &plan.kernel {
+            tun.link().add_addr(*peer)?;
+        }
+        let stack = Stack::new(plan.stack.clone())?;
+        let capture = match &plan.capture {
+            Some(config) => {
+                let config = CaptureConfig { name: tun.link().name().to_owned(), ..config.clone() };
+                let (captured, handle) = capture(tun.clone(), &config)?;
+                stack.attach(captured, &plan.addrs)?;
+                Some(handle)
+            }
+            None => {
+                stack.attach(tun.clone(), &plan.addrs)?;
+                None
+            }
+        };
+        // The stack runs as well without being seen.
+        let published = sockeye_diag::publish(&stack, tun.link().name())
+            .inspect_err(|error| eprintln!("sockeye ss will not find this stack: {error}"));
+        let peers = plan.kernel.iter().map(|peer| peer.addr()).collect();
+        Ok(Self { _published: published.ok(), stack, capture, tun, peers })
+    }
+
+    /// Waits until the stack knows of each of its addresses that nobody else has it, or has waited long enough. On Ethernet
+    /// that takes a moment, in which nothing can be connected from there.
+    pub async fn usable(&self) {
+        let deadline = Instant::now() + ADDRESSES_TIMEOUT;
+        let is_tentative = || self.stack.addresses().iter().any(|addr| addr.state == AddressState::Tentative);
+        while is_tentative() && Instant::now() < deadline {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// What was recorded, if anything was to be.
+    pub fn recorded(&self) -> Option<String> {
+        let capture = self.capture.as_ref()?;
+        capture.flush();
+        let counts = capture.counts();
+        Some(format!("recorded {} frames, {} found no room", counts.recorded, counts.lost))
+    }
+}

@@ -1,0 +1,186 @@
+//! `sockeye iperf3` against a stock server in the kernel, over a device.
+//!
+//! Skipped, with the reason, where there is no right to make devices or no iperf3.
+
+use std::fs;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sockeye_drivers::testing::{Namespace, unavailable};
+
+use super::*;
+
+/// How long the server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Its port as the kernel writes it in /proc/net/tcp6, and the state of a listener.
+const LISTENS: [&str; 2] = [":1451 ", " 0A "];
+
+/// A stock server in a namespace of its own.
+struct Server {
+    namespace: Namespace,
+    child: Child,
+}
+
+impl Server {
+    /// `None` if there can be none here, which it says.
+    fn start() -> Option<Self> {
+        if let Some(reason) = unavailable() {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        let namespace = Namespace::new().unwrap();
+        let mut command = Command::new("iperf3");
+        command.arg("-s").stdin(Stdio::null()).stdout(Stdio::null());
+        let child = match namespace.run(|| command.spawn()).unwrap() {
+            Ok(child) => child,
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "iperf3: {error}");
+                eprintln!("skipped: iperf3: {error}");
+                return None;
+            }
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !listens(&namespace) {
+            assert!(Instant::now() < deadline, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(Self { namespace, child })
+    }
+
+    /// Our client beside it, in the same namespace.
+    fn client(&self, line: &str) -> Output {
+        let mut command = sockeye(&format!("iperf3 {line}"));
+        self.namespace.run(|| command.output()).unwrap().unwrap()
+    }
+
+    /// What our client measures.
+    fn measures(&self, line: &str) -> Value {
+        let output = self.client(&format!("{line} --json"));
+        assert_eq!(output.status.code(), Some(0), "{line}: {}{}", stdout(&output), stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn listens(namespace: &Namespace) -> bool {
+    let read = || fs::read_to_string("/proc/thread-self/net/tcp6");
+    let table = namespace.run(read).unwrap().unwrap();
+    table.lines().any(|line| LISTENS.iter().all(|part| line.contains(part)))
+}
+
+const V4: &str = "-c 10.9.0.1 --addr 10.9.0.2/24 -t 1";
+
+#[test]
+fn streams_both_ways_are_measured_as_a_stock_server_counts_them() {
+    let Some(server) = Server::start() else { return };
+    for (line, count) in [("", 1), ("-R", 1), ("-P 10", 10), ("-P 10 -R", 10), ("-b 100M -l 8K -N", 1)] {
+        let result = server.measures(&format!("{V4} {line}"));
+        let end = &result["end"];
+        let [sent, received] = ["sum_sent", "sum_received"].map(|sum| end[sum]["bytes"].as_f64().unwrap());
+        assert!(sent >= received && received > 1e6, "{line}: {result}");
+        // What was on its way at the end was sent and is not counted.
+        assert!(received > 0.5 * sent, "{line}: {result}");
+        assert_eq!(end["streams"].as_array().unwrap().len(), count, "{line}");
+        assert!(end["sum_sent"]["retransmits"].is_u64(), "{line}: {result}");
+        assert!(end["sender_tcp_congestion"].is_string(), "{line}: {result}");
+        let passed: f64 =
+            result["intervals"].as_array().unwrap().iter().map(|i| i["sum"]["bytes"].as_f64().unwrap()).sum();
+        assert!(passed > 0.0, "{line}: {result}");
+    }
+    let limited = server.measures(&format!("{V4} -b 8M"));
+    let rate = limited["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    assert!((1e6..40e6).contains(&rate), "{limited}");
+}
+
+#[test]
+fn datagrams_both_ways_are_numbered_and_the_missing_counted() {
+    let Some(server) = Server::start() else { return };
+    for line in ["-u -b 20M", "-u -b 20M -P 2 -R", "-u -b 10M -l 5000"] {
+        let result = server.measures(&format!("{V4} {line}"));
+        let sum = &result["end"]["sum"];
+        assert!(sum["bytes"].as_f64().unwrap() > 100_000.0, "{line}: {result}");
+        assert!(sum["packets"].as_u64().unwrap() > 20, "{line}: {result}");
+        let lost = sum["lost_percent"].as_f64().unwrap();
+        assert!((0.0..100.0).contains(&lost), "{line}: {result}");
+    }
+}
+
+#[test]
+fn the_table_is_iperf3s_over_ipv6_and_ethernet_and_a_record_is_kept() {
+    let Some(server) = Server::start() else { return };
+    let path = std::env::temp_dir().join(format!("sockeye-iperf3-test-{}.pcapng", std::process::id()));
+    let line = format!(
+        "-c fd09::1 --addr fd09::2/64 --tap -t 1 -P 2 -i 0.5 --pcap {} --pcap-max 64K --snaplen 96",
+        path.display()
+    );
+    let output = server.client(&line);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
+    for told in [
+        "Connecting to host fd09::1, port 5201",
+        "local fd09::2 port",
+        "Retr  Cwnd",
+        "[SUM]   0.00-",
+        "sec",
+        "Bytes",
+        "bits/sec",
+        "sender\n",
+        "receiver\n",
+        "Done.",
+    ] {
+        assert!(said.contains(told), "{told:?}: {said}");
+    }
+    // At least one line of each of two streams and their sum, and the table with both ends of the three.
+    assert!(said.lines().filter(|line| line.contains("bits/sec")).count() >= 3 + 6, "{said}");
+    assert!(stderr(&output).contains("recorded"), "{}", stderr(&output));
+    let record = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(record.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && record.len() > 1000);
+}
+
+#[test]
+fn a_server_that_is_busy_or_not_there_says_so() {
+    let Some(server) = Server::start() else { return };
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| server.client("-c 10.9.1.1 --addr 10.9.1.2/24 -t 4 -b 1M"));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let short = server.client("-c 10.9.0.1 --addr 10.9.0.2/24 -t 1 -b 1M -J");
+            let said: Value = serde_json::from_slice(&short.stdout).unwrap();
+            // It may have come before the other.
+            if short.status.code() == Some(1) && said["error"].as_str().unwrap().contains("busy") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{said}");
+        }
+        let output = long.join().unwrap();
+        assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", stderr(&output));
+    });
+    let output = server.client("-c 10.9.0.1 --addr 10.9.0.2/24 -p 5999");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("10.9.0.1:5999") && stderr(&output).contains("refused"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn what_it_cannot_measure_is_a_usage_error() {
+    for (line, told) in [
+        ("iperf3 --addr 10.9.0.2/24", "--client"),
+        ("iperf3 -c 10.9.0.1", "--addr"),
+        ("iperf3 -c fd09::1 --addr 10.9.0.2/24", "IPv6"),
+    ] {
+        let output = run(sockeye(line));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(told), "{line}: {}", stderr(&output));
+    }
+}
