@@ -8,11 +8,13 @@
 //! Invariant: a frame in `frames` has one `Arrive` event, or is held by its pipe with one `Release` event. Tests: below,
 //! against the simulator in `tests/emulate.rs`.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use slab::Slab;
 
+use crate::capture::{Capture, Tape};
 use crate::event::{Event, Queue};
 use crate::link::{LinkConfig, LinkStats};
 use crate::packet::Packet;
@@ -64,6 +66,7 @@ pub struct Emulator {
     frames: Slab<(End, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     watch: Watch,
+    tape: Tape,
 }
 
 /// Packets that are on their way at most; what comes on top is dropped as by a full queue. It is ten times what 1 Gbit/s
@@ -86,7 +89,22 @@ impl Emulator {
             frames: Slab::new(),
             spare: Vec::new(),
             watch: Watch::default(),
+            tape: Tape::new(Capture::Off),
         }
+    }
+
+    /// Keeps so much of what comes to the link. Default: nothing.
+    pub fn capture(mut self, capture: Capture) -> Self {
+        self.tape = Tape::new(capture);
+        self
+    }
+
+    /// Writes what was kept, in pcap-ng, with the time of each packet since the start and what became of it.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_pcap(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        self.tape.write(self.pipes.iter().map(|pipe| pipe.name.as_str()), out)
     }
 
     /// An IP packet comes to the link at `from`. Times never go back, and everything that was due before has been
@@ -116,6 +134,9 @@ impl Emulator {
         if let Some(segment) = packet.segment() {
             let is_lost = matches!(course, Course::Dropped(_) | Course::Arrives { flip: Some(_), .. });
             self.watch.sent(now, &segment, is_lost);
+        }
+        if self.tape.is_on() {
+            self.tape.push(from.index(), now, bytes.into(), course.note());
         }
         match course {
             Course::Dropped(_) => {}
@@ -253,6 +274,20 @@ mod tests {
         link.offer(20 * MS, End::First, &[0; 4]);
         assert_eq!(arrivals(&mut link, 30 * MS), []);
         assert_eq!(arrivals(&mut link, 31 * MS), [(End::Second, 0, 31 * MS)]);
+    }
+
+    #[test]
+    fn what_comes_to_the_link_is_kept_with_what_became_of_it_if_told_to() {
+        let config = LinkConfig { loss: 1.0, ..LinkConfig::default() };
+        let mut record = [Vec::new(), Vec::new()];
+        for (capture, record) in [Capture::Off, Capture::All].into_iter().zip(&mut record) {
+            let mut link = Emulator::new(1, config.clone(), config.clone()).capture(capture);
+            link.offer(MS, End::Second, b"a packet that is lost");
+            link.write_pcap(record).unwrap();
+        }
+        let has = |record: &[u8], what: &[u8]| record.windows(what.len()).any(|part| part == what);
+        assert!(has(&record[1], b"a packet that is lost") && has(&record[1], "second → first".as_bytes()));
+        assert!(record[1].len() > record[0].len() && !has(&record[0], b"a packet"));
     }
 
     #[test]

@@ -62,6 +62,19 @@ pub(crate) enum Course {
     Overtaken { at: Nanos, span: u32, wait: Nanos },
 }
 
+impl Course {
+    /// What a capture says of a packet that did not simply pass.
+    pub fn note(self) -> Option<&'static str> {
+        match self {
+            Course::Dropped(reason) => Some(reason),
+            Course::Overtaken { .. } => Some("held back"),
+            Course::Arrives { flip: Some(_), .. } => Some("corrupted on its way"),
+            Course::Arrives { twice: true, flip: None, .. } => Some("comes twice"),
+            Course::Arrives { twice: false, flip: None, .. } => None,
+        }
+    }
+}
+
 /// Bits of a second's worth of nanoseconds, for rates.
 const BIT_NANOS: u128 = 8_000_000_000;
 

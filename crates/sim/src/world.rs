@@ -188,7 +188,7 @@ impl State {
             self.watch.sent(self.now, &segment, is_lost);
         }
         if self.tape.is_on() {
-            self.tape.push(index, self.now, bytes_of(&frame), note(course));
+            self.tape.push(index, self.now, bytes_of(&frame), course.note());
         }
         match course {
             Course::Dropped(_) => {}
@@ -271,17 +271,6 @@ impl LinkStats {
         self.held += more.held;
         self.corrupted += more.corrupted;
         self.marked += more.marked;
-    }
-}
-
-/// What the capture says of a packet that did not simply pass.
-fn note(course: Course) -> Option<&'static str> {
-    match course {
-        Course::Dropped(reason) => Some(reason),
-        Course::Overtaken { .. } => Some("held back"),
-        Course::Arrives { flip: Some(_), .. } => Some("corrupted on its way"),
-        Course::Arrives { twice: true, flip: None, .. } => Some("comes twice"),
-        Course::Arrives { twice: false, flip: None, .. } => None,
     }
 }
 

@@ -7,8 +7,11 @@ use super::*;
 
 #[test]
 fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
-    let output =
-        run(sockeye("sim --on kernel --rtt 10ms --rate 10mbit --loss 1% --reorder 2% --seconds 1 --json"));
+    let record = std::env::temp_dir().join(format!("sockeye-sim-kernel-{}.pcapng", std::process::id()));
+    let line = "sim --on kernel --rtt 10ms --rate 10mbit --loss 1% --reorder 2% --seconds 1 --json --pcap";
+    let output = run(sockeye(&format!("{line} {}", record.display())));
+    let packets = std::fs::read(&record).unwrap();
+    std::fs::remove_file(&record).unwrap();
     if unavailable().is_some() {
         assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
         let said = stderr(&output);
@@ -16,6 +19,7 @@ fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(packets.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && packets.len() > 10_000, "{}", packets.len());
     let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
     let count = |name: &str| value["link"][name].as_u64().unwrap();
     assert!(count("delivered") > 0 && count("delivered") <= count("offered"), "{value}");
@@ -28,7 +32,7 @@ fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
 
 #[test]
 fn what_only_the_simulator_does_is_refused() {
-    for (line, part) in [("--streams 2", "stream"), ("--pcap none.pcapng", "--pcap")] {
+    for (line, part) in [("--streams 2", "stream"), ("--chart none.html", "--chart")] {
         let output = run(sockeye(&format!("sim --on kernel --seconds 1 {line}")));
         assert_eq!(output.status.code(), Some(1), "{line}");
         assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));

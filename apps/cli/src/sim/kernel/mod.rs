@@ -15,7 +15,8 @@ mod report;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use sockeye_sim::Capture;
 use sockeye_sim::emulate::Emulator;
 
 use super::args::SimArgs;
@@ -81,6 +83,8 @@ const PORT: u16 = 5001;
 const CHUNK: usize = 64 << 10;
 /// How long a thread waits before it looks whether the run is over.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// Bytes of packets that are kept for a record: the last of the run.
+const PCAP_MAX: usize = 256 << 20;
 /// Samples of a run.
 const SAMPLES: u32 = 200;
 /// How long a connect over a bad path may take.
@@ -93,6 +97,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// be made, with what is needed.
 pub fn run(args: &SimArgs) -> io::Result<Measured> {
     refuse(args)?;
+    let record = args.pcap.as_ref().map(File::create).transpose()?;
     let hosts = [host::new(args.buffer_bytes())?, host::new(args.buffer_bytes())?];
     let run = Run::default();
     thread::scope(|scope| {
@@ -110,7 +115,8 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
             return Err(io::Error::other("a namespace came to nothing"));
         };
         let link = transfer::link(args);
-        let emulator = Emulator::new(args.seed, link.clone(), link);
+        let capture = if record.is_some() { Capture::Last(PCAP_MAX) } else { Capture::Off };
+        let emulator = Emulator::new(args.seed, link.clone(), link).capture(capture);
         let wire = scope.spawn(|| wire::carry([sending, receiving], emulator, || run.is_over()));
         // Who waits for this has failed if it is gone, which shows when it is joined.
         let _ = go.send(());
@@ -118,7 +124,10 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
         drop(stop);
         let counters = joined(sender)?;
         joined(receiver)?;
-        let carried = joined(wire)?;
+        let (carried, emulator) = joined(wire)?;
+        if let Some(file) = record {
+            emulator.write_pcap(&mut BufWriter::new(file))?;
+        }
         let course = course.map_err(|_| io::Error::new(ErrorKind::TimedOut, "no connection came about"))?;
         let (lasted, received) = course.last().copied().unwrap_or_default();
         Ok(Measured { received, lasted, carried, counters, course })
@@ -129,8 +138,8 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
 fn refuse(args: &SimArgs) -> io::Result<()> {
     let refused = if args.streams != 1 {
         Some("more than one stream")
-    } else if args.chart.is_some() || args.pcap.is_some() {
-        Some("--chart or --pcap")
+    } else if args.chart.is_some() {
+        Some("--chart")
     } else {
         None
     };

@@ -71,11 +71,15 @@ impl Lateness {
     }
 }
 
-/// Moves packets between the devices at the link's ends until `is_over`.
+/// Moves packets between the devices at the link's ends until `is_over`. Returns the link, too.
 ///
 /// # Errors
 /// The devices'.
-pub fn carry(devices: [OwnedFd; 2], emulator: Emulator, is_over: impl Fn() -> bool) -> io::Result<Carried> {
+pub fn carry(
+    devices: [OwnedFd; 2],
+    emulator: Emulator,
+    is_over: impl Fn() -> bool,
+) -> io::Result<(Carried, Emulator)> {
     // Without the right to it the wire runs all the same, only later.
     let _ = rustix::process::nice(NICE);
     let mut wire = Wire { devices, emulator, start: Instant::now(), late: Lateness::default(), refused: 0 };
@@ -92,7 +96,7 @@ pub fn carry(devices: [OwnedFd; 2], emulator: Emulator, is_over: impl Fn() -> bo
     }
     let Wire { emulator, late, refused, .. } = wire;
     let (there, back) = (emulator.stats(End::First), emulator.stats(End::Second));
-    Ok(Carried { there, back, traffic: emulator.traffic(), late, refused })
+    Ok((Carried { there, back, traffic: emulator.traffic(), late, refused }, emulator))
 }
 
 struct Wire {
