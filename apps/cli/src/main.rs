@@ -126,6 +126,8 @@ Examples:
       through a TUN device, beside gVisor's netstack and smoltcp (as root)
   sockeye bench input --dev tun --connections 10
       the settings of parallel input, with the kernel as the sender (as root)
+  sockeye bench input --connections 1 --threads 1 --variants batched --pcap trace.pcapng
+      the frames that cross the wire of a row, for Wireshark
   sockeye bench hostile
       what a hostile peer's segments cost, beside a good one's
   sockeye bench all --quick --report experiments.html

@@ -102,6 +102,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
+    /// Write the frames of each stack that has an interface to this file, as pcap-ng, and of further ones to files with
+    /// numbers, 64 MiB of headers each (input, rxfree, hostile, tun)
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
     /// Write a page with charts, tables and predictions to this file (experiments)
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
@@ -316,6 +321,27 @@ impl BenchArgs {
         }
     }
 
+    /// That there are frames to record, if there is to be a record.
+    ///
+    /// # Errors
+    /// What is measured crosses no interface.
+    pub fn check_record(&self) -> Result<(), UsageError> {
+        let has_frames = match self.workload {
+            Some(Target::Tun | Target::Hostile) => true,
+            Some(Target::Experiment(index)) => FRAMED.contains(&EXPERIMENTS[index].name),
+            Some(Target::Workload(_) | Target::All | Target::Scale | Target::Udp) | None => false,
+        };
+        if self.pcap.is_none() || has_frames {
+            return Ok(());
+        }
+        let value = self.workload.and_then(|target| target.to_possible_value());
+        let name = value.as_ref().map_or("the whole", PossibleValue::get_name);
+        Err(UsageError(format!(
+            "--pcap: {name} runs over loopback, where no frame crosses an interface; it belongs to {}, hostile, tun",
+            FRAMED.join(", ")
+        )))
+    }
+
     fn effort(&self) -> Effort {
         let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         if let Some(samples) = self.samples {
@@ -498,6 +524,8 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Experiments with rows whose frames cross an interface.
+const FRAMED: [&str; 2] = ["input", "rxfree"];
 /// Threads a side of rr with several connections, unless said otherwise.
 const RR_THREADS: usize = 2;
 const SAMPLES_MAX: usize = 1000;

@@ -3,7 +3,7 @@
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
 //! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
 //! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm;
-//! [`udp`] is about datagrams.
+//! [`udp`] is about datagrams. [`record`] keeps frames of what has any.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -24,6 +24,7 @@ mod plan;
 pub mod progress;
 mod provider;
 mod providers;
+mod record;
 mod report;
 mod run;
 mod stats;
@@ -38,6 +39,8 @@ pub use args::{BenchArgs, UsageError};
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     args.check_only_flags().map_err(BenchError::Usage)?;
     providers::kernel::raise_descriptor_limit();
+    args.check_record().map_err(BenchError::Usage)?;
+    record::to(args.pcap.as_deref());
     if args.workload == Some(args::Target::Tun) {
         return tun::bench(args);
     }

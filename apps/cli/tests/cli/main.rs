@@ -10,6 +10,7 @@ mod http;
 mod iperf3;
 mod matrix;
 mod programs;
+mod records;
 mod results;
 mod sim;
 mod sim_kernel;

@@ -21,7 +21,7 @@ use crate::bench::meter::Timing;
 use crate::bench::ministat::Moments;
 use crate::bench::provider::Counters;
 use crate::bench::providers::counted;
-use crate::bench::watchdog;
+use crate::bench::{record, watchdog};
 
 /// What one lane did in one row.
 #[derive(Clone, Debug)]
@@ -170,7 +170,10 @@ impl Running {
         let bed = match lane {
             Lane::Kernel => row.work.open(&On::Kernel),
             Lane::Setting(setting) => match row.config(&plan.given, key, setting) {
-                Ok(config) => row.work.open(&On::Sockeye(&config)),
+                Ok(config) => {
+                    let label = || format!("{key} ({}) with {}", row.label, lane.name());
+                    record::labelled(label, || row.work.open(&On::Sockeye(&config)))
+                }
                 Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.0)),
             },
         };

@@ -13,6 +13,7 @@ use sockeye::netif::{Checksum, Netif, RxFrame, Sent, TxFrame};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 
 use super::frames::{ACK, Heard, OURS, PORT, SYN, Segment, packet, read};
+use crate::bench::record;
 
 /// The interface, shared with the stack.
 struct Port(Arc<Mutex<Ends>>);
@@ -101,7 +102,7 @@ impl Bed {
         let ends = Arc::new(Mutex::new(Ends::default()));
         let addr = Ipv4Addr::from(OURS);
         let prefix = format!("{addr}/24").parse().map_err(io::Error::other)?;
-        stack.attach(Port(Arc::clone(&ends)), &[prefix])?;
+        record::attach(&stack, Port(Arc::clone(&ends)), &[prefix])?;
         let listener = TcpListener::bind_on(&stack, SocketAddr::from((addr, PORT)))?;
         listener.set_nonblocking(true)?;
         let [high, low] = mss.to_be_bytes();

@@ -23,6 +23,7 @@ use sockeye_drivers::{Tun, TunConfig};
 use super::peers::{self, Peer};
 use super::{Far, Work, trivial};
 use crate::bench::meter::process_cpu;
+use crate::bench::record;
 
 /// A far end, and where the kernel's end is to run.
 pub struct End {
@@ -60,7 +61,7 @@ const CHUNK: usize = 256 << 10;
 pub fn sockeye() -> io::Result<End> {
     let (client, tun) = device(&TunConfig::default())?;
     let stack = Stack::new(Config::default())?;
-    stack.attach(tun, &[prefix(FAR)?])?;
+    record::attach(&stack, tun, &[prefix(FAR)?])?;
     let addr = prefix(FAR)?.addr();
     for work in Work::ALL {
         let listener = sockeye::TcpListener::bind_on(&stack, SocketAddr::new(addr, work.port()))?;

@@ -26,7 +26,7 @@ use sockeye_drivers::testing::unavailable;
 use super::args::{BenchArgs, UsageError};
 use super::machine::Machine;
 use super::stats::{Ratio, Summary};
-use super::{BenchError, watchdog};
+use super::{BenchError, record, watchdog};
 use client::Sample;
 use ends::End;
 
@@ -175,7 +175,11 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
-    let own = [ends::sockeye()?, ends::trivial()?, ends::kernel()?];
+    let own = [
+        record::labelled(|| "tun with sockeye".to_owned(), ends::sockeye)?,
+        ends::trivial()?,
+        ends::kernel()?,
+    ];
     let mut out = table::Output::new(args.json, args.out.as_deref())?;
     out.begin(&machine, samples, seconds)?;
     let mut failed = false;

@@ -14,10 +14,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::library::netif::{Prefix, WireConfig, wire};
+use super::library::netif::{CaptureConfig, Prefix, WireConfig, capture, wire};
 use super::library::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 use super::stack::{Readiness, readiness};
 use crate::bench::provider::{BACKLOG_MAX, Counters, Provider};
+use crate::bench::record;
 
 /// A sender's and a receiver's stack.
 pub struct Wire {
@@ -32,7 +33,14 @@ impl Wire {
         let (here, there) = wire(&WireConfig { mtu, queues, offload: true, ..WireConfig::default() })?;
         let (sender, receiver) = (Stack::new(config.clone())?, Stack::new(config.clone())?);
         sender.attach(here, &[prefix("10.0.0.1/24")?])?;
-        receiver.attach(there, &[prefix("10.0.0.2/24")?])?;
+        let addr = [prefix("10.0.0.2/24")?];
+        match record::next() {
+            Some((path, snaplen, file_max)) => {
+                let config = CaptureConfig { snaplen, file_max, ..CaptureConfig::to(path) };
+                receiver.attach(capture(there, &config)?.0, &addr)?
+            }
+            None => receiver.attach(there, &addr)?,
+        };
         Ok(Self { listener: listen_on(&receiver)?, sender, receiver })
     }
 }
