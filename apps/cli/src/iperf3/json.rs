@@ -85,18 +85,7 @@ impl Json {
 }
 
 fn end(params: &Params, measured: &Measured) -> Value {
-    let none = StreamResult::default();
-    let both = |own: &StreamResult| {
-        let server = measured.server.streams.iter().find(|stream| stream.id == own.id).unwrap_or(&none);
-        let ends = [own.clone(), server.clone()];
-        if params.reverse {
-            let [own, server] = ends;
-            [server, own]
-        } else {
-            ends
-        }
-    };
-    let both: Vec<[StreamResult; 2]> = measured.own.streams.iter().map(both).collect();
+    let both = measured.ends(params);
     let told = |end: &StreamResult, is_sender: bool| {
         let mut told = span(0.0, measured.lasted, end.bytes, is_sender);
         if params.udp {
@@ -107,10 +96,13 @@ fn end(params: &Params, measured: &Measured) -> Value {
         told
     };
     let streams = both.iter().map(|[sender, receiver]| {
-        let socket = sender.id.max(receiver.id);
-        let [mut sender, mut receiver] = [told(sender, true), told(receiver, false)];
-        sender.insert("socket".to_owned(), socket.into());
-        receiver.insert("socket".to_owned(), socket.into());
+        let numbered = |end: &StreamResult, is_sender| {
+            told(end, is_sender)
+                .into_iter()
+                .chain([("socket".to_owned(), end.id.into())])
+                .collect::<Map<_, _>>()
+        };
+        let [sender, receiver] = [numbered(sender, true), numbered(receiver, false)];
         // Of datagrams there is one object, whose loss and jitter are the receiver's.
         if params.udp {
             json!({ "udp": receiver })
@@ -118,7 +110,7 @@ fn end(params: &Params, measured: &Measured) -> Value {
             json!({ "sender": sender, "receiver": receiver })
         }
     });
-    let sum = |side: usize| told(&summed(both.iter().map(|ends| &ends[side])), side == 0);
+    let sum = |side: usize| told(&StreamResult::sum(both.iter().map(|ends| &ends[side])), side == 0);
     let [local, remote] = [&measured.own, &measured.server].map(load);
     let cpu = local.into_iter().map(|(name, value)| (format!("host_{name}"), value));
     let cpu = cpu.chain(remote.into_iter().map(|(name, value)| (format!("remote_{name}"), value)));
@@ -134,18 +126,6 @@ fn end(params: &Params, measured: &Measured) -> Value {
         end["sum"] = sum(1).into();
     }
     end
-}
-
-fn summed<'r>(ends: impl Iterator<Item = &'r StreamResult> + Clone) -> StreamResult {
-    let count = ends.clone().count().max(1) as f64;
-    ends.fold(StreamResult::default(), |mut sum, end| {
-        sum.bytes += end.bytes;
-        sum.retransmits = if end.retransmits < 0 { -1 } else { sum.retransmits + end.retransmits };
-        sum.jitter += end.jitter / count;
-        sum.errors += end.errors;
-        sum.packets += end.packets;
-        sum
-    })
 }
 
 /// Some time, and what was moved in it.

@@ -29,22 +29,14 @@ impl Text {
         } else {
             HEAD
         });
-        let mut sums = [StreamResult::default(), StreamResult::default()];
-        for own in &measured.own.streams {
-            let server = measured.server.streams.iter().find(|stream| stream.id == own.id);
-            let server = server.cloned().unwrap_or_default();
-            let ends = if params.reverse { [&server, own] } else { [own, &server] };
-            for (is_receiver, end) in [(false, ends[0]), (true, ends[1])] {
-                add(&mut sums[usize::from(is_receiver)], end);
-                let name = format!("{:>3}", own.id);
-                last_line(&mut out, params, &name, measured.lasted, end, is_receiver);
-            }
+        let ends = measured.ends(params);
+        for pair in &ends {
+            let name = format!("{:>3}", pair[0].id);
+            last_lines(&mut out, params, &name, measured.lasted, pair);
         }
-        if measured.own.streams.len() > 1 {
-            for (is_receiver, sum) in [false, true].into_iter().zip(&mut sums) {
-                sum.jitter /= measured.own.streams.len() as f64;
-                last_line(&mut out, params, "SUM", measured.lasted, sum, is_receiver);
-            }
+        if ends.len() > 1 {
+            let sums = [0, 1].map(|end| StreamResult::sum(ends.iter().map(|pair| &pair[end])));
+            last_lines(&mut out, params, "SUM", measured.lasted, &sums);
         }
         out.push_str("\nDone.\n");
         out
@@ -143,24 +135,19 @@ fn line(out: &mut String, name: &str, interval: &Interval, moved: &Moved, params
     out.push('\n');
 }
 
-/// An end of a stream in the table.
-fn last_line(
-    out: &mut String,
-    params: &Params,
-    name: &str,
-    lasted: f64,
-    end: &StreamResult,
-    is_receiver: bool,
-) {
-    begin(out, name, 0.0, lasted, end.bytes);
-    if params.udp {
-        datagrams(out, end.jitter, end.errors, end.packets);
-    } else if !is_receiver && end.retransmits >= 0 {
-        push(out, format_args!("  {:>3}             ", end.retransmits));
-    } else {
-        out.push_str("                  ");
+/// Both ends of a stream in the table.
+fn last_lines(out: &mut String, params: &Params, name: &str, lasted: f64, ends: &[StreamResult; 2]) {
+    for (end, role) in ends.iter().zip(["sender", "receiver"]) {
+        begin(out, name, 0.0, lasted, end.bytes);
+        if params.udp {
+            datagrams(out, end.jitter, end.errors, end.packets);
+        } else if role == "sender" && end.retransmits >= 0 {
+            push(out, format_args!("  {:>3}             ", end.retransmits));
+        } else {
+            out.push_str("                  ");
+        }
+        push(out, format_args!("  {role}\n"));
     }
-    out.push_str(if is_receiver { "  receiver\n" } else { "  sender\n" });
 }
 
 /// What all lines begin with.
@@ -186,14 +173,6 @@ fn datagrams(out: &mut String, jitter: f64, lost: u64, all: u64) {
 fn has_retransmits(measured: &Measured, params: &Params) -> bool {
     let sender = if params.reverse { &measured.server } else { &measured.own };
     sender.streams.iter().any(|stream| stream.retransmits >= 0)
-}
-
-fn add(sum: &mut StreamResult, end: &StreamResult) {
-    sum.bytes += end.bytes;
-    sum.retransmits = if end.retransmits < 0 { -1 } else { sum.retransmits + end.retransmits };
-    sum.jitter += end.jitter;
-    sum.errors += end.errors;
-    sum.packets += end.packets;
 }
 
 /// A quantity with three digits or so and the unit that makes that possible.

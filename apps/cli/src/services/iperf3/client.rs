@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at, sleep_until, timeout};
 
 use super::datagrams;
-use super::protocol::{self, Cookie, Params, Results, State, stream_id};
+use super::protocol::{self, Cookie, Params, Results, State, StreamResult, stream_id};
 use super::streams::{Stream, Watch, results, sent_again};
 
 /// For each answer of the server but those that come with the test's end.
@@ -81,6 +81,19 @@ pub struct Measured {
     pub own: Results,
     /// The server.
     pub server: Results,
+}
+
+impl Measured {
+    /// What the sender of each stream has counted, and what its receiver.
+    pub fn ends(&self, params: &Params) -> Vec<[StreamResult; 2]> {
+        let both = |own: &StreamResult| {
+            let server = self.server.streams.iter().find(|stream| stream.id == own.id);
+            // What the server does not tell of is nothing.
+            let server = server.cloned().unwrap_or(StreamResult { id: own.id, ..StreamResult::default() });
+            if params.reverse { [server, own.clone()] } else { [own.clone(), server] }
+        };
+        self.own.streams.iter().map(both).collect()
+    }
 }
 
 /// Who is told how a test goes.

@@ -194,6 +194,7 @@ pub struct Results {
     pub cpu_util_user: f64,
     pub cpu_util_system: f64,
     /// 1 if `retransmits` of a stream is a number that means something.
+    #[serde(deserialize_with = "or_none")]
     pub sender_has_retransmits: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_used: Option<String>,
@@ -224,6 +225,22 @@ pub struct StreamResult {
     /// Seconds since the test began.
     pub start_time: f64,
     pub end_time: f64,
+}
+
+impl StreamResult {
+    /// All of them together; the jitter is their mean.
+    pub fn sum<'r>(results: impl ExactSizeIterator<Item = &'r Self>) -> Self {
+        let count = results.len().max(1) as f64;
+        results.fold(Self::default(), |mut sum, one| {
+            sum.bytes = sum.bytes.saturating_add(one.bytes);
+            sum.retransmits =
+                if one.retransmits < 0 { -1 } else { sum.retransmits.saturating_add(one.retransmits) };
+            sum.jitter += one.jitter / count;
+            sum.errors = sum.errors.saturating_add(one.errors);
+            sum.packets = sum.packets.saturating_add(one.packets);
+            sum
+        })
+    }
 }
 
 /// The number that iperf3 gives to the stream of this index: there is no 2.
@@ -330,7 +347,7 @@ mod tests {
 
     #[test]
     fn results_are_read_whatever_an_end_leaves_out_or_counts_below_zero() {
-        let text = r#"{"cpu_util_total":3.5,"sender_has_retransmits":-1,"streams":[
+        let text = r#"{"cpu_util_total":3.5,"sender_has_retransmits":18446744073709551615,"streams":[
             {"id":3,"bytes":5e9,"errors":-1,"retransmits":18446744073709551615}]}"#;
         let results: Results = read(read_json(&mut framed(text).as_slice())).unwrap();
         let stream = &results.streams[0];
