@@ -24,7 +24,7 @@ fn listeners_and_both_ends_of_connections_are_listed_with_their_queues_and_peers
         let mut client = UnixStream::connect_on(&stack, "/run/x").unwrap();
         let of = named(&stack, "/run/x");
         let [listening, waiting] = &of[..] else { panic!("a listener and its connection: {of:?}") };
-        assert_eq!((listening.state, listening.recv_queue, listening.send_queue), ("LISTEN", 1, 128));
+        assert_eq!((listening.state, listening.recv_queue, listening.send_queue), ("LISTEN", 1, 4096));
         assert!(listening.is_held && !waiting.is_held);
         let (server, _) = listener.accept().unwrap();
         client.write_all(&[1; 1000]).unwrap();

@@ -23,6 +23,7 @@ use crate::bench::args::UsageError;
 use crate::bench::experiment::model::{Bed, On, Taken, Work};
 use crate::bench::meter::{Meter, Reading, Timing};
 use crate::bench::provider::Counters;
+use crate::bench::record;
 use crate::bench::tun::ends;
 use crate::bench::workloads::stream::{READ_SIZE, Reader, read_to_the_end, write_until_stopped};
 pub use senders::{STREAMS_MAX, Sender};
@@ -51,7 +52,7 @@ impl Work for OverTun {
         let (client, tun) = ends::device(&tun_config)?;
         let stack = Stack::new(config.clone())?;
         let far = ends::far()?;
-        stack.attach(tun.clone(), &[far])?;
+        record::attach(&stack, tun.clone(), &[far])?;
         let mut socket = TcpSocket::new_v4(&stack);
         socket.bind((far.addr(), PORT).into())?;
         let listener = socket.listen(STREAMS_MAX + 1)?;
