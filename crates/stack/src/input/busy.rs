@@ -12,9 +12,10 @@
 //! # Standing aside
 //! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller marks the seat
 //! as *served* when he has found frames, when he finds the seat held, when he has read so much from his socket's
-//! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An input thread that finds the mark, or the seat held,
-//! clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if nobody has marked it again by then, it takes its turn and
-//! goes back to its interface. A caller that gives up and parks clears the mark and wakes it.
+//! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An
+//! input thread that finds the mark, or the seat held, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if
+//! nobody has marked it again by then, it takes its turn and goes back to its interface. A caller that gives up and parks
+//! clears the mark and wakes it.
 //!
 //! # Why nothing is stranded
 //! Between two turns of anybody, a frame waits for the input thread no longer than `ASIDE_MAX`: its sleep has that end, and
@@ -23,7 +24,8 @@
 //! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
 //! last look, and whoever delivers what he waits for ends it.
 //!
-//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/seat.rs`.
+//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in
+//! `crates/sync/tests/loom/seat.rs`.
 
 use std::time::{Duration, Instant};
 
