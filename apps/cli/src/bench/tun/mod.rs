@@ -144,6 +144,12 @@ impl Row {
         Summary::of(&cores).map(|cores| cores.median)
     }
 
+    /// The median for each core used: what depends less on who else runs on the machine.
+    pub fn by_core(&self, end: usize) -> Option<f64> {
+        let cores = self.cores(end).filter(|cores| *cores > 0.0)?;
+        self.summary(end).map(|found| found.median / cores)
+    }
+
     /// Whether no sample of the end with this index is missing.
     pub fn is_whole(&self, end: usize) -> bool {
         let most = self.samples.iter().map(Vec::len).max();

@@ -32,13 +32,13 @@ impl Output {
     pub fn begin(&mut self, machine: &Machine, samples: usize, seconds: f64) -> io::Result<()> {
         let mut text = format!(
             "{machine}\nmethod: {samples} interleaved samples of {seconds} s each, the kernel's TCP with each far end; \
-             medians; ratios of medians with their 95 % intervals; cores of both ends together\n"
+             medians; ratios of medians with their 95 % intervals; cores of both ends together, and the value for each of them\n"
         );
         push(
             &mut text,
             format_args!(
-                "\n{:<16} {:<10}{:>12} {:>6}  {:<24}goal\n",
-                "far end does", "far end", "", "cores", "sockeye / it"
+                "\n{:<16} {:<10}{:>12} {:>6} {:>10}  {:<24}goal\n",
+                "far end does", "far end", "", "cores", "by core", "sockeye / it"
             ),
         );
         if self.json {
@@ -76,20 +76,18 @@ fn text(row: &Row) -> String {
         let work = format!("{} {}", row.work.name(), row.work.unit());
         let work = if index == 0 { work.as_str() } else { "" };
         let value = match row.summary(index) {
-            Some(found) if row.is_whole(index) => {
-                let digits = usize::from(found.median < 1000.0);
-                format!("{:.digits$}", found.median)
-            }
+            Some(found) if row.is_whole(index) => figure(found.median),
             Some(_) | None => "failed".to_owned(),
         };
         let cores = row.cores(index).unwrap_or(f64::NAN);
+        let by_core = row.by_core(index).map_or_else(String::new, figure);
         let ratio = row.ratio(index);
         let (shown, goal) = (ratio.map(shown), far.goal(row.work).map(|goal| verdict(goal, ratio)));
         let mut line = String::new();
         push(
             &mut line,
             format_args!(
-                "{work:<16} {:<10}{value:>12} {cores:>6.2}  {:<24}{}",
+                "{work:<16} {:<10}{value:>12} {cores:>6.2} {by_core:>10}  {:<24}{}",
                 far.name(),
                 shown.unwrap_or_default(),
                 goal.unwrap_or_default()
@@ -99,6 +97,12 @@ fn text(row: &Row) -> String {
         text.push('\n');
     }
     text
+}
+
+/// With as many digits as mean something.
+fn figure(value: f64) -> String {
+    let digits = usize::from(value < 1000.0);
+    format!("{value:.digits$}")
 }
 
 /// The goal and what became of it.
@@ -128,6 +132,7 @@ fn object(row: &Row) -> Value {
             "min": row.summary(end).map(|summary| summary.min),
             "max": row.summary(end).map(|summary| summary.max),
             "cores": row.cores(end),
+            "by_core": row.by_core(end),
             "samples": samples,
             "sockeye_over_it": ratio.map(|ratio| ratio.ratio),
             "interval": ratio.and_then(|ratio| ratio.interval),
@@ -168,7 +173,10 @@ mod tests {
         let (peers, lines) = text.split_once('\n').unwrap();
         assert_eq!(peers, "gvisor: a stack");
         let lines: Vec<&str> = lines.lines().collect();
-        assert!(lines[0].starts_with("receive Gbit/s   sockeye") && lines[0].ends_with("1.50"), "{lines:?}");
+        assert!(
+            lines[0].starts_with("receive Gbit/s   sockeye") && lines[0].ends_with("1.50       34.0"),
+            "{lines:?}"
+        );
         assert!(lines[1].ends_with("0.85 (0.85 to 0.85)     >= 0.85 reached"), "{lines:?}");
         assert!(lines[2].ends_with("1.27 (1.27 to 1.27)"), "{lines:?}");
         assert!(lines[3].ends_with("3.00 (3.00 to 3.00)     >= 2 reached, aim 4 missed"), "{lines:?}");
