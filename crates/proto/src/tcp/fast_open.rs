@@ -107,9 +107,9 @@ pub(super) struct FastOpen {
 }
 
 impl FastOpen {
-    pub fn client(syn: FastOpenSyn) -> Box<Self> {
+    pub fn client(syn: FastOpenSyn) -> Self {
         let mss = if syn.cookie.is_some_and(|cookie| cookie.is_request()) { 0 } else { syn.mss };
-        Box::new(Self { option: syn.cookie, mss, text: SynText::None, syn_ack_owed: false })
+        Self { option: syn.cookie, mss, text: SynText::None, syn_ack_owed: false }
     }
 }
 
@@ -126,14 +126,14 @@ impl<P: Payload> Pcb<P> {
         let mut pcb = Self::accept_with(s, a, false, now);
         pcb.rcv_nxt += text_len.min(pcb.rcv_wnd());
         pcb.syn_unacked = true;
-        pcb.fast_open =
-            Some(Box::new(FastOpen { option: cookie, mss: 0, text: SynText::None, syn_ack_owed: true }));
+        let state = FastOpen { option: cookie, mss: 0, text: SynText::None, syn_ack_owed: true };
+        pcb.rare.set_fast_open(Some(state));
         pcb
     }
 
     /// What became of the text on our SYN.
     pub fn syn_text(&self) -> SynText {
-        self.fast_open.as_deref().map_or(SynText::None, |fast_open| fast_open.text)
+        self.rare.fast_open().map_or(SynText::None, |fast_open| fast_open.text)
     }
 
     /// True for a server's connection by Fast Open whose SYN the client has not acknowledged.
@@ -143,7 +143,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Completes the first SYN: adds the option, and returns how many bytes of text go with it.
     pub(super) fn fast_open_syn(&mut self, header: &mut Header) -> u32 {
-        let Some(fast_open) = self.fast_open.as_deref_mut() else { return 0 };
+        let Some(fast_open) = self.rare.fast_open_mut() else { return 0 };
         header.options.fast_open = fast_open.option.take();
         let options = wire::header_len(header) - wire::HEADER_LEN_MIN;
         let room = usize::from(fast_open.mss.min(self.rcv_mss)).saturating_sub(options);
@@ -156,7 +156,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The SYN is repeated, and goes without option and text.
     pub(super) fn fast_open_lost(&mut self) {
-        if let Some(fast_open) = self.fast_open.as_deref_mut() {
+        if let Some(fast_open) = self.rare.fast_open_mut() {
             fast_open.syn_ack_owed = self.syn_unacked;
             if fast_open.text == SynText::Sent {
                 fast_open.text = SynText::Lost;
@@ -166,7 +166,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Our SYN is acknowledged, and `text` bytes behind it.
     pub(super) fn fast_open_answered(&mut self, text: u32) {
-        if let Some(fast_open) = self.fast_open.as_deref_mut()
+        if let Some(fast_open) = self.rare.fast_open_mut()
             && fast_open.text != SynText::None
         {
             fast_open.text = match (text > 0, fast_open.text) {
@@ -182,7 +182,7 @@ impl<P: Payload> Pcb<P> {
     /// The SYN-ACK of a server, if it is owed.
     #[cold]
     pub(super) fn transmit_early_syn_ack(&mut self, now: Instant) -> Option<Transmit> {
-        let fast_open = self.fast_open.as_deref_mut()?;
+        let fast_open = self.rare.fast_open_mut()?;
         if !core::mem::take(&mut fast_open.syn_ack_owed) {
             return None;
         }
@@ -208,7 +208,7 @@ impl<P: Payload> Pcb<P> {
             && header.seq == self.irs
             && header.flags.has(Flags::SYN)
             && !header.flags.any(ACK_RST);
-        if is_again && let Some(fast_open) = self.fast_open.as_deref_mut() {
+        if is_again && let Some(fast_open) = self.rare.fast_open_mut() {
             fast_open.syn_ack_owed = true;
             // The echo is that of the SYN that came last.
             self.spoil_timing();
@@ -228,7 +228,7 @@ impl<P: Payload> Pcb<P> {
             return false;
         }
         self.syn_unacked = false;
-        self.fast_open = None;
+        self.rare.set_fast_open(None);
         self.measure_handshake(ack, header.options.timestamps, now);
         self.rexmt_count = 0;
         if !self.persist {

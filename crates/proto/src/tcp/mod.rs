@@ -14,6 +14,7 @@ pub mod meter;
 mod output;
 pub mod pcb;
 pub mod port_choice;
+mod rare;
 mod rcv_tune;
 mod reass;
 mod recovery;

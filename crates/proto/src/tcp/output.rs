@@ -281,7 +281,7 @@ impl<P: Payload> Pcb<P> {
     /// True if [`decorated`](Self::decorated) may have something to add.
     #[inline]
     fn has_extras(&self) -> bool {
-        self.reass.is_some() || self.user_timeout.is_some() || self.urgent.is_some()
+        self.reass.is_some() || self.rare.is_in_headers()
     }
 
     /// The header with what hardly any segment carries: SACK blocks, a user timeout, an urgent pointer.
@@ -292,7 +292,7 @@ impl<P: Payload> Pcb<P> {
             self.attach_sack(&mut header, text_len);
         }
         self.attach_user_timeout(&mut header, text_len);
-        if self.urgent.is_some() {
+        if self.rare.urgent().is_some() {
             self.attach_urgent(&mut header);
         }
         header.into()
@@ -349,7 +349,7 @@ impl<P: Payload> Pcb<P> {
         header.options.mss = Some(self.rcv_mss);
         header.options.window_scale = self.scaling.then_some(self.rcv_scale);
         header.options.sack_permitted = self.sack_ok;
-        if self.user_timeout.is_some() {
+        if self.rare.user_timeout().is_some() {
             self.attach_user_timeout(&mut header, 0);
         }
         header

@@ -29,6 +29,7 @@ use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
 use super::meter::Meter;
+use super::rare::Rare;
 use super::reass::Reass;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -36,7 +37,6 @@ use super::segment::Payload;
 use super::settings::{Settings, Tuning, micros};
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
-use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
 use super::window;
 
@@ -143,10 +143,8 @@ pub struct Pcb<P: Payload> {
     pub(super) two_msl_at: Instant,
     pub(super) keep_at: Instant,
     pub(super) keepalive: Option<Box<Keepalive>>,
-    pub(super) fast_open: Option<Box<FastOpen>>,
-    pub(super) user_timeout: Option<Box<UserTimeoutState>>,
-    /// Urgent data on its way out.
-    pub(super) urgent: Option<Box<Urgent>>,
+    /// Fast Open, a user timeout, urgent data on its way out.
+    pub(super) rare: Rare,
     /// What was carried, over an interface.
     pub(super) meter: Option<Box<Meter>>,
     pub(super) iss: SeqNum,
@@ -181,7 +179,7 @@ impl<P: Payload> Pcb<P> {
         pcb.ecn = Ecn::new(s.offers_ecn(), iss);
         // What the peer is assumed to take, until its SYN says more.
         pcb.mss = s.peer_mss_default;
-        pcb.fast_open = s.fast_open.map(FastOpen::client);
+        pcb.rare.set_fast_open(s.fast_open.map(FastOpen::client));
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
         // is never scaled.
         pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)));
@@ -283,9 +281,7 @@ impl<P: Payload> Pcb<P> {
             two_msl_at: NEVER,
             keep_at: NEVER,
             keepalive: Keepalive::new(s.keepalive),
-            fast_open: None,
-            user_timeout: UserTimeoutState::new(s),
-            urgent: None,
+            rare: Rare::new(UserTimeoutState::new(s)),
             meter: None,
             iss,
             irs: SeqNum::default(),
@@ -334,7 +330,7 @@ impl<P: Payload> Pcb<P> {
         self.reass = None;
         self.loss = None;
         self.keepalive = None;
-        self.urgent = None;
+        self.rare.set_urgent(None);
         (self.ack_now, self.dup_acks_owed, self.probe_now, self.keep_probe) = (false, 0, false, false);
     }
 

@@ -167,7 +167,7 @@ impl<P: Payload> Pcb<P> {
     /// Starts the retransmission or persist timer anew.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
         self.rexmt_at = after_us(now, self.rexmt_wait_us());
-        if self.user_timeout.is_some() {
+        if self.rare.user_timeout().is_some() {
             self.rexmt_at = self.no_later_than_user_timeout(self.rexmt_at).max(now);
         }
     }

@@ -20,9 +20,9 @@ use super::state::State;
 #[derive(Debug)]
 pub(super) struct Urgent {
     /// SND.UP: one past the last urgent byte.
-    up: SeqNum,
+    pub up: SeqNum,
     /// The `tso_max` to return to.
-    tso_max: u32,
+    pub tso_max: u32,
 }
 
 impl Header {
@@ -42,11 +42,11 @@ impl<P: Payload> Pcb<P> {
         }
         let is_syn_out = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
         let up = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
-        match self.urgent.as_deref_mut() {
+        match self.rare.urgent_mut() {
             Some(urgent) => urgent.up = up,
             None => {
                 let tso_max = core::mem::take(&mut self.tuning.tso_max);
-                self.urgent = Some(Box::new(Urgent { up, tso_max }));
+                self.rare.set_urgent(Some(Urgent { up, tso_max }));
             }
         }
     }
@@ -54,7 +54,7 @@ impl<P: Payload> Pcb<P> {
     /// Whether urgent data is unacknowledged.
     #[inline]
     pub(super) fn is_urgent(&self) -> bool {
-        self.urgent.as_deref().is_some_and(|urgent| urgent.up.after(self.snd_una))
+        self.rare.urgent().is_some_and(|urgent| urgent.up.after(self.snd_una))
     }
 
     /// Lets a segment that begins before the end of the urgent data point there. Where that is farther than the field
@@ -64,7 +64,7 @@ impl<P: Payload> Pcb<P> {
             self.end_urgent();
             return;
         }
-        let Some(urgent) = self.urgent.as_deref() else { return };
+        let Some(urgent) = self.rare.urgent() else { return };
         if !header.seq.before(urgent.up) {
             return;
         }
@@ -78,8 +78,9 @@ impl<P: Payload> Pcb<P> {
 
     /// Nothing is urgent any more.
     pub(super) fn end_urgent(&mut self) {
-        if let Some(urgent) = self.urgent.take() {
+        if let Some(urgent) = self.rare.urgent() {
             self.tuning.tso_max = urgent.tso_max;
+            self.rare.set_urgent(None);
         }
     }
 

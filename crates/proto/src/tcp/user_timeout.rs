@@ -85,7 +85,7 @@ pub(super) struct UserTimeoutState {
 }
 
 impl UserTimeoutState {
-    pub fn new(s: &Settings) -> Option<Box<Self>> {
+    pub fn new(s: &Settings) -> Option<Self> {
         let is_set = !s.user_timeout.is_zero();
         let state = Self {
             ms: millis(s.user_timeout),
@@ -95,7 +95,7 @@ impl UserTimeoutState {
             is_changeable: !is_set,
             is_owed: s.user_timeout_option && is_set,
         };
-        (is_set || s.user_timeout_option).then(|| Box::new(state))
+        (is_set || s.user_timeout_option).then_some(state)
     }
 
     fn micros(&self) -> u64 {
@@ -108,7 +108,7 @@ impl<P: Payload> Pcb<P> {
     /// waited since the retransmission timer was last started.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         let ms = millis(timeout);
-        if let Some(state) = self.user_timeout.as_deref_mut() {
+        if let Some(state) = self.rare.user_timeout_mut() {
             let is_same = if state.is_changeable { ms == 0 } else { ms == state.ms };
             if !is_same {
                 state.ms = ms;
@@ -116,7 +116,7 @@ impl<P: Payload> Pcb<P> {
                 state.is_owed = state.is_enabled && ms != 0;
             }
         } else if ms != 0 {
-            self.user_timeout = Some(Box::new(UserTimeoutState {
+            self.rare.set_user_timeout(Some(UserTimeoutState {
                 ms,
                 stalled_at: NEVER,
                 stall_una: self.snd_una,
@@ -129,7 +129,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The user timeout in force; `None` if the number of retransmissions decides.
     pub fn user_timeout(&self) -> Option<Duration> {
-        let ms = self.user_timeout.as_deref()?.ms;
+        let ms = self.rare.user_timeout()?.ms;
         (ms != 0).then(|| Duration::from_millis(u64::from(ms)))
     }
 
@@ -139,7 +139,7 @@ impl<P: Payload> Pcb<P> {
         // The timer ran since the segment was sent, or since the window shut.
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
-        let Some(state) = self.user_timeout.as_deref_mut() else { return count >= most };
+        let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
             (state.stalled_at, state.stall_una) = (Instant::from_micros(began), una);
         }
@@ -153,7 +153,7 @@ impl<P: Payload> Pcb<P> {
     /// For how long the retransmission timer is armed, microseconds: it does not run past the user timeout.
     pub(super) fn rexmt_wait_us(&self) -> u64 {
         let rto = self.rtt.rto_us(self.tuning.rto_max_us);
-        match self.user_timeout.as_deref() {
+        match self.rare.user_timeout() {
             Some(state) if state.ms != 0 => rto.min(state.micros()),
             Some(_) | None => rto,
         }
@@ -161,7 +161,7 @@ impl<P: Payload> Pcb<P> {
 
     /// When the timer that would expire at `at` does so at the latest.
     pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
-        match self.user_timeout.as_deref() {
+        match self.rare.user_timeout() {
             Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
                 at.min(after_us(state.stalled_at, state.micros()))
             }
@@ -179,7 +179,7 @@ impl<P: Payload> Pcb<P> {
         let has_room = wire::header_len(header) + wire::USER_TIMEOUT_LEN <= wire::HEADER_LEN_EMITTED_MAX
             && text_len <= u32::from(self.mss).saturating_sub(4);
         let timeout = self.user_timeout();
-        if let Some(state) = self.user_timeout.as_deref_mut()
+        if let Some(state) = self.rare.user_timeout_mut()
             && state.is_owed
             && has_room
         {
@@ -192,7 +192,7 @@ impl<P: Payload> Pcb<P> {
     /// The peer's wish (RFC 5482 section 3.1).
     pub(super) fn take_user_timeout(&mut self, header: &Header) {
         if let Some(theirs) = header.options.user_timeout
-            && let Some(state) = self.user_timeout.as_deref_mut()
+            && let Some(state) = self.rare.user_timeout_mut()
             && state.is_enabled
             && state.is_changeable
         {

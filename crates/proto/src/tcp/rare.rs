@@ -1,0 +1,96 @@
+//! What hardly any connection has: one pointer in the pcb for all of it.
+//!
+//! An idle connection is to cost two kilobytes, both ends, and a pointer for each rare feature would be a hundredth of
+//! that. Nothing here is looked at by an ordinary segment but the pointer itself.
+//!
+//! Must not know what the states mean. Invariant: the box goes when the last state in it does. Tests: those of the
+//! features, and below.
+
+use super::fast_open::FastOpen;
+use super::urgent::Urgent;
+use super::user_timeout::UserTimeoutState;
+
+/// The states of rare features; see the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Rare(Option<Box<States>>);
+
+#[derive(Debug, Default)]
+struct States {
+    fast_open: Option<FastOpen>,
+    user_timeout: Option<UserTimeoutState>,
+    urgent: Option<Urgent>,
+}
+
+macro_rules! state {
+    ($name:ident, $name_mut:ident, $set:ident: $type:ty) => {
+        #[inline]
+        pub fn $name(&self) -> Option<&$type> {
+            self.0.as_deref()?.$name.as_ref()
+        }
+
+        #[inline]
+        pub fn $name_mut(&mut self) -> Option<&mut $type> {
+            self.0.as_deref_mut()?.$name.as_mut()
+        }
+
+        pub fn $set(&mut self, state: Option<$type>) {
+            if state.is_some() {
+                self.0.get_or_insert_default().$name = state;
+            } else if let Some(states) = self.0.as_deref_mut() {
+                states.$name = None;
+                if states.is_empty() {
+                    self.0 = None;
+                }
+            }
+        }
+    };
+}
+
+impl Rare {
+    state!(fast_open, fast_open_mut, set_fast_open: FastOpen);
+    state!(user_timeout, user_timeout_mut, set_user_timeout: UserTimeoutState);
+    state!(urgent, urgent_mut, set_urgent: Urgent);
+
+    /// The states of a new connection.
+    pub fn new(user_timeout: Option<UserTimeoutState>) -> Self {
+        let mut rare = Self::default();
+        rare.set_user_timeout(user_timeout);
+        rare
+    }
+
+    /// True if there is anything that a segment may have to tell of.
+    #[inline]
+    pub fn is_in_headers(&self) -> bool {
+        self.0.as_deref().is_some_and(|states| states.user_timeout.is_some() || states.urgent.is_some())
+    }
+}
+
+impl States {
+    fn is_empty(&self) -> bool {
+        let Self { fast_open, user_timeout, urgent } = self;
+        fast_open.is_none() && user_timeout.is_none() && urgent.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seq::SeqNum;
+
+    fn urgent() -> Urgent {
+        Urgent { up: SeqNum::new(1), tso_max: 0 }
+    }
+
+    #[test]
+    fn the_box_is_there_as_long_as_a_state_is() {
+        let mut rare = Rare::default();
+        rare.set_urgent(None);
+        assert!(rare.0.is_none());
+        rare.set_urgent(Some(urgent()));
+        assert!(rare.is_in_headers() && rare.urgent().is_some() && rare.fast_open().is_none());
+        rare.set_user_timeout(None);
+        assert!(rare.urgent_mut().is_some());
+        rare.set_urgent(None);
+        assert!(rare.0.is_none() && size_of::<Rare>() == size_of::<usize>());
+    }
+}
