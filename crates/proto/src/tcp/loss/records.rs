@@ -4,15 +4,15 @@
 //! were sent at about the same time and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`].
 //! Time is cut into cells of a fraction of the round trip; what is sent in one cell goes into one record
 //! with the latest of its times, so that a window costs some hundred records whatever its size. Neighbours
-//! that were selectively acknowledged become one: their times do not matter any more.
+//! that were selectively acknowledged become one where that is cheap: their times do not matter any more.
 //!
 //! Who moves a fate: `sack` (to Sacked), `detect` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
 //! are two for each segment in flight, in all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than
-//! [`MOVED_MAX`] others would have to move for it; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at
-//! every record but those after a timeout or an undo: a block is found by bisection and moves only
+//! [`MOVED_MAX`] others would have to move for it; as many move at most to make records one, unless [`RUN_MIN`] become
+//! one; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at every record but those after a timeout or an undo: a block is found by bisection and moves only
 //! records whose fate it changes; of what may be lost only what was not judged yet is looked at (`edge`
 //! for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
 //! others). It must not know clocks, windows or why something is repeated. Invariants: `sacked` and
@@ -259,12 +259,13 @@ impl Records {
             }
             to += 1;
         }
-        if to > from {
-            self.collapse(from, to);
-            if let Some(record) = self.list.get_mut(from) {
+        for at in from..to {
+            if let Some(record) = self.list.get_mut(at) {
                 record.fate = Fate::Sacked;
             }
-            self.join_sacked(from);
+        }
+        if to > from {
+            self.join_sacked(from, to);
         }
     }
 
@@ -484,7 +485,7 @@ impl Records {
     /// Makes the records from index `run` up to `at`, all lost just now, one. Returns the index that `at` has
     /// become.
     fn close_run(&mut self, run: usize, at: usize) -> usize {
-        if at > run + 1 {
+        if at > run + 1 && self.may_collapse(run, at) {
             self.collapse(run, at);
             return run + 1;
         }
@@ -514,12 +515,21 @@ impl Records {
         len < self.split_max && at.min(len - at.min(len)) <= MOVED_MAX
     }
 
-    /// Joins the record at index `at` with its neighbours if they are Sacked as well.
-    fn join_sacked(&mut self, at: usize) {
+    /// Joins the records from index `from` up to `to`, all Sacked, and neighbours that are Sacked as well.
+    fn join_sacked(&mut self, from: usize, to: usize) {
         let is_sacked = |at: usize| self.list.get(at).is_some_and(|record| record.fate == Fate::Sacked);
-        let from = at.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(at);
-        let to = if is_sacked(at + 1) { at + 2 } else { at + 1 };
-        self.collapse(from, to);
+        let from = from.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(from);
+        let to = if is_sacked(to) { to + 1 } else { to };
+        if self.may_collapse(from, to) {
+            self.collapse(from, to);
+        }
+    }
+
+    /// True if few records move for it, or so many become one that it pays: what stays apart in the middle is looked at
+    /// one by one, fewer than [`RUN_MIN`] at a time.
+    fn may_collapse(&self, from: usize, to: usize) -> bool {
+        let len = self.list.len();
+        to - from >= RUN_MIN || from.min(len - from.min(len)) <= MOVED_MAX
     }
 
     /// Makes the records from index `from` up to `to` one, with the last one's time.
@@ -585,8 +595,10 @@ fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
 const CELLS_PER_ROUND_TRIP: u32 = 64;
 /// Records that a selective acknowledgment may make by cutting, whatever is outstanding.
 const SPLIT_MIN: usize = 512;
-/// Records that move at most where a block cuts one: as long as some tens of them are looked at.
-const MOVED_MAX: usize = 2048;
+/// Records that move at most where a block cuts one or joins some: as long as some tens of them are looked at.
+const MOVED_MAX: usize = if cfg!(test) { 512 } else { 2048 };
+/// So many records become one wherever they are: each was paid for when it was made.
+const RUN_MIN: usize = 64;
 /// From this many records on, new data joins the last one, and no block cuts any: enough for 16,000 holes. Repairing
 /// can cut each lost record once more, so there are never more than twice as many: 2 MiB.
 const RECORDS_MAX: usize = if cfg!(test) { 4096 } else { 32_768 };

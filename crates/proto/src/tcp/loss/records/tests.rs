@@ -111,6 +111,28 @@ fn a_timeout_loses_all_but_what_the_peer_holds_and_may_be_taken_back() {
 }
 
 #[test]
+fn holes_that_close_in_the_middle_move_no_more_than_a_bound_allows() {
+    let mut records = Records::new(seq(0));
+    records.set_segments(u32::MAX);
+    // As they come in order behind holes: each cuts near the end.
+    for i in 0..1_500 {
+        records.sent(seq(200 * i), seq(200 * i + 200), at(u64::from(i)), 0);
+        records.sack(seq(200 * i + 100), seq(200 * i + 200), |_| ());
+    }
+    assert_eq!(records.list.len(), 3_000);
+    let most = (MOVED_MAX / MOVED_PER_STEP + RUN_MIN) as u64;
+    for i in 500..1_000 {
+        let before = records.steps;
+        records.sack(seq(200 * i), seq(200 * i + 100), |_| ());
+        assert!(records.steps - before <= most, "{} steps for hole {i}", records.steps - before);
+    }
+    assert_eq!(records.sacked(), 100 * 1_500 + 100 * 500);
+    // What was left apart becomes one as soon as a block speaks of all of it.
+    records.sack(seq(200 * 500), seq(200 * 1_000), |_| panic!("told twice"));
+    assert_eq!(records.list.len(), 2 * 1_000);
+}
+
+#[test]
 fn records_are_bounded_whatever_is_sent_and_acknowledged() {
     let mut records = Records::new(seq(0));
     let len = 4 * u32::try_from(RECORDS_MAX).unwrap();
