@@ -1,0 +1,70 @@
+//! One record of the scoreboard: bytes that were sent together, and when.
+//!
+//! Must not know the others. Tests: those of the scoreboard.
+
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+/// What has become of a range of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::tcp) enum Fate {
+    /// Nothing is known.
+    Flying,
+    /// The peer says that it holds it.
+    Sacked,
+    /// Believed lost, and not repeated since.
+    Lost,
+}
+
+/// Bytes that were last sent together.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Record {
+    pub start: SeqNum,
+    pub end: SeqNum,
+    /// When the latest of them was last sent.
+    pub sent_at: Instant,
+    /// How much earlier the first of them was, microseconds.
+    pub span_us: u32,
+    /// What the rate estimator noted then (`rate.rs`).
+    pub snapshot: u32,
+    pub fate: Fate,
+    /// Sent more than once.
+    pub repeated: bool,
+}
+
+impl Record {
+    pub fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+
+    /// Since when at the latest any of it has been on its way: what counts where it arrives. What is still out
+    /// counts from `sent_at`, so that an arrival is never taken for later than something it was sent before.
+    pub fn sent_since(&self) -> Instant {
+        Instant::from_micros(self.sent_at.as_micros().saturating_sub(u64::from(self.span_us)))
+    }
+
+    /// Its place in the order of transmissions, now that it has arrived.
+    pub fn arrived(&self) -> Sent {
+        Sent { at: self.sent_since(), end: self.end, repeated: self.repeated }
+    }
+}
+
+/// A transmission's place in the order of transmissions (RFC 8985 section 6.1, `RACK_sent_after`).
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Sent {
+    pub at: Instant,
+    pub end: SeqNum,
+    /// It was not the first transmission of its bytes.
+    pub repeated: bool,
+}
+
+impl Sent {
+    /// True if `self` was sent before `other`. Among first transmissions their numbers tell, else the time, which is
+    /// known to a cell.
+    pub fn before(self, other: Self) -> bool {
+        if !self.repeated && !other.repeated {
+            return self.end.before(other.end);
+        }
+        self.at < other.at || (self.at == other.at && self.end.before(other.end))
+    }
+}
