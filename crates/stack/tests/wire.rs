@@ -88,15 +88,17 @@ fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_th
             let (port, seq, len) = data_of(frame);
             let mut edges = last.lock().unwrap();
             let edge = edges.entry(port).or_insert(seq);
-            // Acknowledgments begin at the edge, and probes of a shut window before it.
-            if len > 0 && seq.wrapping_sub(*edge) > 1 << 31 {
+            // Acknowledgments begin at the edge, and probes of a shut window before it. The last segment once more is a
+            // tail loss probe, which a machine with other work brings about; two that changed places look otherwise.
+            let is_tail_again = seq.wrapping_add(len) == *edge;
+            if len > 0 && seq.wrapping_sub(*edge) > 1 << 31 && !is_tail_again {
                 seen.lock().unwrap().push((*edge, seq));
             }
             *edge = seq.wrapping_add(len);
             true
         };
         let right = Tap { end: right, sending: |_: &mut Vec<TxFrame>| {}, receiving: watch };
-        // No timer may send anything again.
+        // No timer may send anything again, but for the tail loss probe.
         let lab = Lab::between(left, right, |c| c.rto_min = Duration::from_secs(100));
         let pairs: Vec<_> = (0..3).map(|_| lab.pair()).collect();
         let mut threads = Vec::new();
