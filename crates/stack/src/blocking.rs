@@ -45,7 +45,7 @@ impl Timeout {
 /// Waits with a ticket; `false` at the end of the time. `cpu`: where the one that will notify ran last, if it is known.
 pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
     core.count(counter::SLEEPS);
-    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu));
+    let spin = Spin::up_to(core.config.spin_max).woken_from(Some(cpu)).for_one_answer();
     match queue.wait(ticket, timeout.until(), spin) {
         Woken::Spinning | Woken::Parked => true,
         Woken::TimedOut => false,

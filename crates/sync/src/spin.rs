@@ -36,6 +36,8 @@ use crate::facade::{spin_loop, thread, thread_local};
 pub struct Spin {
     max: Duration,
     waker_cpu: Option<u32>,
+    /// See [`Spin::for_one_answer`].
+    is_for_one: bool,
 }
 
 impl Spin {
@@ -44,7 +46,7 @@ impl Spin {
 
     /// Spin for at most so long.
     pub const fn up_to(max: Duration) -> Self {
-        Self { max, waker_cpu: None }
+        Self { max, waker_cpu: None, is_for_one: false }
     }
 
     /// The same, knowing the CPU on which the thread that will wake us ran last (as of
@@ -53,13 +55,24 @@ impl Spin {
         Self { waker_cpu, ..self }
     }
 
+    /// The same, for one answer of one thread, and not for whatever comes first: if that thread ran last on our CPU, the
+    /// first yield brings the answer, and is not timed.
+    pub const fn for_one_answer(self) -> Self {
+        Self { is_for_one: true, ..self }
+    }
+
     /// Spins until `done`, within the budget. Whether it was done.
     pub fn until(self, mut done: impl FnMut() -> bool) -> bool {
         if done() {
             return true;
         }
         let Some(budget) = self.budget() else { return false };
-        let spun = if self.pause(&mut done) { Spun::InTime } else { yield_among_others(budget, &mut done) };
+        let is_waker_here = self.waker_cpu.is_some_and(|waker| waker == cpu::current());
+        let spun = if pause(is_waker_here, &mut done) {
+            Spun::InTime
+        } else {
+            yield_among_others(budget, self.is_for_one && is_waker_here, &mut done)
+        };
         HISTORY.with(|history| {
             history.set(match spun {
                 Spun::InTime => History::START,
@@ -67,21 +80,6 @@ impl Spin {
             });
         });
         spun != Spun::InVain
-    }
-
-    /// The first part of a spin: keeps the core.
-    fn pause(self, done: &mut impl FnMut() -> bool) -> bool {
-        if cpu::count() < 2 || self.waker_cpu.is_some_and(|waker| waker == cpu::current()) {
-            return false;
-        }
-        // Others yield: then somebody has use for this core.
-        if yielding_count() > 0 {
-            return false;
-        }
-        (0..PAUSES).any(|_| {
-            spin_loop();
-            done()
-        })
     }
 
     fn budget(self) -> Option<Duration> {
@@ -103,10 +101,29 @@ impl Default for Spin {
     }
 }
 
+/// The first part of a spin: keeps the core.
+fn pause(is_waker_here: bool, done: &mut impl FnMut() -> bool) -> bool {
+    if cpu::count() < 2 || is_waker_here {
+        return false;
+    }
+    // Others yield: then somebody has use for this core.
+    if yielding_count() > 0 {
+        return false;
+    }
+    (0..PAUSES).any(|_| {
+        spin_loop();
+        done()
+    })
+}
+
 /// The second part of a spin, if there is room among those who do the same.
-fn yield_among_others(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
+fn yield_among_others(budget: Duration, untimed: bool, done: &mut impl FnMut() -> bool) -> Spun {
     let others = YIELDING.fetch_add(1, Ordering::Relaxed);
-    let spun = if (others as usize) < 2 * cpu::count() { yield_until(budget, done) } else { Spun::InVain };
+    let spun = match (others as usize) < 2 * cpu::count() {
+        true if untimed => yield_untimed(budget, done),
+        true => yield_until(budget, done),
+        false => Spun::InVain,
+    };
     YIELDING.fetch_sub(1, Ordering::Relaxed);
     spun
 }
@@ -119,13 +136,11 @@ pub(crate) fn yielding_count() -> u32 {
 /// Threads in the second part of a spin. A measure and no protocol: nothing is ordered by it.
 static YIELDING: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 
-/// Offers the core to others each time. Under the model checker, which has no
-/// time, it is one look.
-///
-/// The first yields are not timed: two threads that take turns on one core are answered by the first, and to ask for the
-/// time would cost them a tenth of their round trip. Whether somebody kept the core is then told by the clock of ticks,
-/// since who keeps it loses it at a tick.
-fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
+/// [`yield_until`], whose first yields are not timed: two threads that take turns on one core are answered by the first,
+/// and to ask for the time would cost them a twentieth of their round trip. Whether somebody kept the core is then told
+/// by the clock of ticks, since who keeps it loses it at a tick. Threads that wait for many others have to know the time:
+/// who never parks is never put elsewhere by the scheduler.
+fn yield_untimed(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let tick = cpu::tick();
     for _ in 0..UNTIMED_YIELDS {
         thread::yield_now();
@@ -133,6 +148,12 @@ fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
             return if cpu::tick() == tick { Spun::InTime } else { Spun::Late };
         }
     }
+    yield_until(budget, done)
+}
+
+/// Offers the core to others each time. Under the model checker, which has no
+/// time, it is one look.
+fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let start = Instant::now();
     loop {
         thread::yield_now();
@@ -265,7 +286,7 @@ mod tests {
                 looks_count += 1;
                 false
             }));
-            looks_count == 2 + UNTIMED_YIELDS
+            looks_count == 2
         });
         assert!(did_not_pause);
     }
