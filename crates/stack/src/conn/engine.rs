@@ -530,12 +530,12 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         emit(cx, conn, segment.head, payload, mss);
     }
     if !cx.outbox.pending.is_empty() {
+        so.snd.unit = pcb.full_len();
         pcb.meter(Tally::default(), output::pushed(cx), is_full(so), cx.now);
         output::flush(cx);
     }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
-    so.snd.unit = pcb.full_len();
     conn.publish_state(pcb.state(), pcb.has_hole());
     let Some(deadline) = pcb.next_deadline() else {
         return;

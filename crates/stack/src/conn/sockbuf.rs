@@ -47,7 +47,8 @@ pub(crate) struct SendBuf {
     pub reserved: u32,
     /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
     pub due_at: u32,
-    /// Bytes of the longest run of whole segments that leaves at once; 0 until that is known. A hint for writers.
+    /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
+    /// writers; on loopback a segment is as long as what was written.
     pub unit: u32,
     /// The CPU on which space was last made: where a blocked writer's waker runs.
     pub cpu: u32,
