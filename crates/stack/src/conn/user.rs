@@ -71,7 +71,7 @@ fn send_or(
         let refusal = match append(core, conn, &mut rest) {
             Ok(()) => {
                 if !conn.options.nonblocking.load(Ordering::Relaxed) {
-                    busy::has_written(core, conn.input_at.load(), before - rest.len);
+                    busy::has_written(core, &conn.input_at, before - rest.len);
                 }
                 continue;
             }
@@ -297,7 +297,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
         }
         rcvd::pay(core, conn, owed);
         if !conn.options.nonblocking.load(Ordering::Relaxed) {
-            busy::has_read(core, conn.input_at.load(), take);
+            busy::has_read(core, &conn.input_at, take);
         }
         return Ok(take);
     }

@@ -140,10 +140,10 @@ fn mark(seat: &Seat) {
 /// A caller has found so much to read that he will be back for more before long: he takes it from the queue then, and on his
 /// core.
 #[inline]
-pub(crate) fn has_read(core: &Core, at: Option<Place>, bytes: usize) {
+pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     if bytes >= STREAM_MIN
         && core.config.input == Switch::Batched
-        && let Some(seat) = at.and_then(|at| core.input.seats.at(at))
+        && let Some(seat) = at.load().and_then(|at| core.input.seats.at(at))
     {
         mark(seat);
     }
@@ -152,11 +152,11 @@ pub(crate) fn has_read(core: &Core, at: Option<Place>, bytes: usize) {
 /// A caller has handed over so much that answers to what went before may be there: he takes them himself, and what they
 /// acknowledge is memory that his next bytes find in his core's cache. Called without locks.
 #[inline]
-pub(crate) fn has_written(core: &Core, at: Option<Place>, bytes: usize) {
+pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize) {
     if bytes < STREAM_MIN || core.config.input != Switch::Batched {
         return;
     }
-    let Some((at, seat)) = at.and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
+    let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
     mark(seat);
     if let Some(mut batch) = seat.batch.try_lock()
         && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
