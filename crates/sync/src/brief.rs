@@ -95,7 +95,8 @@ impl<T> BriefMutex<T> {
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
     pub fn try_lock(&self) -> Option<BriefGuard<'_, T>> {
-        self.acquire().then_some(BriefGuard { of: self, _on_this_thread: PhantomData })
+        // A closure: a guard made in vain would unlock the mutex of another when it is dropped.
+        self.acquire().then(|| BriefGuard { of: self, _on_this_thread: PhantomData })
     }
 
     /// The value of a mutex that nobody else can reach.
@@ -246,6 +247,7 @@ mod tests {
         let mutex = BriefMutex::new(1);
         let guard = mutex.lock();
         assert!(mutex.try_lock().is_none());
+        assert!(mutex.try_lock().is_none(), "an attempt in vain has unlocked it");
         drop(guard);
         *mutex.try_lock().expect("free") += 1;
         assert_eq!(mutex.into_inner(), 2);
