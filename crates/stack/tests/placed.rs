@@ -4,10 +4,11 @@ mod common;
 #[path = "common/lab.rs"]
 mod lab;
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Random, hash_of, join_all, receive_chunked, send_chunked};
 use lab::{Lab, as_its_end};
@@ -16,6 +17,9 @@ use sockeye_mbuf::Chain;
 
 const BYTES: usize = 4_000_000;
 
+/// A frame's bytes, and who has looked at its checksum.
+type Frame = (Vec<u8>, Checksum);
+
 /// An end of a wire that puts payload where it is wanted.
 struct Placing {
     end: WireEnd,
@@ -23,17 +27,41 @@ struct Placing {
     asked: AtomicUsize,
     /// Every so many of those is lost; each after it comes behind its next one. 0 for none.
     spoils: usize,
-    held: Mutex<Option<Vec<u8>>>,
+    held: Mutex<Option<Frame>>,
     /// Bytes that are kept from the place and shown behind it.
     short_by: usize,
+    /// Every so many of the placed frames has a byte changed; 0 for none.
+    damages: usize,
+    /// Frames that are waited for before the first is shown, for up to [`GROUP_MAX`]; 1 for none.
+    together: usize,
+    grouped: Mutex<Grouped>,
 }
+
+/// Frames that wait until there are enough of them.
+#[derive(Default)]
+struct Grouped {
+    frames: VecDeque<(Vec<u8>, Checksum)>,
+    since: Option<Instant>,
+    is_open: bool,
+}
+
+/// The longest that a frame waits for others: a sender may have no more.
+const GROUP_MAX: Duration = Duration::from_millis(20);
 
 impl Placing {
     fn new(end: WireEnd) -> Self {
-        Self { end, asked: AtomicUsize::new(0), spoils: 0, held: Mutex::new(None), short_by: 0 }
+        let asked = AtomicUsize::new(0);
+        let (held, grouped) = (Mutex::new(None), Mutex::new(Grouped::default()));
+        Self { end, asked, spoils: 0, held, short_by: 0, damages: 0, together: 1, grouped }
     }
 
-    fn show(&self, bytes: &[u8], head_len: usize, place: &mut [u8], sink: &mut dyn FnMut(RxPlaced<'_>)) {
+    fn show(
+        &self,
+        (bytes, checksum): &Frame,
+        head_len: usize,
+        place: &mut [u8],
+        sink: &mut dyn FnMut(RxPlaced<'_>),
+    ) {
         // What a reader may find behind his bytes.
         place.fill(0xee);
         let (head, text) = bytes.split_at(bytes.len().min(head_len));
@@ -41,18 +69,26 @@ impl Placing {
         let (placed, rest) = text.split_at(text.len().min(room));
         place[..placed.len()].copy_from_slice(placed);
         let placed = &place[..placed.len()];
-        sink(RxPlaced { head, placed, rest, checksum: Checksum::Device, gso_size: 0 });
+        sink(RxPlaced { head, placed, rest, checksum: *checksum, gso_size: 0 });
     }
 
     /// The next frame, whole.
-    fn next(&self, queue: usize) -> Option<Vec<u8>> {
-        let mut whole = None;
-        self.end.receive(queue, 1, &mut |frame| {
+    fn next(&self, queue: usize) -> Option<Frame> {
+        let mut grouped = self.grouped.lock().unwrap();
+        let frames = &mut grouped.frames;
+        self.end.receive(queue, self.together.saturating_sub(frames.len()), &mut |frame| {
             let mut bytes = frame.head.to_vec();
             frame.rest.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            whole = Some(bytes);
+            frames.push_back((bytes, frame.checksum));
         });
-        whole
+        let count = frames.len();
+        if count == 0 {
+            (grouped.since, grouped.is_open) = (None, false);
+        } else {
+            let since = *grouped.since.get_or_insert_with(Instant::now);
+            grouped.is_open |= count >= self.together || since.elapsed() >= GROUP_MAX;
+        }
+        if grouped.is_open { grouped.frames.pop_front() } else { None }
     }
 }
 
@@ -62,11 +98,11 @@ impl Netif for Placing {
         self.end.transmit(flow, frames)
     }
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        if let Some(held) = self.held.lock().unwrap().take() {
-            sink(RxFrame { checksum: Checksum::Device, ..RxFrame::new(&held, &Chain::new()) });
-            return 1;
-        }
-        self.end.receive(queue, max, sink)
+        let next = || self.held.lock().unwrap().take().or_else(|| self.next(queue));
+        let shown = std::iter::from_fn(next).take(max);
+        let show =
+            |(bytes, checksum): Frame| sink(RxFrame { checksum, ..RxFrame::new(&bytes, &Chain::new()) });
+        shown.map(show).count()
     }
     fn receive_into(
         &self,
@@ -87,19 +123,31 @@ impl Netif for Placing {
         {
             *self.held.lock().unwrap() = Some(std::mem::replace(&mut frame, next));
         }
+        if self.damages > 0
+            && asked.is_multiple_of(self.damages)
+            && let Some(last) = frame.0.last_mut()
+        {
+            *last ^= 1;
+        }
         self.show(&frame, head_len, place, sink);
         Some(1)
     }
     fn wait(&self, queue: usize, spin: Duration) {
-        if self.held.lock().unwrap().is_none() {
+        let has_held = self.held.lock().unwrap().is_some();
+        if !self.grouped.lock().unwrap().frames.is_empty() {
+            std::thread::sleep(GROUP_MAX / 10);
+        } else if !has_held {
             self.end.wait(queue, spin);
         }
     }
 }
 
 fn lab(v6: bool, change: impl Fn(&mut Placing)) -> Lab {
-    let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
-    let (left, right) = wire(&config).unwrap();
+    lab_over(&WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() }, v6, change)
+}
+
+fn lab_over(config: &WireConfig, v6: bool, change: impl Fn(&mut Placing)) -> Lab {
+    let (left, right) = wire(config).unwrap();
     let [left, right] = [left, right].map(|end| {
         let mut end = Placing::new(end);
         change(&mut end);
@@ -144,6 +192,35 @@ fn what_comes_while_a_reader_waits_is_put_into_his_buffer_and_arrives_whole() {
         for reason in ["bad_checksum", "malformed", "no_memory"] {
             assert_eq!(lab.count(&format!("frames_{reason}")), 0, "{reason}");
         }
+    }
+}
+
+#[test]
+fn packets_that_nobody_has_checked_are_placed_and_damaged_ones_are_not() {
+    let _guard = common::watchdog("placed packets");
+    let lab = lab_over(&WireConfig::default(), true, |end| end.damages = 97);
+    transfers(&lab, "packets", 300_000);
+    assert!(lab.count("frames_bad_tcp_checksum") > 0);
+}
+
+#[test]
+fn many_small_frames_enter_the_perimeter_together_whatever_a_reader_has_room_for() {
+    let _guard = common::watchdog("placed batches");
+    for (offload, read_max) in [(false, 300_000), (false, 5000), (true, 300_000), (true, 5000)] {
+        let config = WireConfig { offload, ..WireConfig::default() };
+        let lab = lab_over(&config, false, |end| end.together = 32);
+        let (client, server) = lab.pair();
+        let data = Random::new("together").bytes(BYTES);
+        std::thread::scope(|scope| {
+            let bytes = &data;
+            scope.spawn(move || send_chunked(&client, bytes, 100_000, &mut Random::new("chunks")));
+            let got = receive_chunked(&server, read_max, false, &mut Random::new("reads"));
+            assert_eq!(got, (data.len(), hash_of(&data)));
+        });
+        let of = |name| common::counter(&lab.stacks[1], name);
+        let (packets, acquisitions) = (of("input_packets"), of("input_acquisitions"));
+        // The sender's first windows, and its last, are less than is waited for.
+        assert!(acquisitions * 5 < packets, "{offload} {read_max}: {acquisitions} for {packets}");
     }
 }
 

@@ -160,6 +160,8 @@ struct Batch {
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
     /// What the next frame may be like.
     guess: placed::Guess,
+    /// What a waiting reader's buffer has, during a turn for him.
+    gathered: Vec<placed::Placed>,
 }
 
 /// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
@@ -175,6 +177,7 @@ fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     if frames == 0 {
         return 0;
     }
+    batch.guess.note_together(frames);
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
@@ -187,7 +190,7 @@ fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<
     let len = frame.len();
     match parse::packet(core, from, frame) {
         Ok(Parsed::Segment(packet)) => {
-            batch.guess = placed::Guess::of(&packet, len);
+            batch.guess.note(&packet, len);
             batch.packets.push(packet);
         }
         Ok(Parsed::Other(received)) => batch.others.push(received),

@@ -6,6 +6,9 @@
 //! connection, and its headers are as long as those of the last one. What the last frame of the queue was stands in the [`Batch`],
 //! so one wrong guess is followed by frames that are taken as always.
 //!
+//! A large frame is placed for the copy that it spares. Small ones are placed for what a batch spares, and that only if the
+//! buffer has room for as many as came last time: with less, each entry of the perimeter would serve fewer of them.
+//!
 //! # How
 //! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
 //!    end where they should. Nothing is locked but the seat.
@@ -23,7 +26,6 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::{Flags, Header};
@@ -33,7 +35,7 @@ use sockeye_sync::facade::Arc;
 use super::busy::Place;
 use super::ethernet::LinkHeader;
 use super::parse::Origin;
-use super::{Batch, Packet, count, handle, sort};
+use super::{BATCH_MAX, Batch, Packet, count, handle, sort};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
 use crate::conn::outbox::Context;
@@ -42,12 +44,13 @@ use crate::ip::Cast;
 use crate::netif::{Checksum, Medium, RxFrame, RxPlaced};
 use crate::stack::Core;
 
-/// Most frames that are gathered: as many as are run under one hold of the buffers' mutex.
-const GATHERED_MAX: usize = 16;
+/// Most frames that are gathered: a batch.
+const GATHERED_MAX: usize = BATCH_MAX;
 /// Bytes after which no further frame is gathered: they are acknowledged together, and should be a part of a window only.
 const GATHERED_BYTES_MAX: usize = 256 << 10;
-
-type Gathered = SmallVec<[Placed; GATHERED_MAX]>;
+/// Text from which on a frame is placed though the buffer may hold fewer than come: its copy costs more than an entry of the
+/// perimeter.
+const LARGE_MIN: usize = 8 << 10;
 
 /// A reader that waits with its buffer.
 pub(crate) struct Placing<'a> {
@@ -73,13 +76,20 @@ pub(super) struct Guess {
     to: Option<FourTuple>,
     head_len: usize,
     text_len: usize,
+    /// Frames that were taken together; one more, if there may have been more.
+    together: usize,
 }
 
 impl Guess {
     /// After a segment that came in a frame of so many bytes.
-    pub fn of(packet: &Packet, frame_len: usize) -> Self {
-        let text_len = packet.payload.0.len();
-        Self { to: Some(packet.to), head_len: frame_len.saturating_sub(text_len), text_len }
+    pub fn note(&mut self, packet: &Packet, frame_len: usize) {
+        self.text_len = packet.payload.0.len();
+        (self.to, self.head_len) = (Some(packet.to), frame_len.saturating_sub(self.text_len));
+    }
+
+    /// After so many frames that were taken together.
+    pub fn note_together(&mut self, frames: usize) {
+        self.together = frames;
     }
 }
 
@@ -97,34 +107,52 @@ impl<'a> Placing<'a> {
     /// Whether the next frame is likely one that fits.
     pub(super) fn fits(&self, batch: &Batch) -> bool {
         let guess = &batch.guess;
-        self.taken == 0 && self.buf.len() >= guess.text_len && guess.to.as_ref() == Some(&self.conn.tuple)
+        let wanted = if guess.text_len >= LARGE_MIN { 1 } else { guess.together.clamp(1, GATHERED_MAX) };
+        self.taken == 0
+            && self.buf.len() >= guess.text_len * wanted
+            && guess.to.as_ref() == Some(&self.conn.tuple)
     }
 
     /// Takes frames from the queue and handles them. Returns how many there were; `None` if the driver cannot do this.
     pub(super) fn turn(&mut self, core: &Core, at: Place, batch: &mut Batch) -> Option<usize> {
-        let (frames, gathered) = self.gather(core, at, batch)?;
-        if frames == 0 {
-            return Some(0);
+        // The list keeps its memory between turns.
+        let mut gathered = std::mem::take(&mut batch.gathered);
+        let taken = self.gather(core, at, batch, &mut gathered);
+        if let Some(frames @ 1..) = taken {
+            core.input.count(count::FRAMES_IN, frames as u64);
+            self.accept(core, at, batch, &mut gathered);
         }
-        core.input.count(count::FRAMES_IN, frames as u64);
+        batch.gathered = gathered;
+        taken
+    }
+
+    /// Handles what was gathered, and the frame that ended it.
+    fn accept(&mut self, core: &Core, at: Place, batch: &mut Batch, gathered: &mut Vec<Placed>) {
         core.input.count(count::BATCHES, 1);
         core.input.count(count::PACKETS, (gathered.len() + batch.packets.len()) as u64);
         Context::run_as_worker(core, |cx| {
-            let mut gathered = gathered.into_iter().peekable();
+            let mut gathered = gathered.drain(..).peekable();
             self.taken = conn::placed::input(cx, self.conn, &mut gathered);
             let late: Vec<Packet> = gathered.filter_map(|placed| self.copied(core, placed)).collect();
             // They came before the frame that ended the gathering.
             batch.packets.splice(0..0, late);
             handle(cx, at, batch);
         });
-        Some(frames)
     }
 
-    fn gather(&mut self, core: &Core, at: Place, batch: &mut Batch) -> Option<(usize, Gathered)> {
-        let Some(netif) = core.netifs.netif(at.netif) else { return Some((0, Gathered::new())) };
+    /// Reads frames to the buffer until there is no more, one is not as guessed, or a bound is reached. Returns how many there
+    /// were.
+    fn gather(
+        &mut self,
+        core: &Core,
+        at: Place,
+        batch: &mut Batch,
+        gathered: &mut Vec<Placed>,
+    ) -> Option<usize> {
+        let Some(netif) = core.netifs.netif(at.netif) else { return Some(0) };
         let (medium, conn) = (netif.medium(), self.conn);
-        let (mut frames, mut begin, mut gathered) = (0, 0, Gathered::new());
-        loop {
+        let (mut frames, mut begin, mut is_full) = (0, 0, false);
+        while !is_full {
             let (head_len, mut is_guessed) = (batch.guess.head_len, false);
             let got = netif.receive_into(at.queue, head_len, &mut self.buf[begin..], &mut |frame| {
                 if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
@@ -142,12 +170,13 @@ impl<'a> Placing<'a> {
             let Some(last) = gathered.last().filter(|_| got > 0 && is_guessed) else { break };
             let len = last.at.len();
             begin = last.at.end;
-            let is_full = !last.rest.is_empty() || self.buf.len() - begin < len.max(1);
-            if is_full || begin >= GATHERED_BYTES_MAX || gathered.len() >= GATHERED_MAX {
-                break;
-            }
+            let has_no_room = !last.rest.is_empty() || self.buf.len() - begin < len.max(1);
+            is_full = has_no_room || begin >= GATHERED_BYTES_MAX || gathered.len() >= GATHERED_MAX;
         }
-        Some((frames, gathered))
+        if frames > 0 {
+            batch.guess.note_together(frames + usize::from(is_full));
+        }
+        Some(frames)
     }
 
     /// A segment that was not accepted, in packet memory.
@@ -174,7 +203,6 @@ fn guessed(
     let (ip_header, inside) =
         ip::parse_head(packet, frame.len() - link.len, ip::HeaderChecksum::Verify).ok()?;
     let is_plain = ip_header.protocol == ip::PROTOCOL_TCP
-        && frame.checksum == Checksum::Device
         && !ip::ecn::is_marked(ip_header.traffic_class)
         && inside.end + link.len == frame.len();
     let segment = packet.get(inside.start..).filter(|_| is_plain)?;
@@ -186,8 +214,23 @@ fn guessed(
     if !is_ours || !text.is_empty() || frame.head.len() != head_len {
         return None;
     }
+    let is_good = match frame.checksum {
+        Checksum::Device => true,
+        Checksum::Software => sums_up(&ip_header, [segment, frame.placed, frame.rest]),
+    };
+    if !is_good {
+        return None;
+    }
     let rest = copy_in(core, frame.rest)?;
     Some(Placed { header, at: begin..begin + frame.placed.len(), rest })
+}
+
+/// Whether the checksum of a segment in pieces is right.
+fn sums_up(header: &ip::Header, pieces: [&[u8]; 3]) -> bool {
+    let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+    // No packet is longer than its 16 bits of length say.
+    let pseudo = header.addresses.pseudo_header(header.protocol, u32::try_from(len).unwrap_or(u32::MAX));
+    pieces.iter().fold(pseudo, |sum, piece| sum.add_bytes(piece)).is_valid()
 }
 
 /// A copy in packet memory; `None` without any.
