@@ -108,7 +108,9 @@ impl<P: Payload> Pcb<P> {
             self.go_back(false, now);
             self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
             self.ecn.on_reduced(self.snd_max);
-            self.allow_after_timeout();
+            if self.loss.as_deref().is_some_and(|loss| !loss.records.is_empty()) {
+                self.allow_a_segment();
+            }
         }
         self.arm_rexmt(now);
         Verdict::Continue(())
@@ -117,7 +119,7 @@ impl<P: Payload> Pcb<P> {
     /// Everything that is not known to have arrived may be sent again: with records what they call lost, without
     /// from SND.UNA on.
     fn go_back(&mut self, is_probing: bool, now: Instant) {
-        if self.lose_all(is_probing) {
+        if self.lose_overdue(is_probing, now) {
             self.recovery.on_timeout(self.snd_max);
         } else {
             if !is_probing {

@@ -109,7 +109,12 @@ impl<P: Payload> Pcb<P> {
         if self.loss.is_some()
             && let Some(report) = self.take_report(acked, flight, options, now)
         {
-            self.measure(ack, options.timestamps, report.rtt_us, now);
+            let measured_us = self.measure(ack, options.timestamps, report.rtt_us, now);
+            if measured_us.is_some()
+                && let Some(loss) = self.loss.as_deref_mut()
+            {
+                loss.note_round_trip();
+            }
             if ack != self.snd_max {
                 self.rearm_rexmt(now);
             }
@@ -201,20 +206,20 @@ impl<P: Payload> Pcb<P> {
     fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
         let options = &seg.header.options;
         let flight = self.snd_max.since(self.snd_una);
-        if flight != 0
+        let bare = seg.header.ack == self.snd_una
+            && seg.payload.is_empty()
+            && !seg.flags.any(Flags::SYN.with(Flags::FIN))
+            && self.scaled(seg.header.window) == self.snd_wnd;
+        let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
+        if (flight != 0 || looks_back)
             && self.loss.is_some()
-            && let Some(report) = self.take_report(0, flight, options, now)
+            && let Some(mut report) = self.take_report(0, flight, options, now)
         {
+            report.is_bare_duplicate = bare && options.sack.is_empty();
             self.after_report(&report, options, now);
             return;
         }
-        let duplicate = seg.header.ack == self.snd_una
-            && self.snd_max != self.snd_una
-            && seg.payload.is_empty()
-            && !seg.flags.any(Flags::SYN.with(Flags::FIN))
-            && self.scaled(seg.header.window) == self.snd_wnd
-            && !self.persist;
-        if !duplicate {
+        if !bare || flight == 0 || self.persist {
             return;
         }
         if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss), now) {

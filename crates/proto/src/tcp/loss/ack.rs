@@ -17,7 +17,7 @@ use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
-use super::records::{Record, Sent};
+use super::records::{Fate, Record, Sent};
 use super::undo::Undo;
 use super::{Loss, TRIM_AFTER};
 
@@ -36,12 +36,12 @@ pub(in crate::tcp) struct Report {
     latest: Option<(Sent, u32)>,
     /// Round trip of the latest that was sent once.
     pub rtt_us: Option<u32>,
-    /// Something sent once and before the timeout is among them (F-RTO).
+    /// Something sent once, before the timeout, and given up by it is among them (F-RTO).
     original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     dsack: Option<SackBlock>,
-    /// The segment carried blocks.
-    has_blocks: bool,
+    /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it, and carries no blocks.
+    pub is_bare_duplicate: bool,
 }
 
 impl Report {
@@ -55,7 +55,9 @@ impl Report {
                     Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
             }
         }
-        self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
+        // What was sent so shortly before the timeout that it was not given up says nothing of it.
+        let given_up = !record.repeated && record.fate == Fate::Lost;
+        self.original |= given_up && recover.is_some_and(|recover| record.end.at_or_before(recover));
     }
 }
 
@@ -85,7 +87,7 @@ impl<P: Payload> Pcb<P> {
         let loss = self.loss.as_deref_mut()?;
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !options.sack.is_empty();
-        let mut report = Report { acked, flight, has_blocks, ..Report::default() };
+        let mut report = Report { acked, flight, ..Report::default() };
         let rack = &mut loss.rack;
         let mut note = |record: &Record| {
             let ours =
@@ -132,8 +134,8 @@ impl<P: Payload> Pcb<P> {
         if report.delivered > 0 || report.acked > 0 || lost > 0 {
             self.cc.on_ack(&news);
         }
-        self.enter_recovery(&mut loss, now);
-        self.allow(&mut loss, report.delivered);
+        self.enter_recovery(&mut loss, report.acked + report.sacked, now);
+        self.allow(&mut loss, report.delivered, report.acked > 0 && lost == 0);
         self.arm_after_report(&mut loss, report, now);
         self.loss = Some(loss);
     }
@@ -151,8 +153,8 @@ impl<P: Payload> Pcb<P> {
         (found.lost, found.snapshot)
     }
 
-    /// Something is lost and no repair is under way: fast recovery begins.
-    pub(super) fn enter_recovery(&mut self, loss: &mut Loss, now: Instant) {
+    /// Something is lost and no repair is under way: fast recovery begins, with an acknowledgment that told of `news` bytes.
+    pub(super) fn enter_recovery(&mut self, loss: &mut Loss, news: u32, now: Instant) {
         if loss.records.lost() == 0 || self.recovery.phase() != Phase::Open {
             return;
         }
@@ -167,18 +169,22 @@ impl<P: Payload> Pcb<P> {
             self.ecn.on_reduced(self.snd_max);
         }
         self.recovery.begin(self.snd_max);
-        loss.prr = Prr::new(flight);
+        loss.prr = Prr::new(flight, loss.records.sacked(), news);
         loss.stats.recovery_count += 1;
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
-    /// Sets how much may leave, after `delivered` bytes have arrived.
-    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32) {
+    /// Sets how much may leave, after `delivered` bytes have arrived. `is_safe`: SND.UNA has moved and nothing was found
+    /// lost.
+    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32, is_safe: bool) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let pipe = loss.pipe(flight);
         let beyond = match self.recovery.phase() {
             Phase::Recovery if !self.cc.governs_recovery() => {
-                let sndcnt = loss.prr.on_ack(delivered, pipe, self.cc.ssthresh(), mss);
+                if delivered == 0 && !loss.prr.is_fresh() {
+                    return;
+                }
+                let sndcnt = loss.prr.on_ack(delivered, is_safe, pipe, self.cc.ssthresh(), mss);
                 i64::from(flight) + i64::from(sndcnt) - i64::from(self.cc.cwnd())
             }
             Phase::Recovery | Phase::Open | Phase::Loss => i64::from(flight - pipe),
@@ -196,8 +202,7 @@ impl<P: Payload> Pcb<P> {
     fn judge_probe(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
         let Some(probe) = loss.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
         let duplicate = report.dsack.is_some_and(|dsack| dsack.end == probe.end);
-        let plain_duplicate = report.acked == 0 && !report.has_blocks;
-        if !probe.repeats || duplicate || plain_duplicate {
+        if !probe.repeats || duplicate || report.is_bare_duplicate {
             loss.probe = None;
         } else if self.snd_una.after(probe.end) {
             // The probe has repaired a loss that nobody saw; it was one all the same.

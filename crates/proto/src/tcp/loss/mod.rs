@@ -72,6 +72,9 @@ pub(super) struct Loss {
     trim_at: Instant,
     /// A tail loss probe is to be sent.
     probe_now: bool,
+    /// No round trip was measured since the last probe. Until one is there is no other, or probes that leave before
+    /// the acknowledgment of the original would keep SRTT from learning that the path has become longer (section 7.3).
+    probe_unmeasured: bool,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
     /// What is known of the path's MTU, if it is in question.
@@ -89,10 +92,11 @@ struct Probe {
 }
 
 impl Loss {
-    pub(super) fn new(una: SeqNum, now: Instant) -> Box<Self> {
+    /// `srtt_us`: what is known of the round trip, from the handshake or from earlier data; 0 if nothing is.
+    pub(super) fn new(una: SeqNum, srtt_us: u32, now: Instant) -> Box<Self> {
         Box::new(Self {
             records: Records::new(una),
-            rack: Rack::new(una),
+            rack: Rack::new(una, srtt_us, now),
             prr: Prr::default(),
             undo: None,
             frto: None,
@@ -103,6 +107,7 @@ impl Loss {
             probe_at: NEVER,
             trim_at: NEVER,
             probe_now: false,
+            probe_unmeasured: false,
             for_mtu: false,
             path_mtu: None,
             stats: LossStats::default(),
@@ -117,6 +122,17 @@ impl Loss {
     /// True if new data has to wait for what is to be repeated, or for the pace.
     pub(super) fn holds_new_data(&self) -> bool {
         self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())
+    }
+
+    /// A round trip was measured.
+    pub(super) fn note_round_trip(&mut self) {
+        self.probe_unmeasured = false;
+    }
+
+    /// True if an acknowledgment that moves nothing may tell of the past although nothing is in flight: by blocks, of
+    /// something that has arrived twice, or of the last tail loss probe.
+    pub(super) fn looks_back(&self, has_blocks: bool) -> bool {
+        has_blocks || self.probe.is_some()
     }
 
     /// True if the pace holds back what could go.

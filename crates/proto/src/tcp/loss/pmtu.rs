@@ -160,8 +160,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn with_path_mtu<R>(&mut self, now: Instant, change: impl FnOnce(&mut PathMtu) -> R) -> R {
-        let (una, mss) = (self.snd_una, self.mss);
-        let loss = self.loss.get_or_insert_with(|| Loss::new(una, now));
+        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), self.mss);
+        let loss = self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now));
         change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
     }
 
@@ -193,7 +193,7 @@ impl<P: Payload> Pcb<P> {
             loss.frto = None;
             loss.for_mtu = true;
         }
-        self.allow(loss, 0);
+        self.allow(loss, 0, false);
     }
 
     /// True if what is lost is the probe and nothing else: then its repair begins, and there is no congestion.
@@ -233,7 +233,7 @@ impl<P: Payload> Pcb<P> {
         if self.tuning.mtu_probing != MtuProbing::Always || !self.keeps_records() || base >= self.mss {
             return;
         }
-        let mut loss = Loss::new(self.snd_una, self.clock);
+        let mut loss = Loss::new(self.snd_una, self.rtt.srtt_us(), self.clock);
         let path = PathMtu { high: self.mss, ..*PathMtu::new(ceiling, base, true) };
         loss.path_mtu = Some(Box::new(path));
         self.loss = Some(loss);

@@ -1,14 +1,16 @@
-//! Proportional rate reduction (RFC 6937): how much may leave during fast recovery.
+//! Proportional rate reduction (RFC 9937, which replaces RFC 6937): how much may leave during fast recovery.
 //!
-//! While more is in the network than the new window, sending falls in proportion to what arrives; once less
-//! is, it catches up as in slow start (the slow start reduction bound, SSRB). All in bytes. It must not
-//! know what is sent. Invariant: over a recovery no more is sent than arrived plus one segment per
-//! acknowledgment. Tests at the end.
+//! While more is in the network than the new window, sending falls in proportion to what arrives. Once less is, as much
+//! leaves as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the
+//! recovery to go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). What
+//! delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It must
+//! not know what is sent. Invariant: over a recovery no more is sent than arrived, one segment, and one more for each safe
+//! acknowledgment and each expiry of the reordering timer that finds a loss. Tests at the end.
 
 /// One fast recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Prr {
-    /// RecoverFS: outstanding when it began.
+    /// RecoverFS: what of the flight was not known to have arrived before the acknowledgment that began it.
     recover_fs: u32,
     /// Arrived since.
     delivered: u64,
@@ -17,8 +19,15 @@ pub(in crate::tcp) struct Prr {
 }
 
 impl Prr {
-    pub fn new(flight: u32) -> Self {
-        Self { recover_fs: flight.max(1), delivered: 0, out: 0 }
+    /// A recovery begins with an acknowledgment after which `flight` is outstanding and `sacked` of it held by the peer, and
+    /// which told of `news` of either kind (RFC 9937 section 6.1).
+    pub fn new(flight: u32, sacked: u32, news: u32) -> Self {
+        Self { recover_fs: (flight.saturating_sub(sacked) + news).max(1), delivered: 0, out: 0 }
+    }
+
+    /// True until anything has been delivered or sent in it.
+    pub fn is_fresh(&self) -> bool {
+        self.delivered == 0 && self.out == 0
     }
 
     /// Bytes were sent, new or again.
@@ -26,16 +35,17 @@ impl Prr {
         self.out += u64::from(bytes);
     }
 
-    /// `delivered` bytes were reported to have arrived, `pipe` are believed under way. Returns sndcnt: bytes
-    /// that may be sent now.
-    pub fn on_ack(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32) -> u32 {
+    /// `delivered` bytes were reported to have arrived, `pipe` are believed under way; `is_safe` if SND.UNA has moved and
+    /// nothing more was found lost. Returns sndcnt: bytes that may be sent now.
+    pub fn on_ack(&mut self, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32, mss: u32) -> u32 {
         self.delivered += u64::from(delivered);
         let sndcnt = if pipe > ssthresh {
             let share = (self.delivered * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs));
             share.saturating_sub(self.out)
         } else {
             let arrived = self.delivered.saturating_sub(self.out).max(u64::from(delivered));
-            u64::from(ssthresh - pipe).min(arrived + u64::from(mss))
+            let more = if is_safe { u64::from(mss) } else { 0 };
+            u64::from(ssthresh - pipe).min(arrived + more)
         };
         // The lost segment itself does not wait.
         let least = if self.out == 0 { u64::from(mss) } else { 0 };
@@ -49,18 +59,22 @@ mod tests {
 
     const MSS: u32 = 1000;
 
+    fn begun() -> Prr {
+        Prr::new(20 * MSS, 3 * MSS, 3 * MSS)
+    }
+
     #[test]
     fn the_first_repetition_does_not_wait() {
-        let mut prr = Prr::new(20 * MSS);
-        assert_eq!(prr.on_ack(MSS, 16 * MSS, 10 * MSS, MSS), MSS);
+        assert_eq!(begun().on_ack(MSS, false, 16 * MSS, 10 * MSS, MSS), MSS);
+        assert_eq!(begun().on_ack(0, false, 5 * MSS, 10 * MSS, MSS), MSS);
     }
 
     #[test]
     fn half_as_much_leaves_as_arrives_until_the_new_window_is_reached() {
-        let mut prr = Prr::new(20 * MSS);
+        let mut prr = begun();
         let mut sent = 0;
         for _ in 0..10 {
-            let sndcnt = prr.on_ack(MSS, 15 * MSS, 10 * MSS, MSS) / MSS * MSS;
+            let sndcnt = prr.on_ack(MSS, false, 15 * MSS, 10 * MSS, MSS) / MSS * MSS;
             prr.on_sent(sndcnt);
             sent += sndcnt;
         }
@@ -68,13 +82,35 @@ mod tests {
     }
 
     #[test]
-    fn below_the_window_it_catches_up_by_a_segment_per_acknowledgment() {
-        let mut prr = Prr::new(20 * MSS);
+    fn what_had_arrived_before_it_began_is_no_part_of_the_share() {
+        // Twenty outstanding, ten of them held for long: the other ten are to become five.
+        let mut prr = Prr::new(20 * MSS, 10 * MSS, 0);
+        let mut sent = 0;
+        for _ in 0..10 {
+            let sndcnt = prr.on_ack(MSS, false, 6 * MSS, 5 * MSS, MSS) / MSS * MSS;
+            prr.on_sent(sndcnt);
+            sent += sndcnt;
+        }
+        assert_eq!(sent, 5 * MSS);
+    }
+
+    #[test]
+    fn below_the_window_it_catches_up_by_a_segment_for_each_safe_acknowledgment() {
+        let mut prr = begun();
         prr.on_sent(MSS);
         // All but two were lost.
-        assert_eq!(prr.on_ack(MSS, MSS, 10 * MSS, MSS), 2 * MSS);
+        assert_eq!(prr.on_ack(MSS, true, MSS, 10 * MSS, MSS), 2 * MSS);
         prr.on_sent(2 * MSS);
-        assert_eq!(prr.on_ack(MSS, 2 * MSS, 10 * MSS, MSS), 2 * MSS);
-        assert_eq!(prr.on_ack(50 * MSS, 9 * MSS, 10 * MSS, MSS), MSS, "no further than the window");
+        assert_eq!(prr.on_ack(MSS, true, 2 * MSS, 10 * MSS, MSS), 2 * MSS);
+        assert_eq!(prr.on_ack(50 * MSS, true, 9 * MSS, 10 * MSS, MSS), MSS, "no further than the window");
+    }
+
+    #[test]
+    fn while_more_is_found_lost_no_more_leaves_than_arrives() {
+        let mut prr = begun();
+        prr.on_sent(MSS);
+        assert_eq!(prr.on_ack(MSS, false, MSS, 10 * MSS, MSS), MSS);
+        prr.on_sent(MSS);
+        assert_eq!(prr.on_ack(2 * MSS, false, MSS, 10 * MSS, MSS), 2 * MSS);
     }
 }

@@ -35,12 +35,13 @@ pub(in crate::tcp) struct Rack {
 }
 
 impl Rack {
-    pub fn new(una: SeqNum) -> Self {
+    /// `srtt_us` stands for the least round trip until a shorter one is seen (section 6.2 step 1); 0 if unknown.
+    pub fn new(una: SeqNum, srtt_us: u32, now: Instant) -> Self {
         Self {
             latest: None,
             rtt_us: 0,
-            min_rtt_us: 0,
-            min_rtt_at: Instant::ZERO,
+            min_rtt_us: srtt_us,
+            min_rtt_at: now,
             fack: una,
             reordering_seen: false,
             mult: 1,
@@ -140,6 +141,13 @@ impl Rack {
             reo_wnd => u64::from(self.rtt_us) + u64::from(reo_wnd),
         };
         self.latest.map(|latest| (latest, wait_us))
+    }
+
+    /// How long a segment may be out when the retransmission timer expires, microseconds (section 6.3). Before anything has
+    /// arrived the round trip is that of the handshake.
+    pub fn patience_of_timeout(&self, srtt_us: u32) -> u64 {
+        let rtt_us = if self.latest.is_some() { self.rtt_us } else { srtt_us };
+        u64::from(rtt_us) + u64::from(self.reo_wnd_us(true, srtt_us))
     }
 
     /// RACK.reo_wnd, microseconds (step 4).

@@ -6,7 +6,7 @@
 //! with the latest of its times, so that a window costs some hundred records whatever its size. Neighbours
 //! that were selectively acknowledged become one where that is cheap: their times do not matter any more.
 //!
-//! Who moves a fate: `sack` (to Sacked), `detect` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
+//! Who moves a fate: `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
@@ -254,7 +254,36 @@ impl Records {
         None
     }
 
-    /// Everything that the peer does not hold is lost: the retransmission timer has expired.
+    /// The retransmission timer has expired: the first `segment` bytes are lost, and what has been out for `wait_us`. What
+    /// was sent later is judged by what arrives.
+    pub fn lose_overdue(&mut self, segment: u32, wait_us: u64, now: Instant) {
+        let is_overdue = |sent_at: Instant| after_us(sent_at, wait_us) <= now;
+        if let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) {
+            if !is_overdue(first.sent_at) && first.len() > segment {
+                self.split(first.start + segment);
+            }
+            self.lose(0);
+        }
+        let mut kept = None;
+        for at in 1..self.list.len() {
+            let Some(record) = self.list.get(at).copied().filter(|record| record.fate == Fate::Flying) else {
+                continue;
+            };
+            if is_overdue(record.sent_at) {
+                self.lose(at);
+            } else if !record.repeated {
+                kept = kept.or(Some(record.start));
+            }
+        }
+        while self.repeats.front().is_some_and(|repeat| is_overdue(repeat.sent_at)) {
+            self.repeats.pop_front();
+        }
+        if let Some(last) = self.list.back() {
+            self.edge = kept.unwrap_or(last.end);
+        }
+    }
+
+    /// Everything that the peer does not hold is lost.
     pub fn lose_all(&mut self) {
         for at in 0..self.list.len() {
             if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {

@@ -30,8 +30,8 @@ impl<P: Payload> Pcb<P> {
 
     #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
-        let una = self.snd_una;
-        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, now));
+        let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
+        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, srtt_us, now));
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
         if sampled && idle {
@@ -205,6 +205,7 @@ impl<P: Payload> Pcb<P> {
         };
         if let (Some(_), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
             loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh });
+            loss.probe_unmeasured = true;
             loss.probe_at = NEVER;
             loss.stats.probe_count += 1;
             self.arm_rexmt(now);
@@ -242,19 +243,20 @@ impl<P: Payload> Pcb<P> {
     /// Counts a repetition. The box is made for it if there is none.
     #[inline(never)]
     pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
-        let (una, mss) = (self.snd_una, u32::from(self.mss));
-        self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.on_rexmt(why, bytes, mss);
+        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), u32::from(self.mss));
+        self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.on_rexmt(why, bytes, mss);
     }
 
     /// Counts an expiry of the retransmission timer where no records are kept.
     pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
-        let una = self.snd_una;
-        self.loss.get_or_insert_with(|| Loss::new(una, now)).stats.rto_count += 1;
+        let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
+        self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count += 1;
     }
 
-    /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way.
+    /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way, nor before a
+    /// round trip was measured since.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, now: Instant) {
-        if loss.probe.is_some() || self.snd_wnd == 0 {
+        if loss.probe.is_some() || loss.probe_unmeasured || self.snd_wnd == 0 {
             return;
         }
         let pto_us = match self.rtt.srtt_us() {

@@ -7,7 +7,7 @@
 
 use crate::time::Instant;
 
-use super::super::cc::Phase;
+use super::super::cc::{CongestionControl, Phase};
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
 use super::super::timers::NEVER;
@@ -29,9 +29,13 @@ impl<P: Payload> Pcb<P> {
             loss.rate.shrink();
         }
         if loss.reorder_at <= now {
-            let _ = self.find_losses(&mut loss, now);
-            self.enter_recovery(&mut loss, now);
-            self.allow(&mut loss, 0);
+            let (lost, _) = self.find_losses(&mut loss, now);
+            let was_repairing = self.recovery.phase() == Phase::Recovery;
+            self.enter_recovery(&mut loss, 0, now);
+            self.allow(&mut loss, 0, false);
+            if was_repairing && lost > 0 {
+                self.allow_a_segment();
+            }
         }
         let probe = loss.probe_at <= now;
         if probe {
@@ -44,16 +48,18 @@ impl<P: Payload> Pcb<P> {
         probe
     }
 
-    /// The retransmission timer has expired over data in flight: everything is lost that the peer does not
-    /// hold. False if there are no records. Congestion control is told by the caller; not if the timer only
-    /// finds a closed window (`is_probing`).
-    pub(in crate::tcp) fn lose_all(&mut self, is_probing: bool) -> bool {
-        let phase = self.recovery.phase();
+    /// The retransmission timer has expired over data in flight: the first segment is lost, and what has been out for longer
+    /// than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away what it held, or if the timer
+    /// only finds a closed window (`is_probing`). False if there are no records. Congestion control is told by the caller;
+    /// not of a closed window.
+    pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, now: Instant) -> bool {
+        let (phase, mss, srtt_us) = (self.recovery.phase(), u32::from(self.mss), self.rtt.srtt_us());
         let Some(loss) = self.loss.as_deref_mut() else { return false };
         if loss.records.is_empty() {
             return false;
         }
-        if loss.records.first().is_some_and(|first| first.fate == Fate::Sacked) {
+        let reneged = loss.records.first().is_some_and(|first| first.fate == Fate::Sacked);
+        if reneged {
             // It holds what it does not acknowledge: it has thrown it away.
             loss.records.forget_sacks();
             loss.stats.renege_count += 1;
@@ -69,16 +75,21 @@ impl<P: Payload> Pcb<P> {
                 loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
             }
         }
-        loss.records.lose_all();
+        if is_probing || reneged {
+            loss.records.lose_all();
+        } else {
+            loss.records.lose_overdue(mss, loss.rack.patience_of_timeout(srtt_us), now);
+        }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
         true
     }
 
-    /// After an expiry, with the window that congestion control has set.
-    pub(in crate::tcp) fn allow_after_timeout(&mut self) {
-        if let Some(mut loss) = self.loss.take() {
-            self.allow(&mut loss, 0);
-            self.loss = Some(loss);
-        }
+    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer, and a
+    /// repetition that the reordering timer finds lost, which no acknowledgment would let out. The next acknowledgment
+    /// counts it.
+    pub(in crate::tcp) fn allow_a_segment(&mut self) {
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let beyond = i64::from(flight) + i64::from(mss) - i64::from(self.cc.cwnd());
+        self.recovery.inflate(i32::try_from(beyond).unwrap_or(i32::MAX));
     }
 }

@@ -20,6 +20,7 @@ mod rack;
 mod sack;
 mod script;
 mod settings;
+mod tail;
 mod timers;
 mod transfer;
 mod transitions;

@@ -4,7 +4,7 @@
 
 use super::super::cc::Algorithm;
 use super::super::settings::Settings;
-use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
+use super::script::{ISS, MSS, Script, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -22,33 +22,15 @@ fn in_flight() -> Script {
     t
 }
 
-/// The peer acknowledges `ack` segments in order, and holds those of `held`.
-fn report(t: &mut Script, ack: u32, held: &[(u32, u32)]) {
-    let mut header = t.ack_of(0, WND);
-    header.ack = SeqNum::new(FIRST + ack * MSS);
-    header.options.sack = held.iter().map(|&(from, to)| block(from, to)).collect();
-    let _ = t.input(header, &[]);
-}
-
-fn block(from: u32, to: u32) -> super::super::sack::SackBlock {
-    let place = |segments: u32| SeqNum::new(FIRST + segments * MSS);
-    super::super::sack::SackBlock { start: place(from), end: place(to) }
-}
-
-/// Places of what is sent now.
-fn sent(t: &mut Script) -> Vec<u32> {
-    t.output().iter().map(|s| s.header().seq.since(SeqNum::new(FIRST)) / MSS).collect()
-}
-
 #[test]
 fn three_segments_behind_a_hole_repeat_it_at_once_and_new_data_flows_before() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(1, 2)]);
-    assert_eq!(sent(&mut t), [10], "limited transmit: one has left the network");
-    report(&mut t, 0, &[(1, 3)]);
-    assert_eq!(sent(&mut t), [11]);
-    report(&mut t, 0, &[(1, 4)]);
-    assert_eq!(sent(&mut t), [0]);
+    t.report(0, &[(1, 2)]);
+    assert_eq!(t.places(), [10], "limited transmit: one has left the network");
+    t.report(0, &[(1, 3)]);
+    assert_eq!(t.places(), [11]);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0]);
     assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (5 * MSS, 5 * MSS));
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.rexmt_fast, stats.rexmt_bytes, stats.recovery_count), (1, u64::from(MSS), 1));
@@ -58,8 +40,8 @@ fn three_segments_behind_a_hole_repeat_it_at_once_and_new_data_flows_before() {
 #[test]
 fn fewer_than_three_wait_for_a_quarter_of_the_round_trip() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(9, 10)]);
-    assert_eq!(sent(&mut t), [10]);
+    t.report(0, &[(9, 10)]);
+    assert_eq!(t.places(), [10]);
     let again = t.wait(ms(4));
     assert_eq!(again[0].0.as_micros(), 2_500);
     assert_eq!(again[0].1.header().seq, SeqNum::new(FIRST));
@@ -68,16 +50,12 @@ fn fewer_than_three_wait_for_a_quarter_of_the_round_trip() {
 #[test]
 fn every_hole_is_repeated_once_in_order() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(8, 10), (4, 6), (1, 2)]);
-    let mut all = sent(&mut t);
+    t.report(0, &[(8, 10), (4, 6), (1, 2)]);
+    let mut all = t.places();
     for i in 0..8 {
         t.now = t.now + ms(1);
-        report(
-            &mut t,
-            0,
-            &[(10, 10 + i), (8, 10), (4, 6), (1, 2)].map(|b| if b.0 == b.1 { (8, 10) } else { b }),
-        );
-        all.extend(sent(&mut t));
+        t.report(0, &[(10, 10 + i), (8, 10), (4, 6), (1, 2)].map(|b| if b.0 == b.1 { (8, 10) } else { b }));
+        all.extend(t.places());
     }
     let holes: Vec<u32> = all.iter().copied().filter(|&place| place < 10).collect();
     assert_eq!(holes, [0, 2, 3, 6, 7]);
@@ -86,13 +64,13 @@ fn every_hole_is_repeated_once_in_order() {
 #[test]
 fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(1, 10)]);
-    assert_eq!(sent(&mut t).first(), Some(&0));
+    t.report(0, &[(1, 10)]);
+    assert_eq!(t.places().first(), Some(&0));
     t.now = t.now + ms(10);
     // What was sent after the repetition has arrived, the repetition has not.
-    report(&mut t, 0, &[(1, 12)]);
-    let mut again = sent(&mut t);
-    again.extend(t.wait(ms(20)).iter().map(|(_, s)| s.header().seq.since(SeqNum::new(FIRST)) / MSS));
+    t.report(0, &[(1, 12)]);
+    let mut again = t.places();
+    again.extend(t.places_within(ms(20)));
     assert!(again.contains(&0), "{again:?}");
     assert_eq!(t.pcb.loss_stats().rto_count, 0);
 }
@@ -100,16 +78,16 @@ fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
 #[test]
 fn an_overtaken_segment_is_no_loss_and_is_remembered() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(1, 3)]);
+    t.report(0, &[(1, 3)]);
     t.now = t.now + ms(1);
-    report(&mut t, 3, &[]);
+    t.report(3, &[]);
     assert!(t.pcb.loss_stats().reordering_seen);
-    let _ = sent(&mut t);
+    let _ = t.places();
     t.now = t.now + ms(9);
     // From now on even many segments behind a hole are given their time.
-    report(&mut t, 3, &[(4, 9)]);
-    assert!(sent(&mut t).iter().all(|&place| place > 10));
-    report(&mut t, 9, &[]);
+    t.report(3, &[(4, 9)]);
+    assert!(t.places().iter().all(|&place| place > 10));
+    t.report(9, &[]);
     assert_eq!(t.pcb.loss_stats().rexmt_bytes, 0);
 }
 
@@ -118,17 +96,17 @@ fn half_of_what_arrives_is_sent_during_recovery_and_the_window_is_reached_at_its
     let mut t = Script::established(&settings());
     assert_eq!(t.write(40 * MSS).len(), 10);
     t.now = t.now + ms(10);
-    report(&mut t, 0, &[(1, 4)]);
-    let mut count = sent(&mut t).len();
+    t.report(0, &[(1, 4)]);
+    let mut count = t.places().len();
     for held in 5..=10 {
-        report(&mut t, 0, &[(1, held)]);
-        count += sent(&mut t).len();
+        t.report(0, &[(1, held)]);
+        count += t.places().len();
     }
     assert!((4..=6).contains(&count), "{count}: half of ten");
     t.now = t.now + ms(10);
-    report(&mut t, 10, &[]);
+    t.report(10, &[]);
     assert!(t.pcb.cwnd() <= 5 * MSS);
-    assert!(sent(&mut t).len() <= 5, "no burst");
+    assert!(t.places().len() <= 5, "no burst");
 }
 
 #[test]
@@ -139,10 +117,10 @@ fn a_lost_tail_is_probed_after_two_round_trips_and_counts_as_a_loss() {
     assert_eq!(probes.len(), 1);
     assert_eq!((probes[0].0, probes[0].1.header().seq), (ms(20), SeqNum::new(FIRST + 2 * MSS)));
     // The peer had the first two: the probe has repaired the loss.
-    report(&mut t, 3, &[]);
+    t.report(3, &[]);
     t.write(MSS);
     t.now = t.now + ms(10);
-    report(&mut t, 4, &[]);
+    t.report(4, &[]);
     assert!(t.pcb.cwnd() < 10 * MSS, "a repaired loss is a loss");
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.rexmt_probe, stats.probe_count, stats.rto_count), (1, 1, 0));
@@ -153,10 +131,10 @@ fn a_needless_probe_costs_nothing() {
     let mut t = Script::established(&settings());
     t.write(3 * MSS);
     let _ = t.wait(ms(25));
-    report(&mut t, 3, &[(2, 3)]);
+    t.report(3, &[(2, 3)]);
     t.write(MSS);
     t.now = t.now + ms(10);
-    report(&mut t, 4, &[]);
+    t.report(4, &[]);
     assert!(t.pcb.cwnd() >= 10 * MSS);
     assert_eq!(t.pcb.loss_stats().dsack_count, 1);
 }
@@ -187,7 +165,7 @@ fn the_time_already_waited_counts_where_little_is_in_flight() {
     let mut t = Script::established(&settings());
     t.write(2 * MSS);
     t.now = t.now + ms(9);
-    report(&mut t, 1, &[]);
+    t.report(1, &[]);
     let rto = t.pcb.rto();
     let deadline = t.pcb.next_deadline().unwrap();
     assert!(deadline.since(t.now) <= rto - ms(9), "RFC 7765");
@@ -198,8 +176,8 @@ fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
     let mut t = Script::established(&settings());
     t.write(10 * MSS);
     t.now = t.now + ms(1);
-    report(&mut t, 0, &[(3, 5)]);
-    let _ = sent(&mut t);
+    t.report(0, &[(3, 5)]);
+    let _ = t.places();
     // Everything after that is lost, repetitions included, until the timer has expired.
     let _ = t.wait(secs(1));
     assert!(t.pcb.loss_stats().rto_count > 0);
@@ -210,8 +188,8 @@ fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
         if (3..5).contains(&ack) {
             continue;
         }
-        report(&mut t, ack, held);
-        places.extend(sent(&mut t));
+        t.report(ack, held);
+        places.extend(t.places());
     }
     assert!(!places.contains(&3) && !places.contains(&4), "{places:?}");
     assert_eq!(t.pcb.snd_una(), t.pcb.snd_max());
@@ -220,14 +198,13 @@ fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
 #[test]
 fn a_peer_that_throws_away_what_it_held_gets_it_again() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(1, 10)]);
-    let _ = sent(&mut t);
+    t.report(0, &[(1, 10)]);
+    let _ = t.places();
     t.now = t.now + ms(10);
     // The hole is filled, and what lay behind it is gone.
-    report(&mut t, 1, &[]);
-    let _ = sent(&mut t);
-    let again: Vec<u32> =
-        t.wait(secs(3)).iter().map(|(_, s)| s.header().seq.since(SeqNum::new(FIRST)) / MSS).collect();
+    t.report(1, &[]);
+    let _ = t.places();
+    let again: Vec<u32> = t.places_within(secs(3));
     assert!(again.contains(&1), "{again:?}");
     assert_eq!(t.pcb.loss_stats().renege_count, 1);
     assert_eq!(t.pcb.loss_stats().sacked_bytes, 0);
@@ -238,7 +215,7 @@ fn memory_is_given_back_when_nothing_was_in_flight_for_a_second() {
     let mut t = Script::established(&settings());
     t.write(3 * MSS);
     t.now = t.now + ms(10);
-    report(&mut t, 3, &[]);
+    t.report(3, &[]);
     assert!(t.pcb.loss.is_some());
     let _ = t.wait(secs(2));
     assert!(t.pcb.loss.is_none() && t.pcb.next_deadline().is_none());
@@ -247,9 +224,9 @@ fn memory_is_given_back_when_nothing_was_in_flight_for_a_second() {
 #[test]
 fn what_was_learnt_is_kept_without_its_queues() {
     let mut t = in_flight();
-    report(&mut t, 0, &[(1, 4)]);
+    t.report(0, &[(1, 4)]);
     for _ in 0..20 {
-        let _ = sent(&mut t);
+        let _ = t.places();
         t.now = t.now + ms(10);
         let _ = t.input(t.seg(super::script::ACK), &[]);
     }

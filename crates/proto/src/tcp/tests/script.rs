@@ -10,6 +10,7 @@ use super::super::cc::Algorithm;
 use super::super::ecn::EcnMode;
 use super::super::events::{Events, Input, Transmit};
 use super::super::pcb::Pcb;
+use super::super::sack::SackBlock;
 use super::super::segment::{Flags, Header, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -179,6 +180,40 @@ impl Script {
             assert!(out.len() < 1000, "endless output");
         }
         out
+    }
+
+    /// The peer acknowledges `ack` full segments from the first byte on, and holds those of `held`, each from one place to
+    /// another.
+    pub fn report(&mut self, ack: u32, held: &[(u32, u32)]) {
+        let mut header = self.ack_of(0, WND);
+        header.ack = self.place(ack);
+        header.options.sack = held
+            .iter()
+            .map(|&(from, to)| SackBlock { start: self.place(from), end: self.place(to) })
+            .collect();
+        let _ = self.input(header, &[]);
+    }
+
+    /// Where the segment begins that has `segments` full ones before it.
+    pub fn place(&self, segments: u32) -> SeqNum {
+        SeqNum::new(ISS + 1) + segments * u32::from(self.pcb.mss())
+    }
+
+    /// How many full segments lie before it.
+    pub fn place_of(&self, segment: &Transmit) -> u32 {
+        segment.header().seq.since(self.place(0)) / u32::from(self.pcb.mss())
+    }
+
+    /// Places of what is sent now.
+    pub fn places(&mut self) -> Vec<u32> {
+        let sent = self.output();
+        sent.iter().map(|segment| self.place_of(segment)).collect()
+    }
+
+    /// Places of what is sent within `time`.
+    pub fn places_within(&mut self, time: Duration) -> Vec<u32> {
+        let sent = self.wait(time);
+        sent.iter().map(|(_, segment)| self.place_of(segment)).collect()
     }
 
     /// Data lengths of what is due now.

@@ -1,13 +1,9 @@
 //! Repairs that were not needed are recognised and undone (RFC 3522, 3708, 5682), and become rare.
 
-use super::super::sack::SackBlock;
 use super::super::segment::Timestamps;
 use super::super::settings::Settings;
-use super::script::{ISS, MSS, Script, WND, ms, plain};
+use super::script::{MSS, Script, ms, plain};
 use super::world::{Link, World, pattern};
-use crate::seq::SeqNum;
-
-const FIRST: u32 = ISS + 1;
 
 fn in_flight(timestamps: bool) -> Script {
     let mut t = Script::established(&Settings { sack: true, timestamps, ..plain() });
@@ -15,22 +11,6 @@ fn in_flight(timestamps: bool) -> Script {
     assert_eq!(t.pcb.snd_max().since(t.pcb.snd_una()), 10 * u32::from(t.pcb.mss()));
     t.now = t.now + ms(10);
     t
-}
-
-/// In segments from the first byte, as `rack.rs`.
-fn report(t: &mut Script, ack: u32, held: &[(u32, u32)]) {
-    let mss = u32::from(t.pcb.mss());
-    let place = |segments: u32| SeqNum::new(FIRST + segments * mss);
-    let mut header = t.ack_of(0, WND);
-    header.ack = place(ack);
-    header.options.sack =
-        held.iter().map(|&(from, to)| SackBlock { start: place(from), end: place(to) }).collect();
-    let _ = t.input(header, &[]);
-}
-
-fn sent(t: &mut Script) -> Vec<u32> {
-    let mss = u32::from(t.pcb.mss());
-    t.output().iter().map(|s| s.header().seq.since(SeqNum::new(FIRST)) / mss).collect()
 }
 
 /// The retransmission timer expires, after a tail loss probe.
@@ -53,14 +33,14 @@ fn a_timeout_is_spurious_if_something_sent_once_and_before_it_arrives() {
     assert_eq!(t.pcb.cwnd(), MSS);
     assert_eq!(t.pcb.loss_stats().rexmt_rto, 1, "one segment and no more");
     // The acknowledgments of the originals come, late.
-    report(&mut t, 1, &[]);
-    let new = sent(&mut t);
+    t.report(1, &[]);
+    let new = t.places();
     assert!(!new.is_empty() && new.iter().all(|&place| place > 10), "new data is to tell: {new:?}");
-    report(&mut t, 2, &[]);
+    t.report(2, &[]);
     assert_eq!(t.pcb.loss_stats().undo_count, 1);
     assert!(t.pcb.cwnd() >= 10 * MSS);
-    let _ = sent(&mut t);
-    report(&mut t, 11, &[]);
+    let _ = t.places();
+    t.report(11, &[]);
     assert_eq!(t.pcb.loss_stats().rexmt_rto, 1);
 }
 
@@ -68,12 +48,12 @@ fn a_timeout_is_spurious_if_something_sent_once_and_before_it_arrives() {
 fn a_real_timeout_goes_on_to_repeat_the_rest() {
     let mut t = in_flight(false);
     time_out(&mut t);
-    report(&mut t, 1, &[]);
-    let new = sent(&mut t);
+    t.report(1, &[]);
+    let new = t.places();
     let last = *new.last().expect("new data");
     // Only what is new arrives.
-    report(&mut t, 1, &[(last, last + 1)]);
-    assert_eq!(sent(&mut t).first(), Some(&1));
+    t.report(1, &[(last, last + 1)]);
+    assert_eq!(t.places().first(), Some(&1));
     assert_eq!(t.pcb.loss_stats().undo_count, 0);
     assert!(t.pcb.cwnd() < 5 * MSS);
 }
@@ -84,8 +64,8 @@ fn without_new_data_to_tell_a_timeout_goes_on_at_once() {
     t.write(4 * MSS);
     t.now = t.now + ms(10);
     time_out(&mut t);
-    report(&mut t, 1, &[]);
-    assert_eq!(sent(&mut t), [1, 2]);
+    t.report(1, &[]);
+    assert_eq!(t.places(), [1, 2]);
 }
 
 #[test]
@@ -95,9 +75,9 @@ fn new_data_that_nagle_holds_back_tells_nothing_either() {
     t.write(10);
     t.now = t.now + ms(10);
     time_out(&mut t);
-    report(&mut t, 1, &[]);
+    t.report(1, &[]);
     t.snd += 10;
-    assert_eq!(sent(&mut t), [1, 2]);
+    assert_eq!(t.places(), [1, 2]);
 }
 
 #[test]
@@ -105,10 +85,10 @@ fn an_echo_from_before_the_repetition_undoes_it_at_once() {
     let mut t = in_flight(true);
     let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
-    report(&mut t, 0, &[(1, 4)]);
-    assert_eq!(sent(&mut t), [0]);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0]);
     assert!(t.pcb.cwnd() <= 5 * MSS);
-    report(&mut t, 4, &[]);
+    t.report(4, &[]);
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.undo_count, stats.reordering_seen), (1, true));
     assert!(t.pcb.cwnd() >= 10 * u32::from(t.pcb.mss()));
@@ -119,24 +99,24 @@ fn an_echo_of_the_repetition_undoes_nothing() {
     let mut t = in_flight(true);
     let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
-    report(&mut t, 0, &[(1, 4)]);
-    let _ = sent(&mut t);
+    t.report(0, &[(1, 4)]);
+    let _ = t.places();
     t.now = t.now + ms(10);
     t.peer_ts = Some(Timestamps { val: 111, ecr: val });
-    report(&mut t, 4, &[]);
+    t.report(4, &[]);
     assert_eq!(t.pcb.loss_stats().undo_count, 0);
 }
 
 #[test]
 fn a_repetition_reported_as_duplicate_is_undone_and_widens_the_window() {
     let mut t = in_flight(false);
-    report(&mut t, 0, &[(1, 4)]);
-    assert_eq!(sent(&mut t), [0]);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0]);
     // The original was only late; then comes the report of the copy.
-    report(&mut t, 5, &[]);
-    let _ = sent(&mut t);
+    t.report(5, &[]);
+    let _ = t.places();
     assert!(t.pcb.cwnd() <= 5 * MSS);
-    report(&mut t, 6, &[(0, 1)]);
+    t.report(6, &[(0, 1)]);
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.undo_count, stats.dsack_count), (1, 1));
     assert!(t.pcb.cwnd() >= 10 * MSS);
@@ -146,8 +126,8 @@ fn a_repetition_reported_as_duplicate_is_undone_and_widens_the_window() {
 fn a_duplicate_that_the_network_made_says_nothing() {
     let mut t = in_flight(false);
     for i in 1..5 {
-        report(&mut t, i, &[(0, 1)]);
-        let _ = sent(&mut t);
+        t.report(i, &[(0, 1)]);
+        let _ = t.places();
     }
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.dsack_count, stats.undo_count, stats.rexmt_bytes), (4, 0, 0));

@@ -1,0 +1,122 @@
+//! Tail loss probes and timeouts where little is in flight (RFC 8985 sections 6.3 and 7, RFC 9937).
+//!
+//! The script's round trip is 10 ms, measured in the handshake, and the first timeout 200 ms. Places are in segments from
+//! the first byte.
+
+use super::super::settings::Settings;
+use super::script::{ACK, MSS, Script, ms, plain};
+
+fn established() -> Script {
+    Script::established(&Settings { sack: true, ..plain() })
+}
+
+/// Three segments in flight, the last of which is repeated by a probe; the peer has all of them.
+fn probed() -> Script {
+    let mut t = established();
+    t.write(3 * MSS);
+    assert_eq!(t.places_within(ms(25)), [2]);
+    t.report(3, &[]);
+    t
+}
+
+/// What the probe's acknowledgment costs, once something behind it is acknowledged.
+fn cwnd_afterwards(t: &mut Script) -> u32 {
+    t.write(MSS);
+    t.now = t.now + ms(10);
+    t.report(4, &[]);
+    t.pcb.cwnd()
+}
+
+#[test]
+fn a_duplicate_report_with_nothing_in_flight_shows_that_the_probe_was_needless() {
+    let mut t = probed();
+    t.report(3, &[(2, 3)]);
+    assert!(cwnd_afterwards(&mut t) >= 10 * MSS);
+}
+
+#[test]
+fn a_bare_duplicate_acknowledgment_shows_it_too() {
+    let mut t = probed();
+    t.report(3, &[]);
+    assert!(cwnd_afterwards(&mut t) >= 10 * MSS);
+}
+
+#[test]
+fn a_window_update_is_no_duplicate_and_the_probe_has_repaired_a_loss() {
+    let mut t = probed();
+    t.write(MSS);
+    let mut update = t.ack_of(0, 40_000);
+    update.ack = t.place(3);
+    let _ = t.input(update, &[]);
+    assert!(cwnd_afterwards(&mut t) < 10 * MSS);
+}
+
+#[test]
+fn probes_that_come_before_the_acknowledgment_do_not_hide_that_the_path_is_longer_now() {
+    let mut t = established();
+    for place in 0..10 {
+        t.write(MSS);
+        let _ = t.wait(ms(250));
+        t.report(place + 1, &[]);
+    }
+    assert!(t.pcb.srtt().is_some_and(|srtt| srtt > ms(40)), "{:?}", t.pcb.srtt());
+    let rto = t.pcb.rto();
+    let rexmt_count = t.pcb.loss_stats().rexmt_probe + t.pcb.loss_stats().rexmt_rto;
+    assert!(rto > ms(250) && rexmt_count < 6, "{rto:?} {rexmt_count}");
+}
+
+/// One segment, a timeout later than it two more.
+fn timed_out() -> Script {
+    let mut t = established();
+    t.write(MSS);
+    assert_eq!(t.places_within(ms(395)), [0], "a probe, after which the timer starts anew");
+    t.write(2 * MSS);
+    assert_eq!(t.places_within(ms(5)), [0]);
+    assert_eq!(t.pcb.loss_stats().rto_count, 1);
+    t
+}
+
+#[test]
+fn what_was_sent_just_before_a_timeout_is_not_repeated_with_what_timed_out() {
+    let mut t = timed_out();
+    assert_eq!(t.pcb.loss_stats().lost_bytes, 0);
+    t.now = t.now + ms(1);
+    t.report(1, &[]);
+    assert_eq!(t.places(), []);
+    t.now = t.now + ms(4);
+    t.report(3, &[]);
+    assert_eq!(t.pcb.loss_stats().rexmt_bytes, 2 * u64::from(MSS));
+}
+
+#[test]
+fn what_was_sent_just_before_a_timeout_does_not_show_it_to_be_needless() {
+    let mut t = timed_out();
+    t.now = t.now + ms(5);
+    t.report(0, &[(1, 3)]);
+    assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.cwnd()), (0, MSS));
+}
+
+#[test]
+fn what_was_sent_just_before_a_timeout_and_is_lost_is_found_by_what_arrives() {
+    let mut t = timed_out();
+    t.now = t.now + ms(10);
+    t.report(1, &[]);
+    assert_eq!(t.places(), [1, 2]);
+}
+
+#[test]
+fn in_recovery_what_delivers_nothing_lets_nothing_out() {
+    let mut t = established();
+    t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(9, 10)]);
+    t.now = t.now + ms(5);
+    assert!(t.pcb.on_timer(t.now).reply.is_none());
+    let _ = t.output();
+    assert_eq!(t.pcb.loss_stats().recovery_count, 1);
+    for _ in 0..100 {
+        let duplicate = t.seg(ACK);
+        let _ = t.input(super::super::segment::Header { ack: t.place(0), ..duplicate }, &[]);
+        assert_eq!(t.places(), []);
+    }
+}
