@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
+use sockeye_sync::facade::OnceLock;
 use sockeye_sync::facade::unmodelled::Arc;
 
 use crate::cache;
@@ -28,7 +29,11 @@ pub struct Pool {
 
 struct Handle {
     store: Arc<Store>,
+    on_refused: OnceLock<OnRefused>,
 }
+
+/// What is called when somebody reports that he was refused memory.
+type OnRefused = Box<dyn Fn() + Send + Sync>;
 
 /// How a pool is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +84,7 @@ impl Pool {
     /// A pool that holds nothing yet.
     pub fn new(config: PoolConfig) -> Pool {
         let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max);
-        Pool { handle: Arc::new(Handle { store: Arc::new(store) }) }
+        Pool { handle: Arc::new(Handle { store: Arc::new(store), on_refused: OnceLock::new() }) }
     }
 
     /// An empty mbuf whose cluster takes at least `want` bytes, [`CLUSTER_MAX`] if `want` is more.
@@ -135,6 +140,21 @@ impl Pool {
         match cache::refusal(&self.handle.store) {
             Some(seen) => self.handle.store.quota.wait_freed(seen, deadline),
             None => true,
+        }
+    }
+
+    /// Has `hook` called by [`Pool::report_refused`]. Only the first one counts.
+    pub fn set_on_refused(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.handle.on_refused.set(Box::new(hook));
+    }
+
+    /// Whoever was refused memory and does not say so to his stack says it here: something may be given up for him. The
+    /// pool does not do it itself, since it does not know what locks its callers hold; whoever calls this holds none.
+    /// Does not block, beyond short locks.
+    #[cold]
+    pub fn report_refused(&self) {
+        if let Some(hook) = self.handle.on_refused.get() {
+            hook();
         }
     }
 

@@ -4,6 +4,9 @@
 //! here and is woken after [`PAUSE`] to try again. Polling, but only at the cap, and through the timer wheel, so
 //! that a stack without threads has it too.
 //!
+//! Whoever takes packet memory at once or does without [`obtain`]s it: what is parked is given back for him, and where that
+//! does not help [`prune`](crate::prune) is asked to give up what lies behind holes. Who waits for memory asks it too.
+//!
 //! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers run outside of it. Tests:
 //! `tests/tokio_shape.rs`.
 
@@ -14,6 +17,19 @@ use sockeye_sync::Mutex;
 
 use crate::stack::Core;
 use crate::timers::TimerKey;
+
+/// Takes packet memory by `take`, once more if what is parked could be given back. If there is none all the same, what lies
+/// behind holes is given up soon. Not to be called with a lock of the stack's held, nor inside a perimeter.
+#[inline]
+pub(crate) fn obtain<T, E>(core: &Core, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    take().or_else(|refused| once_more(core, refused, take))
+}
+
+#[cold]
+fn once_more<T, E>(core: &Core, refused: E, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    let again = if core.recycler.reclaim(core) { take() } else { Err(refused) };
+    again.inspect_err(|_| core.pruner.ask(core))
+}
 
 /// See the module's head.
 #[derive(Default)]

@@ -138,6 +138,12 @@ impl Stack {
         config.validate()?;
         let workers = config.workers;
         let core = Arc::new(Core::new(config, seed)?);
+        let weak = Arc::downgrade(&core);
+        core.pool.set_on_refused(move || {
+            if let Some(core) = weak.upgrade() {
+                core.pruner.ask(&core);
+            }
+        });
         let stack = Self(Arc::new(Handle { core: Arc::clone(&core), threads: Mutex::new(Vec::new()) }));
         for index in 0..workers {
             let core = Arc::clone(&core);

@@ -87,7 +87,10 @@ fn send_or(
             }
             // What is parked goes back before anybody waits for memory or is told that there is none.
             Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
-            Refusal::NoMemory => no_memory(&mut timeout),
+            Refusal::NoMemory => {
+                core.pruner.ask(core);
+                no_memory(&mut timeout)
+            }
         };
         match waited {
             Ok(()) => {}

@@ -17,6 +17,7 @@ use crate::conn::outbox::Context;
 use crate::ip::count;
 use crate::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
 use crate::ip::{Cast, Received};
+use crate::memory;
 use crate::netif::NetifId;
 use crate::stack::Core;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
@@ -90,13 +91,7 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
 
 /// The bytes in packet memory.
 fn copy(core: &Core, data: &[u8]) -> Result<Chain, Errno> {
-    loop {
-        match core.pool.copy_in(data) {
-            Ok(chain) => return Ok(chain),
-            Err(Exhausted) if core.recycler.reclaim(core) => {}
-            Err(Exhausted) => return Err(Errno::NOBUFS),
-        }
-    }
+    memory::obtain(core, || core.pool.copy_in(data)).map_err(|Exhausted| Errno::NOBUFS)
 }
 
 fn errno(error: SendError) -> Errno {

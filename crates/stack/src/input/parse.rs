@@ -22,6 +22,7 @@ use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
 use crate::ip::count::IN_HDR_ERRORS;
 use crate::ip::{Cast, Head, Received};
+use crate::memory;
 use crate::netif::table::{NetifId, is_host};
 use crate::netif::tables::Tables;
 use crate::netif::{Checksum, Medium, RxFrame};
@@ -301,10 +302,7 @@ impl<'a> Segment<'a> {
     /// The payload, which begins with `in_head` of our head, in a buffer of our own.
     fn copy(&self, core: &Core, in_head: std::ops::Range<usize>) -> Result<Chain, Exhausted> {
         let first = self.head.get(in_head).unwrap_or_default();
-        let copy = || receive_buffer(&core.pool, first, self.rest, self.rest_len);
-        // What is parked goes back before a segment is lost for want of memory.
-        let again = |full| if core.recycler.reclaim(core) { copy() } else { Err(full) };
-        copy().or_else(again).inspect_err(|_| core.pruner.ask(core))
+        memory::obtain(core, || receive_buffer(&core.pool, first, self.rest, self.rest_len))
     }
 
     /// The payload, which begins with `in_head` of our head, where it lies: in `first` and what follows it.

@@ -41,6 +41,7 @@ use crate::base::payload::Data;
 use crate::conn::outbox::Context;
 use crate::conn::{self, Conn};
 use crate::ip::Cast;
+use crate::memory;
 use crate::netif::{Checksum, Medium, RxFrame, RxPlaced};
 use crate::stack::Core;
 
@@ -235,6 +236,5 @@ fn sums_up(header: &ip::Header, pieces: [&[u8]; 3]) -> bool {
 
 /// A copy in packet memory; `None` without any.
 fn copy_in(core: &Core, bytes: &[u8]) -> Option<Chain> {
-    let copy = || core.pool.copy_in(bytes).ok();
-    copy().or_else(|| core.recycler.reclaim(core).then(copy).flatten())
+    memory::obtain(core, || core.pool.copy_in(bytes)).ok()
 }

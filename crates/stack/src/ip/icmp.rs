@@ -27,6 +27,7 @@ use crate::icmp::echo;
 use crate::link;
 use crate::netif::TxFrame;
 use crate::netif::table::{NetifId, is_host};
+use crate::prune;
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
 const ERROR_V4_MAX: usize = 576;
@@ -108,7 +109,7 @@ pub(crate) fn no_neighbor(cx: &mut Context<'_>, frame: &TxFrame) {
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
     let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
     let Ok((header, _)) = parsed else { return };
-    let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return };
+    let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return prune::ask_later(cx) };
     quoted.append(frame.payload.clone());
     undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), header.addresses.src());
 }
@@ -287,13 +288,16 @@ fn allowed(cx: &Context<'_>, flow: u64) -> bool {
 }
 
 /// As much of a packet as an error may quote; `None` without memory.
-fn quote(cx: &Context<'_>, family: Family, received: &Received) -> Option<Chain> {
+fn quote(cx: &mut Context<'_>, family: Family, received: &Received) -> Option<Chain> {
     let whole = match family {
         Family::V4 => ERROR_V4_MAX - ip::V4_HEADER_LEN,
         Family::V6 => ERROR_V6_MAX - ip::V6_HEADER_LEN,
     };
     let head = received.head.bytes();
-    let mut quote = cx.core.pool.copy_in(head).ok()?;
+    let Ok(mut quote) = cx.core.pool.copy_in(head) else {
+        prune::ask_later(cx);
+        return None;
+    };
     if received.head.is_whole() {
         let room = whole.saturating_sub(HEADER_LEN + head.len());
         quote.append(received.payload.slice(0, room.min(received.payload.len())));

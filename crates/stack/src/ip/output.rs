@@ -19,6 +19,7 @@ use crate::netif::output::hand_over;
 use crate::netif::table::{NetifId, Via};
 use crate::netif::tables::NoWay;
 use crate::netif::{Checksum, HEAD_MAX, TxFrame};
+use crate::prune;
 
 /// Bytes of the longest header of a protocol inside that [`send`] takes.
 pub(crate) const TRANSPORT_HEAD_MAX: usize = 64;
@@ -284,6 +285,7 @@ fn loop_back(
         return Err(SendError::TooLong(u32::from(u16::MAX)));
     };
     let Ok(mut whole) = cx.core.pool.copy_in(bytes) else {
+        prune::ask_later(cx);
         cx.core.ip.count(count::OUT_DISCARDS);
         return Err(SendError::QueueFull);
     };

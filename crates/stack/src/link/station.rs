@@ -24,6 +24,7 @@ use crate::conn::outbox::Context;
 use crate::netif::output::device;
 use crate::netif::table::NetifId;
 use crate::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
+use crate::prune;
 use crate::stack::Core;
 use crate::timers::TimerKey;
 
@@ -197,7 +198,7 @@ impl Work<'_, '_> {
     /// Sends one packet to a station.
     pub(super) fn send(&mut self, to: LinkAddr, ethertype: u16, packet: &[u8]) {
         let (head, rest) = packet.split_at(packet.len().min(HEAD_MAX));
-        let Ok(payload) = self.cx.core.pool.copy_in(rest) else { return };
+        let Ok(payload) = self.cx.core.pool.copy_in(rest) else { return prune::ask_later(self.cx) };
         let Some(mut frame) = TxFrame::new(head, payload, Checksum::Software) else { return };
         frame.push_link(&link_header(to, self.station.mac, ethertype));
         self.transmit(0, &mut vec![frame]);

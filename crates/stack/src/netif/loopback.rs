@@ -12,6 +12,7 @@ use sockeye_proto::tcp::wire;
 use crate::base::addr::Endpoint;
 use crate::base::payload::Data;
 use crate::conn::outbox::Routed;
+use crate::memory;
 use crate::netif::table::Link;
 use crate::stack::{Core, counter};
 
@@ -93,8 +94,7 @@ impl Loopback {
         let (ports, header, range) = wire::parse(segment, wire::ChecksumIn::Verify(pseudo)).ok()?;
         // Without memory for it the segment is lost, as in an interface without buffers.
         let bytes = segment.get(range)?;
-        let copy = || core.pool.copy_in(bytes).ok();
-        let payload = copy().or_else(|| if core.recycler.reclaim(core) { copy() } else { None })?;
+        let payload = memory::obtain(core, || core.pool.copy_in(bytes)).ok()?;
         Some((Path { addresses, ports }, header, Data(payload)))
     }
 }

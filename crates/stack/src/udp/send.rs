@@ -33,6 +33,7 @@ use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::blocking::{Timeout, wait_for_memory};
 use crate::conn::outbox::Wake;
 use crate::ip::output::MtuDiscover;
+use crate::memory;
 use crate::netif::{NetifId, scope};
 use crate::stack::{Core, counter};
 
@@ -96,9 +97,8 @@ impl<'h> Sending<'h> {
     fn copy(&mut self, bufs: &[IoSlice<'_>], len: usize) -> Result<Chain, Errno> {
         let core = self.handle.core();
         loop {
-            match gather(&core.pool, bufs, len) {
+            match memory::obtain(core, || gather(&core.pool, bufs, len)) {
                 Ok(chain) => return Ok(chain),
-                Err(Exhausted) if core.recycler.reclaim(core) => {}
                 Err(Exhausted) => {
                     core.count(counter::MEMORY_WAITS);
                     self.flush();

@@ -51,6 +51,7 @@ pub(crate) fn wait_for_space(
 #[cold]
 pub(crate) fn wait_for_memory(core: &Core, blocks: bool, timeout: &mut Timeout) -> Result<(), Errno> {
     core.count(counter::MEMORY_WAITS);
+    core.pruner.ask(core);
     if !blocks {
         return Err(Errno::NOMEM);
     }

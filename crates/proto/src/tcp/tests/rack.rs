@@ -1,4 +1,4 @@
-//! Loss found by RACK-TLP and repaired under proportional rate reduction (RFC 8985, RFC 6937, RFC 6675).
+//! Loss found by RACK-TLP and repaired under proportional rate reduction (RFC 8985, RFC 9937, RFC 6675).
 //!
 //! The script's round trip is 10 ms, measured in the handshake. Places are in segments from the first byte.
 

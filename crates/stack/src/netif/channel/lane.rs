@@ -159,9 +159,7 @@ impl<T> Lane<T> {
     pub fn wait_room(&self, deadline: Option<Instant>) -> bool {
         let state = self.state.lock();
         if state.closed || state.items.len() < self.bound {
-            drop(state);
-            // Memory was short and not the queue: it comes back as connections move on.
-            std::thread::yield_now();
+            // Memory was short and not the queue, or there is room by now.
             return deadline.is_none_or(|deadline| Instant::now() < deadline);
         }
         let ticket = self.drained.prepare();

@@ -200,7 +200,7 @@ impl ChannelPort {
                 Err(SendError::Full) if !self.inward().wait_room(deadline) => {
                     return Err(SendError::TimedOut);
                 }
-                Err(SendError::Full) => {}
+                Err(SendError::Full) => self.wait_memory(deadline),
                 done => return done,
             }
         }
@@ -265,16 +265,30 @@ impl ChannelPort {
         &self.shared.pairs[self.queue].outward
     }
 
+    /// Returns at once unless this thread was refused memory: then waits for some, for a moment.
+    fn wait_memory(&self, deadline: Option<Instant>) {
+        let slice = Instant::now() + MEMORY_WAIT;
+        if let Some(pool) = self.shared.pool.get() {
+            pool.wait_freed(Some(deadline.map_or(slice, |deadline| deadline.min(slice))));
+        }
+    }
+
     fn in_memory(&self, frame: Incoming<'_>) -> Result<Arrived, SendError> {
         let pool = self.shared.pool.get().ok_or(SendError::Detached)?;
         if frame.bytes.is_empty() || frame.bytes.len() > self.shared.frame_max() {
             return Err(SendError::Length);
         }
-        let mut rest = pool.copy_in(frame.bytes).map_err(|Exhausted| SendError::Full)?;
+        let mut rest = pool.copy_in(frame.bytes).map_err(|Exhausted| {
+            pool.report_refused();
+            SendError::Full
+        })?;
         let first = rest.pop_front().ok_or(SendError::Length)?;
         Ok(Arrived { first, rest, checksum: frame.checksum, gso_size: frame.gso_size })
     }
 }
+
+/// How long a blocking sender waits for memory before it tries again.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
 
 impl Shared {
     fn frame_max(&self) -> usize {
