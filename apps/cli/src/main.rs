@@ -97,7 +97,7 @@ Measure Sockeye beside the kernel, both doing the same work over loopback.
 
 One program, compiled for either side, runs each workload; samples of the two sides take turns, and the \
 table gives medians, the ratio of the medians with its 95 % interval, and the cores each side kept busy. \
-Experiments (rcvd, input, rxfree, wake; all, scale) compare the settings of one switch instead; see docs/experiments.md. The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
+Experiments (rcvd, input, gro, rxfree, wake; all, scale) compare the settings of one switch instead; see docs/experiments.md. The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
 this machine and nothing needs root.";
 
 const EXAMPLES: &str = "\

@@ -8,7 +8,7 @@
 //! how often that was occupied, and the mean run.
 //!
 //! ```text
-//! perf stat -e instructions:u wire_costs driven batched 1000
+//! perf stat -e instructions:u wire_costs driven batched 1000 [gro=off]
 //! ```
 //!
 //! sends so many MiB on one stream with both stacks on one thread, where instructions can be counted and nothing
@@ -61,7 +61,8 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|arg| arg == "driven") {
         let input = std::env::args().nth(2).and_then(|arg| arg.parse().ok()).unwrap_or_default();
         let mib = std::env::args().nth(3).and_then(|arg| arg.parse().ok()).unwrap_or(1000);
-        return driven(input, mib).expect("two stacks and a stream");
+        let gro = std::env::args().nth(4).is_none_or(|arg| arg != "gro=off");
+        return driven(input, mib, gro).expect("two stacks and a stream");
     }
     let given: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let arg = |index: usize, default: usize| given.get(index).copied().unwrap_or(default);
@@ -132,8 +133,8 @@ fn run(input: Input, case: &Case, outcome: &mut Outcome) -> Result<(), Box<dyn s
 }
 
 /// One stream between two stacks on this thread.
-fn driven(input: Input, mib: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let config = || Config { input, workers: 0, sndbuf: 1 << 20, rcvbuf: 1 << 20, ..Config::default() };
+fn driven(input: Input, mib: usize, gro: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let config = || Config { input, gro, workers: 0, sndbuf: 1 << 20, rcvbuf: 1 << 20, ..Config::default() };
     let (near, far) = wire(&WireConfig::default())?;
     let (sender, receiver) = (Stack::new(config())?, Stack::new(config())?);
     sender.attach(near, &["10.0.0.1/24".parse()?])?;
@@ -159,7 +160,7 @@ fn driven(input: Input, mib: usize) -> Result<(), Box<dyn std::error::Error>> {
         got += server.read(&mut block).unwrap_or(0);
     }
     for (name, count) in receiver.counters() {
-        if ["input_packets", "input_acquisitions", "segments_out"].contains(&name) {
+        if ["input_packets", "input_acquisitions", "input_joined", "segments_out"].contains(&name) {
             println!("{name} {count}");
         }
     }

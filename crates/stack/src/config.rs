@@ -77,6 +77,9 @@ pub struct Config {
     /// Whether a blocked writer moves to the core on which its reader runs, on loopback and UNIX-domain sockets, while
     /// other threads want its own core. It stays within its affinity. Default on; see `docs/adr/0009`.
     pub gather: bool,
+    /// Whether segments of a connection that continue one another in a batch of packets are taken in as one (generic receive
+    /// offload), where the device has not joined them already. Default on; see `docs/adr/0030`.
+    pub gro: bool,
     /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
@@ -159,6 +162,7 @@ impl Default for Config {
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             gather: true,
+            gro: true,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
             sndbuf: 256 << 10,

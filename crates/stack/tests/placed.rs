@@ -199,8 +199,11 @@ fn what_comes_while_a_reader_waits_is_put_into_his_buffer_and_arrives_whole() {
 fn packets_that_nobody_has_checked_are_placed_and_damaged_ones_are_not() {
     let _guard = common::watchdog("placed packets");
     let lab = lab_over(&WireConfig::default(), true, |end| end.damages = 97);
-    transfers(&lab, "packets", 300_000);
-    assert!(lab.count("frames_bad_tcp_checksum") > 0);
+    // Until some were damaged, however the threads come about.
+    while lab.count("frames_bad_tcp_checksum") == 0 {
+        transfers(&lab, "packets", 300_000);
+        transfer(&lab, "packets", 300_000);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
 use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
-use sockeye::{Entry, Input, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
+use sockeye::{Config, Entry, Input, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
 
 /// Sends `bytes` both ways over every connection at once, and compares.
 fn transfer(pairs: Vec<(TcpStream, TcpStream)>, bytes: usize, name: &str) {
@@ -313,23 +313,35 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
 /// Runs one long transfer without threads, where nothing depends on the machine, and gives the receiver's
 /// acquisitions, packets, and runs by length.
 fn bulk(input: Input) -> (u64, u64, [u64; 5]) {
-    let lab = Lab::new(&WireConfig::default(), |c| (c.input, c.workers) = (input, 0));
+    let lab = bulk_with(|c| c.input = input);
+    let of = |name: &str| counter(&lab.stacks[1], name);
+    assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
+    let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
+    (of("input_acquisitions"), of("input_packets"), runs)
+}
+
+/// The same, with the two stacks.
+fn bulk_with(change: impl Fn(&mut Config)) -> Lab {
+    let lab = Lab::new(&WireConfig::default(), |c| {
+        c.workers = 0;
+        change(c);
+    });
     let listener = lab.listener();
     listener.set_nonblocking(true).unwrap();
     let mut client = lab.start(&listener);
     lab.drive(Duration::ZERO);
     let mut server = listener.accept().unwrap().0;
     server.set_nonblocking(true).unwrap();
-    let (mut got, mut buf) = (0, vec![0; 128 << 10]);
-    while got < 10_000_000 {
-        let _ = client.write(&[5; 128 << 10]);
+    let data = Random::new("bulk").bytes(10_000_000);
+    let (mut sent, mut got, mut buf) = (0, Vec::new(), vec![0; 128 << 10]);
+    while got.len() < data.len() {
+        sent += client.write(&data[sent..]).unwrap_or(0);
         lab.drive(Duration::ZERO);
-        got += server.read(&mut buf).unwrap_or(0);
+        let read = server.read(&mut buf).unwrap_or(0);
+        got.extend_from_slice(&buf[..read]);
     }
-    let of = |name: &str| counter(&lab.stacks[1], name);
-    assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
-    let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
-    (of("input_acquisitions"), of("input_packets"), runs)
+    assert!(got == data);
+    lab
 }
 
 #[test]
@@ -347,6 +359,20 @@ fn a_perimeter_is_entered_once_for_a_packet_or_once_for_a_run() {
         assert_eq!(runs.iter().sum::<u64>(), acquisitions);
         assert!(runs[4] > 0, "{runs:?}");
     }
+}
+
+#[test]
+fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_its_own() {
+    let _guard = common::watchdog("joined segments");
+    let counts = [true, false].map(|gro| {
+        let lab = bulk_with(|c| c.gro = gro);
+        ["input_joined", "input_packets", "segments_in", "segments_out", "window_updates"]
+            .map(|name| counter(&lab.stacks[1], name))
+    });
+    let [[joined, packets, ..], [none, ..]] = counts;
+    assert_eq!(none, 0);
+    assert!(joined * 2 > packets, "{joined} of {packets}");
+    assert_eq!(counts[0][1..], counts[1][1..], "packets, segments and acknowledgments");
 }
 
 #[test]

@@ -38,11 +38,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
 
-    /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, rxfree)
+    /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, gro, rxfree)
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub connections: Vec<usize>,
 
-    /// rr, rxfree: threads a side, waiting for readiness; crr: acceptor threads; input: input threads
+    /// rr, rxfree: threads a side, waiting for readiness; crr: acceptor threads; input, gro: input threads
     #[arg(long, value_name = "T", value_parser = count)]
     pub threads: Option<usize>,
 
@@ -103,7 +103,7 @@ pub struct BenchArgs {
     pub out: Option<PathBuf>,
 
     /// Write the frames of each stack that has an interface to this file, as pcap-ng, and of further ones to files with
-    /// numbers, 64 MiB of headers each (input, rxfree, hostile, tun)
+    /// numbers, 64 MiB of headers each (input, gro, rxfree, hostile, tun)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
@@ -525,7 +525,7 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 /// Experiments with rows whose frames cross an interface.
-const FRAMED: [&str; 2] = ["input", "rxfree"];
+const FRAMED: [&str; 3] = ["input", "gro", "rxfree"];
 /// Threads a side of rr with several connections, unless said otherwise.
 const RR_THREADS: usize = 2;
 const SAMPLES_MAX: usize = 1000;

@@ -68,7 +68,7 @@ fn what_crosses_no_interface_says_so() {
         assert_eq!(output.status.code(), Some(2), "{name}");
         let said = stderr(&output);
         assert!(
-            said.contains(&format!("{name} runs over loopback")) && said.contains("input, rxfree"),
+            said.contains(&format!("{name} runs over loopback")) && said.contains("input, gro, rxfree"),
             "{said}"
         );
     }

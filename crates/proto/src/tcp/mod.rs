@@ -6,6 +6,7 @@ pub mod closed;
 pub mod ecn;
 pub mod events;
 pub mod fast_open;
+pub mod gro;
 pub mod info;
 mod input;
 pub mod isn;

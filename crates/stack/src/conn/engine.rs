@@ -252,6 +252,14 @@ pub(super) fn arrive(
     input(cx, pcb, conn, so, header, payload);
 }
 
+/// What the reader used up is for whoever brings packets.
+#[inline]
+pub(super) fn take_spares(cx: &mut Context<'_>, conn: &Conn) {
+    if cx.core.recycler.shelves() && !conn.shelves.rx.is_empty() {
+        cx.outbox.spares.append(conn.shelves.rx.take());
+    }
+}
+
 /// A segment for this connection.
 fn input(
     cx: &mut Context<'_>,
@@ -262,10 +270,7 @@ fn input(
     payload: Data,
 ) {
     cx.core.count(counter::SEGMENTS_IN);
-    if cx.core.recycler.shelves() && !conn.shelves.rx.is_empty() {
-        // What the reader used up is for whoever brings packets.
-        cx.outbox.spares.append(conn.shelves.rx.take());
-    }
+    take_spares(cx, conn);
     if pcb.state() == State::Closed {
         // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.

@@ -9,10 +9,11 @@
 //! the one of all. It must not know frames. Tests: `tests/placed.rs`.
 
 use sockeye_proto::tcp::meter::Tally;
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
-use super::sockbuf::RecvBuf;
+use super::sockbuf::{Buffers, RecvBuf};
 use super::{Conn, engine, run, tune};
 use crate::base::payload::Data;
 use crate::input::count;
@@ -38,44 +39,81 @@ pub(crate) fn input(
     core.count(counter::ENTERED);
     let pcb = conn.pcb.get(&mut inside);
     let snd_una = pcb.snd_una();
-    let (mut ran, mut bytes, mut text, mut came) = (0, 0, None, Tally::default());
+    let mut came = Came::default();
     let mut so = conn.so.lock();
-    while takes_text(&so.rcv)
-        && let Some(next) = segments.peek()
-    {
-        cx.now = pcb.clock(cx.now);
-        let len = next.at.len() + next.rest.len();
-        let expected = u32::try_from(len).ok().and_then(|len| pcb.on_expected(&next.header, len, cx.now));
-        let Some((effect, placed)) = expected.and_then(|effect| Some((effect, segments.next()?))) else {
-            break;
-        };
-        core.count(counter::SEGMENTS_IN);
-        if effect.acked > 0 {
-            engine::acked(cx, conn, &mut so, effect.acked);
-        }
-        so.rcv.nxt += u32::try_from(placed.at.len()).unwrap_or(u32::MAX);
-        so.rcv.cpu = cx.cpu;
-        if len > 0 {
-            text = Some(placed.header.options.timestamps.map(|ts| ts.ecr));
-            came.with_text += 1;
-        }
-        if !placed.rest.is_empty() {
-            engine::deliver(cx, conn, &mut so, Data(placed.rest));
-        }
-        came.segments += 1;
-        (ran, bytes) = (ran + 1, bytes + placed.at.len());
-    }
+    while takes_text(&so.rcv) && accept(cx, pcb, conn, &mut so, segments, &mut came) {}
+    let ran = came.tally.segments;
     if ran > 0 {
-        core.input.count(count::run_of(ran), 1);
-        core.input.count(count::PLACED, ran as u64);
-        pcb.meter(came, Tally::default(), engine::is_full(&so), cx.now);
-        tune::after_run(cx, pcb, conn, &mut so, text);
+        core.count_many(counter::SEGMENTS_IN, ran);
+        core.input.count(count::run_of(ran as usize), 1);
+        core.input.count(count::PLACED, u64::from(ran));
+        pcb.meter(came.tally, Tally::default(), engine::is_full(&so), cx.now);
+        tune::after_run(cx, pcb, conn, &mut so, came.text);
         engine::finish(cx, pcb, conn, &mut so);
         run::confirm(cx, pcb, conn, snd_una);
     }
     drop(so);
-    engine::drive(cx, inside, conn, ran);
-    bytes
+    engine::drive(cx, inside, conn, ran as usize);
+    came.bytes
+}
+
+/// What was accepted.
+#[derive(Default)]
+struct Came {
+    tally: Tally,
+    /// Bytes of text in the reader's buffer.
+    bytes: usize,
+    /// The TSecr of the latest segment with text; the outer `None`: there was no text.
+    text: Option<Option<u32>>,
+}
+
+/// Accepts the next of `segments`, and as one with it those after it that continue it and nothing else (`Config::gro`).
+/// `false` if it is not the expected one, and is still the next.
+fn accept(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    segments: &mut std::iter::Peekable<impl Iterator<Item = Placed>>,
+    came: &mut Came,
+) -> bool {
+    let Some(next) = segments.peek() else { return false };
+    cx.now = pcb.clock(cx.now);
+    if next.text_len() == 0 {
+        let Some(effect) = pcb.on_expected(&next.header, 0, cx.now) else { return false };
+        segments.next();
+        came.tally.segments += 1;
+        if effect.acked > 0 {
+            engine::acked(cx, conn, so, effect.acked);
+        }
+        return true;
+    }
+    let Some(mut joined) = pcb.join_from(&next.header, next.text_len()) else { return false };
+    let Some(mut last) = segments.next() else { return false };
+    came.bytes += last.at.len();
+    // Text that had no room is delivered, and what comes after it with it.
+    while cx.core.config.gro
+        && last.rest.is_empty()
+        && let Some(placed) = segments.next_if(|next| joined.add(&next.header, next.text_len()))
+    {
+        came.bytes += placed.at.len();
+        last = placed;
+    }
+    came.tally.segments += joined.count();
+    came.tally.with_text += joined.count();
+    came.text = Some(last.header.options.timestamps.map(|ts| ts.ecr));
+    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
+    let acked_len = pcb.on_joined(&joined, cx.now);
+    if acked_len > 0 {
+        engine::acked(cx, conn, so, acked_len);
+    }
+    let rest_len = u32::try_from(last.rest.len()).unwrap_or(u32::MAX);
+    so.rcv.nxt += joined.text_len() - rest_len;
+    so.rcv.cpu = cx.cpu;
+    if !last.rest.is_empty() {
+        engine::deliver(cx, conn, so, Data(last.rest));
+    }
+    true
 }
 
 /// Whether text that comes next may be returned by a read at once.

@@ -6,10 +6,15 @@
 //! connection's reader and writer wait for it, and each such part ends with one output: one acknowledgment for all
 //! of it. If the perimeter is occupied, the segments go into its queue one by one, in their order.
 //!
+//! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `Config::gro`):
+//! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
+//! not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own step.
+//!
 //! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
 use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::gro::Joined;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
@@ -18,6 +23,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Entry, Inside};
 
 use super::outbox::Context;
+use super::sockbuf::Buffers;
 use super::{Conn, Item, Work, engine, tune};
 use crate::base::payload::Data;
 use crate::input::{Packet, count};
@@ -114,34 +120,112 @@ fn stay(
 ) -> (usize, bool) {
     let pcb = conn.pcb.get(inside);
     let snd_una = pcb.snd_una();
+    let mut next = || next().map(|packet| (packet.header, packet.payload));
     let (mut ran, mut waiting) = (0, Some(first));
-    while let Some((header, payload)) = waiting.take() {
+    while waiting.is_some() {
         let mut so = conn.so.lock();
-        let (mut held, mut bytes) = (1, payload.len());
-        let mut text = echo(None, &header, &payload);
-        let mut with_text = u32::from(!payload.is_empty());
-        engine::arrive(cx, pcb, conn, &mut so, &header, payload);
-        while !has_ended(pcb) {
-            waiting = next().map(|packet| (packet.header, packet.payload));
-            if held == HOLD_MAX || bytes >= HOLD_BYTES_MAX {
-                break;
+        let mut hold = Hold::default();
+        while !hold.is_full()
+            && let Some(segment) = waiting.take()
+        {
+            waiting = arrive(cx, pcb, conn, &mut so, &mut hold, segment, &mut next);
+            if waiting.is_none() && !has_ended(pcb) {
+                waiting = next();
             }
-            let Some((header, payload)) = waiting.take() else { break };
-            (held, bytes) = (held + 1, bytes + payload.len());
-            text = echo(text, &header, &payload);
-            with_text += u32::from(!payload.is_empty());
-            engine::arrive(cx, pcb, conn, &mut so, &header, payload);
         }
-        ran += held;
+        ran += hold.segments;
         // At most HOLD_MAX.
-        let segments = u32::try_from(held).unwrap_or(u32::MAX);
-        let came = Tally { segments, with_text, text_bytes: 0 };
+        let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
+        let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
         pcb.meter(came, Tally::default(), engine::is_full(&so), cx.now);
-        tune::after_run(cx, pcb, conn, &mut so, text);
+        tune::after_run(cx, pcb, conn, &mut so, hold.text);
         engine::finish(cx, pcb, conn, &mut so);
     }
     confirm(cx, pcb, conn, snd_una);
     (ran, has_ended(pcb))
+}
+
+/// What came under one hold of the buffers' mutex.
+#[derive(Default)]
+struct Hold {
+    segments: usize,
+    bytes: usize,
+    with_text: u32,
+    /// The TSecr of the latest segment with text; the outer `None`: there was no text.
+    text: Option<Option<u32>>,
+}
+
+impl Hold {
+    fn note(&mut self, header: &Header, payload: &Data) {
+        (self.segments, self.bytes) = (self.segments + 1, self.bytes + payload.len());
+        if !payload.is_empty() {
+            self.with_text += 1;
+            self.text = Some(header.options.timestamps.map(|ts| ts.ecr));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.segments >= HOLD_MAX || self.bytes >= HOLD_BYTES_MAX
+    }
+}
+
+/// Takes in a segment, and as one with it those after it that continue it and nothing else (`Config::gro`). Returns the one
+/// that was looked at and does not.
+fn arrive(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    hold: &mut Hold,
+    (header, payload): (Header, Data),
+    next: &mut impl FnMut() -> Option<(Header, Data)>,
+) -> Option<(Header, Data)> {
+    hold.note(&header, &payload);
+    let joined =
+        if cx.core.config.gro && !so.rcv.closed { pcb.join_from(&header, text_len(&payload)) } else { None };
+    let Some(mut joined) = joined else {
+        engine::arrive(cx, pcb, conn, so, &header, payload);
+        return None;
+    };
+    so.rcv.chain.append(payload.0);
+    let mut refused = None;
+    while !hold.is_full()
+        && let Some((header, payload)) = next()
+    {
+        if !joined.add(&header, text_len(&payload)) {
+            refused = Some((header, payload));
+            break;
+        }
+        hold.note(&header, &payload);
+        so.rcv.chain.append(payload.0);
+    }
+    arrive_joined(cx, pcb, conn, so, &joined);
+    refused
+}
+
+/// Segments that the pcb has joined, with their text in `so_rcv` already.
+fn arrive_joined(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    joined: &Joined,
+) {
+    cx.now = pcb.clock(cx.now);
+    cx.core.count_many(counter::SEGMENTS_IN, joined.count());
+    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
+    engine::take_spares(cx, conn);
+    let acked_len = pcb.on_joined(joined, cx.now);
+    if acked_len > 0 {
+        engine::acked(cx, conn, so, acked_len);
+    }
+    so.rcv.nxt += joined.text_len();
+    so.rcv.cpu = cx.cpu;
+    engine::wake_readers(cx, conn, so);
+}
+
+fn text_len(payload: &Data) -> u32 {
+    u32::try_from(payload.len()).unwrap_or(u32::MAX)
 }
 
 /// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
@@ -151,11 +235,6 @@ pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_un
         cx.core.netifs.confirm(via, cx.now);
         crate::link::confirm(cx, via, conn.tuple.remote.addr);
     }
-}
-
-/// The TSecr of the latest segment with text, after another one; the outer `None`: there was no text.
-fn echo(before: Option<Option<u32>>, header: &Header, payload: &Data) -> Option<Option<u32>> {
-    if payload.is_empty() { before } else { Some(header.options.timestamps.map(|ts| ts.ecr)) }
 }
 
 /// Whether the rest of a run would be for another connection of this name, or for none.

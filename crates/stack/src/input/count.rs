@@ -87,8 +87,10 @@ pub(crate) const BAD_TCP_CHECKSUM: usize = 42;
 pub(crate) const BAD_TCP_OPTIONS: usize = 43;
 /// Segments whose text was read to a waiting reader's own buffer.
 pub(crate) const PLACED: usize = 44;
+/// Segments that were joined to the one before them.
+pub(crate) const JOINED: usize = 45;
 /// How many there are.
-pub(crate) const COUNT: usize = 45;
+pub(crate) const COUNT: usize = 46;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -137,6 +139,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_bad_tcp_checksum",
     "input_bad_tcp_options",
     "input_placed",
+    "input_joined",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

@@ -70,6 +70,13 @@ pub(crate) struct Placed {
     pub rest: Chain,
 }
 
+impl Placed {
+    /// Bytes of text, in the buffer and out of it.
+    pub fn text_len(&self) -> u32 {
+        u32::try_from(self.at.len() + self.rest.len()).unwrap_or(u32::MAX)
+    }
+}
+
 /// What frames of a queue looked like last: the guess at the next.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Guess {

@@ -36,6 +36,14 @@ pub const INPUT: Figure = Figure {
     ],
 };
 
+/// Beside the techniques: no figure of its author's is known here.
+pub const GRO: Figure = Figure {
+    source: "Linux, generic receive offload, 2009",
+    workload: "not described",
+    machine: "not described",
+    found: &[("on, against off", "no figure known", "")],
+};
+
 /// Technique 3.
 pub const RX_FREE: Figure = Figure {
     source: "Linux, commit 8b27dae5, 2019, and its successors",

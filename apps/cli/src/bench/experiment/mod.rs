@@ -25,6 +25,7 @@ mod counters;
 mod device;
 mod figures;
 mod goals;
+mod gro;
 mod html;
 mod input;
 pub mod model;

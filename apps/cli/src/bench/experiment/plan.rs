@@ -178,7 +178,7 @@ mod tests {
             assert!(!part.rows.is_empty(), "{}", part.experiment.name);
             assert_eq!(part.rows.iter().filter(|row| row.scales).count(), 1, "{}", part.experiment.name);
             for (index, row) in part.rows.iter().enumerate() {
-                assert!(part.lanes_of(row).len() >= 3);
+                assert!(part.lanes_of(row).len() >= 2);
                 let same = part.rows[..index].iter().any(|other| other.label == row.label);
                 assert!(!same, "{} twice", row.label);
             }

@@ -10,7 +10,7 @@
 use sockeye::{Input, Rcvd, RxFree, UnixLocking, Wake};
 
 use crate::bench::experiment::model::Experiment;
-use crate::bench::experiment::{figures, input, rcvd, rxfree, unix, wake};
+use crate::bench::experiment::{figures, gro, input, rcvd, rxfree, unix, wake};
 
 /// All of them, in the order of the techniques.
 pub static EXPERIMENTS: &[Experiment] = &[
@@ -37,6 +37,18 @@ pub static EXPERIMENTS: &[Experiment] = &[
         one_lock: &["exclusive", "exclusive+lock"],
         lines: input::LINES,
         figure: &figures::INPUT,
+    },
+    Experiment {
+        name: "gro",
+        title: "Segments taken in as one",
+        about: "Settings of gro: 1 and 10 streams in packets of 1500",
+        key: "gro",
+        settings: &["off", "on"],
+        flags: &["--connections", "--threads", "--dev"],
+        rows: gro::rows,
+        one_lock: &[],
+        lines: gro::LINES,
+        figure: &figures::GRO,
     },
     Experiment {
         name: "rxfree",

@@ -90,7 +90,7 @@ impl<P: Payload> Pcb<P> {
     /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
     /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
     /// and a duplicate acknowledgment is no news.
-    fn is_predicted(&self, header: &Header, len: u32) -> bool {
+    pub(super) fn is_predicted(&self, header: &Header, len: u32) -> bool {
         const CONTROLS: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
         const ODD: Flags = CONTROLS.with(Flags::ECE).with(Flags::CWR).with(Flags::CE);
         let timestamps_fit = match header.options.timestamps {
@@ -114,6 +114,20 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn on_predicted(&mut self, header: &Header, payload: P, len: u32, now: Instant) -> Input<P> {
+        let acked = self.take_predicted(header, header.seq, (len, len), now);
+        Input { deliver: payload, acked, ..Input::default() }
+    }
+
+    /// What a predicted segment changes, or several of which `header` is the first's and `last` the sequence number of the
+    /// last: `len` bytes of text, of which one has `longest` and none more. Returns how many bytes of ours it acknowledges.
+    #[inline]
+    pub(super) fn take_predicted(
+        &mut self,
+        header: &Header,
+        last: SeqNum,
+        (len, longest): (u32, u32),
+        now: Instant,
+    ) -> u32 {
         self.last_rcv_at = now;
         let ts = header.options.timestamps;
         self.note_timestamp(header.seq, ts, now);
@@ -122,11 +136,11 @@ impl<P: Payload> Pcb<P> {
         } else {
             0
         };
-        self.update_snd_wnd(header.seq, header.ack, header.window);
+        self.update_snd_wnd(last, header.ack, header.window);
         if len > 0 {
-            self.advance_rcv_nxt(len, now);
+            self.advance_rcv_nxt(len, longest, now);
         }
-        Input { deliver: payload, acked, ..Input::default() }
+        acked
     }
 
     /// Keeps TS.Recent (RFC 7323 section 4.3): from the earliest segment that the next acknowledgment

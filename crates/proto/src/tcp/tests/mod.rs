@@ -9,6 +9,7 @@ mod congestion;
 mod delack;
 mod ecn;
 mod fast_open;
+mod gro;
 mod handshake;
 mod hostile;
 mod info;
