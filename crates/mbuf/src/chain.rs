@@ -75,10 +75,9 @@ impl Chain {
 
     /// Appends all of another chain.
     pub fn append(&mut self, mut other: Chain) {
-        if matches!(self.links, Links::Empty) {
-            *self = other;
-            return;
-        }
+        let links = std::mem::take(&mut other.links);
+        let Some(links) = self.links.fill(links) else { return };
+        other.links = links;
         // Only at the seam can there be something to merge.
         if let Some(first) = other.links.pop_front() {
             self.push_back(first);
@@ -176,6 +175,19 @@ impl Chain {
         out
     }
 
+    /// [`Chain::slice`] by the one who can reach this chain: of a single mbuf without a locked instruction, if nobody else has a
+    /// view of its cluster.
+    ///
+    /// # Panics
+    /// If the chain ends before `off + len`.
+    #[inline]
+    pub fn slice_alone(&mut self, off: usize, len: usize) -> Chain {
+        match self.links.single_mut() {
+            Some(mbuf) if len > 0 => Chain { links: Links::One(mbuf.slice_alone(off, len)) },
+            Some(_) | None => self.slice(off, len),
+        }
+    }
+
     /// Which mbuf the byte at `off` is in, and where in it. `off` is less than the length.
     fn locate(&self, off: usize) -> (usize, usize) {
         let total = self.len();
@@ -255,7 +267,16 @@ impl Chain {
 
     /// [`Chain::take_into`]; clusters whose last byte is taken so, and that nobody else views, go to `freed` and not
     /// to this thread's cache, which is for after the caller's locks.
+    #[inline]
     pub fn take_into_releasing(&mut self, into: &mut [u8], freed: &mut Freed) -> usize {
+        if let Some(mbuf) = self.links.single()
+            && mbuf.len() <= into.len()
+        {
+            let done = mbuf.len();
+            into[..done].copy_from_slice(mbuf);
+            self.links.pop_front().into_iter().for_each(|mbuf| freed.release(mbuf));
+            return done;
+        }
         let done = self.copy_to(0, into);
         self.consume(done, |mbuf| freed.release(mbuf));
         done

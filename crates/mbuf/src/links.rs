@@ -110,7 +110,37 @@ impl Links {
         }
     }
 
+    /// The mbuf of a list of one.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<&Mbuf> {
+        if let Links::One(mbuf) = self { Some(mbuf) } else { None }
+    }
+
+    /// [`Links::single`], to change it.
+    #[inline]
+    pub(crate) fn single_mut(&mut self) -> Option<&mut Mbuf> {
+        if let Links::One(mbuf) = self { Some(mbuf) } else { None }
+    }
+
+    /// Puts `links` in the place of this one, if it is empty; gives them back if it is not.
+    #[inline]
+    pub(crate) fn fill(&mut self, links: Links) -> Option<Links> {
+        if !matches!(self, Links::Empty) {
+            return Some(links);
+        }
+        // There is nothing to drop, which the compiler does not see.
+        std::mem::forget(std::mem::replace(self, links));
+        None
+    }
+
+    #[inline]
     pub(crate) fn push_back(&mut self, mbuf: Mbuf) {
+        if let Some(Links::One(mbuf)) = self.fill(Links::One(mbuf)) {
+            self.push_behind(mbuf);
+        }
+    }
+
+    fn push_behind(&mut self, mbuf: Mbuf) {
         if let Links::Ring(ring) = self {
             ring.push_back(mbuf);
             return;
@@ -129,7 +159,17 @@ impl Links {
         };
     }
 
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<Mbuf> {
+        if let Links::One(_) = self
+            && let Links::One(mbuf) = std::mem::take(self)
+        {
+            return Some(mbuf);
+        }
+        self.pop_front_of_many()
+    }
+
+    fn pop_front_of_many(&mut self) -> Option<Mbuf> {
         if let Links::Ring(ring) = self {
             let mbuf = ring.mbufs.pop_front()?;
             ring.len -= mbuf.len();

@@ -146,6 +146,17 @@ impl Mbuf {
         Mbuf { cluster: self.cluster, off: self.off + from as u32, len: (to - from) as u32 }
     }
 
+    /// [`Mbuf::slice`] of `from..from + len`, by the one who can reach this view: without a locked instruction if there is no other.
+    ///
+    /// # Panics
+    /// If the range does not lie inside this view.
+    #[inline]
+    pub(crate) fn slice_alone(&mut self, from: usize, len: usize) -> Mbuf {
+        assert!(from <= self.len() && len <= self.len() - from, "{len} bytes at {from} of {}", self.len);
+        self.header().retain_alone();
+        Mbuf { cluster: self.cluster, off: self.off + from as u32, len: len as u32 }
+    }
+
     /// Appends bytes behind the view, in the cluster's free room. Returns how many were taken: none
     /// if other data stands behind the view already, fewer than all if the cluster is full.
     #[inline]

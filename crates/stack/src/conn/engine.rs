@@ -529,7 +529,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
             }
             Data::default()
         } else {
-            Data(so.snd.chain.slice(segment.offset as usize, segment.len as usize))
+            Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
         };
         let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
         emit(cx, conn, segment.head, payload, mss);
