@@ -34,7 +34,8 @@ impl Timeout {
         Self { timeout, until: None }
     }
 
-    fn until(&mut self) -> Option<Instant> {
+    /// The end of the time, from the first call on; `None` for none.
+    pub fn until(&mut self) -> Option<Instant> {
         if self.until.is_none() {
             self.until = deadline_after(self.timeout);
         }

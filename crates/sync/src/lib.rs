@@ -6,6 +6,7 @@
 //! | `cell` | values that open only with the proof of being inside | head of `cell.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
+//! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
@@ -51,6 +52,7 @@ mod node;
 mod notify;
 pub mod pair;
 mod perimeter;
+mod readiness;
 mod run_queue;
 mod scatter;
 mod seq_cell;
@@ -70,6 +72,7 @@ pub use perimeter::{
     Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
     PerimeterId, Poisoned, Served,
 };
+pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
 pub use scatter::Scatter;
 pub use seq_cell::SeqCell;

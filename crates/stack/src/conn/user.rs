@@ -289,6 +289,9 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
         if so.rcv.urgent.is_some() {
             so.rcv.pass_mark();
         }
+        if !so.watch.is_empty() && !so.rcv.is_readable() {
+            so.watch.lower_readable();
+        }
         // In the same section as the unlinking: see `sockbuf`.
         let owed = rcvd::owed(core, &so);
         drop(so);
@@ -447,6 +450,7 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
     }
     Context::run(core, |cx| {
         let mut so = conn.so.lock();
+        so.watch.look_closer();
         if read {
             so.rcv.shut = true;
             engine::wake_readers(cx, conn, &mut so);

@@ -20,7 +20,7 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
-use crate::poll::{Ready, Registration};
+use crate::poll::{Gone, Ready};
 use crate::stack::{Core, Stack};
 
 /// See the module's head.
@@ -186,7 +186,7 @@ fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
 #[derive(Default)]
 struct Leftovers {
     contents: Contents,
-    registrations: Vec<Arc<Registration>>,
+    registrations: Vec<Gone>,
     wakers: Vec<Waker>,
 }
 

@@ -18,6 +18,7 @@ mod pair;
 mod perimeter;
 mod perimeter_entry;
 mod precheck;
+mod readiness;
 mod reply;
 mod seat;
 mod seq_cell;

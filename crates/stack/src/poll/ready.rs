@@ -1,0 +1,37 @@
+//! What a socket can be ready for, as bits.
+//!
+//! Must not know who asks. Tests: with polls, `tests/suite/poll.rs`.
+
+/// A set of readiness bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ready(pub(super) u8);
+
+impl Ready {
+    pub const NONE: Self = Self(0);
+    pub const READABLE: Self = Self(1);
+    pub const WRITABLE: Self = Self(2);
+    pub const READ_CLOSED: Self = Self(4);
+    pub const WRITE_CLOSED: Self = Self(8);
+    pub const ERROR: Self = Self(16);
+    pub const HUNG_UP: Self = Self(32);
+    pub const PRIORITY: Self = Self(64);
+    /// What one is told of without having asked, as of EPOLLERR and EPOLLHUP.
+    pub(super) const ALWAYS: Self = Self(4 | 8 | 16 | 32);
+
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    pub const fn of(self, mask: Self) -> Self {
+        Self(self.0 & mask.0)
+    }
+    pub const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// The set, unless it is empty.
+    pub(super) fn some(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+    pub fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+}

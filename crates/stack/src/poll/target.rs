@@ -1,0 +1,86 @@
+//! The socket behind a registration: where its list is, and what it is ready for now.
+//!
+//! Must not know polls' insides. Tests: `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
+
+use std::io;
+
+use sockeye_sync::facade::Arc;
+
+use super::ready::Ready;
+use super::registration::Registration;
+use super::table::Queue;
+use crate::conn::Conn;
+use crate::conn::outbox::Wake;
+use crate::conn::sockbuf::Buffers;
+use crate::listen::Listener;
+use crate::udp::pcb::Pcb;
+use crate::unix::ready::End;
+
+/// The socket behind a registration.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Conn(Arc<Conn>),
+    Listener(Arc<Listener>),
+    Unix(End),
+    Udp(Arc<Pcb>),
+}
+
+impl Target {
+    /// Lists a registration, and marks it with what the socket is ready for.
+    pub(super) fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()> {
+        match self {
+            Self::Conn(conn) => {
+                // In one section: the mark may be of an owned word.
+                let mut so = conn.so.lock();
+                so.watch.add(registration)?;
+                Registration::mark(registration, Self::of_buffers(conn, &so), wakes);
+                return Ok(());
+            }
+            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.add(registration))?,
+            Self::Unix(end) => end.add(registration)?,
+            Self::Udp(pcb) => pcb.receive.so.lock().watch.add(registration)?,
+        }
+        Registration::mark(registration, self.ready(), wakes);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+        match self {
+            Self::Conn(conn) => conn.so.lock().watch.remove(queue),
+            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.remove(queue)),
+            Self::Unix(end) => end.remove(queue),
+            Self::Udp(pcb) => pcb.receive.so.lock().watch.remove(queue),
+        }
+    }
+
+    /// Readiness now, from the buffers themselves.
+    pub(super) fn ready(&self) -> Ready {
+        match self {
+            Self::Conn(conn) => Self::of_buffers(conn, &conn.so.lock()),
+            Self::Listener(listener) => Ready::READABLE.when(listener.is_readable()),
+            Self::Unix(end) => end.ready(),
+            Self::Udp(pcb) => pcb.readiness(),
+        }
+    }
+
+    /// Readiness of a connection with these buffers.
+    pub(super) fn of_buffers(conn: &Conn, so: &Buffers) -> Ready {
+        let read = Ready::READABLE
+            .when(so.rcv.is_readable())
+            .with(Ready::PRIORITY.when(so.rcv.has_urgent()))
+            .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
+        let write = Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));
+        read.with(write).with(Ready::ERROR.when(conn.has_error()))
+    }
+}
+
+pub(crate) mod sealed {
+    use super::Target;
+
+    /// What a socket tells a set about itself.
+    pub trait Source {
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn target(&self) -> Target;
+    }
+}
