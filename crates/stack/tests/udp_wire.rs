@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{counter, watchdog};
 use lab::{Lab, Tap};
 use sockeye::netif::{RxFrame, WireConfig, wire};
-use sockeye::{Outgoing, RecvMeta, SendMeta, UdpSocket, Unsent};
+use sockeye::{MtuDiscover, Outgoing, RecvMeta, SendMeta, UdpSocket, Unsent};
 
 fn socket(lab: &Lab, side: usize, addr: &str) -> UdpSocket {
     let socket = UdpSocket::bind_on(&lab.stacks[side], addr).unwrap();
@@ -145,6 +145,50 @@ fn datagrams_of_a_flow_are_joined_for_who_asks() {
     assert_eq!((whole.len, whole.segment_size, whole.segment_count()), (5000, 1200, 5));
     drop((a, b));
     lab.assert_empty();
+}
+
+/// Both ends without threads, and what a send of 5,000 bytes in datagrams of `size` brings about: frames, datagrams that left
+/// joined, and those that were received.
+fn cut(config: &WireConfig, v6: bool, size: u16, discover: MtuDiscover) -> (u64, u64, usize) {
+    let lab = Lab::new(config, |config| config.workers = 0);
+    let at = |side: usize| {
+        if v6 { ["[fd09::1]:0", "[fd09::2]:0"][side] } else { ["10.9.0.1:0", "10.9.0.2:0"][side] }
+    };
+    let (a, b) = (socket(&lab, 0, at(0)), socket(&lab, 1, at(1)));
+    b.set_nonblocking(true).unwrap();
+    a.set_mtu_discover(discover).unwrap();
+    let bytes: Vec<u8> = (0..5000u32).map(|i| (i / 7) as u8).collect();
+    let meta = SendMeta { segment_size: Some(size), ..SendMeta::to(b.local_addr().unwrap()) };
+    a.send_msg(&[IoSlice::new(&bytes)], &meta).unwrap();
+    lab.drive(Duration::from_millis(1));
+    let (mut got, mut count, mut buf) = (Vec::new(), 0, [0; 5000]);
+    while let Ok(len) = b.recv(&mut buf) {
+        got.extend_from_slice(&buf[..len]);
+        count += 1;
+    }
+    assert!(got == bytes && lab.count("frames_bad_checksum") == 0);
+    (counter(&lab.stacks[0], "frames_out"), counter(&lab.stacks[0], "udp_out_joined"), count)
+}
+
+#[test]
+fn a_buffer_of_many_datagrams_is_one_frame_where_the_interface_cuts() {
+    let _guard = watchdog("a_buffer_of_many_datagrams_is_one_frame_where_the_interface_cuts");
+    let plain = WireConfig { offload: true, ..WireConfig::default() };
+    let cuts = WireConfig { segment_max: 65_535, ..plain.clone() };
+    let small = WireConfig { segment_max: 4000, ..plain.clone() };
+    use MtuDiscover::{Do, Dont, Probe, Want};
+    for (v6, fits) in [(false, 1472), (true, 1452)] {
+        for discover in [Want, Do, Probe] {
+            assert_eq!(cut(&cuts, v6, 1000, discover), (1, 5, 5));
+            assert_eq!(cut(&cuts, v6, fits, discover), (1, 4, 4));
+            assert_eq!(cut(&small, v6, 1000, discover), (5, 0, 5), "longer than the device takes");
+            assert_eq!(cut(&plain, v6, 1000, discover), (5, 0, 5));
+        }
+        assert_eq!(cut(&cuts, v6, 5000, Want).1, 0, "one datagram is no buffer of many");
+        assert_eq!(cut(&cuts, v6, fits + 1, Want), (7, 0, 4), "each but the last in two fragments");
+    }
+    assert_eq!(cut(&cuts, false, 1000, Dont), (5, 0, 5), "which routers may cut");
+    assert_eq!(cut(&cuts, true, 1000, Dont), (1, 5, 5), "which they never do with IPv6");
 }
 
 #[test]

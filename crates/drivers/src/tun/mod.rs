@@ -126,6 +126,8 @@ struct Device {
     medium: Medium,
     mtu: u32,
     offload: bool,
+    /// The kernel takes UDP datagrams that are to be cut.
+    udp_offload: bool,
     gone: AtomicBool,
 }
 
@@ -204,12 +206,15 @@ impl Tun {
         mac: Option<MacAddr>,
     ) -> io::Result<Self> {
         let offload = flags & libc::IFF_VNET_HDR != 0;
+        let mut udp_offload = false;
         if let Some(first) = fds.first().filter(|_| offload) {
             let mut header_len = vnet::LEN as libc::c_int;
             with_struct(first, libc::TUNSETVNETHDRSZ, &mut header_len)?;
-            // A kernel before 6.2 knows nothing of the second.
-            with_number(first, libc::TUNSETOFFLOAD, OFFLOADS | UDP_OFFLOADS)
-                .or_else(|_| with_number(first, libc::TUNSETOFFLOAD, OFFLOADS))?;
+            // A kernel before 6.2 knows nothing of the second, in neither direction.
+            udp_offload = with_number(first, libc::TUNSETOFFLOAD, OFFLOADS | UDP_OFFLOADS).is_ok();
+            if !udp_offload {
+                with_number(first, libc::TUNSETOFFLOAD, OFFLOADS)?;
+            }
         }
         let mtu = mtu.map_or_else(|| link.mtu(), Ok)?;
         check_mtu(mtu)?;
@@ -220,7 +225,7 @@ impl Tun {
         };
         let queues = fds.into_iter().map(|fd| Queue::new(fd, offload)).collect::<io::Result<_>>()?;
         let gone = AtomicBool::new(false);
-        Ok(Self { device: Arc::new(Device { queues, link, medium, mtu, offload, gone }) })
+        Ok(Self { device: Arc::new(Device { queues, link, medium, mtu, offload, udp_offload, gone }) })
     }
 
     /// The kernel's side of the device.
@@ -290,6 +295,10 @@ impl Netif for Tun {
 
     fn segment_max(&self) -> u32 {
         if self.device.offload { SEGMENT_MAX } else { 0 }
+    }
+
+    fn udp_segment_max(&self) -> u32 {
+        if self.device.udp_offload { SEGMENT_MAX } else { 0 }
     }
 
     fn attached(&self, pool: &Pool) {

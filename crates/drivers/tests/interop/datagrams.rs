@@ -1,12 +1,15 @@
 //! Datagrams of every size, fragments among them, to the kernel and back.
 
+use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket as KernelSocket};
 use std::time::Duration;
 
-use sockeye::UdpSocket;
+use sockeye::netif::Netif;
+use sockeye::{MtuDiscover, SendMeta, UdpSocket};
+use sockeye_drivers::TunConfig;
 
 use crate::bed::{Bed, LAYERS};
-use crate::common::{bytes, skipped};
+use crate::common::{bytes, hash, skipped};
 
 /// From nothing to the largest that IPv4 carries, and the edges of 1500 bytes on both versions of IP.
 const SIZES: [usize; 14] = [0, 1, 7, 8, 1231, 1232, 1451, 1452, 1453, 1472, 1473, 9000, 32_000, 65_507];
@@ -133,4 +136,72 @@ fn a_port_without_a_socket_is_reported_to_both_sides() {
             assert_eq!(told.join().unwrap(), refused);
         }
     }
+}
+
+/// Bytes of a buffer, and of the datagrams that it is cut into.
+const CUTS: [(usize, u16); 6] =
+    [(1449, 1448), (60_000, 1452), (65_000, 1400), (12_800, 100), (2000, 1999), (3000, 1000)];
+
+/// Sends a buffer to be cut, until all of its datagrams have come; one that is lost is no failure, but none is lost for ever.
+fn cut_and_compare(from: &UdpSocket, to: &KernelSocket, (len, size): (usize, u16)) {
+    let data = bytes(u64::from(size), len);
+    let meta = SendMeta { segment_size: Some(size), ..SendMeta::to(to.name()) };
+    let wanted: Vec<usize> = data.chunks(usize::from(size)).map(<[u8]>::len).collect();
+    let came = (0..TRIES).any(|_| {
+        assert_eq!(from.send_msg(&[IoSlice::new(&data)], &meta).unwrap(), len);
+        let mut buffer = vec![0; 70_000];
+        let (mut whole, mut lens) = (Vec::new(), Vec::new());
+        while whole.len() < len
+            && let Some((got, sender)) = to.take(&mut buffer)
+        {
+            assert_eq!(sender, from.name());
+            lens.push(got);
+            whole.extend_from_slice(&buffer[..got]);
+        }
+        lens == wanted && hash(&whole) == hash(&data)
+    });
+    assert!(came, "{len} bytes cut every {size}");
+}
+
+#[test]
+fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_cut() {
+    if skipped("cut buffers") {
+        return;
+    }
+    for layer in LAYERS {
+        for offload in [true, false] {
+            let bed = Bed::with(&TunConfig { layer, offload, ..TunConfig::default() }, |_| ());
+            let frames_out = || bed.lab.tun.counts().iter().map(|queue| queue.frames_out).sum::<u64>();
+            for v6 in [false, true] {
+                let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+                let at = bed.lab.kernel_addr(v6, 0);
+                let theirs = bed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
+                // So that the neighbor is known.
+                ours.put(b"hello", theirs.name());
+                assert!(theirs.take(&mut [0; 9]).is_some());
+                CUTS.into_iter().for_each(|cut| cut_and_compare(&ours, &theirs, cut));
+                let (frames, joined) = (frames_out(), bed.lab.count("udp_out_joined"));
+                cut_and_compare(&ours, &theirs, (60_000, 1400));
+                let count = 60_000_u64.div_ceil(1400);
+                let (frames, joined) = (frames_out() - frames, bed.lab.count("udp_out_joined") - joined);
+                if cuts(&bed) {
+                    // One more for each time that it was sent.
+                    assert!(joined >= count && frames < count, "{frames} frames, {joined} datagrams");
+                } else {
+                    assert!(joined == 0 && frames >= count, "{frames} frames, {joined} datagrams");
+                }
+                // What a router may cut leaves packet by packet.
+                ours.set_mtu_discover(MtuDiscover::Dont).unwrap();
+                let joined = bed.lab.count("udp_out_joined");
+                cut_and_compare(&ours, &theirs, (3000, 1000));
+                assert_eq!(bed.lab.count("udp_out_joined") > joined, v6 && cuts(&bed));
+            }
+            bed.assert_all_understood();
+        }
+    }
+}
+
+/// Whether the device cuts datagrams: a kernel before 6.2 does not.
+fn cuts(bed: &Bed) -> bool {
+    bed.lab.tun.udp_segment_max() > 0
 }

@@ -75,6 +75,7 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
             netif,
             src: Some(src),
             protocol,
+            gso_size: 0,
             hop_limit,
             traffic_class: class.load(Ordering::Relaxed),
             header: &header,

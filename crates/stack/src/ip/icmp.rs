@@ -238,6 +238,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
         netif: (is_link_local && received.netif != NetifId::LOOPBACK).then_some(received.netif),
         src: (received.cast == Cast::Unicast).then_some(addresses.dst()),
         protocol,
+        gso_size: 0,
         hop_limit: None,
         traffic_class: 0,
         header,

@@ -48,6 +48,9 @@ pub(crate) struct Outgoing<'a> {
     /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
     pub header: &'a [u8],
     pub checksum: ChecksumAt,
+    /// Bytes of payload of each packet but the last, if the payload is several packets' and the interface cuts it
+    /// ([`takes_joined`]); else 0.
+    pub gso_size: u16,
     /// What is done if it is longer than the way takes.
     pub discover: MtuDiscover,
     /// Chooses among an interface's queues; packets of one flow stay in order.
@@ -145,14 +148,34 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
             let offload = netif.offloads_checksum();
             let len = addresses.header_len() + outgoing.header.len() + payload.len();
             let may_be_cut = outgoing.discover == MtuDiscover::Dont && outgoing.dst.is_ipv4();
-            if len > mtu as usize || may_be_cut {
+            if outgoing.gso_size == 0 && (len > mtu as usize || may_be_cut) {
                 return cut(cx, via, &header, outgoing, payload, mtu);
             }
-            let frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
+            let mut frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
+            frame.gso_size = outgoing.gso_size;
             transmit(cx, via, outgoing.flow, frame)
         }
         None => loop_back(cx, header, outgoing, payload),
     }
+}
+
+/// Whether an interface takes a payload that is several datagrams', and cuts it: `each_len` bytes behind the IP header in each
+/// but the last, `len` in all. Where packets may be cut on their way (IP_PMTUDISC_DONT) it does not: it would say otherwise.
+pub(crate) fn takes_joined(
+    cx: &Context<'_>,
+    netif: NetifId,
+    outgoing: &Outgoing<'_>,
+    (each_len, len): (usize, usize),
+) -> bool {
+    let Some(device) = cx.core.netifs.netif(netif) else { return false };
+    let is_v6 = outgoing.dst.is_ipv6();
+    let header_len = if is_v6 { ip::V6_HEADER_LEN } else { ip::V4_HEADER_LEN };
+    let may_be_cut = outgoing.discover == MtuDiscover::Dont && !is_v6;
+    let mtu = path_mtu(cx, cx.core.links.mtu(netif, device.mtu(), is_v6), outgoing);
+    !may_be_cut
+        && device.offloads_checksum()
+        && header_len + len <= device.udp_segment_max() as usize
+        && header_len + each_len <= mtu as usize
 }
 
 /// Bytes of the largest packet that the path takes, as far as is known, of a link with this MTU.

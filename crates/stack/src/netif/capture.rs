@@ -331,6 +331,10 @@ impl<N: Netif> Netif for Captured<N> {
         self.netif.segment_max()
     }
 
+    fn udp_segment_max(&self) -> u32 {
+        self.netif.udp_segment_max()
+    }
+
     fn attached(&self, pool: &Pool) {
         self.netif.attached(pool);
     }

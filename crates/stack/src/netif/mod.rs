@@ -91,6 +91,13 @@ pub trait Netif: Send + Sync + 'static {
         0
     }
 
+    /// The same for datagrams of UDP: [`TxFrame::gso_size`] is then the payload of each datagram but the last, and the UDP
+    /// header's length that of all. At most 65,535; 0 if it takes none, which is the default. Constant. Needs
+    /// [`offloads_checksum`](Self::offloads_checksum).
+    fn udp_segment_max(&self) -> u32 {
+        0
+    }
+
     /// Told once, before anything else, from which pool the stack takes its packet memory. A driver that reads
     /// frames straight into mbufs of it spares the stack a copy (see [`RxFrame::own`]). Default: nothing.
     fn attached(&self, pool: &Pool) {

@@ -141,6 +141,10 @@ impl Netif for WireEnd {
         self.config.segment_max
     }
 
+    fn udp_segment_max(&self) -> u32 {
+        self.config.segment_max
+    }
+
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         let queue = self.queue_of(flow);
         let mut arrived = self.to.lanes[queue].arrived.lock();

@@ -24,8 +24,10 @@ pub(crate) const MEM_ERRORS: usize = 8;
 pub(crate) const IN_BAD_LENGTH: usize = 9;
 /// Of the InCsumErrors: over IPv6 without a checksum.
 pub(crate) const IN_NO_CHECKSUM: usize = 10;
+/// Of the OutDatagrams: left in one frame with others, which the interface cuts.
+pub(crate) const OUT_JOINED: usize = 11;
 /// How many there are.
-pub(crate) const COUNT: usize = 11;
+pub(crate) const COUNT: usize = 12;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -40,4 +42,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("udp_mem_errors", "UdpMemErrors"),
     ("udp_in_bad_length", ""),
     ("udp_in_no_checksum", ""),
+    ("udp_out_joined", ""),
 ];

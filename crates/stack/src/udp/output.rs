@@ -1,6 +1,7 @@
 //! Datagrams that leave the stack: their header, and the Internet layer for the rest.
 //!
-//! A buffer that stands for several datagrams is cut here; each is a packet. What the interface has no room for is
+//! A buffer that stands for several datagrams leaves as one frame where the interface cuts it
+//! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
 //! dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with IP_RECVERR).
 //!
 //! Must not know receivers. Takes no lock; the interface's queue has its own. Tests: `tests/udp_wire.rs`.
@@ -10,7 +11,7 @@ use std::num::NonZeroU16;
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip::PROTOCOL_UDP;
-use sockeye_proto::udp::{self, ChecksumOut, Segments};
+use sockeye_proto::udp::{self, ChecksumOut, HEADER_LEN, Segments};
 use sockeye_sync::facade::Ordering;
 
 use super::count;
@@ -33,8 +34,15 @@ pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[L
     Context::run(core, |cx| {
         let mut done = Ok(());
         for load in run {
+            if is_cut_by_device(cx, netif, flow, load) {
+                core.udp.count(count::OUT_JOINED, load.count());
+                let whole = load.payload.clone();
+                done = one(cx, netif, flow, (hash, load.segment_size), whole)
+                    .or_else(|error| refusal(core, pcb, error));
+                continue;
+            }
             for payload in cut(load) {
-                done = one(cx, netif, flow, hash, payload).or_else(|error| refusal(core, pcb, error));
+                done = one(cx, netif, flow, (hash, 0), payload).or_else(|error| refusal(core, pcb, error));
             }
         }
         done
@@ -58,11 +66,18 @@ fn cut(load: &Load) -> impl Iterator<Item = Chain> {
     whole.into_iter().chain(parts.map(|range| payload.slice(range.start, range.len())))
 }
 
+/// Whether the datagrams of a load leave as one frame.
+fn is_cut_by_device(cx: &Context<'_>, netif: NetifId, flow: &Flow, load: &Load) -> bool {
+    let (each, all) = (usize::from(load.segment_size), load.payload.len());
+    let way = outgoing(netif, flow, &[], (0, load.segment_size));
+    each > 0 && output::takes_joined(cx, netif, &way, (HEADER_LEN + each, HEADER_LEN + all))
+}
+
 fn one(
     cx: &mut Context<'_>,
     netif: NetifId,
     flow: &Flow,
-    hash: u64,
+    (hash, gso_size): (u64, u16),
     payload: Chain,
 ) -> Result<(), SendError> {
     let (src, dst) = (flow.tuple.remote, flow.tuple.local);
@@ -70,19 +85,24 @@ fn one(
     // The Internet layer fills in the checksum.
     let too_long = SendError::TooLong(u32::from(u16::MAX));
     let header = udp::emit(&header, payload.len(), ChecksumOut::Zero).ok_or(too_long)?;
-    let outgoing = Outgoing {
-        dst: dst.addr,
+    output::send(cx, &outgoing(netif, flow, &header, (hash, gso_size)), payload)
+}
+
+/// How datagrams of a flow leave.
+fn outgoing<'h>(netif: NetifId, flow: &Flow, header: &'h [u8], (hash, gso_size): (u64, u16)) -> Outgoing<'h> {
+    Outgoing {
+        dst: flow.tuple.local.addr,
         netif: Some(netif),
+        gso_size,
         discover: flow.discover,
-        src: Some(src.addr),
+        src: Some(flow.tuple.remote.addr),
         protocol: PROTOCOL_UDP,
         hop_limit: Some(flow.hop_limit),
         traffic_class: flow.traffic_class,
-        header: &header,
+        header,
         checksum: ChecksumAt::Pseudo(CHECKSUM_AT),
         flow: hash,
-    };
-    output::send(cx, &outgoing, payload)
+    }
 }
 
 /// What a sender is told.

@@ -106,6 +106,9 @@ macro_rules! as_its_end {
         fn segment_max(&self) -> u32 {
             self.end.segment_max()
         }
+        fn udp_segment_max(&self) -> u32 {
+            self.end.udp_segment_max()
+        }
         fn ring(&self, queue: usize) {
             self.end.ring(queue);
         }
