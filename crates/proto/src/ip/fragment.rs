@@ -58,18 +58,19 @@ pub fn parse_head(
 }
 
 /// What is behind the headers for the destination that an IPv6 datagram begins with, `protocol` being the number of the
-/// first: the number of the protocol inside, and how many bytes come before it.
+/// first: the number of the protocol inside, and how many bytes come before it. `behind` is how many bytes of headers came
+/// before the datagram's first byte, the fragment header the last of them: what an error points at is counted from there.
 ///
 /// # Errors
 /// As `parse_head`; `Truncated` if `head`, the first bytes of the datagram, ends before it is known.
-pub fn upper_layer(protocol: u8, head: &[u8]) -> Result<(u8, usize), ParseError> {
-    v6::skip_behind_fragment(protocol, head)
+pub fn upper_layer(protocol: u8, head: &[u8], behind: usize) -> Result<(u8, usize), ParseError> {
+    v6::skip_behind_fragment(protocol, head, behind)
 }
 
 /// Whether the first fragment of an IPv6 datagram holds all of its headers, that of the protocol inside included
 /// (RFC 7112). One with headers that will be refused is not cut, and refused when it is whole.
 pub fn has_whole_chain(protocol: u8, payload: &[u8]) -> bool {
-    let (protocol, at) = match upper_layer(protocol, payload) {
+    let (protocol, at) = match upper_layer(protocol, payload, 0) {
         Ok(found) => found,
         Err(ParseError::Truncated { .. } | ParseError::TruncatedExtension { .. }) => return false,
         Err(_) => return true,

@@ -60,11 +60,31 @@ pub(super) fn parse_fragment(
 }
 
 /// See [`super::fragment::upper_layer`].
-pub(super) fn skip_behind_fragment(first: u8, head: &[u8]) -> Result<(u8, usize), ParseError> {
-    // A hop-by-hop header comes first in a packet, and so not here.
-    match skip_extensions(head, (first, 0), 0, 1)? {
+pub(super) fn skip_behind_fragment(first: u8, head: &[u8], behind: usize) -> Result<(u8, usize), ParseError> {
+    // Named by the fragment header's first byte. A hop-by-hop header comes first in a packet, and so not here.
+    let named_at = 0_usize.wrapping_sub(V6_FRAGMENT_LEN);
+    match skip_extensions(head, (first, named_at), 0, 1).map_err(|error| moved(error, behind))? {
         (FRAGMENT, _) => Err(ParseError::Fragment),
         found => Ok(found),
+    }
+}
+
+/// An error as it is found `by` bytes further on.
+fn moved(error: ParseError, by: usize) -> ParseError {
+    match error {
+        ParseError::MisplacedHopByHop { at } => ParseError::MisplacedHopByHop { at: at.wrapping_add(by) },
+        ParseError::OptionLen { at } => ParseError::OptionLen { at: at.wrapping_add(by) },
+        ParseError::Option { kind, at } => ParseError::Option { kind, at: at.wrapping_add(by) },
+        ParseError::Routing { at } => ParseError::Routing { at: at.wrapping_add(by) },
+        ParseError::SourceRoute { .. }
+        | ParseError::Truncated { .. }
+        | ParseError::Version(_)
+        | ParseError::HeaderLen(_)
+        | ParseError::PacketLen { .. }
+        | ParseError::Checksum(_)
+        | ParseError::Fragment
+        | ParseError::TooManyExtensions
+        | ParseError::TruncatedExtension { .. } => error,
     }
 }
 
@@ -169,12 +189,15 @@ fn walk_options(header: &[u8], header_at: usize) -> Result<(), ParseError> {
 
 /// See [`super::protocol_at`].
 pub(super) fn protocol_at(head: &[u8]) -> usize {
-    reach(head).0
+    let (field, at) = reach(head, (NEXT_HEADER_AT, V6_HEADER_LEN));
+    let behind = at + V6_FRAGMENT_LEN;
+    let is_fragment = head.get(field) == Some(&FRAGMENT) && behind <= head.len();
+    if is_fragment { reach(head, (at, behind)).0 } else { field }
 }
 
-/// As far as lengths alone lead: where the number of what stands there is, and where it begins.
-fn reach(head: &[u8]) -> (usize, usize) {
-    let (mut field, mut at) = (NEXT_HEADER_AT, V6_HEADER_LEN);
+/// As far as lengths alone lead from a header that begins at the second place, and whose number is at the first: where the
+/// number of what stands there is, and where it begins.
+fn reach(head: &[u8], (mut field, mut at): (usize, usize)) -> (usize, usize) {
     for _ in 0..EXTENSION_HEADERS_MAX {
         let Some(HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) = head.get(field).copied() else { break };
         let Some(units) = head.get(at + 1) else { break };
@@ -187,7 +210,7 @@ fn reach(head: &[u8]) -> (usize, usize) {
 pub(super) fn parse_refused(packet: &[u8], have: usize) -> Option<(Header, Range<usize>)> {
     let [b0, b1, _, _, len_a, len_b, _, hop_limit, addrs @ ..] = packet.first_chunk::<V6_HEADER_LEN>()?;
     let end = (V6_HEADER_LEN + usize::from(u16::from_be_bytes([*len_a, *len_b]))).min(have);
-    let (field, at) = reach(packet.get(..end).unwrap_or(packet));
+    let (field, at) = reach(packet.get(..end).unwrap_or(packet), (NEXT_HEADER_AT, V6_HEADER_LEN));
     let (src, dst) = addrs.split_first_chunk::<16>()?;
     let addresses =
         Addresses::V6 { src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst.first_chunk::<16>()?) };

@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV6};
 use std::task::{Context, Poll, ready};
 
 use crate::EchoReply;
@@ -86,6 +86,14 @@ impl IcmpSocket {
     /// As for [`crate::IcmpSocket::send_to`].
     pub async fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
         self.inner.send_to(seq, data, to)
+    }
+
+    /// Sends an echo request to an address on the interface that its scope id names. Never waits.
+    ///
+    /// # Errors
+    /// As for [`crate::IcmpSocket::send_to_scoped`].
+    pub async fn send_to_scoped(&self, seq: u16, data: &[u8], to: SocketAddrV6) -> io::Result<()> {
+        self.inner.send_to_scoped(seq, data, to)
     }
 
     /// Receives an answer; data beyond `buf` is cut off. May be cancelled: no answer is lost then.

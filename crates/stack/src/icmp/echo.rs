@@ -4,7 +4,7 @@
 //! has the identifier of a socket here, and at most ends one call of that. Must not know how packets come in. Tests:
 //! `tests/ip/sockets.rs`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Exhausted};
@@ -18,7 +18,7 @@ use crate::ip::count;
 use crate::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
 use crate::ip::{Cast, Received};
 use crate::memory;
-use crate::netif::NetifId;
+use crate::netif::{NetifId, scope};
 use crate::stack::Core;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
 use crate::udp::errors;
@@ -32,11 +32,13 @@ pub(super) const DATA_MAX: usize = 65_535 - ip::V4_HEADER_LEN - HEADER_LEN;
 /// Sends a request with `data` to `to`, or to the peer.
 ///
 /// # Errors
-/// EDESTADDRREQ, EMSGSIZE, EACCES (a broadcast address), what is pending, what there is of the way, ENOBUFS.
-pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>) -> Result<(), Errno> {
+/// EDESTADDRREQ, EMSGSIZE, EACCES (a broadcast address), what is pending, what there is of the way, ENOBUFS; ENODEV and
+/// EINVAL for an interface that is not there, or not the socket's.
+pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketAddr>) -> Result<(), Errno> {
     let (core, pcb) = (handle.core(), &handle.pcb);
     let name = pcb.name.load();
-    let dst = to.or(name.remote.map(|remote| remote.addr)).ok_or(Errno::DESTADDRREQ)?;
+    let remote = || name.remote.map(|remote| remote.addr);
+    let dst = to.map(|to| to.ip()).or_else(remote).ok_or(Errno::DESTADDRREQ)?;
     if dst.is_ipv6() != pcb.is_v6 {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -46,7 +48,8 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
     if route::is_broadcast(core, dst) {
         return Err(Errno::ACCESS);
     }
-    let interface = route::interface_for(pcb, dst);
+    let scope = to.map_or(Ok(None), |to| scope::named(core, &to))?.map(NetifId::interface_index);
+    let interface = scope.unwrap_or_else(|| route::interface_for(pcb, dst));
     let src = route::source(core, pcb, &name, dst, None, interface)?;
     let way = route::way(core, src, dst, interface)?;
     if let Some(error) = pcb.take_error() {
@@ -66,6 +69,9 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<IpAddr>
     };
     let netif = match way {
         Way::All(interface) => NetifId::of_interface(core, interface),
+        Way::Out(via) if scope.is_some_and(|scope| scope != via.netif().interface_index()) => {
+            return Err(Errno::INVAL);
+        }
         Way::Own | Way::Out(_) => None,
     };
     let header = Message::EchoRequest { id: name.local.port, seq }.emit(family).unwrap_or_default();

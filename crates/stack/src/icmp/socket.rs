@@ -2,7 +2,7 @@
 //! Tests: `tests/ip/sockets.rs`.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::io::Errno;
 use sockeye_proto::icmp::HEADER_LEN;
@@ -33,6 +33,9 @@ use crate::udp::recv;
 /// with another one never come here. Errors about requests that were sent, "time exceeded" of a router on the way among
 /// them, are kept for [`recv_err`](Self::recv_err); each also ends the next call once. All calls may be made by several
 /// threads at once.
+///
+/// A link-local address of IPv6, or a group of a link, is told with its interface (RFC 4007) by the calls that take a
+/// [`SocketAddrV6`], whose port has no meaning here: `"[fe80::1%2]:0".parse()` is `fe80::1` on the interface with the number 2.
 pub struct IcmpSocket {
     pub(crate) handle: Arc<Handle>,
 }
@@ -55,7 +58,8 @@ pub struct EchoReply {
     pub hop_limit: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The interface by which it came, as in [`RecvMeta::interface`](crate::RecvMeta::interface).
+    /// The interface by which it came, as in [`RecvMeta::interface`](crate::RecvMeta::interface): the scope id of a
+    /// link-local `from`.
     pub interface: u32,
 }
 
@@ -71,6 +75,8 @@ pub struct EchoError {
     pub offender: IpAddr,
     /// Whom the request was for.
     pub dst: IpAddr,
+    /// The interface on which `dst` is, if it is an address of a link; else 0.
+    pub scope_id: u32,
     /// Its number.
     pub seq: u16,
     /// Bytes of its data that were quoted and copied out.
@@ -92,9 +98,22 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn bind_on(stack: &Stack, addr: IpAddr) -> io::Result<Self> {
+        Self::bound(stack, SocketAddr::new(addr, 0))
+    }
+
+    /// [`bind_on`](Self::bind_on) to an address on the interface that its scope id names.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind), which it is too if the address is another interface's; ENODEV if there is no such
+    /// interface.
+    pub fn bind_scoped_on(stack: &Stack, addr: SocketAddrV6) -> io::Result<Self> {
+        Self::bound(stack, without_port(addr))
+    }
+
+    fn bound(stack: &Stack, addr: SocketAddr) -> io::Result<Self> {
         let pcb = Pcb::of_echo(addr.is_ipv6(), stack.config().rcvbuf);
         let socket = Self { handle: Arc::new(Handle { stack: stack.clone(), pcb }) };
-        socket.handle.bind(SocketAddr::new(addr, 0))?;
+        socket.handle.bind(addr)?;
         Ok(socket)
     }
 
@@ -107,6 +126,18 @@ impl IcmpSocket {
             return Err(Errno::AFNOSUPPORT.into());
         }
         self.handle.connect(SocketAddr::new(addr, 0))
+    }
+
+    /// [`connect`](Self::connect) to an address on the interface that its scope id names.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); ENODEV if there is no such interface, `InvalidInput` if the socket is bound to an
+    /// address of another one.
+    pub fn connect_scoped(&self, addr: SocketAddrV6) -> io::Result<()> {
+        if !self.handle.pcb.is_v6 {
+            return Err(Errno::AFNOSUPPORT.into());
+        }
+        self.handle.connect(without_port(addr))
     }
 
     /// The identifier that the socket's requests carry.
@@ -138,7 +169,16 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
-        Ok(echo::request(&self.handle, seq, data, Some(to))?)
+        Ok(echo::request(&self.handle, seq, data, Some(SocketAddr::new(to, 0)))?)
+    }
+
+    /// [`send_to`](Self::send_to) an address on the interface that its scope id names.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); ENODEV if there is no such interface, `InvalidInput` if the socket is bound to an address of
+    /// another one.
+    pub fn send_to_scoped(&self, seq: u16, data: &[u8], to: SocketAddrV6) -> io::Result<()> {
+        Ok(echo::request(&self.handle, seq, data, Some(without_port(to)))?)
     }
 
     /// Receives an answer; data beyond `buf` is cut off. Blocks until there is one.
@@ -165,7 +205,12 @@ impl IcmpSocket {
     /// never blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<EchoError> {
         let error = recv::recv_err(&self.handle, buf)?;
+        let scope_id = match error.dst {
+            SocketAddr::V6(dst) => dst.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
         Some(EchoError {
+            scope_id,
             what: error.what,
             errno: error.errno,
             offender: error.offender.ip(),
@@ -174,6 +219,12 @@ impl IcmpSocket {
             len: error.len,
         })
     }
+}
+
+/// Ports mean nothing to echo requests, and a name's port is the identifier here.
+fn without_port(mut addr: SocketAddrV6) -> SocketAddr {
+    addr.set_port(0);
+    SocketAddr::V6(addr)
 }
 
 handle_methods!(IcmpSocket);

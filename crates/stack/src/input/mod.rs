@@ -51,8 +51,8 @@ use crate::netif::{RxFrame, down};
 use crate::stack::Core;
 
 use busy::Place;
-pub(crate) use parse::Packet;
 use parse::Parsed;
+pub(crate) use parse::{Packet, is_for_all, problem};
 
 /// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
 pub(crate) const BATCH_MAX: usize = 64;

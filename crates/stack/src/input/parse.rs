@@ -216,7 +216,7 @@ fn refused(
 }
 
 /// What the sender is told of: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
-fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
+pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
     let (problem, at) = match *error {
         ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_DISCARD => return None,
         ip::ParseError::Option { at, .. } => (Problem::Option, at),
@@ -237,7 +237,7 @@ fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
 }
 
 /// Whether the sender is told though he has sent to many.
-fn is_for_all(error: &ip::ParseError) -> bool {
+pub(crate) fn is_for_all(error: &ip::ParseError) -> bool {
     matches!(error, ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_REPORT)
 }
 

@@ -9,12 +9,13 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::{Error, Problem};
 use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_proto::ip::reass::{Key, Outcome, Piece, Reass, Refused};
-use sockeye_proto::ip::{Addresses, V6_HEADER_LEN, ecn};
+use sockeye_proto::ip::{Addresses, ParseError, V6_HEADER_LEN, ecn};
 use sockeye_sync::Mutex;
 
-use super::{Received, count, dispatch, icmp};
+use super::{Cast, Received, count, dispatch, icmp};
 use crate::conn::outbox::Context;
 use crate::input::count as frames;
+use crate::input::{is_for_all, problem};
 use crate::netif::Checksum;
 use crate::stack::Core;
 use crate::timers::TimerKey;
@@ -119,18 +120,28 @@ fn whole(cx: &mut Context<'_>, mut received: Received) {
     received.fragment = None;
     if received.header.addresses.src().is_ipv6() {
         let (first, len) = received.first::<CHAIN_MAX>();
-        let inside = fragment::upper_layer(received.header.protocol, &first[..len]);
+        let behind = received.head.bytes().len();
+        let inside = fragment::upper_layer(received.header.protocol, &first[..len], behind);
         let (protocol, at) = match inside {
             Ok(inside) => inside,
-            Err(error) => {
-                cx.core.input.count(frames::of_ip(&error).0, 1);
-                return cx.core.ip.count(count::IN_HDR_ERRORS);
-            }
+            Err(error) => return refused(cx, &received, &error),
         };
         received.header.protocol = protocol;
         received.payload.trim_front(at);
+        received.head.extend(&first[..at.min(len)]);
     }
     dispatch(cx, received);
+}
+
+/// A datagram with headers behind the fragment header that are not in order: its sender is told as of those before it. What the
+/// error quotes is the first fragment, which holds them all (RFC 7112).
+#[cold]
+fn refused(cx: &mut Context<'_>, received: &Received, error: &ParseError) {
+    cx.core.input.count(frames::of_ip(error).0, 1);
+    cx.core.ip.count(count::IN_HDR_ERRORS);
+    if let Some(problem) = problem(error).filter(|_| received.cast == Cast::Unicast || is_for_all(error)) {
+        icmp::error(cx, received, problem);
+    }
 }
 
 /// Asks the wheel for a call at the next deadline, if none is coming.

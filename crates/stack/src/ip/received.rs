@@ -95,6 +95,15 @@ impl Head {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// Adds headers that stand behind these.
+    pub fn extend(&mut self, more: &[u8]) {
+        let len = usize::from(self.len);
+        let taken = if self.is_whole { more.len().min(HEAD_MAX - len) } else { 0 };
+        self.bytes[len..len + taken].copy_from_slice(&more[..taken]);
+        self.is_whole &= taken == more.len();
+        self.len = (len + taken) as u8;
+    }
+
     /// Whether nothing was left out, so that the payload follows these bytes.
     pub fn is_whole(&self) -> bool {
         self.is_whole

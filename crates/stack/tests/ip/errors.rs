@@ -1,7 +1,9 @@
 //! Errors that the stack sends: which, quoting what, and to whom never.
 
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
+use sockeye_proto::ip::fragment::Fragment;
 
+use crate::fragments::part;
 use crate::host::{Host, between, icmp, inwards, packet, read_icmp};
 
 /// A protocol that nobody speaks (RFC 3692).
@@ -61,6 +63,44 @@ fn a_parameter_problem_points_at_what_was_not_understood() {
     let to_many = packet(between("fd09::2", "ff02::1"), 60, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]);
     let sent = host.send(&to_many);
     assert_eq!(read_icmp(&sent[0]).0, inwards(Family::V6).reversed());
+}
+
+#[test]
+fn a_problem_behind_a_fragment_header_is_told_of_the_first_fragment() {
+    // As above, all of it 8 bytes further on; a hop-by-hop header that the fragment header names; a protocol that nobody
+    // takes, named by the fragment header and by options behind it.
+    for (next, inside, problem, at) in [
+        (60, &[EXPERIMENT, 0, 0, 0, 0x81, 2, 0, 0][..], Problem::Option, 52),
+        (60, &[43, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 4, 2, 0, 0, 0, 0], Problem::Field, 58),
+        (60, &[0, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 1, 4, 0, 0, 0, 0], Problem::NextHeader, 48),
+        (0, &[EXPERIMENT, 0, 1, 4, 0, 0, 0, 0], Problem::NextHeader, 40),
+        (60, &[EXPERIMENT, 0, 1, 2, 0, 0, 1, 9], Problem::Field, 54),
+        (EXPERIMENT, &[1, 2, 3, 4, 5, 6, 7, 8], Problem::NextHeader, 40),
+        (60, &[EXPERIMENT, 0, 1, 4, 0, 0, 0, 0], Problem::NextHeader, 48),
+    ] {
+        let mut host = Host::new();
+        let place = |offset, more| Fragment { id: 3, offset, more };
+        let rest = [7; 16];
+        let first = part(inwards(Family::V6), next, place(0, true), inside);
+        assert!(host.send(&first).is_empty(), "the rest may still come");
+        let end = u16::try_from(inside.len()).unwrap();
+        let sent = host.send(&part(inwards(Family::V6), next, place(end, false), &rest));
+        let (addresses, message, quote) = read_icmp(&sent[0]);
+        let why = Error::ParameterProblem(problem, at);
+        assert_eq!((addresses, message), (inwards(Family::V6).reversed(), Message::Error(why)));
+        assert_eq!(quote, [&first[..], &rest].concat());
+        assert_eq!(host.stack.memory_in_use(), 0);
+    }
+    // An option that is not to be told of, and a datagram that went to many.
+    let mut host = Host::new();
+    let atomic = Fragment { id: 4, offset: 0, more: false };
+    let silent = part(inwards(Family::V6), 60, atomic, &[EXPERIMENT, 0, 0x41, 4, 0, 0, 0, 0]);
+    assert!(host.send(&silent).is_empty());
+    let to_many = between("fd09::2", "ff02::1");
+    assert!(host.send(&part(to_many, 60, atomic, &[EXPERIMENT, 0, 0xc1, 4, 0, 0, 0, 0])).is_empty());
+    let told = host.send(&part(to_many, 60, atomic, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]));
+    assert_eq!(read_icmp(&told[0]).1, Message::Error(Error::ParameterProblem(Problem::Option, 50)));
+    assert_eq!(host.count("frames_refused_option"), 3);
 }
 
 #[test]

@@ -237,6 +237,45 @@ fn groups_and_questions_leave_by_the_link_that_was_chosen() {
 }
 
 #[test]
+fn an_echo_request_leaves_by_the_interface_that_its_scope_names() {
+    let links = Links::new();
+    let scoped = |addr: &str, scope| SocketAddrV6::new(addr.parse().unwrap(), 0, 0, scope);
+    for (link, own) in OURS.into_iter().enumerate() {
+        let ours: IpAddr = own.parse().unwrap();
+        let any = || IcmpSocket::bind_on(&links.stack, "::".parse().unwrap()).unwrap();
+        let peer: SocketAddrV6 = format!("[{PEER}%{}]:0", links.scope(link)).parse().unwrap();
+        any().send_to_scoped(1, b"there?", peer).unwrap();
+        any().send_to_scoped(2, b"all?", scoped("ff02::1", links.scope(link))).unwrap();
+        let connected = any();
+        connected.connect_scoped(peer).unwrap();
+        assert_eq!((connected.local_addr(), connected.peer_addr()), (ours, Some(PEER.into())));
+        connected.send(3, b"there?").unwrap();
+        let bound = IcmpSocket::bind_scoped_on(&links.stack, scoped(own, links.scope(link))).unwrap();
+        bound.send_to(4, b"there?", PEER.into()).unwrap();
+        let sent = links.sent();
+        assert_eq!(sent.len(), 4);
+        for (by, packet) in &sent {
+            assert_eq!((*by, addresses(packet).src()), (link, ours));
+        }
+    }
+    let refusals = |scope: u32| {
+        let bound = IcmpSocket::bind_scoped_on(&links.stack, scoped(OURS[0], links.scope(0))).unwrap();
+        [
+            bound.send_to_scoped(1, b"", scoped("fe80::9", scope)).unwrap_err(),
+            bound.connect_scoped(scoped("fe80::9", scope)).unwrap_err(),
+            IcmpSocket::bind_scoped_on(&links.stack, scoped(OURS[0], scope)).unwrap_err(),
+        ]
+    };
+    assert_eq!(refusals(77).map(|error| error.raw_os_error()), [NO_DEVICE; 3]);
+    let of_other = [ErrorKind::InvalidInput, ErrorKind::InvalidInput, ErrorKind::AddrNotAvailable];
+    assert_eq!(refusals(links.scope(1)).map(|error| error.kind()), of_other);
+    let v4 = IcmpSocket::bind_on(&links.stack, "0.0.0.0".parse().unwrap()).unwrap();
+    assert!(v4.connect_scoped(scoped("fe80::9", links.scope(0))).is_err());
+    assert!(v4.send_to_scoped(1, b"", scoped("fe80::9", links.scope(0))).is_err());
+    assert!(links.sent().is_empty());
+}
+
+#[test]
 fn a_scope_that_does_not_fit_is_refused() {
     let links = Links::new();
     let with = |addr: &str, scope| SocketAddr::V6(SocketAddrV6::new(addr.parse().unwrap(), 9, 0, scope));
