@@ -15,8 +15,8 @@ use hashbrown::HashTable;
 use sockeye_proto::tcp::syncache::SynCache;
 use sockeye_proto::tcp::time_wait::TimeWait;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::{Arc, AtomicUsize, Ordering};
-use sockeye_sync::{Mutex, MutexGuard};
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Credits, Mutex, MutexGuard};
 
 use crate::base::addr::{FourTuple, HashKey};
 use crate::conn::Conn;
@@ -28,8 +28,8 @@ use crate::timers::TimerKey;
 /// The table, see the module's head.
 pub(crate) struct Demux {
     shards: Box<[Mutex<Shard>]>,
-    connections: AtomicUsize,
-    connections_max: usize,
+    /// The bound on connections.
+    connections: Credits,
 }
 
 /// A connection's name that is resting.
@@ -58,6 +58,8 @@ pub(crate) struct Shard {
 
 /// Shards, a power of two: enough that two cores rarely meet in one.
 const SHARDS: usize = 64;
+/// Parts that the shards are divided into among cores.
+const LANES_MAX: usize = 16;
 /// Stale entries of `Shard::ends` that are tolerated beside as many live ones.
 const STALE_ENDS_MAX: usize = 64;
 
@@ -73,7 +75,7 @@ impl Demux {
                 timer_at: 0,
             })
         };
-        Self { shards: (0..SHARDS).map(shard).collect(), connections: AtomicUsize::new(0), connections_max }
+        Self { shards: (0..SHARDS).map(shard).collect(), connections: Credits::new(connections_max) }
     }
 
     /// The index of the shard of `hash`.
@@ -82,25 +84,30 @@ impl Demux {
         (hash >> 32) as usize % SHARDS
     }
 
+    /// Whether the shard of `hash` is among those that connections made on `cpu` go to, if they can choose: then cores
+    /// rarely meet in one. Of `cores`, of which those beyond [`LANES_MAX`] share.
+    pub fn is_near(hash: u64, cpu: u32, cores: usize) -> bool {
+        let lanes = cores.clamp(1, LANES_MAX);
+        Self::index(hash) % lanes == cpu as usize % lanes
+    }
+
     pub fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         self.shards[Self::index(hash)].lock()
     }
 
     /// Counts one more connection in; `false` at the bound.
     pub fn reserve(&self) -> bool {
-        let max = self.connections_max;
-        let more = |n| if n < max { Some(n + 1) } else { None };
-        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.connections.take(1)
     }
 
     /// Takes back a [`reserve`](Self::reserve).
     pub fn unreserve(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.connections.give(1);
     }
 
-    /// Connections in the table.
+    /// Connections in the table; exact while none comes or goes.
     pub fn len(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.in_use()
     }
 
     /// Calls `f` with every shard, one lock at a time.
@@ -129,15 +136,11 @@ impl Demux {
         // Before the record stands: whoever still sends to this connection then looks the name up.
         conn.bury();
         self.unreserve();
-        let stays = match record {
-            Some(params) => shard.rest(core, &conn, TimeWait::new(&params, now), now),
-            None => false,
-        };
+        if let Some(params) = record {
+            shard.rest(core, &conn, TimeWait::new(&params, now), now);
+        }
         drop(shard);
         core.recycler.forget(&conn);
-        if !stays {
-            core.ports.conn_left(conn.tuple.local.port);
-        }
     }
 }
 
@@ -163,17 +166,17 @@ impl Shard {
         self.resting.find_mut(hash, |r| r.tuple == *tuple).map(|r| &mut r.record)
     }
 
-    /// Ends the TIME-WAIT of a name. The caller accounts for its port.
+    /// Ends the TIME-WAIT of a name.
     pub fn wake_resting(&mut self, hash: u64, tuple: &FourTuple) -> Option<TimeWait> {
         let entry = self.resting.find_entry(hash, |r| r.tuple == *tuple).ok()?;
         Some(entry.remove().0.record)
     }
 
-    /// Puts a name to rest; `false` if there are too many already.
-    fn rest(&mut self, core: &Core, conn: &Conn, record: TimeWait, now: Instant) -> bool {
+    /// Puts a name to rest, unless there are too many already.
+    fn rest(&mut self, core: &Core, conn: &Conn, record: TimeWait, now: Instant) {
         if self.resting.len() >= self.resting_max {
             core.count(counter::TIME_WAIT_OVERFLOW);
-            return false;
+            return;
         }
         self.drop_stale_ends();
         self.ends.push_back((record.deadline(), conn.hash, conn.tuple));
@@ -187,7 +190,6 @@ impl Shard {
         };
         self.resting.insert_unique(hash, resting, |r| r.hash);
         self.arm(core, Demux::index(hash), now);
-        true
     }
 
     /// Names that were reopened leave stale entries behind; they may not outgrow the live ones.
@@ -212,13 +214,13 @@ impl Shard {
         let at = next.as_micros().max(now.as_micros() + 1000);
         if self.timer_at == 0 || at < self.timer_at {
             self.timer_at = at;
-            core.workers.arm(at, TimerKey::Shard { index });
+            core.workers.arm(core.cpu(), at, TimerKey::Shard { index });
         }
     }
 
     /// Everything that is due: TIME-WAIT that ends. Half-open entries are the caller's, since they
     /// send segments.
-    fn expire(&mut self, core: &Core, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         while let Some((at, hash, tuple)) = self.ends.front().copied() {
             if at > now {
                 break;
@@ -236,7 +238,6 @@ impl Shard {
                 continue;
             }
             entry.remove();
-            core.ports.conn_left(tuple.local.port);
         }
     }
 }
@@ -249,7 +250,7 @@ pub(crate) fn on_timer(cx: &mut crate::conn::outbox::Context<'_>, index: usize) 
     };
     let mut shard = shard.lock();
     shard.timer_at = 0;
-    shard.expire(core, cx.now);
+    shard.expire(cx.now);
     let routed = &mut cx.outbox.routed;
     shard.half_open.on_timer(cx.now, |tuple, header| {
         routed.push_back(crate::conn::outbox::Routed {

@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher24;
 use sockeye_proto::tcp::fast_open::{Cookie, FastOpenSyn, SynText};
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, AtomicU32, AtomicUsize, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::base::addr::octets;
 use crate::listen::Listener;
@@ -106,7 +106,11 @@ struct Known {
 
 /// A client's cookies.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<Entries>);
+pub(crate) struct Cache {
+    /// Whether there has ever been an entry: without one, a handshake need not lock the others' line.
+    has_entries: AtomicBool,
+    entries: Mutex<Entries>,
+}
 
 #[derive(Default)]
 struct Entries {
@@ -120,7 +124,7 @@ impl Cache {
         if bits & CLIENT == 0 {
             return None;
         }
-        let known = self.0.lock().known.get(&server).copied();
+        let known = self.entries.lock().known.get(&server).copied();
         let mss = known.map_or(mss_default, |known| known.mss);
         if known.is_some_and(|known| known.is_black_hole(now)) {
             return None;
@@ -142,10 +146,15 @@ impl Cache {
         now: Instant,
     ) -> bool {
         let cookie = cookie.filter(|cookie| !cookie.is_request());
-        let mut entries = self.0.lock();
+        // Relaxed: what this connection asked of the entries before, under their lock, is seen.
+        if cookie.is_none() && !self.has_entries.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut entries = self.entries.lock();
         if cookie.is_none() && !entries.known.contains_key(&server) {
             return false;
         }
+        self.has_entries.store(true, Ordering::Relaxed);
         let known = entries.make(server);
         known.mss = mss;
         known.cookie = cookie.or(known.cookie);
@@ -285,7 +294,7 @@ mod tests {
         for n in 0..2000 {
             cache.learn(host(n), cookie, 1000, SynText::None, at(1));
         }
-        let entries = cache.0.lock();
+        let entries = cache.entries.lock();
         assert_eq!((entries.known.len(), entries.order.len()), (CACHE_MAX, CACHE_MAX));
         assert!(!entries.known.contains_key(&HERE), "the first to come is the first to go");
     }

@@ -4,19 +4,20 @@
 //! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
 //! The queue's mutex ranks after the perimeters, and only a poller's inbox is locked under it.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::task::Waker;
 
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use sockeye_sync::{Mutex, WaitQueue};
+use sockeye_sync::handout::{Look, Turn};
+use sockeye_sync::{Handout, Mutex, WaitQueue};
 
 use crate::admission::Admission;
 use crate::base::addr::Endpoint;
 use crate::conn::Conn;
-use crate::conn::outbox::{Outbox, Wake};
+use crate::conn::outbox::{Context, Wake};
 use crate::fastopen::Queue;
 use crate::poll::{Ready, Watchers};
+use crate::stack::Core;
 use crate::tcp::SocketSettings;
 
 /// See the module's head.
@@ -33,19 +34,23 @@ pub(crate) struct Listener {
     /// The number under which the bind table knows this socket.
     pub bind_id: u64,
     backlog: usize,
-    /// Places taken: children in the queue and children in the making.
-    taken: AtomicUsize,
     /// Whether, and by whom, its application is asked before a SYN is answered.
     pub admission: Admission,
+    line: Line,
+}
+
+/// What each connection writes, together: the first lines of the queue travel with the count.
+#[repr(C, align(128))]
+struct Line {
+    /// Places taken: children in the queue and children in the making.
+    taken: AtomicUsize,
     queue: Mutex<AcceptQueue>,
 }
 
 #[derive(Default)]
 struct AcceptQueue {
-    ready: VecDeque<Arc<Conn>>,
-    /// Threads in `accept`. A connection wakes one of them: the last, whose cache is the warmest and who may
-    /// still be spinning.
-    threads: Vec<Arc<WaitQueue>>,
+    /// The finished handshakes, and the threads in `accept`. A connection wakes one of them, of its own core if it can.
+    ready: Handout<Arc<Conn>>,
     wakers: Vec<Waker>,
     closed: bool,
     watch: Watchers,
@@ -75,79 +80,78 @@ impl Listener {
             users: AtomicU32::new(1),
             bind_id,
             backlog: backlog.clamp(1, BACKLOG_MAX),
-            taken: AtomicUsize::new(0),
             admission: Admission::default(),
-            queue: Mutex::new(AcceptQueue::default()),
+            line: Line { taken: AtomicUsize::new(0), queue: Mutex::new(AcceptQueue::default()) },
         })
     }
 
     /// True while no further child can be taken.
     pub fn is_full(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.backlog
+        self.line.taken.load(Ordering::Relaxed) >= self.backlog
     }
 
     /// Takes a place for a child; `false` if there is none.
     pub fn reserve(&self) -> bool {
         let more = |n| if n < self.backlog { Some(n + 1) } else { None };
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.line.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Gives a place back.
     pub fn unreserve(&self) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.line.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
     /// close is reset.
-    pub fn push(&self, child: Arc<Conn>, outbox: &mut Outbox) {
-        let mut queue = self.queue.lock();
+    pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
+        let (cpu, now, outbox) = (cx.cpu, cx.now.as_micros(), &mut cx.outbox);
+        let mut queue = self.line.queue.lock();
         if queue.closed {
             drop(queue);
             self.unreserve();
             outbox.orphans.push(child);
             return;
         }
-        queue.ready.push_back(child);
-        if let Some(thread) = queue.threads.pop()
-            && thread.notify().is_wake_owed()
-        {
-            outbox.wakes.push(Wake::Acceptor(thread));
-        }
+        outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Acceptor));
         outbox.wakes.extend(queue.wakers.drain(..).map(Wake::Task));
         queue.watch.mark(Ready::READABLE, &mut outbox.wakes);
     }
 
-    /// The next child.
-    pub fn pop(&self) -> Option<Arc<Conn>> {
-        let child = self.queue.lock().ready.pop_front();
+    /// The next child for a thread on `cpu`.
+    pub fn pop(&self, cpu: u32) -> Option<Arc<Conn>> {
+        let child = self.line.queue.lock().ready.take(cpu);
         if child.is_some() {
             self.unreserve();
         }
         child
     }
 
-    /// The next child, or a ticket for waiting on `thread`, the caller's own wait queue. Whoever is woken looks
-    /// again; if another was faster, he waits again.
-    pub fn pop_or_prepare(&self, thread: &Arc<WaitQueue>) -> Result<Arc<Conn>, sockeye_sync::Ticket> {
-        let mut queue = self.queue.lock();
-        match queue.ready.pop_front() {
-            Some(child) => {
-                drop(queue);
-                self.unreserve();
-                Ok(child)
-            }
-            None => {
-                queue.threads.push(Arc::clone(thread));
-                Err(thread.prepare())
-            }
+    /// The next child for a thread of the stack in `accept`, or how to wait for it on `thread`, the caller's own wait
+    /// queue. Whoever is woken looks again; if another was faster, he waits again.
+    pub fn pop_or_wait(&self, core: &Core, turn: &mut Turn, thread: &Arc<WaitQueue>) -> Look<Arc<Conn>> {
+        let look = self
+            .line
+            .queue
+            .lock()
+            .ready
+            .take_or_wait(turn, thread, core.cpu(), || core.clock.now().as_micros());
+        if let Look::Item(..) = look {
+            self.unreserve();
         }
+        look
+    }
+
+    /// For who waited in [`pop_or_wait`](Self::pop_or_wait) and was told not to block.
+    pub fn leave(&self, turn: &mut Turn, thread: &Arc<WaitQueue>) {
+        let owed = self.line.queue.lock().ready.leave(turn, thread);
+        owed.iter().for_each(|thread| thread.wake());
     }
 
     /// The next child, or `None` with `waker` to be woken for it.
     #[cfg(feature = "tokio")]
-    pub fn pop_or_register(&self, waker: &Waker) -> Option<Arc<Conn>> {
-        let mut queue = self.queue.lock();
-        if let Some(child) = queue.ready.pop_front() {
+    pub fn pop_or_register(&self, cpu: u32, waker: &Waker) -> Option<Arc<Conn>> {
+        let mut queue = self.line.queue.lock();
+        if let Some(child) = queue.ready.take(cpu) {
             drop(queue);
             self.unreserve();
             return Some(child);
@@ -165,24 +169,24 @@ impl Listener {
 
     /// Connections that wait to be accepted, and how many may.
     pub fn depth(&self) -> (usize, usize) {
-        (self.queue.lock().ready.len(), self.backlog)
+        (self.line.queue.lock().ready.len(), self.backlog)
     }
 
     pub fn is_readable(&self) -> bool {
-        !self.queue.lock().ready.is_empty()
+        !self.line.queue.lock().ready.is_empty()
     }
 
     /// The pollers that want to know of connections.
     pub fn with_watchers<R>(&self, f: impl FnOnce(&mut Watchers) -> R) -> R {
-        f(&mut self.queue.lock().watch)
+        f(&mut self.line.queue.lock().watch)
     }
 
     /// Ends the listener; the children that nobody accepted are the caller's to reset.
-    pub fn close(&self) -> VecDeque<Arc<Conn>> {
-        let mut queue = self.queue.lock();
+    pub fn close(&self) -> Vec<Arc<Conn>> {
+        let mut queue = self.line.queue.lock();
         queue.closed = true;
         let watch = queue.watch.clear();
-        let orphans = std::mem::take(&mut queue.ready);
+        let orphans = queue.ready.drain().collect();
         drop(queue);
         drop(watch);
         orphans

@@ -152,7 +152,7 @@ fn open_early(
     core.count(counter::FASTOPEN_PASSIVE);
     acquaint(segment.from.as_ref(), &child);
     engine::notify(cx, &child, reason::OUTPUT);
-    listener.push(child, &mut cx.outbox);
+    listener.push(child, cx);
 }
 
 /// Whether a new handshake is to be remembered by the peer instead of by us.
@@ -263,7 +263,7 @@ fn complete(
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
     engine::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
-    listener.push(child, &mut cx.outbox);
+    listener.push(child, cx);
 }
 
 /// The perimeter of a child: that of the other end, if both are here and share.
@@ -295,7 +295,7 @@ fn establish(
     let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
     shard.half_open.remove(&tuple);
     shard.insert(Arc::clone(&conn));
-    core.ports.conn_joined(tuple.local.port);
+    core.ports.note_conn(tuple.local.port);
     core.count(counter::PASSIVE_OPENS);
     Some(conn)
 }

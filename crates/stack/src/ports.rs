@@ -6,15 +6,21 @@
 //! TIME-WAIT too.
 //!
 //! Bound sockets and listeners stand in a table under a read-write lock, which ranks before the
-//! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not: how many there are at each port is counted, and
-//! only a bind to a port whose count is not 0 looks at the connections themselves.
+//! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not stand there,
+//! or every one would write a line that all share. A port at which there may be some is *seen*: a bit that the first
+//! connection sets and that is not taken back when the last one goes. Only a bind to such a port looks at the connections
+//! themselves, and where no port is left that has not been seen, all bits are made anew ([`Ports::look_again`]).
+//!
+//! No connection is overlooked by that: it is in its shard before its port is noted, under one hold of the shard's lock.
+//! Who makes the bits anew clears them first and then visits the shards: he finds the connection there, or it comes
+//! later and finds the bit cleared.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
 use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
-use sockeye_sync::facade::{Arc, AtomicU32, AtomicU64, Ordering};
+use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
 use crate::base::addr::{Endpoint, FourTuple, octets};
@@ -29,8 +35,8 @@ pub(crate) struct Ports {
     listeners: Listeners,
     /// A bit for each port that the table knows, so that a connect need not lock it.
     bound: Box<[AtomicU64]>,
-    /// Connections at each local port, TIME-WAIT included.
-    conns: Box<[AtomicU32]>,
+    /// A bit for each port at which there may be connections, those in TIME-WAIT included.
+    seen: Box<[AtomicU64]>,
     /// Choosers of ephemeral ports, spread over cores.
     choosers: Box<[Mutex<PortChoice>]>,
     next_id: AtomicU64,
@@ -55,6 +61,8 @@ pub(crate) struct Bind {
 
 /// Choosers of ephemeral ports.
 const CHOOSERS: usize = 8;
+/// Ports that a connect passes over because another is wanted.
+const CHOOSY_MAX: usize = 64;
 /// Ports, and so the length of the tables by port.
 const PORT_COUNT: usize = 1 << 16;
 
@@ -64,7 +72,7 @@ impl Ports {
             table: RwLock::new(HashMap::new()),
             listeners: Listeners::new(),
             bound: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
-            conns: (0..PORT_COUNT).map(|_| AtomicU32::new(0)).collect(),
+            seen: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
             choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
             next_id: AtomicU64::new(1),
         }
@@ -83,8 +91,16 @@ impl Ports {
         let port = if local.port == 0 {
             let mut chooser = self.choosers[0].lock();
             // SO_REUSEADDR does not make two sockets share a port that neither asked for.
-            let mut free = chooser.candidates(&octets(local.addr), &[], 0);
-            free.find(|p| !table.contains_key(p) && self.conns_at(*p) == 0).ok_or_else(no_port)?
+            let mut choose = || {
+                let mut candidates = chooser.candidates(&octets(local.addr), &[], 0);
+                candidates.find(|port| !table.contains_key(port) && !self.is_seen(*port))
+            };
+            choose()
+                .or_else(|| {
+                    self.look_again(demux);
+                    choose()
+                })
+                .ok_or_else(no_port)?
         } else if fits(local.port) {
             local.port
         } else {
@@ -148,40 +164,51 @@ impl Ports {
         self.listeners.all()
     }
 
-    /// A port for a connect from `local` to `remote`: the first candidate for which `take` succeeds.
+    /// A port for a connect from `local` to `remote`: the first candidate for which `take` succeeds. What `is_wanted`
+    /// refuses is passed over for a while, and taken where nothing better is found.
     pub fn choose<T>(
         &self,
         cpu: u32,
         local: IpAddr,
         remote: Endpoint,
+        is_wanted: impl Fn(&FourTuple) -> bool,
         mut take: impl FnMut(FourTuple) -> Option<T>,
     ) -> io::Result<T> {
         let mut chooser = self.choosers[cpu as usize % CHOOSERS].lock();
-        let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
-        for port in candidates {
-            if self.is_bound(port) {
-                continue;
-            }
-            let tuple = FourTuple { local: Endpoint::new(local, port), remote };
-            if let Some(taken) = take(tuple) {
-                return Ok(taken);
+        for mut choosy_for in [CHOOSY_MAX, 0] {
+            let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
+            for port in candidates.filter(|port| !self.is_bound(*port)) {
+                let tuple = FourTuple { local: Endpoint::new(local, port), remote };
+                if choosy_for > 0 && !is_wanted(&tuple) {
+                    choosy_for -= 1;
+                } else if let Some(taken) = take(tuple) {
+                    return Ok(taken);
+                }
             }
         }
         Err(no_port())
     }
 
-    /// Counts a connection at a local port.
-    pub fn conn_joined(&self, port: u16) {
-        self.conns[usize::from(port)].fetch_add(1, Ordering::Relaxed);
+    /// Notes a connection at a local port, which is in its shard, whose lock is held.
+    pub fn note_conn(&self, port: u16) {
+        if !self.is_seen(port) {
+            self.seen[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
+        }
     }
 
-    /// Counts it out again.
-    pub fn conn_left(&self, port: u16) {
-        self.conns[usize::from(port)].fetch_sub(1, Ordering::Relaxed);
+    /// Whether there may be connections at a port.
+    fn is_seen(&self, port: u16) -> bool {
+        self.seen[usize::from(port) / 64].load(Ordering::Relaxed) & (1 << (port % 64)) != 0
     }
 
-    fn conns_at(&self, port: u16) -> u32 {
-        self.conns[usize::from(port)].load(Ordering::Relaxed)
+    /// Makes the bits of [`seen`](Self::seen) anew from the connections there are. Under the bind table's lock.
+    fn look_again(&self, demux: &Demux) {
+        self.seen.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        demux.each_shard(|shard| {
+            let live = shard.conns().map(|conn| conn.tuple.local.port);
+            live.chain(shard.resting().map(|resting| resting.tuple.local.port))
+                .for_each(|port| self.note_conn(port));
+        });
     }
 
     fn is_bound(&self, port: u16) -> bool {
@@ -190,7 +217,7 @@ impl Ports {
 
     /// Whether a connection stands in the way of a bind.
     fn conn_conflicts(&self, demux: &Demux, addr: IpAddr, port: u16, options: BindOptions) -> bool {
-        if self.conns_at(port) == 0 {
+        if !self.is_seen(port) {
             return false;
         }
         let mut found = false;

@@ -42,7 +42,7 @@ impl Pruner {
     #[cold]
     pub fn ask(&self, core: &Core) {
         if self.is_first() {
-            core.workers.arm((core.clock.now() + PAUSE).as_micros(), TimerKey::Prune);
+            core.workers.arm(0, (core.clock.now() + PAUSE).as_micros(), TimerKey::Prune);
         }
     }
 

@@ -158,7 +158,7 @@ impl Recycler {
     #[cold]
     pub fn arm(&self, core: &Core) {
         if !self.is_armed.swap(true, Ordering::Relaxed) {
-            core.workers.arm((core.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            core.workers.arm(0, (core.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
         }
     }
 
@@ -189,7 +189,7 @@ impl Recycler {
     /// The wheel's call: gives back what nobody has touched since the last one.
     pub fn sweep(&self, core: &Core) {
         if self.look(core) {
-            core.workers.arm((core.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            core.workers.arm(0, (core.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
             return;
         }
         self.is_armed.store(false, Ordering::Relaxed);

@@ -79,11 +79,9 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
                 }
                 iss_floor = Some(floor);
                 shard.wake_resting(hash, &tuple);
-                core.ports.conn_left(tuple.local.port);
             }
             TimeWaitAction::Closed => {
                 shard.wake_resting(hash, &tuple);
-                core.ports.conn_left(tuple.local.port);
             }
         }
     }

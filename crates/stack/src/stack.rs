@@ -1,17 +1,17 @@
 //! The stack: what all its sockets share, and the handle by which applications hold it.
 //!
-//! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle;
+//! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle (`handle.rs`);
 //! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
 //! workers are stopped and whatever is still closing in the background ends without ceremony: in a
 //! stack whose only interface is loopback there is nobody left to notice, and over an interface the
 //! peer finds out as it would if a host lost its power.
 
 pub(crate) mod counter;
+mod handle;
 
 use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sockeye_mbuf::{Pool, PoolConfig, PoolStats};
@@ -25,8 +25,8 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::{Arc, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::{Counters, Mutex, Perimeter, Scatter};
+use sockeye_sync::facade::{Arc, OnceLock};
+use sockeye_sync::{Counters, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
@@ -49,6 +49,9 @@ use crate::recycle::Recycler;
 use crate::snapshot::SocketInfo;
 use crate::switches::Entry;
 use crate::workers::Workers;
+
+pub use handle::Stack;
+pub(crate) use handle::WeakStack;
 
 /// What all sockets of a stack share.
 pub(crate) struct Core {
@@ -82,29 +85,8 @@ pub(crate) struct Core {
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
-    serial: AtomicU64,
     /// The CPU to take every thread for, where what happens may not depend on that.
     pinned: Option<u32>,
-}
-
-/// A handle of a stack. Clones are the same stack.
-#[derive(Clone)]
-pub struct Stack(Arc<Handle>);
-
-/// A handle that does not keep its stack.
-#[derive(Clone)]
-pub(crate) struct WeakStack(Weak<Handle>);
-
-impl WeakStack {
-    /// The stack, if it is still there.
-    pub fn upgrade(&self) -> Option<Stack> {
-        self.0.upgrade().map(Stack)
-    }
-}
-
-struct Handle {
-    core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 static DEFAULT: OnceLock<Stack> = OnceLock::new();
@@ -137,20 +119,19 @@ impl Stack {
     fn start(config: Config, seed: Option<[u8; 16]>) -> io::Result<Self> {
         config.validate()?;
         let workers = config.workers;
-        let core = Arc::new(Core::new(config, seed)?);
-        let weak = Arc::downgrade(&core);
-        core.pool.set_on_refused(move || {
+        let stack = Self::of(Core::new(config, seed)?);
+        let weak = Arc::downgrade(&stack.share_core());
+        stack.core().pool.set_on_refused(move || {
             if let Some(core) = weak.upgrade() {
                 core.pruner.ask(&core);
             }
         });
-        let stack = Self(Arc::new(Handle { core: Arc::clone(&core), threads: Mutex::new(Vec::new()) }));
         for index in 0..workers {
-            let core = Arc::clone(&core);
+            let core = stack.share_core();
             let thread = std::thread::Builder::new()
                 .name(format!("sockeye-{index}"))
                 .spawn(move || core.workers.run(&core, index))?;
-            stack.0.threads.lock().push(thread);
+            stack.keep_thread(thread);
         }
         Ok(stack)
     }
@@ -257,11 +238,11 @@ impl Stack {
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         core.input.add(id, queues);
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
-            let core = Arc::clone(&self.0.core);
+            let core = self.share_core();
             let thread = std::thread::Builder::new()
                 .name(format!("sockeye-in{}.{queue}", id.index()))
                 .spawn(move || core.input.run(&core, id, queue))?;
-            self.0.threads.lock().push(thread);
+            self.keep_thread(thread);
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);
@@ -330,15 +311,6 @@ impl Stack {
     pub fn config(&self) -> &Config {
         &self.core().config
     }
-
-    pub(crate) fn core(&self) -> &Core {
-        &self.0.core
-    }
-
-    /// A handle that does not keep it.
-    pub(crate) fn downgrade(&self) -> WeakStack {
-        WeakStack(Arc::downgrade(&self.0))
-    }
 }
 
 impl std::fmt::Debug for Stack {
@@ -360,21 +332,6 @@ impl Drop for Outer {
         // The inner stack is dropped outside of the cell: its end may run code that asks for the current one.
         let inner = AMBIENT.replace(self.0.take());
         drop(inner);
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.core.workers.stop();
-        self.core.input.stop(&self.core);
-        let me = std::thread::current().id();
-        for thread in self.threads.lock().drain(..) {
-            // A waker that runs on a worker may hold the last handle; the worker then ends by itself.
-            if thread.thread().id() != me {
-                let _ = thread.join();
-            }
-        }
-        self.core.workers.finish(&self.core);
     }
 }
 
@@ -418,7 +375,6 @@ impl Core {
             links: Links::new(),
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
-            serial: AtomicU64::new(1),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
             unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
             udp: crate::udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())),
@@ -432,6 +388,12 @@ impl Core {
     #[inline]
     pub fn cpu(&self) -> u32 {
         self.pinned.unwrap_or_else(sockeye_sync::cpu::current)
+    }
+
+    /// Whether a connection of this hash, made on `cpu`, is among its own in the tables. All are, where what happens may
+    /// not depend on the machine.
+    pub fn is_near(&self, hash: u64, cpu: u32) -> bool {
+        self.pinned.is_some() || Demux::is_near(hash, cpu, sockeye_sync::cpu::count())
     }
 
     /// Counts one.
@@ -455,10 +417,6 @@ impl Core {
             0 => Home::Own(Perimeter::new()),
             n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
         }
-    }
-
-    pub fn next_serial(&self) -> u64 {
-        self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The initial sequence number of a connection (RFC 6528).

@@ -83,11 +83,10 @@ impl Workers {
         &self.lanes[(pick % self.lanes.len() as u64) as usize]
     }
 
-    /// Asks for a call at `at` microseconds.
-    pub fn arm(&self, at: u64, key: TimerKey) {
+    /// Asks for a call at `at` microseconds, on `cpu`, whose own wheel is taken where there may be many calls.
+    pub fn arm(&self, cpu: u32, at: u64, key: TimerKey) {
         let pick = match key {
-            TimerKey::Conn { hash, .. } => hash,
-            TimerKey::Shard { index } => index as u64,
+            TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
             TimerKey::Link(id) => id.index() as u64,
             TimerKey::Memory | TimerKey::Prune | TimerKey::Parked | TimerKey::Fragments => 0,
         };

@@ -9,6 +9,8 @@
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
+//! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
+//! | `handout` | items handed to waiting threads, their own core's first | head of `handout.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
 //! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
@@ -45,9 +47,11 @@ mod cell;
 pub mod count;
 mod counters;
 pub mod cpu;
+mod credits;
 #[doc(hidden)]
 pub mod facade;
 mod gather;
+pub mod handout;
 mod node;
 mod notify;
 pub mod pair;
@@ -64,8 +68,10 @@ mod wait;
 pub use brief::{BriefGuard, BriefMutex};
 pub use cell::PerimeterCell;
 pub use counters::Counters;
+pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use gather::follow;
+pub use handout::Handout;
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use perimeter::{

@@ -11,9 +11,9 @@
 //! eight threads share their region with the same thread's only. The objects themselves are ordinary `Arc`s; nothing
 //! is ever put back.
 //!
-//! Must not know what the objects are. Bound: memory for one batch lies ready, some
-//! [`REGIONS`] times [`REGION_BYTES`]. The mutex is a leaf and
-//! orders nothing but the list; it is not modelled. Tests: below, also under miri.
+//! Must not know what the objects are. Bound: memory for one batch lies ready for each core that
+//! makes objects, some [`REGIONS`] times [`REGION_BYTES`]. A mutex, one for each of [`LANES`] cores, is a leaf and orders
+//! nothing but its list; it is not modelled. Tests: below, also under miri.
 
 use core::mem::MaybeUninit;
 
@@ -21,9 +21,21 @@ use crate::facade::unmodelled::{Arc, Mutex};
 
 /// Makes `Arc`s whose memory is spread; see the head of the file.
 pub struct Scatter<T> {
-    /// Memory for objects to come, in the reverse of the order in which it is handed out.
-    shells: Mutex<Vec<Arc<MaybeUninit<T>>>>,
+    lanes: Box<[Lane<T>]>,
 }
+
+/// What makers on one core write, on lines of its own.
+#[repr(align(128))]
+struct Lane<T>(Mutex<Store<T>>);
+
+struct Store<T> {
+    /// Memory for objects to come, in the reverse of the order in which it is handed out.
+    shells: Vec<Arc<MaybeUninit<T>>>,
+    made: u64,
+}
+
+/// Makers on so many cores do not meet; cores beyond share.
+const LANES: usize = 16;
 
 /// Regions among which the objects of a batch are dealt.
 const REGIONS: usize = 16;
@@ -34,28 +46,32 @@ const MIN_BYTES: usize = 64;
 
 impl<T> Scatter<T> {
     /// With no memory yet.
-    pub const fn new() -> Self {
-        Self { shells: Mutex::new(Vec::new()) }
+    pub fn new() -> Self {
+        let lane = |_| Lane(Mutex::new(Store { shells: Vec::new(), made: 0 }));
+        Self { lanes: (0..LANES).map(lane).collect() }
     }
 
-    /// `value` on the heap, as `Arc::new` puts it there, but not next to the one before. Does not block for long: the
-    /// lock is held for a batch of allocations at most.
-    pub fn make(&self, value: T) -> Arc<T> {
-        let mut shell = self.shell();
+    /// What `value` makes of a number that no other object of this place has, on the heap, as `Arc::new` puts it there, but
+    /// not next to the one before that was made on `cpu`. Does not block for long: the lock is held for a batch of
+    /// allocations at most.
+    pub fn make(&self, cpu: u32, value: impl FnOnce(u64) -> T) -> Arc<T> {
+        let (mut shell, number) = self.shell(cpu as usize % LANES);
         match Arc::get_mut(&mut shell) {
-            Some(slot) => slot.write(value),
+            Some(slot) => slot.write(value(number)),
             None => unreachable!("a shell is in nobody else's hands"),
         };
         // SAFETY: the slot has just been written.
         unsafe { shell.assume_init() }
     }
 
-    fn shell(&self) -> Arc<MaybeUninit<T>> {
-        let mut shells = self.shells.lock();
-        if shells.is_empty() {
-            *shells = Self::batch();
+    fn shell(&self, lane: usize) -> (Arc<MaybeUninit<T>>, u64) {
+        let mut store = self.lanes[lane].0.lock();
+        store.made += 1;
+        let number = store.made * LANES as u64 + lane as u64;
+        if store.shells.is_empty() {
+            store.shells = Self::batch();
         }
-        shells.pop().unwrap_or_else(Arc::new_uninit)
+        (store.shells.pop().unwrap_or_else(Arc::new_uninit), number)
     }
 
     /// A batch, ordered so that neighbours in the list are a region apart.
@@ -83,7 +99,9 @@ impl<T> Default for Scatter<T> {
 
 impl<T> core::fmt::Debug for Scatter<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Scatter").field("ready", &self.shells.lock().len()).finish()
+        f.debug_struct("Scatter")
+            .field("ready", &self.lanes.iter().map(|lane| lane.0.lock().shells.len()).sum::<usize>())
+            .finish()
     }
 }
 
@@ -103,7 +121,7 @@ mod tests {
         }
         let scatter = Scatter::new();
         let count = 3 * REGIONS * Scatter::<Counted>::per_region();
-        let made: Vec<_> = (0..count).map(|n| scatter.make(Counted(n))).collect();
+        let made: Vec<_> = (0..count).map(|n| scatter.make(0, |_| Counted(n))).collect();
         let weak = Arc::downgrade(&made[0]);
         assert!(made.iter().enumerate().all(|(n, object)| object.0 == n));
         drop(made);
@@ -118,7 +136,7 @@ mod tests {
     fn objects_in_a_row_are_a_region_apart_within_a_batch() {
         let scatter = Scatter::new();
         let batch = REGIONS * Scatter::<[u8; 640]>::per_region();
-        let made: Vec<_> = (0..batch).map(|_| scatter.make([0u8; 640])).collect();
+        let made: Vec<_> = (0..batch).map(|_| scatter.make(7, |_| [0u8; 640])).collect();
         let places: Vec<_> = made.iter().map(|object| Arc::as_ptr(object).addr()).collect();
         let near = places.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < REGION_BYTES).count();
         // The order is by address, so only where the batch itself is in pieces can neighbours be near.
@@ -126,11 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn no_two_objects_have_a_number() {
+        let scatter = Scatter::new();
+        let numbers: std::collections::HashSet<u64> =
+            (0..1_000).map(|n| *scatter.make(n % 20, |number| number)).collect();
+        assert_eq!(numbers.len(), 1_000);
+    }
+
+    #[test]
     fn large_objects_and_small_ones_fit() {
         let large = Scatter::new();
-        assert_eq!(large.make([7u8; 10_000])[9_999], 7);
+        assert_eq!(large.make(0, |_| [7u8; 10_000])[9_999], 7);
         let nothing = Scatter::new();
-        nothing.make(());
-        assert_eq!(*Scatter::new().make(5u8), 5);
+        nothing.make(0, |_| ());
+        assert_eq!(*Scatter::new().make(u32::MAX, |_| 5u8), 5);
     }
 }

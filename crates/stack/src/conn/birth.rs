@@ -63,12 +63,12 @@ pub(crate) fn make(
     }
     Conn::new(
         &core.conns,
+        core.cpu(),
         Birth {
             home,
             pcb,
             tuple: name.tuple,
             hash: name.hash,
-            serial: core.next_serial(),
             via: name.via,
             snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected),
             rcv,

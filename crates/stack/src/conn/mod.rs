@@ -225,7 +225,6 @@ pub(crate) struct Birth {
     pub pcb: Pcb<Data>,
     pub tuple: FourTuple,
     pub hash: u64,
-    pub serial: u64,
     pub via: Via,
     pub snd: SendBuf,
     pub rcv: RecvBuf,
@@ -234,10 +233,10 @@ pub(crate) struct Birth {
 }
 
 impl Conn {
-    pub fn new(place: &Scatter<Self>, birth: Birth) -> Arc<Self> {
+    pub fn new(place: &Scatter<Self>, cpu: u32, birth: Birth) -> Arc<Self> {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
         let pcb = PerimeterCell::new(birth.home.perimeter().id(), birth.pcb);
-        place.make(Self {
+        place.make(cpu, |serial| Self {
             home: birth.home,
             notify: Notify::new(),
             users: AtomicU32::new(1),
@@ -255,7 +254,7 @@ impl Conn {
             timer_at: AtomicU64::new(0),
             tuple: birth.tuple,
             hash: birth.hash,
-            serial: birth.serial,
+            serial,
             via: ViaCell::new(birth.via),
             input_at: PlaceCell::default(),
             so_error: AtomicU8::new(0),

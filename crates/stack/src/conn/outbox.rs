@@ -207,7 +207,7 @@ impl<'s> Context<'s> {
             self.give_back();
         }
         for (at, key) in self.outbox.timers.drain(..) {
-            self.core.workers.arm(at, key);
+            self.core.workers.arm(self.cpu, at, key);
         }
         output::ring(self);
         while let Some(wake) = self.outbox.wakes.pop() {

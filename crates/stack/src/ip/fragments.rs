@@ -148,7 +148,7 @@ fn refused(cx: &mut Context<'_>, received: &Received, error: &ParseError) {
 fn arm(core: &Core, held: &mut Held) {
     if let Some(at) = held.reass.next_deadline().filter(|_| !held.is_armed) {
         held.is_armed = true;
-        core.workers.arm(at.as_micros(), TimerKey::Fragments);
+        core.workers.arm(0, at.as_micros(), TimerKey::Fragments);
     }
 }
 

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Instant;
 
 use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::handout::{Look, Turn};
 use sockeye_sync::{Spin, WaitQueue};
 
 use super::stream::each_address;
 use super::{TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
+use crate::blocking;
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
 use crate::listen::Listener;
@@ -66,18 +69,27 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` if the listener does not block and nobody waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let listener = &self.listener;
-        let thread = THREAD.with(Arc::clone);
+        let (core, listener) = (self.core(), &self.listener);
+        let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
-                let conn = listener.pop().ok_or(io::ErrorKind::WouldBlock)?;
+                listener.leave(&mut turn, &thread);
+                let conn = listener.pop(core.cpu()).ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(conn));
             }
-            let ticket = match listener.pop_or_prepare(&thread) {
-                Ok(conn) => return Ok(self.adopt(conn)),
-                Err(ticket) => ticket,
-            };
-            thread.wait(ticket, None, Spin::up_to(self.core().config.spin_max));
+            match listener.pop_or_wait(core, &mut turn, &thread) {
+                Look::Item(conn, owed) => {
+                    owed.iter().for_each(|thread| thread.wake());
+                    return Ok(self.adopt(conn));
+                }
+                Look::Wait(ticket, patience, better) => {
+                    if let Some(cpu) = better {
+                        blocking::gather(core, cpu);
+                    }
+                    let deadline = patience.map(|patience| Instant::now() + patience);
+                    thread.wait(ticket, deadline, Spin::up_to(core.config.spin_max));
+                }
+            }
         }
     }
 
@@ -145,7 +157,7 @@ impl TcpListener {
         &self.stack
     }
 
-    fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         self.stack.core()
     }
 }

@@ -326,7 +326,8 @@ impl TcpSocket {
             }
             None => {
                 let cpu = core.cpu();
-                core.ports.choose(cpu, source, remote, |tuple| self.take(core, tuple))
+                let is_wanted = |tuple: &FourTuple| core.is_near(tuple.hash(&core.key), cpu);
+                core.ports.choose(cpu, source, remote, is_wanted, |tuple| self.take(core, tuple))
             }
         }
     }
@@ -347,7 +348,6 @@ impl TcpSocket {
             iss = iss.max(reuse.iss_floor);
             ts_offset = reuse.ts_offset;
             shard.wake_resting(hash, &tuple);
-            core.ports.conn_left(tuple.local.port);
         }
         let name = Name { tuple, hash, via };
         let mut tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
@@ -356,7 +356,7 @@ impl TcpSocket {
         let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
         self.fast_open.prepare(&conn, tcp.fast_open);
         shard.insert(Arc::clone(&conn));
-        core.ports.conn_joined(tuple.local.port);
+        core.ports.note_conn(tuple.local.port);
         Some(conn)
     }
 

@@ -76,7 +76,7 @@ use crate::base::addr::HashKey;
 pub(crate) struct Shared {
     pub names: names::Names,
     pub registry: registry::Registry,
-    pub budget: rights::Budget,
+    pub budget: sockeye_sync::Credits,
     /// The old scheme's lock around everything; see `locking.rs`.
     pub linkage: RwLock<()>,
 }
@@ -86,14 +86,14 @@ impl Shared {
         Self {
             names: names::Names::new(key),
             registry: registry::Registry::new(),
-            budget: rights::Budget::new(),
+            budget: sockeye_sync::Credits::new(rights::IN_FLIGHT_MAX),
             linkage: RwLock::new(()),
         }
     }
 
     /// Rights in flight.
     pub fn in_flight(&self) -> usize {
-        self.budget.in_flight()
+        self.budget.in_use()
     }
 
     /// unlink(2) of a pathname.

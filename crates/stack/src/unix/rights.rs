@@ -6,23 +6,21 @@
 //!
 //! # Bounds
 //! [`RIGHTS_MAX`] in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
-//! allows the user's RLIMIT_NOFILE). The second is dealt out in credits: a few lie in stripes, one of
-//! which a thread uses, so that threads which pass rights do not write one line; at the bound they are
-//! gathered again.
+//! allows the user's RLIMIT_NOFILE). The second is dealt out in credits, so that threads which pass rights do not write one line.
 //!
 //! # Disposal
 //! Rights that nobody receives are closed outside all locks, and one after the other: closing a socket can
 //! set others free, which go to the end of the line ([`dispose`]) and are not closed inside its own
 //! close. So a chain of a million sockets, each in the buffer of the next, needs no deep stack.
 //!
-//! Tests: below, `tests/unix_rights.rs`, `tests/unix_stress.rs`.
+//! Tests: `tests/unix_rights.rs`, `tests/unix_stress.rs`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use sockeye_sync::facade::{Arc, AtomicUsize, Ordering};
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::ancillary::RIGHTS_MAX;
 use super::pcb::{Contents, Pcb};
@@ -154,73 +152,6 @@ impl InFlight {
 
 /// Rights that may be in flight in a stack at once.
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// Stripes of credits.
-const STRIPES: usize = 16;
-/// Credits that go to a stripe, or come back from it, at once.
-const BATCH: usize = 64;
-
-/// The bound on rights in flight; see the module's head.
-pub(crate) struct Budget {
-    left: Line,
-    stripes: [Line; STRIPES],
-}
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Line(AtomicUsize);
-
-impl Budget {
-    pub fn new() -> Self {
-        Self {
-            left: Line(AtomicUsize::new(IN_FLIGHT_MAX)),
-            stripes: std::array::from_fn(|_| Line::default()),
-        }
-    }
-
-    fn stripe(&self) -> &AtomicUsize {
-        &self.stripes[sockeye_sync::slot::current().unwrap_or(0) % STRIPES].0
-    }
-
-    /// Takes `count` credits; false if there are not so many.
-    pub fn take(&self, count: usize) -> bool {
-        if count == 0 || subtract(self.stripe(), count) {
-            return true;
-        }
-        if subtract(&self.left.0, count + BATCH) {
-            self.stripe().fetch_add(BATCH, Ordering::Relaxed);
-            return true;
-        }
-        if subtract(&self.left.0, count) {
-            return true;
-        }
-        // What lies in stripes is gathered. Two that do so at once may both find too few: it is a bound, and
-        // refusing near it is allowed.
-        let gathered: usize = self.stripes.iter().map(|stripe| stripe.0.swap(0, Ordering::Relaxed)).sum();
-        self.left.0.fetch_add(gathered, Ordering::Relaxed);
-        subtract(&self.left.0, count)
-    }
-
-    /// Gives `count` credits back.
-    pub fn give(&self, count: usize) {
-        let stripe = self.stripe();
-        let now = stripe.fetch_add(count, Ordering::Relaxed) + count;
-        if now > 2 * BATCH && subtract(stripe, now - BATCH) {
-            self.left.0.fetch_add(now - BATCH, Ordering::Relaxed);
-        }
-    }
-
-    /// Rights in flight; exact while nothing moves.
-    pub fn in_flight(&self) -> usize {
-        let left: usize = self.stripes.iter().chain([&self.left]).map(|l| l.0.load(Ordering::Relaxed)).sum();
-        IN_FLIGHT_MAX.saturating_sub(left)
-    }
-}
-
-/// Relaxed: a count that orders nothing.
-fn subtract(from: &AtomicUsize, count: usize) -> bool {
-    from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_sub(count)).is_ok()
-}
-
 /// What is waiting to be closed.
 enum Doomed {
     Right(Right),
@@ -289,27 +220,5 @@ fn close_in_line(doomed: Vec<Doomed>) {
             Ok(Some(Doomed::Embryo(sock))) => sock.close_unaccepted(),
             Ok(None) | Err(_) => return,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credits_are_all_used_before_one_is_refused_and_all_come_back() {
-        let budget = Budget::new();
-        let mut taken = 0;
-        while budget.take(RIGHTS_MAX) {
-            taken += RIGHTS_MAX;
-        }
-        while budget.take(1) {
-            taken += 1;
-        }
-        assert_eq!((taken, budget.in_flight()), (IN_FLIGHT_MAX, IN_FLIGHT_MAX));
-        budget.give(taken);
-        assert_eq!(budget.in_flight(), 0);
-        assert!(budget.take(IN_FLIGHT_MAX));
-        assert!(!budget.take(1));
     }
 }

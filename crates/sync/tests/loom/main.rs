@@ -13,6 +13,7 @@
 
 mod brief;
 mod exit;
+mod handout;
 mod notify;
 mod pair;
 mod perimeter;

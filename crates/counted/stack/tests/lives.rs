@@ -1,0 +1,71 @@
+//! What the lives of connections on two cores cost each other: the places that every connection passes and that no core
+//! writes alone.
+//!
+//! The counts are the process's, so this is one test in a process of its own. It needs two CPUs, and says so.
+
+use std::io::{Read, Write};
+use std::sync::Barrier;
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sockeye_counted::count::{self, Kind};
+use sockeye_counted::{Config, Stack, TcpListener, TcpStream};
+
+/// Connections of each thread.
+const CONNECTIONS: u32 = 2_000;
+
+/// Connects, asks, answers and closes, all on the calling thread.
+fn live(stack: &Stack, listener: &TcpListener) {
+    let at = listener.local_addr().expect("bound");
+    let mut byte = [7];
+    let mut client = TcpStream::connect_on(stack, at).expect("the listener is there");
+    client.write_all(&byte).expect("the peer lives");
+    let (mut server, _) = listener.accept().expect("a connection is there");
+    server.read_exact(&mut byte).expect("the request is there");
+    server.write_all(&byte).expect("the peer lives");
+    drop(server);
+    client.read_exact(&mut byte).expect("the response is there");
+    assert_eq!(client.read(&mut byte).expect("the end is there"), 0);
+}
+
+#[test]
+fn connections_of_two_cores_share_their_listener_alone() {
+    let allowed = sched_getaffinity(None).expect("every thread has an affinity");
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(2).collect();
+    let [_, _] = cpus[..] else {
+        println!("skipped: this process may use one CPU only");
+        return;
+    };
+    let stack = Stack::new(Config::default()).expect("a stack");
+    let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").expect("a free port");
+    let line = Barrier::new(cpus.len() + 1);
+    thread::scope(|scope| {
+        for &cpu in &cpus {
+            let (stack, listener, line) = (&stack, listener.try_clone().expect("a handle"), &line);
+            scope.spawn(move || {
+                let mut here = CpuSet::new();
+                here.set(cpu);
+                sched_setaffinity(None, &here).expect("a CPU of ours");
+                // Memory, ports and their bits are new at first.
+                (0..CONNECTIONS / 4).for_each(|_| live(stack, &listener));
+                line.wait();
+                line.wait();
+                (0..CONNECTIONS).for_each(|_| live(stack, &listener));
+                line.wait();
+            });
+        }
+        line.wait();
+        count::reset();
+        line.wait();
+        line.wait();
+    });
+    let top = count::top(usize::MAX);
+    let connections = u64::from(CONNECTIONS) * cpus.len() as u64;
+    // How often the two meet at the listener is the scheduler's affair; nowhere else should they, but for a worker that
+    // looks at a shard, or a thread that finds no port of its own part of the table.
+    let elsewhere: u64 =
+        top.iter().filter(|place| !place.site.contains("listen.rs")).map(|place| place.handoffs).sum();
+    assert!(elsewhere < connections, "{elsewhere} of {connections} connections: {top:#?}");
+    let references = count::snapshot().of(Kind::References);
+    assert!(references * 10 < connections, "{references} of {connections} connections: {top:#?}");
+}

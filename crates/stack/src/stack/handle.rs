@@ -1,0 +1,165 @@
+//! Handles of a stack, and its end.
+//!
+//! Every socket has a handle, and the last one ends the stack. If all were counted in one place, each connection that
+//! comes or goes on any core would write the same line. So there are [`LANES`] references to the stack, each counted on a
+//! line of its own, and a clone takes the one of the core it is made on:
+//!
+//! ```text
+//!   first Stack --> Lane of the owner --+--> lanes 0..LANES --> Handle --> (threads, Core)
+//!   clones -------------> the lane of a core --^
+//! ```
+//!
+//! The handle that [`Stack::new`] gave keeps all lanes. After it is gone a lane goes with its last clone, and a clone made
+//! where there is no lane any more is counted with the one it is made from. The `Handle` goes with the last lane.
+//!
+//! Nothing here is a protocol of its own: a lane that is found is kept by the count that was raised to find it. Tests: below;
+//! `crates/counted/stack/tests/lives.rs` (no core writes another's line).
+
+use std::thread::JoinHandle;
+
+use sockeye_sync::Mutex;
+use sockeye_sync::facade::{Arc, OnceLock, Weak};
+
+use super::Core;
+
+/// A handle of a stack. Clones are the same stack, which ends with the last of them; each socket has one.
+pub struct Stack(Arc<Lane>);
+
+/// A handle that does not keep its stack.
+#[derive(Clone)]
+pub(crate) struct WeakStack(Weak<Handle>);
+
+/// A reference to the stack, of several; see the module's head. Alignment keeps the counts of two apart.
+#[repr(align(128))]
+struct Lane {
+    core: Arc<Core>,
+    handle: Arc<Handle>,
+    /// The lanes that the first handle keeps; none in these themselves.
+    _kept: Box<[Arc<Lane>]>,
+}
+
+/// What ends the stack.
+struct Handle {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lanes: OnceLock<Box<[Weak<Lane>]>>,
+}
+
+/// Cores beyond share.
+const LANES: usize = 16;
+
+impl Stack {
+    pub(super) fn of(core: Core) -> Self {
+        let core = Arc::new(core);
+        let handle = Arc::new(Handle {
+            core: Arc::clone(&core),
+            threads: Mutex::new(Vec::new()),
+            lanes: OnceLock::new(),
+        });
+        let lane =
+            |kept| Arc::new(Lane { core: Arc::clone(&core), handle: Arc::clone(&handle), _kept: kept });
+        let lanes: Box<[Arc<Lane>]> = (0..LANES).map(|_| lane(Box::default())).collect();
+        let _was_empty = handle.lanes.set(lanes.iter().map(Arc::downgrade).collect());
+        Self(lane(lanes))
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.0.core
+    }
+
+    /// For a thread of the stack's, which may outlive the handles by a little.
+    pub(super) fn share_core(&self) -> Arc<Core> {
+        Arc::clone(&self.0.core)
+    }
+
+    /// A thread to end with the stack.
+    pub(super) fn keep_thread(&self, thread: JoinHandle<()>) {
+        self.0.handle.threads.lock().push(thread);
+    }
+
+    /// A handle that does not keep it.
+    pub(crate) fn downgrade(&self) -> WeakStack {
+        WeakStack(Arc::downgrade(&self.0.handle))
+    }
+}
+
+impl Clone for Stack {
+    fn clone(&self) -> Self {
+        Self(self.0.handle.lane(self.core().cpu()).unwrap_or_else(|| Arc::clone(&self.0)))
+    }
+}
+
+impl WeakStack {
+    /// The stack, if it is still there.
+    pub fn upgrade(&self) -> Option<Stack> {
+        let handle = self.0.upgrade()?;
+        let own = handle.lane(handle.core.cpu());
+        own.or_else(|| (0..LANES as u32).find_map(|cpu| handle.lane(cpu))).map(Stack)
+    }
+}
+
+impl Handle {
+    /// The lane of a core, if it is still there.
+    fn lane(&self, cpu: u32) -> Option<Arc<Lane>> {
+        self.lanes.get()?.get(cpu as usize % LANES)?.upgrade()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.workers.stop();
+        self.core.input.stop(&self.core);
+        let me = std::thread::current().id();
+        for thread in self.threads.lock().drain(..) {
+            // A waker that runs on a worker may hold the last handle; the worker then ends by itself.
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+        self.core.workers.finish(&self.core);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn stack() -> (Stack, Weak<Handle>) {
+        let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
+        let handle = Arc::downgrade(&stack.0.handle);
+        (stack, handle)
+    }
+
+    #[test]
+    fn a_stack_ends_with_its_last_handle_whichever_that_is() {
+        let (first, handle) = stack();
+        let weak = first.downgrade();
+        let clone = first.clone();
+        let clone_of_clone = clone.clone();
+        drop((first, clone));
+        assert!(weak.upgrade().is_some(), "a clone keeps the stack without the first");
+        let late = clone_of_clone.clone();
+        drop(clone_of_clone);
+        assert!(handle.upgrade().is_some());
+        drop(late);
+        assert!(weak.upgrade().is_none() && handle.upgrade().is_none());
+
+        let (first, handle) = stack();
+        drop(first.clone());
+        assert!(handle.upgrade().is_some());
+        drop(first);
+        assert!(handle.upgrade().is_none());
+    }
+
+    #[test]
+    fn clones_of_two_cores_are_counted_on_lines_of_their_own() {
+        let (first, _) = stack();
+        let lanes: Vec<_> = (0..LANES as u32).map(|cpu| first.0.handle.lane(cpu).unwrap()).collect();
+        let mut lines: Vec<usize> = lanes.iter().map(|lane| Arc::as_ptr(lane).addr() / 128).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), LANES);
+        assert!(lanes.iter().all(|lane| Arc::strong_count(lane) == 2));
+    }
+}
