@@ -7,8 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
-use sockeye_sync::facade::OnceLock;
-use sockeye_sync::facade::unmodelled::Arc;
+use sockeye_sync::facade::unmodelled::{Arc, OnceLock};
 
 use crate::cache;
 use crate::chain::Chain;
