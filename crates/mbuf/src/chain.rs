@@ -157,26 +157,53 @@ impl Chain {
     pub fn slice(&self, off: usize, len: usize) -> Chain {
         let total = self.len();
         assert!(off <= total && len <= total - off, "{len} bytes at {off} of {total}");
-        let mut out = Chain::new();
         if len == 0 {
-            return out;
+            return Chain::new();
         }
-        let (index, mut skip) = self.locate(off);
-        let mut left = len;
-        for mbuf in self.mbufs().skip(index) {
+        let place = if off < self.links.front_len() { (0, off) } else { self.locate(off) };
+        self.slice_at(place, len)
+    }
+
+    /// [`Chain::slice`] for who comes again for what lies nearby: in a long chain `off` is also looked for from where
+    /// something was found last.
+    ///
+    /// # Panics
+    /// If the chain ends before `off + len`.
+    #[inline]
+    pub fn slice_near(&mut self, off: usize, len: usize) -> Chain {
+        match self.links.long_ring() {
+            Some(ring) if ring.holds(off, len) => {
+                let place = ring.seek(off);
+                self.slice_at(place, len)
+            }
+            Some(_) | None => self.slice(off, len),
+        }
+    }
+
+    /// `len` bytes, at least one, from the byte at `skip` of the mbuf at `index` on, all of which are there.
+    #[inline]
+    fn slice_at(&self, (index, skip): (usize, usize), len: usize) -> Chain {
+        let (head, tail) = self.links.as_slices();
+        let (here, there) = match head.get(index..) {
+            Some(here) => (here, tail),
+            None => (tail.get(index - head.len()..).unwrap_or_default(), [].as_slice()),
+        };
+        let mut mbufs = here.iter().chain(there);
+        let mut out = Chain::new();
+        let (mut skip, mut left) = (skip, len);
+        while left > 0
+            && let Some(mbuf) = mbufs.next()
+        {
             let take = left.min(mbuf.len() - skip);
             out.links.push_back(mbuf.slice(skip..skip + take));
             left -= take;
-            if left == 0 {
-                break;
-            }
             skip = 0;
         }
         out
     }
 
-    /// [`Chain::slice`] by the one who can reach this chain: of a single mbuf without a locked instruction, if nobody else has a
-    /// view of its cluster.
+    /// [`Chain::slice_near`] by the one who can reach this chain: of a single mbuf without a locked instruction, if nobody else
+    /// has a view of its cluster.
     ///
     /// # Panics
     /// If the chain ends before `off + len`.
@@ -184,27 +211,30 @@ impl Chain {
     pub fn slice_alone(&mut self, off: usize, len: usize) -> Chain {
         match self.links.single_mut() {
             Some(mbuf) if len > 0 => Chain { links: Links::One(mbuf.slice_alone(off, len)) },
-            Some(_) | None => self.slice(off, len),
+            Some(_) | None => self.slice_near(off, len),
         }
     }
 
     /// Which mbuf the byte at `off` is in, and where in it. `off` is less than the length.
     fn locate(&self, off: usize) -> (usize, usize) {
         let total = self.len();
+        let (head, tail) = self.links.as_slices();
         if off < total / 2 {
-            let mut start = 0;
-            for (index, mbuf) in self.mbufs().enumerate() {
+            let (mut index, mut start) = (0, 0);
+            for mbuf in head.iter().chain(tail) {
                 if off < start + mbuf.len() {
                     return (index, off - start);
                 }
-                start += mbuf.len();
+                (index, start) = (index + 1, start + mbuf.len());
             }
         } else {
-            let mut start = total;
-            for (back_index, mbuf) in self.mbufs().rev().enumerate() {
-                start -= mbuf.len();
-                if off >= start {
-                    return (self.mbuf_count() - 1 - back_index, off - start);
+            let (mut index, mut start) = (head.len() + tail.len(), total);
+            for part in [tail, head] {
+                for mbuf in part.iter().rev() {
+                    (index, start) = (index - 1, start - mbuf.len());
+                    if off >= start {
+                        return (index, off - start);
+                    }
                 }
             }
         }

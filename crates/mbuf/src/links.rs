@@ -5,8 +5,12 @@
 //! so the usual chain in transit must not allocate; a socket buffer is consumed at its front, which a
 //! vector could do only by moving the rest.
 //!
+//! A long ring is sought in from places where something was found before ([`Mark`]): two, since a sender goes through its
+//! buffer at two places, where it sends for the first time and where it fills holes. Their positions count everything that
+//! has ever been in the ring, so nothing is to be moved when mbufs leave at the front; what leaves at the back makes them void.
+//!
 //! Invariants: `Ring::len` is the sum of its mbufs' lengths, so each change of a length goes through
-//! [`Links::edit_front`] or [`Links::edit_back`]. A ring stays a ring, even empty, until
+//! [`Links::edit_front`] or [`Links::edit_back`]. A mark that lies inside the ring is the beginning of an mbuf. A ring stays a ring, even empty, until
 //! [`Links::shrink`]: a busy socket buffer does not allocate each time it fills.
 //! Tests: through `chain.rs`, `tests/chain_model.rs`.
 
@@ -29,10 +33,25 @@ const _: () = assert!(size_of::<Links>() <= 40);
 /// Mbufs that a new ring has room for: a socket buffer of some hundred KiB in large clusters.
 const RING_MIN: usize = 8;
 
+/// Mbufs of a ring from which on it pays to remember where something was found.
+const MARKED_MIN: usize = 16;
+
 #[derive(Clone)]
 pub(crate) struct Ring {
     len: usize,
     mbufs: VecDeque<Mbuf>,
+    /// Mbufs, and bytes, that have left at the front.
+    gone_count: usize,
+    gone_len: usize,
+    /// The one used last stands first.
+    marks: [Mark; 2],
+}
+
+/// Where an mbuf begins: how many others, and how many bytes, have come before it. That of a new ring's first is harmless.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    count: usize,
+    len: usize,
 }
 
 impl Links {
@@ -90,6 +109,7 @@ impl Links {
                 let before = front.len();
                 let result = edit(front);
                 ring.len = ring.len - before + front.len();
+                ring.gone_len += before - front.len();
                 Some(result)
             }
         }
@@ -149,7 +169,7 @@ impl Links {
             Links::Empty => Links::One(mbuf),
             Links::One(a) => Links::Two(a, mbuf),
             Links::Two(a, b) => {
-                let mut ring = Ring { len: 0, mbufs: VecDeque::with_capacity(RING_MIN) };
+                let mut ring = Ring::new();
                 ring.push_back(a);
                 ring.push_back(b);
                 ring.push_back(mbuf);
@@ -173,6 +193,8 @@ impl Links {
         if let Links::Ring(ring) = self {
             let mbuf = ring.mbufs.pop_front()?;
             ring.len -= mbuf.len();
+            ring.gone_len += mbuf.len();
+            ring.gone_count += 1;
             return Some(mbuf);
         }
         let (rest, mbuf) = match std::mem::take(self) {
@@ -189,6 +211,7 @@ impl Links {
         if let Links::Ring(ring) = self {
             let mbuf = ring.mbufs.pop_back()?;
             ring.len -= mbuf.len();
+            ring.marks = [Mark { count: ring.gone_count, len: ring.gone_len }; 2];
             return Some(mbuf);
         }
         let (rest, mbuf) = match std::mem::take(self) {
@@ -199,6 +222,15 @@ impl Links {
         };
         *self = rest;
         mbuf
+    }
+
+    /// The ring, if there are so many mbufs that it pays to remember where something was found in it.
+    #[inline]
+    pub(crate) fn long_ring(&mut self) -> Option<&mut Ring> {
+        match self {
+            Links::Ring(ring) if ring.mbufs.len() >= MARKED_MIN => Some(ring),
+            Links::Empty | Links::One(_) | Links::Two(..) | Links::Ring(_) => None,
+        }
     }
 
     /// Gives spare memory back: a short ring becomes a form in place, a long one fits its content.
@@ -218,6 +250,45 @@ impl Links {
 }
 
 impl Ring {
+    fn new() -> Self {
+        let mbufs = VecDeque::with_capacity(RING_MIN);
+        Self { len: 0, mbufs, gone_count: 0, gone_len: 0, marks: [Mark::default(); 2] }
+    }
+
+    /// True if there are `len` bytes from `off` on, and at least one.
+    pub(crate) fn holds(&self, off: usize, len: usize) -> bool {
+        len > 0 && off <= self.len && len <= self.len - off
+    }
+
+    /// Which mbuf the byte at `off` is in, and where in it, sought from the nearest of both ends and both marks. `off` is
+    /// less than the length.
+    pub(crate) fn seek(&mut self, off: usize) -> (usize, usize) {
+        let wanted = self.gone_len + off;
+        let ends = [(0, self.gone_len), (self.mbufs.len(), self.gone_len + self.len)];
+        let mut nearest = ends[usize::from(off > self.len / 2)];
+        let mut used = 1;
+        for (number, mark) in self.marks.iter().enumerate() {
+            let index = mark.count.wrapping_sub(self.gone_count);
+            let is_inside = mark.len >= self.gone_len && index < self.mbufs.len();
+            if is_inside && wanted.abs_diff(mark.len) < wanted.abs_diff(nearest.1) {
+                (nearest, used) = ((index, mark.len), number);
+            }
+        }
+        let (mut index, mut start) = nearest;
+        while wanted < start {
+            index -= 1;
+            start -= self.mbufs[index].len();
+        }
+        while wanted - start >= self.mbufs[index].len() {
+            start += self.mbufs[index].len();
+            index += 1;
+        }
+        // What was sought from an end takes the place of what was not used for longest.
+        self.marks[used] = Mark { count: self.gone_count + index, len: start };
+        self.marks.swap(0, used);
+        (index, wanted - start)
+    }
+
     fn push_back(&mut self, mbuf: Mbuf) {
         self.len += mbuf.len();
         self.mbufs.push_back(mbuf);

@@ -64,6 +64,8 @@ enum Op {
     /// Takes mbufs out and puts each back in two halves, so that they must merge again.
     Reassemble,
     Shrink,
+    Lengthen(usize),
+    SliceNear(Part, usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -81,6 +83,21 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (part(), byte_count()).prop_map(|(off, len)| Op::CopyTo(off, len)),
         1 => (0..CHAINS).prop_map(Op::Clone),
         1 => Just(Op::Reassemble),
+        1 => Just(Op::Shrink),
+    ]
+}
+
+/// What a sender does with a long buffer.
+fn sending() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (part(), 0..20usize).prop_map(|(off, count)| Op::SliceNear(off, count)),
+        8 => (50_000..65_000u16, 0..20usize).prop_map(|(off, count)| Op::SliceNear(Part(off), count)),
+        4 => (0..30usize).prop_map(Op::Lengthen),
+        4 => (0..3000u16).prop_map(|few| Op::TrimFront(Part(few))),
+        4 => (60_000..=u16::MAX).prop_map(|most| Op::Truncate(Part(most))),
+        1 => part().prop_map(Op::TrimFront),
+        1 => (0..CHAINS, part()).prop_map(|(to, at)| Op::SplitFront(to, at)),
+        1 => (0..CHAINS).prop_map(Op::Clone),
         1 => Just(Op::Shrink),
     ]
 }
@@ -167,6 +184,8 @@ impl World {
             }
             Op::Reassemble => self.reassemble(at),
             Op::Shrink => self.chains[at].shrink(),
+            Op::Lengthen(count) => self.lengthen(at, count),
+            Op::SliceNear(off, count) => self.slice_near(at, off, count),
         }
     }
 
@@ -179,6 +198,22 @@ impl World {
         let model = self.models[from][off..off + len].to_vec();
         self.chains[at].append(slice);
         self.models[at].extend(model);
+    }
+
+    /// Appends `count` mbufs that do not merge, so that the chain is long.
+    fn lengthen(&mut self, at: usize, count: usize) {
+        for i in 0..count {
+            self.apply(at, Op::PushCopy(1 + i % 7));
+        }
+    }
+
+    /// Views of some bytes, sought from where something was found before, without keeping them.
+    fn slice_near(&mut self, at: usize, off: Part, count: usize) {
+        let total = self.models[at].len();
+        let off = off.of(total);
+        let count = count.min(total - off);
+        let slice = self.chains[at].slice_near(off, count);
+        assert_eq!(slice.iter().collect::<Vec<_>>().concat(), self.models[at][off..off + count]);
     }
 
     fn take_into(&mut self, at: usize, count: usize) {
@@ -234,6 +269,26 @@ proptest! {
         pool.trim();
         prop_assert_eq!(pool.allocated(), 0);
     }
+
+    #[test]
+    fn long_chains_find_what_lies_near_to_what_was_found_before(steps in vec((0..2usize, sending()), 1..4 * STEPS_MAX)) {
+        let mut world = World::new();
+        for at in 0..CHAINS {
+            world.lengthen(at, 40);
+        }
+        for (at, op) in steps {
+            world.apply(at, op);
+        }
+        world.check();
+    }
+}
+
+#[test]
+#[should_panic(expected = "2 bytes at 199 of 200")]
+fn what_a_long_chain_does_not_hold_is_not_found() {
+    let mut chain = Chain::new();
+    chain.extend((0..100).flat_map(|_| pool().copy_in(&[1; 2]).unwrap()));
+    let _ = chain.slice_near(199, 2);
 }
 
 fn pool() -> Pool {
