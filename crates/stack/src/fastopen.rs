@@ -6,8 +6,8 @@
 //! * A *server's* cookie is a keyed hash of both addresses, so it remembers nobody. The key is one of a row made from
 //!   one secret; `Keys::rotate` goes on to the next, and cookies of the one before are good for as long as it stays.
 //! * A *client* keeps a cookie and an MSS for each server, at most `CACHE_MAX`, the first that came going first. A
-//!   SYN with text that had to be repeated is held against the server: for a minute, and twice as long each time, its
-//!   SYNs carry none (section 4.1.3, black holes).
+//!   SYN with text that had to be repeated, that nobody has answered, or whose text was not taken is held against the
+//!   server: for a minute, and twice as long each time, SYNs to it carry none (section 4.1.3.1).
 //! * A *listener* counts connections whose SYN is not acknowledged (`Queue`), against forged addresses (section
 //!   5.1). One that was reset keeps its place for `RESET_KEEPS`: else a reset would clear the way for the next.
 //!
@@ -125,7 +125,8 @@ impl Cache {
             return None;
         }
         let known = self.entries.lock().known.get(&server).copied();
-        let mss = known.map_or(mss_default, |known| known.mss);
+        let mss = known.map_or(0, |known| known.mss);
+        let mss = if mss == 0 { mss_default } else { mss };
         if known.is_some_and(|known| known.is_black_hole(now)) {
             return None;
         }
@@ -146,31 +147,44 @@ impl Cache {
         now: Instant,
     ) -> bool {
         let cookie = cookie.filter(|cookie| !cookie.is_request());
+        let is_negative = match text {
+            SynText::Lost => true,
+            // Whose cookie has become invalid gets another with the refusal.
+            SynText::Refused => cookie.is_none(),
+            SynText::None | SynText::Sent | SynText::Taken => false,
+        };
         // Relaxed: what this connection asked of the entries before, under their lock, is seen.
-        if cookie.is_none() && !self.has_entries.load(Ordering::Relaxed) {
+        if cookie.is_none() && !is_negative && !self.has_entries.load(Ordering::Relaxed) {
             return false;
         }
         let mut entries = self.entries.lock();
-        if cookie.is_none() && !entries.known.contains_key(&server) {
+        if cookie.is_none() && !is_negative && !entries.known.contains_key(&server) {
             return false;
         }
         self.has_entries.store(true, Ordering::Relaxed);
         let known = entries.make(server);
         known.mss = mss;
         known.cookie = cookie.or(known.cookie);
-        match text {
-            SynText::Lost => {
-                (known.losses, known.lost_at) = ((known.losses + 1).min(LOSSES_MAX), now);
-                return true;
-            }
-            SynText::Taken => known.losses = 0,
-            SynText::None | SynText::Sent | SynText::Refused => {}
+        if is_negative {
+            known.lose(now);
+        } else if text == SynText::Taken {
+            known.losses = 0;
         }
-        false
+        text == SynText::Lost
+    }
+
+    /// A handshake with `server` that began with text has failed, and the server has said nothing to it.
+    pub fn note_unanswered(&self, server: IpAddr, now: Instant) {
+        self.has_entries.store(true, Ordering::Relaxed);
+        self.entries.lock().make(server).lose(now);
     }
 }
 
 impl Known {
+    fn lose(&mut self, now: Instant) {
+        (self.losses, self.lost_at) = ((self.losses + 1).min(LOSSES_MAX), now);
+    }
+
     fn is_black_hole(&self, now: Instant) -> bool {
         self.losses > 0 && now.since(self.lost_at) < LOSS_COUNTS * (1 << (self.losses - 1))
     }
@@ -311,6 +325,29 @@ mod tests {
         assert!(!goes(179) && goes(180));
         assert!(!cache.learn(HERE, None, 1460, SynText::Taken, at(180)));
         assert!(goes(180));
+    }
+
+    #[test]
+    fn a_refusal_without_a_new_cookie_is_held_against_the_server() {
+        let cache = Cache::default();
+        let cookie = Cookie::new(b"12345678");
+        cache.learn(HERE, cookie, 1460, SynText::None, at(0));
+        let goes = |now| cache.syn(HERE, CLIENT, 536, at(now)).is_some();
+        assert!(!cache.learn(HERE, cookie, 1460, SynText::Refused, at(0)));
+        assert!(goes(0));
+        assert!(!cache.learn(HERE, None, 1460, SynText::Refused, at(0)));
+        assert!(!goes(59) && goes(60));
+    }
+
+    #[test]
+    fn a_server_that_nothing_is_known_of_and_that_does_not_answer_gets_no_text_for_a_minute() {
+        let cache = Cache::default();
+        let bits = CLIENT | CLIENT_WITHOUT_COOKIE;
+        cache.note_unanswered(HERE, at(0));
+        assert_eq!(cache.syn(HERE, bits, 536, at(59)), None);
+        assert_eq!(cache.syn(HERE, bits, 536, at(60)), Some(FastOpenSyn { cookie: None, mss: 536 }));
+        assert!(cache.learn(HERE, None, 1460, SynText::Lost, at(60)));
+        assert_eq!(cache.syn(HERE, bits, 536, at(179)), None);
     }
 
     #[test]

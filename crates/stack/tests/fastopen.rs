@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::counter;
 use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
+use sockeye::netif::{ChannelConfig, ChannelPort, channel};
 use sockeye::{Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
 
 /// A stack without threads, in which no time passes, and a listener that does Fast Open.
@@ -198,4 +199,61 @@ fn under_cookies_for_syns_there_is_no_early_connection() {
         drop(client);
     }
     assert_eq!(world.count("passive"), 0);
+}
+
+/// A stack on a link on which nobody answers; SYNs with text, of those that it has sent, by whether they carry any.
+struct Silence {
+    stack: Stack,
+    port: ChannelPort,
+    now: Duration,
+}
+
+impl Silence {
+    fn new() -> Self {
+        let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
+        let stack = common::stack_with(|c| {
+            c.workers = 0;
+            c.syn_retries = 2;
+            c.fastopen = CLIENT | CLIENT_WITHOUT_COOKIE;
+        });
+        stack.attach(netif, &["10.9.0.1/24".parse().unwrap()]).unwrap();
+        Self { stack, port: ports.remove(0), now: Duration::ZERO }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let mut socket = TcpSocket::new_v4(&self.stack);
+        socket.set_nonblocking(true);
+        socket.connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap().0
+    }
+
+    /// Lets `seconds` pass; says of each SYN whether it had text.
+    fn pass(&mut self, seconds: u64) -> Vec<bool> {
+        let mut sent = Vec::new();
+        for _ in 0..=seconds * 10 {
+            self.stack.poll(self.now);
+            while let Some(frame) = self.port.try_recv() {
+                sent.push(frame.len() >= 300);
+            }
+            self.now += Duration::from_millis(100);
+        }
+        sent
+    }
+}
+
+#[test]
+fn a_syn_with_text_that_nobody_answers_is_held_against_the_server() {
+    let mut link = Silence::new();
+    let given_up = link.connect();
+    assert_eq!(link.pass(2), [true, false]);
+    drop(given_up);
+    let patient = link.connect();
+    assert_eq!(link.pass(0), [false]);
+    assert_eq!(link.pass(60), [false, false]);
+    assert_eq!(patient.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::TimedOut));
+    let again = link.connect();
+    assert_eq!(link.pass(10), [true, false, false]);
+    assert_eq!(again.take_error().unwrap().map(|error| error.kind()), Some(ErrorKind::TimedOut));
+    let _third = link.connect();
+    assert_eq!(link.pass(0), [false], "for twice as long");
+    assert_eq!(counter(&link.stack, "fastopen_blackhole"), 2);
 }

@@ -6,11 +6,13 @@
 
 use crate::time::Instant;
 
+use super::closed::reset_at;
 use super::pcb::{Pcb, RCV_WND_MAX};
-use super::segment::{Flags, Header, Payload};
+use super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::settings::KeepaliveSettings;
 use super::state::State;
 use super::timers::{Keepalive, NEVER};
+use super::timestamp;
 
 impl<P: Payload> Pcb<P> {
     /// The application closed its sending side: a FIN follows the last byte of `so_snd`, to which nothing
@@ -114,12 +116,20 @@ impl<P: Payload> Pcb<P> {
             seq: if is_synchronized { self.snd_max.min(edge) } else { self.snd_max },
             ack: self.rcv_nxt,
             flags: Flags::RST.with(Flags::ACK),
+            options: self.reset_options(),
             ..Header::default()
         }
     }
-}
 
-/// The reset that answers a segment which acknowledged `segment.ack` (RFC 9293 section 3.10.7).
-pub(super) fn reset_answering(segment: &Header) -> Header {
-    Header { seq: segment.ack, flags: Flags::RST, ..Header::default() }
+    /// The reset that answers a segment which acknowledged `segment.ack` (RFC 9293 section 3.10.7).
+    pub(super) fn reset_answering(&self, segment: &Header) -> Header {
+        Header { options: self.reset_options(), ..reset_at(segment.ack) }
+    }
+
+    /// Timestamps, if they were agreed on (RFC 7323 section 3.2): somebody on the way may drop what comes without.
+    fn reset_options(&self) -> Options {
+        let val = timestamp::value(self.clock, self.ts_offset);
+        let timestamps = self.ts_on.then_some(Timestamps { val, ecr: self.ts_recent });
+        Options { timestamps, ..Options::default() }
+    }
 }

@@ -22,10 +22,8 @@
 use std::time::Duration;
 
 use sockeye_mbuf::Freed;
-use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
-use sockeye_proto::tcp::fast_open::SynText;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Head, Header, Payload};
@@ -38,7 +36,7 @@ use super::error::SockError;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Routed, Wake};
 use super::sockbuf::Buffers;
-use super::{Conn, Item, Work, rcvd, reason, rollup};
+use super::{Conn, Item, Work, fast_open, rcvd, reason, rollup};
 use crate::base::payload::Data;
 use crate::netif::output;
 use crate::poll::Ready;
@@ -301,41 +299,9 @@ fn input(
             urgent(cx, conn, so, header);
         }
         if effect.events.any(Events::CONNECTED.with(Events::SYN_ACKED).with(Events::CLOSED)) {
-            fast_open_over(cx, pcb, conn, so, effect.events, header);
+            fast_open::over(cx, pcb, conn, so, effect.events, header);
         }
         on_events(cx, pcb, conn, so, effect.events);
-    }
-}
-
-/// A handshake is over, well or not: what Fast Open remembers of it.
-#[cold]
-fn fast_open_over(
-    cx: &mut Context<'_>,
-    pcb: &Pcb<Data>,
-    conn: &Arc<Conn>,
-    so: &mut Buffers,
-    events: Events,
-    header: &Header,
-) {
-    let core = cx.core;
-    if events.has(Events::CONNECTED) {
-        let text = pcb.syn_text();
-        match text {
-            SynText::None | SynText::Sent => {}
-            SynText::Taken => core.count(counter::FASTOPEN_ACTIVE),
-            SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
-        }
-        let mss = header.options.mss.unwrap_or(DEFAULT_MSS);
-        let cookie = header.options.fast_open;
-        if core.fast_open_cache.learn(conn.tuple.remote.addr, cookie, mss, text, cx.now) {
-            core.count(counter::FASTOPEN_BLACKHOLE);
-        }
-    }
-    if let Some(place) = so.fast_open.take() {
-        if !events.has(Events::SYN_ACKED) {
-            core.count(counter::FASTOPEN_PASSIVE_FAIL);
-        }
-        place.give_back(events.has(Events::RESET).then_some(cx.now));
     }
 }
 
@@ -416,6 +382,9 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         so.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
     }
     if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
+        if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
+            fast_open::failed(cx, pcb, conn, so);
+        }
         conn.set_error(error);
         end_of_stream(cx, conn, so);
         so.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
@@ -506,6 +475,7 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
     if pcb.state() == State::Closed {
         return;
     }
+    fast_open::given_up(cx, pcb, conn, so);
     // Whether bytes were unread was looked at under the buffers' mutex: then it is an abort.
     let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
     if let Some(reset) = reset {

@@ -12,6 +12,7 @@ pub(crate) mod birth;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod exit;
+mod fast_open;
 pub(crate) mod outbox;
 pub(crate) mod placed;
 pub(crate) mod rcvd;

@@ -236,10 +236,13 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, before: &Self) {
-        // Section 4.9: everything is as it was; what was measured since is true all the same.
+        // Section 4.9.2: a window that has outgrown the mistake goes on as it is.
+        if self.cwnd > before.cwnd {
+            return;
+        }
+        // Everything is as it was; what was measured since is true all the same.
         let Self { acked_at, srtt_8, round, .. } = *self;
-        let cwnd = self.cwnd.max(before.cwnd);
-        *self = Self { cwnd, acked_at, srtt_8, round, ..before.clone() };
+        *self = Self { acked_at, srtt_8, round, ..before.clone() };
     }
 
     fn on_idle(&mut self, mss: u32) {

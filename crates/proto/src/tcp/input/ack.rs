@@ -15,7 +15,6 @@ use super::super::settings::micros;
 use super::super::state::State;
 use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
-use super::super::user::reset_answering;
 use super::{Segment, Step};
 
 impl<P: Payload> Pcb<P> {
@@ -27,7 +26,7 @@ impl<P: Payload> Pcb<P> {
             self.syn_ack_acknowledged(seg, now, input)?;
         }
         if self.syn_unacked && !self.early_syn_acknowledged(seg.header.ack, &seg.header, now, input) {
-            input.reply = Some(reset_answering(&seg.header));
+            input.reply = Some(self.reset_answering(&seg.header));
             return Step::Break(());
         }
         self.check_ack_range(seg.header.ack, now)?;
@@ -52,7 +51,7 @@ impl<P: Payload> Pcb<P> {
     fn syn_ack_acknowledged(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         let ack = seg.header.ack;
         if !(ack.after(self.snd_una) && ack.at_or_before(self.snd_max)) {
-            input.reply = Some(reset_answering(&seg.header));
+            input.reply = Some(self.reset_answering(&seg.header));
             return Step::Break(());
         }
         self.established(ack, seg.header.options.timestamps, now, input);

@@ -5,12 +5,12 @@
 
 use crate::time::Instant;
 
+use super::super::closed::reset_at;
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Payload};
 use super::super::state::State;
 use super::super::timers::NEVER;
-use super::super::user::reset_answering;
 use super::super::window;
 use super::{Segment, Step};
 
@@ -28,7 +28,7 @@ impl<P: Payload> Pcb<P> {
         // First: the ACK bit.
         if acked && !(seg.header.ack.after(self.iss) && seg.header.ack.at_or_before(self.snd_max)) {
             if !seg.flags.has(Flags::RST) {
-                input.reply = Some(reset_answering(&seg.header));
+                input.reply = Some(reset_at(seg.header.ack));
             }
             return Step::Break(());
         }

@@ -13,7 +13,6 @@ use super::super::reass::Reass;
 use super::super::segment::{Flags, Payload};
 use super::super::state::State;
 use super::super::timers::{NEVER, after_us};
-use super::super::user::reset_answering;
 use super::{Segment, Step, payload_len};
 
 impl<P: Payload> Pcb<P> {
@@ -29,7 +28,7 @@ impl<P: Payload> Pcb<P> {
         }
         if self.closed {
             // Nobody will read it, and the peer must not believe that somebody has.
-            input.reply = Some(reset_answering(&seg.header));
+            input.reply = Some(self.reset_answering(&seg.header));
             input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
             self.enter_closed();
             return Step::Break(());

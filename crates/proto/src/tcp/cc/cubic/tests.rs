@@ -262,9 +262,19 @@ fn an_undo_brings_everything_back() {
     assert_eq!((cc.cwnd(), cc.ssthresh()), (before.cwnd(), before.ssthresh()));
     assert_eq!((cc.w_max, cc.cwnd_prior), (before.w_max, before.cwnd_prior));
     assert_eq!(cc.period.map(|p| p.age_us), before.period.map(|p| p.age_us));
-    let mut grown = Cubic { cwnd: before.cwnd() + 5 * MSS, ..before.clone() };
-    grown.on_undo(&before);
-    assert_eq!(grown.cwnd(), before.cwnd() + 5 * MSS, "never back");
+}
+
+#[test]
+fn a_window_that_has_outgrown_the_mistake_goes_on_as_it_is() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    let before = cc.clone();
+    congest(&mut cc, before.cwnd(), Cause::Loss);
+    cc.cwnd = before.cwnd() + 5 * MSS;
+    let (ssthresh, w_max) = (cc.ssthresh(), cc.w_max);
+    assert!(w_max < before.w_max && ssthresh < before.ssthresh());
+    cc.on_undo(&before);
+    assert_eq!((cc.cwnd(), cc.ssthresh(), cc.w_max), (before.cwnd() + 5 * MSS, ssthresh, w_max));
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! What the end of a handshake tells Fast Open (RFC 7413): a client's cookies and disappointments, a listener's places.
+//!
+//! Called inside the perimeter with the buffers' mutex held; the cache's mutex is a leaf. It must not know segments beyond
+//! the header that ended the handshake. Tests: `tests/fastopen.rs`.
+
+use sockeye_proto::tcp::accepted::DEFAULT_MSS;
+use sockeye_proto::tcp::events::Events;
+use sockeye_proto::tcp::fast_open::SynText;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::Header;
+
+use super::Conn;
+use super::outbox::Context;
+use super::sockbuf::Buffers;
+use crate::base::payload::Data;
+use crate::stack::counter;
+
+/// A handshake is over, well or not: what Fast Open remembers of it.
+#[cold]
+pub(super) fn over(
+    cx: &mut Context<'_>,
+    pcb: &Pcb<Data>,
+    conn: &Conn,
+    so: &mut Buffers,
+    events: Events,
+    header: &Header,
+) {
+    let core = cx.core;
+    if events.has(Events::CONNECTED) {
+        let text = pcb.syn_text();
+        match text {
+            SynText::None | SynText::Sent => {}
+            SynText::Taken => core.count(counter::FASTOPEN_ACTIVE),
+            SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
+        }
+        let mss = header.options.mss.unwrap_or(DEFAULT_MSS);
+        let cookie = header.options.fast_open;
+        if core.fast_open_cache.learn(conn.tuple.remote.addr, cookie, mss, text, cx.now) {
+            core.count(counter::FASTOPEN_BLACKHOLE);
+        }
+    }
+    if let Some(place) = so.fast_open.take() {
+        if !events.has(Events::SYN_ACKED) {
+            core.count(counter::FASTOPEN_PASSIVE_FAIL);
+        }
+        place.give_back(events.has(Events::RESET).then_some(cx.now));
+    }
+}
+
+/// The network has given the connection up. If that was a handshake that began with text, this is remembered.
+#[cold]
+pub(super) fn failed(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buffers) {
+    match pcb.syn_text() {
+        SynText::Sent | SynText::Lost if !so.snd.connected => unanswered(cx, conn),
+        SynText::None | SynText::Sent | SynText::Taken | SynText::Refused | SynText::Lost => {}
+    }
+}
+
+/// The application gives the connection up: so too, if the SYN has had to be repeated by then.
+pub(super) fn given_up(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buffers) {
+    if !so.snd.connected && pcb.syn_text() == SynText::Lost {
+        unanswered(cx, conn);
+    }
+}
+
+/// The peer has answered nothing to a SYN with text (RFC 7413 section 4.1.3.1).
+#[cold]
+fn unanswered(cx: &Context<'_>, conn: &Conn) {
+    cx.core.count(counter::FASTOPEN_ACTIVE_FAIL);
+    cx.core.count(counter::FASTOPEN_BLACKHOLE);
+    cx.core.fast_open_cache.note_unanswered(conn.tuple.remote.addr, cx.now);
+}
