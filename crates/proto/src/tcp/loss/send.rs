@@ -161,7 +161,7 @@ impl<P: Payload> Pcb<P> {
         let (start, end) = self.loss.as_deref_mut()?.records.next_lost()?;
         let want = end.since(start).min(self.tuning.tso_max.max(mss)).min(most);
         let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
-        let room = (self.snd_una + self.snd_wnd).since(start);
+        let room = self.repeat_edge().since(start);
         let mut len = want.min(allowed).min(room);
         if len < want && len < room {
             // No part of a segment goes alone: the rest would cost another header. Only where the peer has
@@ -198,7 +198,7 @@ impl<P: Payload> Pcb<P> {
         } else {
             let last = *self.loss.as_deref()?.records.last()?;
             let start = last.start.max(last.end - mss);
-            if last.end.after(self.snd_una + self.snd_wnd) {
+            if last.end.after(self.repeat_edge()) {
                 return None;
             }
             self.repeat(start, last.end, Why::Probe, rcv_space, now)
@@ -211,6 +211,14 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         segment
+    }
+
+    /// How far the peer takes what is sent again: all of it was inside its window, the edge of which may only seem to have
+    /// moved left because what is left of the window was rounded down to the unit of its field (RFC 7323 section 2.4). Not
+    /// while a window is probed: the peer has refused what lies there.
+    fn repeat_edge(&self) -> SeqNum {
+        let rounding = if self.persist { 0 } else { (1 << self.snd_scale) - 1 };
+        self.snd_una + self.snd_wnd + rounding
     }
 
     /// Sends `start` to `end` again.

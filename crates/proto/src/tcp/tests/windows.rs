@@ -328,3 +328,26 @@ fn psh_is_set_where_so_snd_is_emptied() {
     let pushed: Vec<bool> = t.output().iter().map(|s| s.header().flags.has(Flags::PSH)).collect();
     assert_eq!(pushed, [false, false, true]);
 }
+
+/// What the peer has room for is no multiple of 1024: the last bytes lie behind the edge that the field can say.
+#[test]
+fn what_rounding_has_put_behind_the_edge_is_sent_again_at_once() {
+    let s = Settings { window_scaling: true, sack: true, ..plain() };
+    let mut t = Script::connect(&s);
+    t.output();
+    let mut syn_ack = t.raw(IRS, ISS + 1, super::script::SYN_ACK);
+    (syn_ack.options.window_scale, syn_ack.options.sack_permitted) = (Some(10), true);
+    syn_ack.options.mss = Some(1000);
+    let _ = t.input(Header { window: 8192, ..syn_ack }, &[]);
+    t.write(8192);
+    assert_eq!(t.pcb.snd_max().since(t.pcb.snd_una()), 8192);
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(7000, 1), &[]);
+    let probe = t.wait(ms(60)).into_iter().next().expect("a probe for the tail").1;
+    assert_eq!(probe.header().seq + probe.len, t.pcb.snd_max());
+    let _ = t.wait(secs(1));
+    assert!(t.pcb.loss_stats().rto_count > 0);
+    // Eight whole segments have arrived, and 192 bytes are left of the window.
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    assert_eq!(t.lens(), [192]);
+}
