@@ -184,6 +184,35 @@ fn time_wait_ends_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
+fn a_resting_port_is_reused_when_there_is_no_other_and_its_timestamps_have_moved_on() {
+    let mut world = World::new(|c| c.port_range = 40000..=40001);
+    let listener = TcpListener::bind_on(&world.stack, "127.0.0.1:80").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    for round in 0..6u8 {
+        if round >= 2 && round.is_multiple_of(2) {
+            // Both have sent in this millisecond, and RFC 6191 wants a newer timestamp.
+            let mut socket = TcpSocket::new_v4(&world.stack);
+            socket.set_nonblocking(true);
+            let refused = socket.connect(listener.local_addr().unwrap()).unwrap_err();
+            assert_eq!((round, refused.kind()), (round, ErrorKind::AddrNotAvailable));
+            world.pass(Duration::from_millis(1));
+        }
+        let mut client = world.connect(&listener);
+        world.pass(Duration::ZERO);
+        let mut server = listener.accept().unwrap().0;
+        client.write_all(&[round]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        world.pass(Duration::ZERO);
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert_eq!(got, [round]);
+        drop(server);
+        world.pass(Duration::ZERO);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
 fn keepalive_has_the_times_that_the_socket_was_told() {
     let mut world = World::new(|c| c.keepalive_time = Duration::from_secs(50));
     let listener = world.listener();

@@ -94,34 +94,6 @@ fn without_a_free_port_a_connect_says_so_and_works_again_later() {
 }
 
 #[test]
-fn a_resting_port_is_reused_when_there_is_no_other() {
-    let _guard = watchdog("a_resting_port_is_reused_when_there_is_no_other");
-    let stack = stack_with(|c| c.port_range = 40000..=40001);
-    let listener = TcpListener::bind_on(&stack, "127.0.0.1:80").unwrap();
-    let mut reused = 0;
-    for round in 0..6u8 {
-        let made = loop {
-            match TcpStream::connect_on(&stack, listener.local_addr().unwrap()) {
-                Ok(client) => break client,
-                // RFC 6191: a name may be reused once its timestamps have moved on.
-                Err(e) => assert_eq!(e.kind(), ErrorKind::AddrNotAvailable),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        reused += usize::from(round >= 2);
-        let (mut client, (mut server, _)) = (made, listener.accept().unwrap());
-        client.write_all(&[round]).unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
-        let mut got = Vec::new();
-        server.read_to_end(&mut got).unwrap();
-        assert_eq!(got, [round]);
-        drop(server);
-        assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    }
-    assert_eq!(reused, 4);
-}
-
-#[test]
 fn too_many_connections_are_refused_with_a_reason_and_later_welcome() {
     let _guard = watchdog("too_many_connections_are_refused_with_a_reason_and_later_welcome");
     let stack = stack_with(|c| c.connections_max = 4);
