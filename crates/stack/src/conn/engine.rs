@@ -137,12 +137,16 @@ pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
 }
 
 /// Runs what a claim was made for, and what has been queued behind it.
-pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed) {
+pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed<'_>) {
     claimed.redeem(|conn, mut inside, work| {
         cx.core.count(counter::ENTERED);
         let ran = match cx.entry {
-            Entry::NoDrain => rollup::item(cx, &mut inside, conn, work, RUN_MAX),
-            Entry::Process | Entry::Fill => batch(cx, &mut inside, conn, Some(work)),
+            Entry::Process | Entry::Fill if conn.is_home_shared() => {
+                rollup::batch(cx, &mut inside, conn, Some(work))
+            }
+            Entry::NoDrain | Entry::Process | Entry::Fill => {
+                rollup::item(cx, &mut inside, conn, work, RUN_MAX)
+            }
         };
         drive(cx, inside, conn, ran);
     });
@@ -161,18 +165,18 @@ pub(crate) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, 
         if ran >= BATCH_MAX {
             return exit::leave(cx, inside, conn, At::Item);
         }
-        ran += batch(cx, &mut inside, conn, None);
+        ran += batch(cx, &mut inside, conn);
     }
 }
 
-/// Runs `first` and what is queued now. A run of items for one connection takes its buffers' mutex once and is
+/// Runs what is queued now. A run of items for one connection takes its buffers' mutex once and is
 /// followed by one output.
-fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, first: Option<Work>) -> usize {
+fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     if own.is_home_shared() {
-        return rollup::batch(cx, inside, own, first);
+        return rollup::batch(cx, inside, own, None);
     }
     let mut ran = 0;
-    let mut works = first.into_iter().chain(inside.take().map(|item| item.work));
+    let mut works = inside.take().map(|item| item.work);
     while let Some(work) = works.next() {
         let pcb = own.pcb.get(inside);
         let mut so = own.so.lock();
@@ -196,17 +200,17 @@ pub(super) fn run(
     cx: &mut Context<'_>,
     inside: &mut In<'_>,
     conn: &Arc<Conn>,
+    so: &mut Buffers,
     work: Work,
     max: usize,
 ) -> usize {
-    let mut so = conn.so.lock();
-    step(cx, conn.pcb.get(inside), conn, &mut so, work);
+    step(cx, conn.pcb.get(inside), conn, so, work);
     let mut ran = 1;
     let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
     while ran < max
         && let Some(next) = inside.pop_if(same)
     {
-        step(cx, conn.pcb.get(inside), conn, &mut so, next.work);
+        step(cx, conn.pcb.get(inside), conn, so, next.work);
         ran += 1;
     }
     ran
@@ -540,16 +544,16 @@ fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: Data, mss: 
         cx.core.count(counter::RESETS_OUT);
     }
     if !cx.core.loopback.encodes()
-        && let Some(peer) = conn.live_peer()
+        && let Some(peer) = cx.other_end(conn)
     {
         let work = Work::segment(head, payload);
         // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
         if let Some(claim) = peer.perimeter().claim() {
-            return cx.outbox.claims.push_back(Claimed::new(peer, claim, work));
+            return cx.claimed(peer, claim, work);
         }
         match peer.perimeter().fill(Conn::item(&peer, work)) {
             // It was left in between: ours to run all the same.
-            Filled::WakeWorker => cx.outbox.filled.push_back(peer),
+            Filled::WakeWorker => cx.outbox.filled.push_back(Arc::clone(&peer)),
             Filled::Queued => cx.core.count(counter::QUEUED),
             Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
         }

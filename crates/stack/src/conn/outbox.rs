@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::task::Waker;
 
 use sockeye_mbuf::{Chain, Freed};
@@ -37,15 +38,33 @@ pub(crate) struct Routed {
     pub payload: Data,
 }
 
+/// The other end of a connection in this process.
+pub(crate) enum OtherEnd<'s> {
+    /// A handle of the application holds it for the time of the call, so no reference is counted.
+    Lent(&'s Arc<Conn>),
+    Own(Arc<Conn>),
+}
+
+impl Deref for OtherEnd<'_> {
+    type Target = Arc<Conn>;
+    #[inline]
+    fn deref(&self) -> &Arc<Conn> {
+        match self {
+            Self::Lent(conn) => conn,
+            Self::Own(conn) => conn,
+        }
+    }
+}
+
 /// A perimeter that this thread owns by claim, and the work it owns it for.
-pub(crate) struct Claimed {
-    conn: Arc<Conn>,
+pub(crate) struct Claimed<'s> {
+    conn: OtherEnd<'s>,
     /// Gone once it is redeemed.
     of: Option<(Claim, Work)>,
 }
 
-impl Claimed {
-    pub fn new(conn: Arc<Conn>, claim: Claim, work: Work) -> Self {
+impl<'s> Claimed<'s> {
+    fn new(conn: OtherEnd<'s>, claim: Claim, work: Work) -> Self {
         Self { conn, of: Some((claim, work)) }
     }
 
@@ -57,7 +76,7 @@ impl Claimed {
     }
 }
 
-impl Drop for Claimed {
+impl Drop for Claimed<'_> {
     /// Only a panic brings an unredeemed claim here. Its connection would be occupied for ever, so it is
     /// poisoned, as if the panic had been inside.
     fn drop(&mut self) {
@@ -109,7 +128,7 @@ pub(crate) enum Gone {
 pub(crate) struct Outbox {
     /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us. (With
     /// `Entry::Fill` only workers run protocol code, so only they have any.)
-    pub claims: VecDeque<Claimed>,
+    pub claims: VecDeque<Claimed<'static>>,
     /// Connections whose perimeter we filled when it was free: ours to run.
     pub filled: VecDeque<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
@@ -145,6 +164,10 @@ pub(crate) struct Context<'s> {
     pub cpu: u32,
     /// How this thread enters perimeters: the stack's setting for an application's, `Process` for a worker.
     pub entry: Entry,
+    /// The two ends of a connection, as a handle of the application holds them for the time of this call.
+    pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
+    /// What would be the first of the outbox's claims, if its connection is one of `ends`.
+    direct: Option<Claimed<'s>>,
     pub outbox: Box<Outbox>,
 }
 
@@ -168,7 +191,8 @@ impl<'s> Context<'s> {
 
     fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
         let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        let mut cx = Self { core, now: core.clock.now(), cpu: core.cpu(), entry, outbox };
+        let mut cx =
+            Self { core, now: core.clock.now(), cpu: core.cpu(), entry, ends: None, direct: None, outbox };
         let result = f(&mut cx);
         cx.flush();
         // The thread may be ending; then the box is simply freed.
@@ -176,11 +200,39 @@ impl<'s> Context<'s> {
         result
     }
 
+    /// The other end of `conn`, if it is known, in this process and still in the demux table.
+    #[inline]
+    pub fn other_end(&self, conn: &Arc<Conn>) -> Option<OtherEnd<'s>> {
+        let lent = match self.ends {
+            Some((one, other)) if Arc::ptr_eq(one, conn) => Some(other),
+            Some((other, one)) if Arc::ptr_eq(one, conn) => Some(other),
+            Some(_) | None => None,
+        };
+        match lent {
+            Some(peer) => (!peer.is_dead()).then_some(OtherEnd::Lent(peer)),
+            None => conn.live_peer().map(OtherEnd::Own),
+        }
+    }
+
+    /// Notes a claim, with the work for which it was made: run first, since others wait for us.
+    #[inline]
+    pub fn claimed(&mut self, conn: OtherEnd<'s>, claim: Claim, work: Work) {
+        match conn {
+            OtherEnd::Lent(_) if self.direct.is_none() => self.direct = Some(Claimed::new(conn, claim, work)),
+            OtherEnd::Lent(conn) => self.claimed(OtherEnd::Own(Arc::clone(conn)), claim, work),
+            OtherEnd::Own(conn) => {
+                self.outbox.claims.push_back(Claimed::new(OtherEnd::Own(conn), claim, work));
+            }
+        }
+    }
+
     /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
     /// Outside every perimeter.
     pub fn settle(&mut self) {
         loop {
-            if let Some(claimed) = self.outbox.claims.pop_front() {
+            if let Some(claimed) = self.direct.take() {
+                engine::redeem(self, claimed);
+            } else if let Some(claimed) = self.outbox.claims.pop_front() {
                 engine::redeem(self, claimed);
             } else if let Some(conn) = self.outbox.filled.pop_front() {
                 engine::resume(self, &conn);

@@ -37,7 +37,7 @@ pub(super) fn batch(
     {
         let conn = of.unwrap_or_else(|| Arc::clone(own));
         let run_max = RUN_MAX.min(ROLLUP_MAX - ran);
-        ran += engine::run(cx, inside, &conn, work, run_max);
+        ran += engine::run(cx, inside, &conn, &mut conn.so.lock(), work, run_max);
         mark(cx, conn);
     }
     settle(cx, inside);
@@ -65,9 +65,9 @@ pub(super) fn item(
     work: Work,
     max: usize,
 ) -> usize {
-    let ran = engine::run(cx, inside, conn, work, max);
-    let pcb = conn.pcb.get(inside);
-    engine::finish(cx, pcb, conn, &mut conn.so.lock());
+    let mut so = conn.so.lock();
+    let ran = engine::run(cx, inside, conn, &mut so, work, max);
+    engine::finish(cx, conn.pcb.get(inside), conn, &mut so);
     ran
 }
 

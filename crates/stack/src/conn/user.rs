@@ -31,44 +31,52 @@ const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
 /// taken the error is reported; otherwise it stays pending for the next call.
-pub(crate) fn send(core: &Core, conn: &Arc<Conn>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    send_or(core, conn, Rest::of(bufs), |timeout| wait_for_memory(core, conn, timeout))
+pub(crate) fn send(core: &Core, ends: Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    send_or(core, ends, Rest::of(bufs), |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
-pub(crate) fn send_urgent(core: &Core, conn: &Arc<Conn>, buf: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_urgent(core: &Core, ends: Ends<'_>, buf: &[u8]) -> io::Result<usize> {
     let bufs = [IoSlice::new(buf)];
     let rest = Rest { is_urgent: true, ..Rest::of(&bufs) };
-    send_or(core, conn, rest, |timeout| wait_for_memory(core, conn, timeout))
+    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and `waker` is woken in a while.
 #[cfg(feature = "tokio")]
 pub(crate) fn send_for_task(
     core: &Core,
-    conn: &Arc<Conn>,
+    ends: Ends<'_>,
     bufs: &[IoSlice<'_>],
     waker: &std::task::Waker,
 ) -> io::Result<usize> {
-    send_or(core, conn, Rest::of(bufs), |_| {
+    send_or(core, ends, Rest::of(bufs), |_| {
         core.count(counter::MEMORY_WAITS);
         core.memory_waiters.register(core, waker);
         Err(io::ErrorKind::OutOfMemory.into())
     })
 }
 
+/// The two ends of a connection, as a handle of the application holds them: who sends, and who receives if that is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends<'a> {
+    pub conn: &'a Arc<Conn>,
+    pub peer: Option<&'a Arc<Conn>>,
+}
+
 /// [`send`], with what to do when there is no packet memory.
 fn send_or(
     core: &Core,
-    conn: &Arc<Conn>,
+    ends: Ends<'_>,
     mut rest: Rest<'_>,
     no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
 ) -> io::Result<usize> {
+    let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let wanted = rest.len;
     while rest.len > 0 {
         let before = rest.len;
-        let refusal = match append(core, conn, &mut rest) {
+        let refusal = match append(core, ends, &mut rest) {
             Ok(()) => {
                 if !conn.options.nonblocking.load(Ordering::Relaxed) {
                     busy::has_written(core, &conn.input_at, before - rest.len);
@@ -165,7 +173,8 @@ impl From<Exhausted> for Refusal {
 }
 
 /// Appends as much as fits now, at most a chunk, and runs output if it is due.
-fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
+fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
+    let conn = ends.conn;
     if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
         drop(conn.shelves.tx.take());
@@ -216,7 +225,10 @@ fn append(core: &Core, conn: &Arc<Conn>, rest: &mut Rest<'_>) -> Result<(), Refu
     }
     // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
     if so.snd.len() >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
-        Context::run(core, |cx| engine::output_now(cx, conn, so));
+        Context::run(core, |cx| {
+            cx.ends = ends.peer.map(|peer| (conn, peer));
+            engine::output_now(cx, conn, so);
+        });
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl TcpListener {
     pub(crate) fn adopt(&self, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
         let FourTuple { local, remote } = conn.tuple;
         let addr = scope::shown(&self.core().netifs, remote, self.listener.is_v6, local.addr);
-        (TcpStream { conn, stack: self.stack.clone() }, addr)
+        (TcpStream::of(conn, self.stack.clone()), addr)
     }
 
     /// Connections as they come, for ever.

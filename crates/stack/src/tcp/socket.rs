@@ -282,7 +282,7 @@ impl TcpSocket {
         // A bind's place is given back: the connection itself now stands for the port.
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
-        let stream = TcpStream { conn, stack: self.stack.clone() };
+        let stream = TcpStream::of(conn, self.stack.clone());
         if !self.fast_open.defers(&stream.conn) {
             user::start_connect(core, &stream.conn);
         }

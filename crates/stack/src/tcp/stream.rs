@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::facade::{Arc, OnceLock, Ordering};
 
 use super::TcpSocket;
 use crate::base::addr::Endpoint;
@@ -27,6 +27,9 @@ use crate::stack::{Core, Stack};
 pub struct TcpStream {
     pub(crate) conn: Arc<Conn>,
     pub(crate) stack: Stack,
+    /// The other end, once it is known to be in this process: held here, so that a write counts no reference to it. It goes
+    /// with this handle, and keeps no more than memory until then.
+    pub(crate) peer: OnceLock<Arc<Conn>>,
 }
 
 impl TcpStream {
@@ -55,6 +58,21 @@ impl TcpStream {
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         nonzero(Some(timeout))?;
         TcpSocket::for_addr(&Stack::current(), *addr).connect_timeout(*addr, timeout)
+    }
+
+    /// A handle, which is counted in `users` already.
+    pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
+        Self { conn, stack, peer: OnceLock::new() }
+    }
+
+    /// Both ends, for a send.
+    #[inline]
+    pub(crate) fn ends(&self) -> user::Ends<'_> {
+        let peer = self.peer.get().or_else(|| {
+            let peer = self.conn.live_peer()?;
+            Some(self.peer.get_or_init(|| peer))
+        });
+        user::Ends { conn: &self.conn, peer }
     }
 
     /// The address of the other end.
@@ -96,7 +114,7 @@ impl TcpStream {
     pub fn try_clone(&self) -> io::Result<Self> {
         // Relaxed: we hold a handle, so the count cannot be at 0.
         self.conn.users.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { conn: Arc::clone(&self.conn), stack: self.stack.clone() })
+        Ok(Self::of(Arc::clone(&self.conn), self.stack.clone()))
     }
 
     /// Copies received bytes without taking them. Blocks like a read.
@@ -338,10 +356,10 @@ impl Read for &TcpStream {
 
 impl Write for &TcpStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        user::send(self.core(), &self.conn, &[IoSlice::new(buf)])
+        user::send(self.core(), self.ends(), &[IoSlice::new(buf)])
     }
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        user::send(self.core(), &self.conn, bufs)
+        user::send(self.core(), self.ends(), bufs)
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
