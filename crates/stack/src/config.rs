@@ -75,7 +75,9 @@ pub struct Config {
     /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
     pub spin_max: Duration,
     /// Whether a blocked writer moves to the core on which its reader runs, on loopback and UNIX-domain sockets, while
-    /// other threads want its own core. It stays within its affinity. Default on; see `docs/adr/0009`.
+    /// other threads want its own core; and a thread in [`Poll::wait`](crate::poll::Poll::wait) to that of those who wake it for
+    /// TCP connections, while other pollers wait on its own. It stays within its affinity. Default on; see `docs/adr/0009` and
+    /// `0034`.
     pub gather: bool,
     /// Whether segments of a connection that continue one another in a batch of packets are taken in as one (generic receive
     /// offload), where the device has not joined them already. Default on; see `docs/adr/0030`.

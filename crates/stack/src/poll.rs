@@ -27,10 +27,11 @@ mod target;
 use std::io;
 use std::time::Duration;
 
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::{Spin, Woken};
 
 use crate::blocking::Timeout;
+use crate::stack::{WeakStack, counter};
 use table::Held;
 
 pub(crate) use ready::Ready;
@@ -162,6 +163,8 @@ impl<'a> IntoIterator for &'a Events {
 pub struct Poll {
     queue: Arc<Queue>,
     spin: Spin,
+    /// The stack of the first connection in the set, if its pollers go to the cores of those who wake them.
+    gathers: OnceLock<WeakStack>,
 }
 
 /// Something that can be registered: a stream or a listener of this crate.
@@ -173,7 +176,7 @@ impl Pollable for crate::TcpListener {}
 impl Poll {
     /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
     pub fn new(spin_max: Duration) -> Self {
-        Self { queue: Arc::new(Queue::default()), spin: Spin::up_to(spin_max) }
+        Self { queue: Arc::new(Queue::default()), spin: Spin::up_to(spin_max), gathers: OnceLock::new() }
     }
 
     /// Adds a socket. If it is ready now, the next wait says so.
@@ -188,6 +191,10 @@ impl Poll {
         trigger: Trigger,
     ) -> io::Result<()> {
         let target = source.target();
+        if let Some(stack) = source.gathers() {
+            // Only the first one's is kept.
+            let _ = self.gathers.set(stack);
+        }
         let registration = self.queue.admit(|index, first| {
             let wanted = (Ready(interest.0), trigger);
             Registration::new(&self.queue, (index, first), token, wanted, target.clone())
@@ -243,7 +250,9 @@ impl Poll {
         // The clock is asked when there is nothing to report.
         let mut until = Timeout::after(timeout);
         loop {
-            self.collect(events);
+            if let Some(waker) = self.collect(events) {
+                self.gather(waker);
+            }
             if !events.is_empty() || timeout == Some(Duration::ZERO) {
                 return Ok(events.len());
             }
@@ -258,8 +267,10 @@ impl Poll {
                 }
                 (self.queue.wait.prepare(), inbox.cpu)
             };
-            let spin = self.spin.woken_from(Some(cpu));
-            if self.queue.wait.wait(ticket, deadline, spin) == Woken::TimedOut {
+            let (wait, spin) = (&self.queue.wait, self.spin.woken_from(Some(cpu)));
+            if !sockeye_sync::spin_polling(spin, || wait.is_over(ticket))
+                && wait.park(ticket, deadline) == Woken::TimedOut
+            {
                 self.collect(events);
                 return Ok(events.len());
             }
@@ -277,10 +288,26 @@ impl Poll {
         }
     }
 
-    /// Looks at what is held and what has come, each once, until the events are full.
-    fn collect(&self, events: &mut Events) {
+    /// Marks have come, the first of them on this CPU.
+    fn gather(&self, waker: u32) {
+        if let Some(stack) = self.gathers.get()
+            && sockeye_sync::follow_marks(waker)
+            && let Some(stack) = stack.upgrade()
+        {
+            stack.core().count(counter::POLLERS_GATHERED);
+        }
+    }
+
+    /// Looks at what is held and what has come, each once, until the events are full. Returns on which CPU the first mark
+    /// was made, if any has come.
+    fn collect(&self, events: &mut Events) -> Option<u32> {
         let table = &mut *self.queue.table.lock();
-        std::mem::swap(&mut self.queue.inbox.lock().list, &mut table.arrived);
+        let waker = {
+            let mut inbox = self.queue.inbox.lock();
+            std::mem::swap(&mut inbox.list, &mut table.arrived);
+            inbox.cpu
+        };
+        let waker = (!table.arrived.is_empty()).then_some(waker);
         table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
         for _ in 0..table.round.len() {
             if events.is_full() {
@@ -295,6 +322,7 @@ impl Poll {
                 table.round.push_back(Held { is_reported: true, ..held });
             }
         }
+        waker
     }
 }
 

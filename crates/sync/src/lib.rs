@@ -70,7 +70,7 @@ pub use cell::PerimeterCell;
 pub use counters::Counters;
 pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use gather::follow;
+pub use gather::{follow, follow_marks, spin_polling};
 pub use handout::Handout;
 pub use node::Batch;
 pub use notify::{Notify, Post};

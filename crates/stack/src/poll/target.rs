@@ -76,11 +76,19 @@ impl Target {
 
 pub(crate) mod sealed {
     use super::Target;
+    use crate::stack::WeakStack;
 
     /// What a socket tells a set about itself.
     pub trait Source {
         #[doc(hidden)]
         #[allow(private_interfaces)]
         fn target(&self) -> Target;
+
+        /// Its stack, if pollers of this socket move to the cores of those who wake them.
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn gathers(&self) -> Option<WeakStack> {
+            None
+        }
     }
 }

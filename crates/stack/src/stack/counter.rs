@@ -48,7 +48,8 @@ pub const FASTOPEN_BLACKHOLE: usize = 51;
 pub const GATHERED: usize = 52;
 /// Queues behind holes that were dropped at the memory cap.
 pub const OFO_PRUNED: usize = 53;
-pub const COUNT: usize = 54;
+pub const POLLERS_GATHERED: usize = 54;
+pub const COUNT: usize = 55;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -105,6 +106,7 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_blackhole",
     "writers_gathered",
     "ofo_pruned",
+    "pollers_gathered",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -15,7 +15,7 @@ use crate::conn::outbox::Context;
 use crate::conn::{Conn, LINGER_OFF, SocketOptions, engine, reason, user};
 use crate::netif::scope;
 use crate::poll::{Target, sealed};
-use crate::stack::{Core, Stack};
+use crate::stack::{Core, Stack, WeakStack};
 
 /// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
 ///
@@ -391,6 +391,11 @@ impl sealed::Source for TcpStream {
     #[allow(private_interfaces)]
     fn target(&self) -> Target {
         Target::Conn(Arc::clone(&self.conn))
+    }
+
+    #[allow(private_interfaces)]
+    fn gathers(&self) -> Option<WeakStack> {
+        self.core().config.gather.then(|| self.stack.downgrade())
     }
 }
 
