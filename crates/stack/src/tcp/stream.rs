@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, OnceLock, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, OnceLock, Ordering};
 
 use super::TcpSocket;
 use crate::base::addr::Endpoint;
@@ -27,9 +27,11 @@ use crate::stack::{Core, Stack, WeakStack};
 pub struct TcpStream {
     pub(crate) conn: Arc<Conn>,
     pub(crate) stack: Stack,
-    /// The other end, once it is known to be in this process: held here, so that a write counts no reference to it. It goes
-    /// with this handle, and keeps no more than memory until then.
-    pub(crate) peer: OnceLock<Arc<Conn>>,
+    /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
+    /// reference to it. It goes with this handle, and keeps no more than memory until then.
+    peer: OnceLock<Arc<Conn>>,
+    /// (a) Whether there was a first write: a connection for one message does best with no more references.
+    has_written: AtomicBool,
 }
 
 impl TcpStream {
@@ -62,17 +64,23 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self { conn, stack, peer: OnceLock::new() }
+        Self { conn, stack, peer: OnceLock::new(), has_written: AtomicBool::new(false) }
     }
 
     /// Both ends, for a send.
     #[inline]
     pub(crate) fn ends(&self) -> user::Ends<'_> {
-        let peer = self.peer.get().or_else(|| {
-            let peer = self.conn.live_peer()?;
-            Some(self.peer.get_or_init(|| peer))
-        });
-        user::Ends { conn: &self.conn, peer }
+        user::Ends { conn: &self.conn, peer: self.peer.get().or_else(|| self.learn_peer()) }
+    }
+
+    fn learn_peer(&self) -> Option<&Arc<Conn>> {
+        // Relaxed: a hint of one thread or another.
+        if !self.has_written.load(Ordering::Relaxed) {
+            self.has_written.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let peer = self.conn.live_peer()?;
+        Some(self.peer.get_or_init(|| peer))
     }
 
     /// The address of the other end.
