@@ -20,7 +20,7 @@ use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
-use crate::bench::tun::peers;
+use crate::bench::tun::{Own, Work, peers};
 use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
 
 /// Options of the command.
@@ -89,6 +89,14 @@ pub struct BenchArgs {
     /// tun: other stacks beside Sockeye, gVisor's netstack (built by go) and smoltcp; from FOLDER if they are built
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub peers: Option<peers::Source>,
+
+    /// tun: only these kinds of work
+    #[arg(long, value_name = "WORK[,WORK...]", value_enum, value_delimiter = ',')]
+    pub work: Vec<Work>,
+
+    /// tun: only these of the far ends that are in this process
+    #[arg(long, value_name = "END[,END...]", value_enum, value_delimiter = ',')]
+    pub far: Vec<Own>,
 
     /// input: the kernel sends, through a device, instead of another stack over a wire (as root)
     #[arg(long, value_enum)]
@@ -283,8 +291,14 @@ impl BenchArgs {
             | Target::Hostile
             | Target::Udp => false,
         };
-        if self.peers.is_some() && self.workload != Some(Target::Tun) {
-            Err(UsageError("--peers belongs to tun; write: sockeye bench tun --peers".to_owned()))
+        let of_tun = [
+            ("--peers", "--peers", self.peers.is_some()),
+            ("--work", "--work send,rr", !self.work.is_empty()),
+            ("--far", "--far sockeye,trivial", !self.far.is_empty()),
+        ];
+        let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));
+        if let Some((flag, example, _)) = given {
+            Err(UsageError(format!("{flag} belongs to tun; write: sockeye bench tun {example}")))
         } else if self.dev.is_some() && !self.workload.is_some_and(takes_dev) {
             Err(UsageError("--dev belongs to input; write: sockeye bench input --dev tun".to_owned()))
         } else {

@@ -21,6 +21,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use sockeye_drivers::testing::unavailable;
 
 use super::args::{BenchArgs, UsageError};
@@ -31,14 +32,38 @@ use client::Sample;
 use ends::End;
 
 /// What the far end does, seen from the kernel's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Work {
-    /// It receives what the kernel sends.
+    /// It receives what the kernel sends
     Receive,
-    /// It sends, and the kernel receives.
+    /// It sends, and the kernel receives
     Send,
-    /// It answers each byte by one.
+    /// It answers each byte by one
     Rr,
+}
+
+/// A far end in this process, as it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Own {
+    /// What is measured
+    Sockeye,
+    /// An end that does no more than the kernel has to see
+    Trivial,
+    /// The kernel, behind a veth pair
+    Kernel,
+}
+
+impl Own {
+    /// In the order of the table.
+    const ALL: [Own; 3] = [Own::Sockeye, Own::Trivial, Own::Kernel];
+
+    fn open(self) -> io::Result<End> {
+        match self {
+            Own::Sockeye => record::labelled(|| "tun with sockeye".to_owned(), ends::sockeye),
+            Own::Trivial => ends::trivial(),
+            Own::Kernel => ends::kernel(),
+        }
+    }
 }
 
 impl Work {
@@ -130,9 +155,9 @@ impl Row {
         Summary::of(&self.values(end))
     }
 
-    /// The first end's median over that of another, by its index.
+    /// Sockeye's median over that of another end, by its index.
     pub fn ratio(&self, end: usize) -> Option<Ratio> {
-        if end == 0 {
+        if end == 0 || self.ends.first() != Some(&Far::Sockeye) {
             return None;
         }
         Ratio::of_rounds(&self.values(0), &self.values(end))
@@ -181,15 +206,11 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
-    let own = [
-        record::labelled(|| "tun with sockeye".to_owned(), ends::sockeye)?,
-        ends::trivial()?,
-        ends::kernel()?,
-    ];
+    let own = chosen(&args.far, Own::ALL).map(Own::open).collect::<io::Result<Vec<End>>>()?;
     let mut out = table::Output::new(args.json, args.out.as_deref())?;
     out.begin(&machine, samples, seconds)?;
     let mut failed = false;
-    for work in Work::ALL {
+    for work in chosen(&args.work, Work::ALL) {
         let peers = programs.iter().map(|(kind, program)| ends::peer(*kind, program, work));
         let peers = peers.collect::<io::Result<Vec<End>>>()?;
         let ends: Vec<&End> = own.iter().chain(&peers).collect();
@@ -198,6 +219,11 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
         out.row(&row)?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Those of `all` that were asked for, in its order: all of them if none was.
+fn chosen<T: PartialEq + Copy, const N: usize>(asked: &[T], all: [T; N]) -> impl Iterator<Item = T> {
+    all.into_iter().filter(move |one| asked.is_empty() || asked.contains(one))
 }
 
 /// A round takes one sample of each end. An end that fails is out of the row, which is said; the others go on.
