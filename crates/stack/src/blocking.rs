@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use sockeye_sync::facade::{AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
-use crate::input::busy::{self, Place};
+use crate::base::addr::FourTuple;
+use crate::input::busy;
 use crate::input::placed::Placing;
+use crate::input::watch::{self, Wait};
 use crate::stack::{Core, counter};
 use crate::workers::deadline_after;
 
@@ -61,22 +63,26 @@ pub(crate) fn gather(core: &Core, cpu: u32) {
 }
 
 /// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
-/// queue himself (`input/busy.rs`), for `placing` where that can be.
+/// queue himself (`input/busy.rs`), for `placing` where that can be, and then he may sleep there (`input/watch.rs`).
 pub(crate) fn wait_polling(
     core: &Core,
     (queue, ticket): (&WaitQueue, Ticket),
-    at: Place,
-    placing: Option<&mut Placing<'_>>,
+    (at, conn): (busy::Place, &FourTuple),
+    mut placing: Option<&mut Placing<'_>>,
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);
     // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
     let spin = Spin::up_to(core.config.spin_max).woken_from(Some(core.cpu()));
-    let woken = if busy::until(core, at, spin, placing, || queue.is_over(ticket)) {
-        Woken::Spinning
-    } else {
-        queue.park(ticket, timeout.until())
-    };
+    if busy::until(core, at, spin, placing.as_deref_mut(), || queue.is_over(ticket)) {
+        return true;
+    }
+    let deadline = timeout.until();
+    let woken =
+        watch::wait(core, &Wait { at, conn, queue, ticket, deadline }, placing).unwrap_or_else(|| {
+            busy::leave(core, at);
+            queue.park(ticket, deadline)
+        });
     woken != Woken::TimedOut
 }
 

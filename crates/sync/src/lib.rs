@@ -8,6 +8,7 @@
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
+//! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `handout` | items handed to waiting threads, their own core's first | head of `handout.rs` |
@@ -52,6 +53,7 @@ mod credits;
 pub mod facade;
 mod gather;
 pub mod handout;
+mod lookout;
 mod node;
 mod notify;
 pub mod pair;
@@ -72,6 +74,7 @@ pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use gather::{follow, follow_marks, spin_polling};
 pub use handout::Handout;
+pub use lookout::{Lookout, Seen, Watch};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use perimeter::{

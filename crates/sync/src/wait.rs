@@ -69,6 +69,13 @@ pub struct Ticket {
     generation: u32,
 }
 
+impl Ticket {
+    /// The word while its waiter sleeps.
+    fn parked(self) -> u32 {
+        self.generation | WAITING | PARKED
+    }
+}
+
 /// How a wait ended. Either way the condition has to be looked at again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
@@ -127,25 +134,33 @@ impl WaitQueue {
 
     /// The second part of [`wait`](Self::wait), for who has been busy in a way of his own: without any spin.
     pub fn park(&self, ticket: Ticket, deadline: Option<Instant>) -> Woken {
-        let parked = ticket.generation | WAITING | PARKED;
-        let mut seen = ticket.generation | WAITING;
-        loop {
-            // Acquire: what the waker did, with the release of `notify`. Relaxed on success: the
-            // flag itself is all there is to tell.
-            match self.word.compare_exchange(seen, parked, Ordering::Relaxed, Ordering::Acquire) {
-                Ok(_announced) => break,
-                Err(now) if now & GENERATION != ticket.generation => return Woken::Spinning,
-                // Another waiter of the same generation has parked.
-                Err(now) => seen = now,
-            }
+        if !self.announce(ticket) {
+            return Woken::Spinning;
         }
         loop {
-            let in_time = self.word.wait(parked, deadline);
+            let in_time = self.word.wait(ticket.parked(), deadline);
             if self.is_over(ticket) {
                 return Woken::Parked;
             }
             if !in_time {
                 return Woken::TimedOut;
+            }
+        }
+    }
+
+    /// Says that the waiter of `ticket` sleeps from now on, in a place of its own: the `notify` that ends its wait will owe a
+    /// wake, and whoever owes it has to see to that place as well. What was written before is seen by it. False
+    /// if the wait is over. Never blocks.
+    pub fn announce(&self, ticket: Ticket) -> bool {
+        let mut seen = ticket.generation | WAITING;
+        loop {
+            // Acquire: what the waker did, with the release of `notify`. Release on success: where we sleep, with the
+            // acquire of `notify`.
+            match self.word.compare_exchange(seen, ticket.parked(), Ordering::Release, Ordering::Acquire) {
+                Ok(_announced) => return true,
+                Err(now) if now & GENERATION != ticket.generation => return false,
+                // Another waiter of the same generation has parked, or we have before.
+                Err(now) => seen = now,
             }
         }
     }
@@ -182,8 +197,8 @@ impl WaitQueue {
             return Notified::Nobody;
         }
         // `WAITING` is set, since only this clears it: so one addition clears it and counts the generation up, and
-        // the word need not be read first. Release: as in `notify_waiting`.
-        let before = self.word.fetch_add(GENERATION_STEP - WAITING, Ordering::Release);
+        // the word need not be read first. Acquire and release: as in `notify_waiting`.
+        let before = self.word.fetch_add(GENERATION_STEP - WAITING, Ordering::AcqRel);
         debug_assert!(before & WAITING != 0, "a queue with an `Awaited` is used through it alone");
         if before & PARKED == 0 {
             return Notified::Spinning;
@@ -198,8 +213,8 @@ impl WaitQueue {
         let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
         // A swap is enough: under the mutex nobody else changes anything but `PARKED`, and that
         // is what the swap looks at. Release: the condition and all before it, with the acquire
-        // of `is_over`.
-        let before = self.word.swap(next, Ordering::Release);
+        // of `is_over`. Acquire: where a sleeper is, with the release of `announce`.
+        let before = self.word.swap(next, Ordering::AcqRel);
         if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
     }
 

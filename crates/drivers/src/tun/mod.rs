@@ -25,11 +25,11 @@ mod vnet;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
-use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame};
+use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
 use sockeye_mbuf::Pool;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
@@ -352,6 +352,23 @@ impl Netif for Tun {
     fn interrupt(&self, queue: usize) {
         if let Some(queue) = self.device.queues.get(queue) {
             queue.interrupt();
+        }
+    }
+
+    fn wait_until(&self, queue: usize, deadline: Option<Instant>) -> Waited {
+        let Some(queue) = self.device.queues.get(queue).filter(|_| !self.device.is_gone()) else {
+            return Waited::Unable;
+        };
+        let (waited, failed) = queue.wait_until(deadline);
+        if failed {
+            self.device.note(Outcome::Gone);
+        }
+        waited
+    }
+
+    fn kick(&self, queue: usize) {
+        if let Some(queue) = self.device.queues.get(queue) {
+            queue.kick();
         }
     }
 }

@@ -10,15 +10,18 @@
 //! interruption sets its flag and writes the eventfd, which is never read: it stays. A device that was deleted reports
 //! an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
+//! A caller's wait is a `poll` of a third, too, which ends it. It is written when somebody waits for it
+//! (`stack/src/input/watch.rs`), and read by who was woken, before he looks whether it was meant for him.
+//!
 //! Tests: `tests/devices.rs`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
-use sockeye::netif::{RxFrame, RxPlaced, TxFrame};
+use sockeye::netif::{RxFrame, RxPlaced, TxFrame, Waited};
 use sockeye_mbuf::Pool;
 use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Spin};
@@ -49,6 +52,8 @@ pub(super) struct Queue {
     reader: Mutex<Reader>,
     interrupted: AtomicBool,
     interrupt: OwnedFd,
+    /// Written to end the wait of a caller, who reads it.
+    kick: OwnedFd,
     pub counters: Counters<{ count::COUNT }>,
 }
 
@@ -71,6 +76,7 @@ impl Queue {
             reader: Mutex::new(Reader::default()),
             interrupted: AtomicBool::new(false),
             interrupt: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            kick: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             counters: Counters::new(),
         })
     }
@@ -191,6 +197,35 @@ impl Queue {
         let ready = poll(&mut fds[..watched], timeout) != Ok(0);
         let failed = !is_gone && fds[1].revents().intersects(PollFlags::ERR | PollFlags::NVAL);
         (ready, failed)
+    }
+
+    /// **Blocks** a caller until there is a frame, a kick (which it takes away), an interruption or the deadline. How it ended,
+    /// and whether the device reports that it is in error.
+    pub fn wait_until(&self, deadline: Option<Instant>) -> (Waited, bool) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // A time that is beyond what the system can count has no end.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = [&self.fd, &self.kick, &self.interrupt].map(|fd| PollFd::new(fd, PollFlags::IN));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => return (Waited::TimedOut, false),
+            Ok(_) => {}
+            // A signal.
+            Err(Errno::INTR) => return (Waited::Woken, false),
+            Err(_) => return (Waited::Unable, false),
+        }
+        let [device, kick, interrupt] = fds.map(|fd| fd.revents());
+        if !kick.is_empty() {
+            // Whoever has written it has made true what we look at next.
+            let _ = rustix::io::read(&self.kick, &mut [0; 8]);
+        }
+        let failed = device.intersects(PollFlags::ERR | PollFlags::NVAL);
+        (if failed || !interrupt.is_empty() { Waited::Unable } else { Waited::Woken }, failed)
+    }
+
+    /// Ends the wait of a caller.
+    pub fn kick(&self) {
+        // As in `interrupt`.
+        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
     }
 
     /// Ends the wait, and every later one.

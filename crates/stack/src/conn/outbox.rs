@@ -20,6 +20,7 @@ use super::{Conn, Item, Work, engine, reason};
 use crate::admission::Asked;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::input::watch;
 use crate::ip::Received;
 use crate::netif::TxFrame;
 use crate::netif::output::{self, Doorbell, Pending};
@@ -102,6 +103,21 @@ pub(crate) enum Wake {
 }
 
 impl Wake {
+    /// Ends the sleep of a caller who does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
+    fn kick(&self, core: &Core) {
+        match self {
+            Self::Reader(conn) => watch::kick(core, &conn.input_at, &conn.rcv_wait),
+            Self::Writer(conn) => watch::kick(core, &conn.input_at, &conn.snd_wait),
+            // Of them none is a watcher.
+            Self::Replied(_)
+            | Self::Acceptor(_)
+            | Self::Task(_)
+            | Self::Poller(_)
+            | Self::Ask(_)
+            | Self::Udp(_) => {}
+        }
+    }
+
     /// Wakes it. Outside all locks.
     pub fn fire(self) {
         match self {
@@ -263,6 +279,7 @@ impl<'s> Context<'s> {
         }
         output::ring(self);
         while let Some(wake) = self.outbox.wakes.pop() {
+            wake.kick(self.core);
             wake.fire();
         }
     }

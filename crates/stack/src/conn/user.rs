@@ -19,6 +19,7 @@ use super::{Conn, LINGER_OFF, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
 use crate::input::busy;
 use crate::input::placed::Placing;
+use crate::input::watch;
 use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
 use crate::workers;
@@ -205,6 +206,7 @@ fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<(), Refusa
             // Another writer may be waiting for what we had reserved and did not use.
             drop(so);
             conn.snd_wait.wake();
+            watch::kick(core, &conn.input_at, &conn.snd_wait);
             so = conn.so.lock();
         }
         copied?;
@@ -410,7 +412,7 @@ fn wait_for(
     };
     core.recycler.before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => blocking::wait_polling(core, (queue, ticket), at, placing, timeout),
+        Some(at) => blocking::wait_polling(core, (queue, ticket), (at, &conn.tuple), placing, timeout),
         None => blocking::wait(core, queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }

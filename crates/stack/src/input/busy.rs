@@ -22,7 +22,8 @@
 //! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
 //! what is there. That bound also covers the race of a caller who leaves between the input thread's look at the
 //! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
-//! last look, and whoever delivers what he waits for ends it.
+//! last look, and whoever delivers what he waits for ends it. One who sleeps at the interface instead (`watch.rs`) is
+//! a reason to stand aside too, and the only one to do so without that bound.
 //!
 //! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in
 //! `crates/sync/tests/loom/seat.rs`.
@@ -30,9 +31,10 @@
 use std::time::{Duration, Instant};
 
 use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
-use sockeye_sync::{Mutex, Sleeper, Spin};
+use sockeye_sync::{Lookout, Mutex, Spin};
 
 use super::placed::Placing;
+use super::watch::Deputy;
 use super::{BATCH_BYTES_MAX, Batch, count, turn};
 use crate::netif::NetifId;
 use crate::netif::table::NETIFS_MAX;
@@ -86,12 +88,12 @@ const QUEUES_SHIFTED: usize = crate::netif::table::QUEUES_MAX;
 
 /// The right to take frames from a queue.
 #[derive(Default)]
-struct Seat {
-    batch: Mutex<Batch>,
+pub(super) struct Seat {
+    pub batch: Mutex<Batch>,
     /// (a) Callers take what comes.
     served: AtomicBool,
-    /// Of the input thread, when it stands aside.
-    bed: Sleeper,
+    /// A caller who sleeps at the interface; the input thread is its deputy, and sleeps in its bed when it stands aside.
+    pub lookout: Lookout,
 }
 
 /// The seats of all interfaces.
@@ -112,26 +114,45 @@ impl Seats {
     fn at(&self, place: Place) -> Option<&Seat> {
         self.0.get(place.netif.index())?.get()?.get(place.queue)
     }
+
+    /// Wakes all input threads that stand aside.
+    pub fn wake_all(&self) {
+        for seat in self.0.iter().filter_map(|seats| seats.get()).flat_map(|seats| seats.iter()) {
+            seat.lookout.bed().wake_if_sleeping();
+        }
+    }
+}
+
+/// The seat at a queue, if callers may take it.
+pub(super) fn seat(core: &Core, at: Place) -> Option<&Seat> {
+    core.input.seats.at(at).filter(|_| core.config.input == Switch::Batched)
 }
 
 /// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
 /// some sleep.
-pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize) -> Option<usize> {
+pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &mut Deputy) -> Option<usize> {
     let seat = core.input.seats.at(at)?;
     // Relaxed, as in `mark`: the bound on the sleep is what counts.
     let is_served = seat.served.load(Ordering::Relaxed);
-    let held = if is_served { None } else { seat.batch.try_lock() };
+    let watcher = seat.lookout.seen();
+    let held = if is_served || watcher.is_some() { None } else { seat.batch.try_lock() };
     let Some(mut batch) = held else {
         seat.served.store(false, Ordering::Relaxed);
         core.input.count(count::ASIDE, 1);
-        seat.bed.prepare_sleep().sleep(Some(Instant::now() + ASIDE_MAX), Spin::OFF);
+        match watcher.filter(|_| deputy.knows(watcher) && !is_served) {
+            Some(seen) => seat.lookout.trust(seen),
+            None => {
+                let until = Instant::now() + ASIDE_MAX;
+                seat.lookout.bed().prepare_sleep().sleep(Some(until), Spin::OFF);
+            }
+        }
         return None;
     };
     Some(turn(core, at, bytes_max, &mut batch))
 }
 
 /// A caller takes what comes next, or is about to.
-fn mark(seat: &Seat) {
+pub(super) fn mark(seat: &Seat) {
     if !seat.served.load(Ordering::Relaxed) {
         seat.served.store(true, Ordering::Relaxed);
     }
@@ -166,7 +187,7 @@ pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize) {
 }
 
 /// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `placing` if they are what it waits for.
-/// Whether it was done, or `placing` has taken anything. Called without locks.
+/// Whether it was done, or `placing` has taken anything; who then parks calls [`leave`] first. Called without locks.
 pub(crate) fn until(
     core: &Core,
     at: Place,
@@ -174,10 +195,8 @@ pub(crate) fn until(
     mut placing: Option<&mut Placing<'_>>,
     done: impl Fn() -> bool,
 ) -> bool {
-    let seat = core.input.seats.at(at).filter(|_| core.config.input == Switch::Batched);
-    let Some(seat) = seat else { return spin.until(done) };
-    let mut has_served = false;
-    let is_done = spin.until(|| {
+    let Some(seat) = seat(core, at) else { return spin.until(done) };
+    spin.until(|| {
         if done() {
             return true;
         }
@@ -187,21 +206,31 @@ pub(crate) fn until(
             return false;
         };
         if turn_for(core, at, &mut batch, placing.as_deref_mut()) > 0 {
-            has_served = true;
             core.input.count(count::BY_CALLERS, 1);
             mark(seat);
         }
         drop(batch);
         placing.as_ref().is_some_and(|placing| placing.taken() > 0) || done()
-    });
-    if !is_done && has_served | seat.served.load(Ordering::Relaxed) {
-        seat.served.store(false, Ordering::Relaxed);
-        seat.bed.wake_if_sleeping();
-    }
-    is_done
+    })
 }
 
-fn turn_for(core: &Core, at: Place, batch: &mut Batch, placing: Option<&mut Placing<'_>>) -> usize {
+/// A caller gives up and parks: the input thread need not wait for him any longer.
+pub(crate) fn leave(core: &Core, at: Place) {
+    if let Some(seat) = seat(core, at) {
+        if seat.served.load(Ordering::Relaxed) {
+            seat.served.store(false, Ordering::Relaxed);
+        }
+        seat.lookout.bed().wake_if_sleeping();
+    }
+}
+
+/// A caller's turn: how many frames there were.
+pub(super) fn turn_for(
+    core: &Core,
+    at: Place,
+    batch: &mut Batch,
+    placing: Option<&mut Placing<'_>>,
+) -> usize {
     let placed =
         placing.filter(|placing| placing.fits(batch)).and_then(|placing| placing.turn(core, at, batch));
     placed.unwrap_or_else(|| turn(core, at, CALLER_BYTES_MAX, batch))

@@ -89,8 +89,10 @@ pub(crate) const BAD_TCP_OPTIONS: usize = 43;
 pub(crate) const PLACED: usize = 44;
 /// Segments that were joined to the one before them.
 pub(crate) const JOINED: usize = 45;
+/// Times that a caller became the watcher of a queue, to sleep in its interface.
+pub(crate) const WATCHES: usize = 46;
 /// How many there are.
-pub(crate) const COUNT: usize = 46;
+pub(crate) const COUNT: usize = 47;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -140,6 +142,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_bad_tcp_options",
     "input_placed",
     "input_joined",
+    "input_watches",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

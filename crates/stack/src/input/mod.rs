@@ -37,6 +37,7 @@ mod deliver;
 mod ethernet;
 mod parse;
 pub(crate) mod placed;
+pub(crate) mod watch;
 
 use sockeye_proto::icmp;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
@@ -104,6 +105,7 @@ impl Input {
         for (_, netif) in core.netifs.each() {
             (0..netif.queue_count()).for_each(|queue| netif.interrupt(queue));
         }
+        self.seats.wake_all();
     }
 
     /// Makes room for the queues of an interface. Before its input threads are started.
@@ -114,9 +116,9 @@ impl Input {
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
         let at = Place { netif, queue };
-        let mut bytes_max = BATCH_BYTES_MIN;
+        let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, watch::Deputy::default());
         while !self.stop.load(Ordering::Acquire) {
-            if busy::turn_or_aside(core, at, bytes_max) != Some(0) {
+            if busy::turn_or_aside(core, at, bytes_max, &mut deputy) != Some(0) {
                 bytes_max = BATCH_BYTES_MAX.min(bytes_max * 2);
                 continue;
             }
@@ -160,6 +162,8 @@ struct Batch {
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
     /// What the next frame may be like.
     guess: placed::Guess,
+    /// Whether one connection has the queue for itself.
+    sole: watch::Sole,
     /// What a waiting reader's buffer has, during a turn for him.
     gathered: Vec<placed::Placed>,
 }
@@ -188,7 +192,10 @@ fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
 /// Reads a frame, and puts what it carried to its like.
 fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
     let len = frame.len();
-    match parse::packet(core, from, frame) {
+    let parsed = parse::packet(core, from, frame);
+    let is_same = matches!(&parsed, Ok(Parsed::Segment(packet)) if batch.guess.is_to(&packet.to));
+    batch.sole.note(is_same);
+    match parsed {
         Ok(Parsed::Segment(packet)) => {
             batch.guess.note(&packet, len);
             batch.packets.push(packet);

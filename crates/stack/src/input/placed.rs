@@ -89,6 +89,11 @@ pub(super) struct Guess {
 }
 
 impl Guess {
+    /// Whether the last segment was for that connection.
+    pub fn is_to(&self, conn: &FourTuple) -> bool {
+        self.to.as_ref() == Some(conn)
+    }
+
     /// After a segment that came in a frame of so many bytes.
     pub fn note(&mut self, packet: &Packet, frame_len: usize) {
         self.text_len = packet.payload.0.len();
@@ -116,9 +121,7 @@ impl<'a> Placing<'a> {
     pub(super) fn fits(&self, batch: &Batch) -> bool {
         let guess = &batch.guess;
         let wanted = if guess.text_len >= LARGE_MIN { 1 } else { guess.together.clamp(1, GATHERED_MAX) };
-        self.taken == 0
-            && self.buf.len() >= guess.text_len * wanted
-            && guess.to.as_ref() == Some(&self.conn.tuple)
+        self.taken == 0 && self.buf.len() >= guess.text_len * wanted && guess.is_to(&self.conn.tuple)
     }
 
     /// Takes frames from the queue and handles them. Returns how many there were; `None` if the driver cannot do this.
@@ -165,6 +168,7 @@ impl<'a> Placing<'a> {
             let got = netif.receive_into(at.queue, head_len, &mut self.buf[begin..], &mut |frame| {
                 if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
                     is_guessed = true;
+                    batch.sole.note(true);
                     gathered.push(placed);
                 } else {
                     let (whole, none) = ([frame.head, frame.placed, frame.rest].concat(), Chain::new());

@@ -16,14 +16,14 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sockeye_mbuf::{Chain, Pool};
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Mutex, Spin, WaitQueue};
 
 use super::pcapng::{self, Direction, LinkType, Packet};
-use super::{Medium, Netif, RxFrame, Sent, TxFrame};
+use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited};
 
 /// How an interface is recorded. Start from [`CaptureConfig::to`].
 #[derive(Clone, Debug)]
@@ -374,5 +374,13 @@ impl<N: Netif> Netif for Captured<N> {
 
     fn interrupt(&self, queue: usize) {
         self.netif.interrupt(queue);
+    }
+
+    fn wait_until(&self, queue: usize, deadline: Option<Instant>) -> Waited {
+        self.netif.wait_until(queue, deadline)
+    }
+
+    fn kick(&self, queue: usize) {
+        self.netif.kick(queue);
     }
 }

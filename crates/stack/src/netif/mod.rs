@@ -39,7 +39,7 @@
 //!
 //! Tests: at the ends of the files, `tests/wire.rs`, `tests/wire_faults.rs`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sockeye_mbuf::Pool;
 
@@ -146,6 +146,31 @@ pub trait Netif: Send + Sync + 'static {
 
     /// Ends the wait at this queue, and every later one at once: the stack is going away.
     fn interrupt(&self, queue: usize);
+
+    /// **Blocks** a caller who waits for the queue's frames until there are some, he is [kicked](Self::kick), or
+    /// `deadline` has passed. May return early. At most one caller waits at a queue, and the input thread may wait there too.
+    /// An interface that has no place for callers answers [`Waited::Unable`], which is the default: they are then woken by
+    /// the input thread. So does one that was interrupted or is gone.
+    fn wait_until(&self, queue: usize, deadline: Option<Instant>) -> Waited {
+        let _ = (queue, deadline);
+        Waited::Unable
+    }
+
+    /// Ends the wait of a caller, or the next one if there is none now. Called after all locks. Default: nothing.
+    fn kick(&self, queue: usize) {
+        let _ = queue;
+    }
+}
+
+/// How the wait of a caller at an interface ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// There are frames, or he was kicked, or neither.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+    /// Callers cannot wait here, or not any more.
+    Unable,
 }
 
 /// What became of frames given to [`Netif::transmit`].

@@ -14,7 +14,7 @@ use std::time::Instant;
 pub use loom::cell::UnsafeCell;
 pub use loom::hint::spin_loop;
 pub use loom::sync::Arc;
-pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// As a fence of its own: what the pair amounts to.

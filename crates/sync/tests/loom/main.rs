@@ -14,6 +14,7 @@
 mod brief;
 mod exit;
 mod handout;
+mod lookout;
 mod notify;
 mod pair;
 mod perimeter;

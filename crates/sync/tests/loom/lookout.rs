@@ -1,0 +1,181 @@
+//! A caller who waits at a device in place of the thread that does so otherwise (`sync/src/lookout.rs`,
+//! `stack/src/input/watch.rs`): a notify by somebody else ends his sleep, and when he goes away the device is not left alone.
+//!
+//! Loom reports whoever sleeps for ever as a deadlock.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use sockeye_sync::{Lookout, Mutex, Ticket, WaitQueue};
+
+use crate::{check, check_bounded};
+
+/// A device that is waited at by level, and can be kicked.
+#[derive(Default)]
+struct Device {
+    state: loom::sync::Mutex<Level>,
+    changed: loom::sync::Condvar,
+}
+
+#[derive(Default)]
+struct Level {
+    frames: usize,
+    is_kicked: bool,
+}
+
+impl Device {
+    fn arrive(&self) {
+        self.state.lock().unwrap().frames += 1;
+        self.changed.notify_all();
+    }
+
+    fn kick(&self) {
+        self.state.lock().unwrap().is_kicked = true;
+        self.changed.notify_all();
+    }
+
+    /// The wait of a watcher: for frames or a kick, which it takes away.
+    fn wait_for_caller(&self) {
+        let mut level = self.state.lock().unwrap();
+        while level.frames == 0 && !level.is_kicked {
+            level = self.changed.wait(level).unwrap();
+        }
+        level.is_kicked = false;
+    }
+
+    /// The wait of the deputy, which kicks do not concern.
+    fn wait(&self) {
+        let mut level = self.state.lock().unwrap();
+        while level.frames == 0 {
+            level = self.changed.wait(level).unwrap();
+        }
+    }
+
+    fn take(&self) -> bool {
+        let mut level = self.state.lock().unwrap();
+        let found = level.frames > 0;
+        level.frames -= usize::from(found);
+        found
+    }
+}
+
+struct World {
+    device: Device,
+    lookout: Lookout,
+    /// What the watcher waits for.
+    is_done: Mutex<bool>,
+    wait: WaitQueue,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            device: Device::default(),
+            lookout: Lookout::new(),
+            is_done: Mutex::new(false),
+            wait: WaitQueue::new(),
+        })
+    }
+
+    /// Makes the condition true, as whoever is not at the device does it.
+    fn finish(&self) {
+        let mut is_done = self.is_done.lock();
+        *is_done = true;
+        let owed = self.wait.notify().is_wake_owed();
+        drop(is_done);
+        if owed {
+            self.wait.wake();
+            if self.lookout.relieve(&self.wait) {
+                self.device.kick();
+            }
+        }
+    }
+
+    /// A caller who waits until the condition is true. Whether he took a frame meanwhile.
+    fn watch(&self) -> bool {
+        let mut took = false;
+        loop {
+            let is_done = self.is_done.lock();
+            if *is_done {
+                return took;
+            }
+            let ticket = self.wait.prepare();
+            drop(is_done);
+            took |= self.sleep(ticket);
+        }
+    }
+
+    fn sleep(&self, ticket: Ticket) -> bool {
+        let watch = self.lookout.take(&self.wait).unwrap();
+        let mut took = false;
+        while watch.begin(ticket) {
+            self.device.wait_for_caller();
+            watch.pause();
+            took |= self.device.take();
+        }
+        took
+    }
+
+    /// The thread that looks after the device, until it has taken a frame.
+    fn deputize(&self) {
+        loop {
+            match self.lookout.seen() {
+                Some(seen) => self.lookout.trust(seen),
+                None if self.device.take() => return,
+                None => self.device.wait(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watcher_at_the_device_is_told_by_others() {
+    check(|| {
+        let world = World::new();
+        let caller = world.clone();
+        let caller = thread::spawn(move || caller.watch());
+        world.finish();
+        assert!(!caller.join().unwrap());
+    });
+}
+
+#[test]
+fn a_kick_that_is_stale_hides_no_other() {
+    check(|| {
+        let world = World::new();
+        world.device.kick();
+        let caller = world.clone();
+        let caller = thread::spawn(move || caller.watch());
+        world.finish();
+        caller.join().unwrap();
+    });
+}
+
+#[test]
+fn frames_end_a_watchers_sleep_too() {
+    check_bounded(|| {
+        let world = World::new();
+        let (caller, other) = (world.clone(), world.clone());
+        let caller = thread::spawn(move || caller.watch());
+        let other = thread::spawn(move || other.finish());
+        world.device.arrive();
+        let took = caller.join().unwrap();
+        other.join().unwrap();
+        assert_ne!(took, world.device.take(), "a frame is taken once");
+    });
+}
+
+/// The frame comes when the watcher has gone: the deputy takes it, whatever it thought of him.
+#[test]
+fn who_goes_leaves_the_device_to_the_deputy() {
+    check_bounded(|| {
+        let world = World::new();
+        let (caller, deputy) = (world.clone(), world.clone());
+        let deputy = thread::spawn(move || deputy.deputize());
+        let caller = thread::spawn(move || caller.watch());
+        world.finish();
+        assert!(!caller.join().unwrap());
+        world.device.arrive();
+        deputy.join().unwrap();
+    });
+}
