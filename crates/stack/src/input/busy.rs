@@ -14,11 +14,11 @@
 //! as *served* when he has found frames, when he finds the seat held, when he has read so much from his socket's
 //! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An
 //! input thread that finds the mark, or the seat held, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if
-//! nobody has marked it again by then, it takes its turn and goes back to its interface. A caller that gives up and parks
-//! clears the mark and wakes it.
+//! nobody has marked it again by then, it takes its turn and goes back to its interface. Where callers have served for long it
+//! sleeps longer, [`ASIDE_LONG_MAX`]. A caller that gives up and parks clears the mark and wakes it.
 //!
 //! # Why nothing is stranded
-//! Between two turns of anybody, a frame waits for the input thread no longer than `ASIDE_MAX`: its sleep has that end, and
+//! Between two turns of anybody, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
 //! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
 //! what is there. That bound also covers the race of a caller who leaves between the input thread's look at the
 //! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
@@ -31,10 +31,9 @@
 use std::time::{Duration, Instant};
 
 use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
-use sockeye_sync::{Lookout, Mutex, Spin};
+use sockeye_sync::{Lookout, Mutex, Seen, Spin};
 
 use super::placed::Placing;
-use super::watch::Deputy;
 use super::{BATCH_BYTES_MAX, Batch, count, turn};
 use crate::netif::NetifId;
 use crate::netif::table::NETIFS_MAX;
@@ -44,6 +43,9 @@ use crate::switches::Input as Switch;
 /// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
 /// elsewhere waits so long at most.
 const ASIDE_MAX: Duration = Duration::from_micros(200);
+/// The same where callers have served for [`ASIDE_MANY`] such looks in a row: to look is a switch of threads each time.
+const ASIDE_LONG_MAX: Duration = Duration::from_millis(1);
+const ASIDE_MANY: u32 = 8;
 
 /// Bytes that a reader takes from its socket's buffer at once and is then expected back.
 const STREAM_MIN: usize = 32 << 10;
@@ -86,6 +88,36 @@ impl PlaceCell {
 /// Numbers of queues in a [`PlaceCell`].
 const QUEUES_SHIFTED: usize = crate::netif::table::QUEUES_MAX;
 
+/// What an input thread remembers while it stands aside.
+#[derive(Default)]
+pub(super) struct Deputy {
+    /// The sleep of a watcher that it has found the last time.
+    last: Option<Seen>,
+    /// Looks in a row that found callers at work.
+    looks: u32,
+}
+
+impl Deputy {
+    /// It has found a watcher, or nobody. True if it was the same sleep the last time: then he has slept for so
+    /// long that no deadline is needed.
+    fn knows(&mut self, seen: Option<Seen>) -> bool {
+        let is_known = seen.is_some() && self.last == seen;
+        self.last = seen;
+        is_known
+    }
+
+    /// It stands aside, for so long.
+    fn stand_aside(&mut self) -> Duration {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks > ASIDE_MANY { ASIDE_LONG_MAX } else { ASIDE_MAX }
+    }
+
+    /// It takes its turn.
+    fn stand_in(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// The right to take frames from a queue.
 #[derive(Default)]
 pub(super) struct Seat {
@@ -94,6 +126,8 @@ pub(super) struct Seat {
     served: AtomicBool,
     /// A caller who sleeps at the interface; the input thread is its deputy, and sleeps in its bed when it stands aside.
     pub lookout: Lookout,
+    /// (a) The interface has no place for callers who sleep.
+    pub has_no_place: AtomicBool,
 }
 
 /// The seats of all interfaces.
@@ -142,12 +176,13 @@ pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &m
         match watcher.filter(|_| deputy.knows(watcher) && !is_served) {
             Some(seen) => seat.lookout.trust(seen),
             None => {
-                let until = Instant::now() + ASIDE_MAX;
+                let until = Instant::now() + deputy.stand_aside();
                 seat.lookout.bed().prepare_sleep().sleep(Some(until), Spin::OFF);
             }
         }
         return None;
     };
+    deputy.stand_in();
     Some(turn(core, at, bytes_max, &mut batch))
 }
 

@@ -116,7 +116,7 @@ impl Input {
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
         let at = Place { netif, queue };
-        let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, watch::Deputy::default());
+        let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
         while !self.stop.load(Ordering::Acquire) {
             if busy::turn_or_aside(core, at, bytes_max, &mut deputy) != Some(0) {
                 bytes_max = BATCH_BYTES_MAX.min(bytes_max * 2);

@@ -24,7 +24,8 @@
 
 use std::time::Instant;
 
-use sockeye_sync::{Seen, Ticket, WaitQueue, Woken};
+use sockeye_sync::facade::Ordering;
+use sockeye_sync::{Ticket, WaitQueue, Woken};
 
 use super::busy::{self, Place, PlaceCell};
 use super::placed::Placing;
@@ -52,6 +53,15 @@ fn is_own(batch: &Batch, conn: &FourTuple) -> bool {
     batch.sole.0 >= SOLE_MIN && batch.guess.is_to(conn)
 }
 
+/// Whether a caller who waits for `conn` could sleep in the interface: then there is little to be won by being busy.
+pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
+    // Relaxed: a hint.
+    busy::seat(core, at).is_some_and(|seat| {
+        !seat.has_no_place.load(Ordering::Relaxed)
+            && seat.batch.try_lock().is_some_and(|batch| is_own(&batch, conn))
+    })
+}
+
 /// A wait that was not over while its caller was busy.
 pub(crate) struct Wait<'a> {
     pub at: Place,
@@ -66,7 +76,7 @@ pub(crate) struct Wait<'a> {
 pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placing<'_>>) -> Option<Woken> {
     let seat = busy::seat(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
-    if !seat.batch.try_lock().is_some_and(|batch| is_own(&batch, wait.conn)) {
+    if !is_likely(core, wait.at, wait.conn) {
         return None;
     }
     let watch = seat.lookout.take(wait.queue)?;
@@ -78,7 +88,10 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
         let waited = netif.wait_until(wait.at.queue, wait.deadline);
         watch.pause();
         let is_late = match waited {
-            Waited::Unable => return None,
+            Waited::Unable => {
+                seat.has_no_place.store(true, Ordering::Relaxed);
+                return None;
+            }
             Waited::TimedOut => true,
             Waited::Woken => false,
         };
@@ -109,21 +122,5 @@ pub(crate) fn kick(core: &Core, at: &PlaceCell, queue: &WaitQueue) {
         && let Some(netif) = core.netifs.netif(at.netif)
     {
         netif.kick(at.queue);
-    }
-}
-
-/// What an input thread remembers of its last look at the watch.
-#[derive(Default)]
-pub(super) struct Deputy {
-    last: Option<Seen>,
-}
-
-impl Deputy {
-    /// The input thread has found a watcher, or nobody. True if it was the same sleep the last time: then he has slept for so
-    /// long that no deadline is needed.
-    pub fn knows(&mut self, seen: Option<Seen>) -> bool {
-        let is_known = seen.is_some() && self.last == seen;
-        self.last = seen;
-        is_known
     }
 }
