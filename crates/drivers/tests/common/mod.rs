@@ -34,9 +34,13 @@ pub struct Lab {
 
 impl Lab {
     pub fn new(config: &TunConfig) -> Self {
+        Self::with(config, Config::default())
+    }
+
+    pub fn with(config: &TunConfig, of_stack: Config) -> Self {
         let namespace = Namespace::new().unwrap();
         let tun = open(&namespace, config);
-        let stack = Stack::new(Config::default()).unwrap();
+        let stack = Stack::new(of_stack).unwrap();
         stack.attach(tun.clone(), &prefixes(STACK)).unwrap();
         Self { namespace, tun, stack }
     }

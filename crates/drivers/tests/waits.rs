@@ -1,0 +1,182 @@
+//! Callers who sleep at a device (`stack/src/input/watch.rs`): what ends their sleep, and that nobody else waits for it.
+//!
+//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::{Lab, eventually, skipped};
+use sockeye::{Config, TcpListener, TcpStream};
+use sockeye_drivers::TunConfig;
+
+/// Round trips after which a queue counts as one connection's.
+const ROUNDS: usize = 40;
+
+/// A stack whose callers sleep at once.
+fn lab() -> Lab {
+    let config = Config { spin_max: Duration::ZERO, ..Config::default() };
+    Lab::with(&TunConfig::default(), config)
+}
+
+/// A connection whose other end, the kernel's, gives back each byte, until one is 0, and then ends.
+fn echoed(lab: &Lab, listener: &TcpListener) -> (TcpStream, JoinHandle<()>) {
+    let to = listener.local_addr().unwrap();
+    let echo = lab.kernel(move || drop(echo(to)));
+    let stream = listener.accept().unwrap().0;
+    stream.set_nodelay(true).unwrap();
+    (stream, echo)
+}
+
+/// The end of [`echoed`] that gives back.
+fn echo(to: SocketAddr) -> std::net::TcpStream {
+    let mut stream = std::net::TcpStream::connect(to).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut byte = [1];
+    while stream.read(&mut byte).unwrap() > 0 && byte != [0] {
+        stream.write_all(&byte).unwrap();
+    }
+    stream
+}
+
+fn round_trip(mut stream: &TcpStream, byte: u8) {
+    stream.write_all(&[byte]).unwrap();
+    let mut answer = [!byte];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [byte]);
+}
+
+/// A thread that reads while nothing comes, once it has set out to sleep at the device.
+fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
+    (0..ROUNDS).for_each(|_| round_trip(stream, 7));
+    let before = lab.count("input_watches");
+    let mut twin = stream.try_clone().unwrap();
+    let reader = std::thread::spawn(move || twin.read(&mut [0; 8]));
+    eventually("a reader sleeps at the device", || lab.count("input_watches") > before);
+    reader
+}
+
+#[test]
+fn who_sleeps_at_the_device_takes_the_frames_himself() {
+    if skipped("sleeping at a device") {
+        return;
+    }
+    let lab = lab();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (stream, echo) = echoed(&lab, &listener);
+    (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
+    let before = ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
+    (0..10 * ROUNDS).for_each(|_| round_trip(&stream, 8));
+    let after = ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
+    let [watches, batches, by_callers] = std::array::from_fn(|index| after[index] - before[index]);
+    assert!(watches > 0, "nobody slept at the device");
+    assert!(2 * by_callers > batches, "{by_callers} of {batches} batches were taken by the reader");
+    (&stream).write_all(&[0]).unwrap();
+    echo.join().unwrap();
+}
+
+#[test]
+fn others_end_the_sleep_of_who_sleeps_at_the_device() {
+    if skipped("ending a sleep at a device") {
+        return;
+    }
+    let lab = lab();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(true, 0)).unwrap();
+    let (stream, echo) = echoed(&lab, &listener);
+    let reader = asleep(&lab, &stream);
+    // No frame comes of this.
+    stream.shutdown(Shutdown::Read).unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), 0);
+    drop(stream);
+    echo.join().unwrap();
+
+    let (stream, echo) = echoed(&lab, &listener);
+    let reader = asleep(&lab, &stream);
+    // The kernel's end closes.
+    (&stream).write_all(&[0]).unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), 0);
+    echo.join().unwrap();
+}
+
+#[test]
+fn a_sleep_at_the_device_ends_with_its_time() {
+    if skipped("the end of a sleep at a device") {
+        return;
+    }
+    let lab = lab();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (stream, echo) = echoed(&lab, &listener);
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let reader = asleep(&lab, &stream);
+    assert_eq!(reader.join().unwrap().unwrap_err().kind(), ErrorKind::WouldBlock);
+    stream.set_read_timeout(None).unwrap();
+    round_trip(&stream, 9);
+    (&stream).write_all(&[0]).unwrap();
+    echo.join().unwrap();
+}
+
+#[test]
+fn other_connections_are_served_while_somebody_sleeps_at_the_device_and_after() {
+    if skipped("others beside a sleep at a device") {
+        return;
+    }
+    let lab = lab();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (first, first_echo) = echoed(&lab, &listener);
+    for round in 0..3 {
+        let reader = asleep(&lab, &first);
+        // Its handshake and its bytes come to the queue at which the other one sleeps.
+        let (second, second_echo) = echoed(&lab, &listener);
+        (0..ROUNDS).for_each(|_| round_trip(&second, 10 + round));
+        (&first).write_all(&[1]).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), 1);
+        // Nobody sleeps there now.
+        (0..ROUNDS).for_each(|_| round_trip(&second, 20 + round));
+        (&second).write_all(&[0]).unwrap();
+        second_echo.join().unwrap();
+    }
+    (&first).write_all(&[0]).unwrap();
+    first_echo.join().unwrap();
+}
+
+#[test]
+fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
+    if skipped("a closed window before a sleep at a device") {
+        return;
+    }
+    let lab = lab();
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let (go, told) = std::sync::mpsc::channel::<()>();
+    let sink = lab.kernel(move || {
+        let mut stream = echo(to);
+        told.recv().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+    });
+    let stream = listener.accept().unwrap().0;
+    stream.set_nodelay(true).unwrap();
+    (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
+    (&stream).write_all(&[0]).unwrap();
+    let mut twin = stream.try_clone().unwrap();
+    let before = lab.count("input_watches");
+    let writer = std::thread::spawn(move || {
+        twin.write_all(&vec![3; LEN]).unwrap();
+        twin.shutdown(Shutdown::Write).unwrap();
+    });
+    // The kernel's buffer is full, and the window is probed: a frame that nobody but the timer has caused.
+    eventually("a closed window is probed", || {
+        let sent = lab.tun.counts()[0].frames_out;
+        std::thread::sleep(Duration::from_millis(300));
+        lab.count("input_watches") > before && lab.tun.counts()[0].frames_out == sent + 1
+    });
+    assert!(!writer.is_finished());
+    go.send(()).unwrap();
+    assert_eq!(sink.join().unwrap(), LEN as u64);
+    writer.join().unwrap();
+}
+
+/// More than all buffers hold.
+const LEN: usize = 150 << 20;
