@@ -4,11 +4,13 @@
 //! piece by piece, so that a large one takes no memory.
 //!
 //! Must not know how paths are resolved. Invariants: what a client does wrong is answered by 4xx, and what goes wrong here by
-//! 500 and a line on standard error; a client that says nothing is given up after [`SILENCE_MAX`].
+//! 500 and a line on standard error; a client that says nothing is given up after [`SILENCE_MAX`], one that takes nothing of
+//! what it asked for after [`PATIENCE_MAX`].
 //!
 //! Tests: at the ends of the files; with curl and ab in `tests/cli/http.rs`.
 
 mod body;
+mod patience;
 mod range;
 mod root;
 
@@ -32,6 +34,7 @@ use sockeye::tokio::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use body::FileBody;
+use patience::Patience;
 use range::Part;
 pub use root::Root;
 use root::{Found, Listing, Refusal};
@@ -40,6 +43,8 @@ type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// How long a client may take for the head of a request, the next one on its connection included.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long a client may take nothing while something waits to be written.
+const PATIENCE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a request's head, and of what waits to be written besides.
 const BUFFER_MAX: usize = 64 << 10;
 
@@ -64,7 +69,7 @@ async fn connection(stream: TcpStream, root: Root) -> hyper::Result<()> {
         .timer(TokioTimer::new())
         .header_read_timeout(SILENCE_MAX)
         .max_buf_size(BUFFER_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patience::new(stream, PATIENCE_MAX)), service)
         .await
 }
 

@@ -1,0 +1,172 @@
+//! A connection whose other end has to take what is written to it.
+//!
+//! A client that stops reading would otherwise hold its task, and what it asked for, for as long as its host answers window
+//! probes, which is for ever. A write that has to wait begins a clock; any byte that is taken ends it. When it has run out,
+//! the write fails, and the connection is to be reset when it is dropped: a close would leave what was written to the stack,
+//! which would offer it to the same client for as long.
+//!
+//! It must not know what is written. Reads are not its affair. Tests: below.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sockeye::tokio::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// What can be given up.
+pub trait Abort {
+    /// Has the connection reset when it is dropped.
+    fn abort_on_drop(&self);
+}
+
+impl Abort for TcpStream {
+    fn abort_on_drop(&self) {
+        // A time of zero is within its bounds.
+        let _ = self.set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// See the module's head.
+pub struct Patience<S> {
+    stream: S,
+    most: Duration,
+    /// Runs out `most` after a write began to wait. Meaningless while none does.
+    clock: Pin<Box<Sleep>>,
+    is_waiting: bool,
+}
+
+impl<S> Patience<S> {
+    /// `stream`, whose other end takes something at least every `most`.
+    pub fn new(stream: S, most: Duration) -> Self {
+        Self { stream, most, clock: Box::pin(sleep(most)), is_waiting: false }
+    }
+}
+
+impl<S: Abort> Patience<S> {
+    /// What becomes of an attempt to write.
+    fn judge<T>(&mut self, cx: &mut Context<'_>, tried: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if tried.is_ready() {
+            self.is_waiting = false;
+            return tried;
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.clock.as_mut().reset(Instant::now() + self.most);
+        }
+        ready!(self.clock.as_mut().poll(cx));
+        self.stream.abort_on_drop();
+        let message = format!("the client has taken nothing for {:?}", self.most);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Patience<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let tried = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.judge(cx, tried)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let tried = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.judge(cx, tried)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let tried = Pin::new(&mut self.stream).poll_flush(cx);
+        self.judge(cx, tried)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let tried = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.judge(cx, tried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    /// One end of a pipe of 64 bytes, and whether it was given up.
+    struct End(DuplexStream, Rc<Cell<bool>>);
+
+    impl Abort for End {
+        fn abort_on_drop(&self) {
+            self.1.set(true);
+        }
+    }
+
+    impl AsyncWrite for End {
+        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, buf)
+        }
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn a_write_that_nobody_takes_fails_and_gives_the_connection_up() {
+        run(async {
+            let (ours, theirs) = duplex(64);
+            let given_up = Rc::new(Cell::new(false));
+            let end = End(ours, Rc::clone(&given_up));
+            let mut patient = Patience::new(end, Duration::from_millis(5));
+            patient.write_all(&[1; 64]).await.unwrap();
+            assert!(!given_up.get(), "there was room");
+            let error = patient.write_all(&[2; 1]).await.unwrap_err();
+            assert_eq!((error.kind(), given_up.get()), (io::ErrorKind::TimedOut, true));
+            drop(theirs);
+        });
+    }
+
+    #[test]
+    fn a_write_that_is_taken_in_the_end_does_not_fail_and_the_next_one_has_all_the_time() {
+        run(async {
+            let (ours, mut theirs) = duplex(64);
+            let given_up = Rc::new(Cell::new(false));
+            let mut patient = Patience::new(End(ours, Rc::clone(&given_up)), Duration::from_secs(3600));
+            let reading = async {
+                let mut got = vec![0; 1000];
+                theirs.read_exact(&mut got).await.unwrap();
+                got
+            };
+            // It waits some fifteen times.
+            let (written, got) = tokio::join!(patient.write_all(&[3; 1000]), reading);
+            written.unwrap();
+            assert_eq!((got, given_up.get(), patient.is_waiting), (vec![3; 1000], false, false));
+        });
+    }
+}
