@@ -2,7 +2,8 @@
 //!
 //! Flags are iperf3's own where it has them. Must not know the protocol. Tests: below; exit codes in `tests/cli/iperf3.rs`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,9 +17,9 @@ use crate::tun::DeviceArgs;
 /// A measurement with an iperf3 server.
 #[derive(Args, Debug)]
 pub struct Iperf3Args {
-    /// The server's address: the kernel's on the device, or one that is reached by it
-    #[arg(short, long, value_name = "ADDR")]
-    pub client: IpAddr,
+    /// The server: the kernel's address on the device, or one that is reached by it; or a name of such a one
+    #[arg(short, long, value_name = "HOST")]
+    pub client: String,
 
     /// The server's port
     #[arg(short, long, default_value_t = Kind::IPERF3_PORT, value_parser = clap::value_parser!(u16).range(1..))]
@@ -32,6 +33,10 @@ pub struct Iperf3Args {
     #[arg(short, long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub time: u32,
 
+    /// Bytes to move instead of a time, by all streams of a direction together, as 100M
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse::amount, conflicts_with = "time")]
+    pub bytes: Option<u64>,
+
     /// Streams side by side
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=STREAMS_MAX as i64))]
@@ -41,6 +46,10 @@ pub struct Iperf3Args {
     #[arg(short = 'R', long)]
     pub reverse: bool,
 
+    /// Both send, on streams of their own
+    #[arg(long, conflicts_with = "reverse")]
+    pub bidir: bool,
+
     /// Bits a second of each stream, as 100M or 1G; 0 for as many as go [default: 0; of UDP 1M]
     #[arg(short, long, value_name = "RATE", value_parser = parse::bitrate)]
     pub bitrate: Option<u64>,
@@ -48,6 +57,10 @@ pub struct Iperf3Args {
     /// Bytes of a write, or of a datagram [default: 128K; of UDP what fits a packet]
     #[arg(short, long, value_name = "BYTES", value_parser = parse::size)]
     pub length: Option<usize>,
+
+    /// Bytes of the sockets' buffers at both ends, 2K to 64M [default: they grow as they have to]
+    #[arg(short, long, value_name = "BYTES", value_parser = window)]
+    pub window: Option<usize>,
 
     /// Seconds between two lines; 0 for none before the end
     #[arg(short, long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
@@ -74,18 +87,14 @@ impl Iperf3Args {
     /// # Errors
     /// What cannot be, as a sentence.
     pub fn wishes(&self) -> Result<Wishes, String> {
-        let own = || self.device.addr.iter().map(|prefix| prefix.addr());
-        if own().all(|addr| addr.is_ipv4() != self.client.is_ipv4()) {
-            let version = if self.client.is_ipv4() { "IPv4" } else { "IPv6" };
-            return Err(format!("-c {} and no --addr of {version}: give one", self.client));
-        }
-        if own().any(|addr| addr == self.client) {
-            return Err(format!("-c {} is an --addr of this very stack: give the server's", self.client));
-        }
+        let to = SocketAddr::new(self.server()?, self.port);
         let len = self.length.unwrap_or(0);
         let params = Params {
             udp: self.udp,
-            time: u64::from(self.time),
+            time: if self.bytes.is_some() { 0 } else { u64::from(self.time) },
+            num: self.bytes.unwrap_or(0),
+            window: self.window.unwrap_or(0),
+            bidirectional: self.bidir,
             parallel: usize::from(self.parallel),
             reverse: self.reverse,
             len,
@@ -98,9 +107,44 @@ impl Iperf3Args {
             return Err(refusal);
         }
         let every = Duration::from_secs_f64(self.interval);
-        Ok(Wishes { to: SocketAddr::new(self.client, self.port), params, every })
+        Ok(Wishes { host: self.client.clone(), to, params, every })
+    }
+
+    /// The server's address. A name is looked up by the host's own resolver, before the device is made: it may well answer
+    /// by a way that the device takes over.
+    fn server(&self) -> Result<IpAddr, String> {
+        let name = &self.client;
+        let found: Vec<IpAddr> = match name.parse() {
+            Ok(addr) => vec![addr],
+            Err(_) => (name.as_str(), self.port)
+                .to_socket_addrs()
+                .map_err(|error| format!("-c {name}: no address of that name: {error}"))?
+                .map(|found| found.ip())
+                .collect(),
+        };
+        let own = || self.device.addr.iter().map(|prefix| prefix.addr());
+        let Some(server) = found.iter().find(|addr| own().any(|own| own.is_ipv4() == addr.is_ipv4())) else {
+            let version = if found.iter().any(IpAddr::is_ipv4) { "IPv4" } else { "IPv6" };
+            return Err(format!("-c {name} and no --addr of {version}: give one"));
+        };
+        if own().any(|own| own == *server) {
+            return Err(format!("-c {name} is an --addr of this very stack: give the server's"));
+        }
+        if server.is_loopback() {
+            let message = format!("-c {name} is {server}, this host's loopback, to which no device leads");
+            return Err(format!("{message}: give the server's address on the device"));
+        }
+        Ok(*server)
     }
 }
+
+fn window(text: &str) -> Result<usize, String> {
+    let bytes = parse::size(text)?;
+    if WINDOWS.contains(&bytes) { Ok(bytes) } else { Err("give 2K to 64M".to_owned()) }
+}
+
+/// Bytes that a socket's buffer may have.
+const WINDOWS: RangeInclusive<usize> = 2 << 10..=64 << 20;
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|s| *s == 0.0 || (0.1..=3600.0).contains(s));
@@ -133,7 +177,18 @@ mod tests {
         assert!(all.params.udp && all.params.reverse && all.params.nodelay && all.params.udp_counters_64bit);
         assert_eq!((all.to.port(), all.params.parallel, all.params.bandwidth), (99, 4, 2_000_000));
         assert_eq!((all.params.len, all.every), (1000, Duration::ZERO));
+        let other = wishes("-c 10.9.0.1 -n 3M -w 256K --bidir -P 2").unwrap();
+        assert_eq!((other.params.num, other.params.time, other.params.window), (3 << 20, 0, 256 << 10));
+        assert_eq!((other.params.bidirectional, other.params.stream_count()), (true, 4));
         assert_eq!(wishes("-c 10.9.0.1 -u").unwrap().params.bandwidth, 1 << 20);
+    }
+
+    #[test]
+    fn a_name_is_looked_up_and_one_of_this_hosts_loopback_is_told() {
+        // Every host has this name.
+        let said = wishes("-c localhost").unwrap_err();
+        assert!(said.contains("localhost") && (said.contains("loopback") || said.contains("IPv6")), "{said}");
+        assert_eq!(wishes("-c 10.9.0.1").unwrap().host, "10.9.0.1");
     }
 
     #[test]
@@ -147,6 +202,12 @@ mod tests {
             ("-c 10.9.0.1 -l 2M", "1048576"),
             ("-c 10.9.0.1 -i 0.01", "0.1 to 3600"),
             ("-c 10.9.0.1 -b fast", "100M"),
+            ("-c 10.9.0.1 -n 0", "100M or 4G"),
+            ("-c 10.9.0.1 -n 1M -t 3", "--time"),
+            ("-c 10.9.0.1 --bidir -R", "--reverse"),
+            ("-c 10.9.0.1 -w 1K", "2K to 64M"),
+            ("-c 127.0.0.1", "loopback"),
+            ("-c no.such.host.invalid", "no address of that name"),
         ] {
             let said = wishes(line).unwrap_err();
             assert!(said.contains(told), "{line}: {said}");

@@ -21,7 +21,7 @@ impl Json {
     pub fn new(wishes: &Wishes) -> Self {
         let start = json!({
             "version": concat!("sockeye ", env!("CARGO_PKG_VERSION")),
-            "connecting_to": { "host": wishes.to.ip(), "port": wishes.to.port() },
+            "connecting_to": { "host": wishes.host, "port": wishes.to.port() },
         });
         Self { params: wishes.params.clone(), start: fields(start), intervals: Vec::new() }
     }
@@ -54,18 +54,25 @@ impl Show for Json {
             json!({
                 "protocol": if params.udp { "UDP" } else { "TCP" },
                 "num_streams": params.parallel, "blksize": params.len, "omit": params.omit,
-                "duration": params.time, "bytes": 0, "blocks": 0, "reverse": u8::from(params.reverse),
+                "duration": params.time, "bytes": params.num, "blocks": 0, "reverse": u8::from(params.reverse),
+                "bidir": u8::from(params.bidirectional),
                 "target_bitrate": params.bandwidth,
             }),
         );
     }
 
     fn passed(&mut self, interval: &Interval) {
-        let spans = |bytes| span(interval.start, interval.end, bytes, !self.params.reverse);
-        let streams: Vec<Value> =
-            interval.streams.iter().map(|moved| self.moved(moved, spans(moved.bytes))).collect();
-        let bytes = interval.streams.iter().map(|moved| moved.bytes).sum();
-        self.intervals.push(json!({ "streams": streams, "sum": spans(bytes) }));
+        let spans = |bytes, sends| span(interval.start, interval.end, bytes, sends);
+        let each = interval.streams.iter().map(|moved| self.moved(moved, spans(moved.bytes, moved.sends)));
+        let sum = |sends: bool| {
+            let of = interval.streams.iter().filter(|moved| moved.sends == sends);
+            spans(of.map(|moved| moved.bytes).sum(), sends)
+        };
+        let mut told = json!({ "streams": each.collect::<Vec<Value>>(), "sum": sum(!self.params.reverse) });
+        if self.params.bidirectional {
+            told["sum_bidir_reverse"] = sum(false).into();
+        }
+        self.intervals.push(told);
     }
 }
 
@@ -75,7 +82,7 @@ impl Json {
         if let Some((again, window)) = moved.tcp {
             told.extend(fields(json!({ "retransmits": again, "snd_cwnd": window })));
         }
-        if self.params.udp && self.params.reverse {
+        if self.params.udp && !moved.sends {
             told.extend(datagrams(moved.jitter, moved.errors, moved.packets));
         } else if self.params.udp {
             told.insert("packets".to_owned(), moved.packets.into());
@@ -95,7 +102,7 @@ fn end(params: &Params, measured: &Measured) -> Value {
         }
         told
     };
-    let streams = both.iter().map(|[sender, receiver]| {
+    let streams = both.iter().map(|(_, [sender, receiver])| {
         let numbered = |end: &StreamResult, is_sender| {
             told(end, is_sender)
                 .into_iter()
@@ -110,20 +117,32 @@ fn end(params: &Params, measured: &Measured) -> Value {
             json!({ "sender": sender, "receiver": receiver })
         }
     });
-    let sum = |side: usize| told(&StreamResult::sum(both.iter().map(|ends| &ends[side])), side == 0);
+    let sum = |side: usize, sends: bool| {
+        let of: Vec<_> = both.iter().filter(|(own, _)| *own == sends).map(|(_, ends)| &ends[side]).collect();
+        told(&StreamResult::sum(of.into_iter()), side == 0)
+    };
+    // Of a test of both directions, what we sent; the other way has names of its own.
+    let forth = !params.reverse;
     let [local, remote] = [&measured.own, &measured.server].map(load);
     let cpu = local.into_iter().map(|(name, value)| (format!("host_{name}"), value));
     let cpu = cpu.chain(remote.into_iter().map(|(name, value)| (format!("remote_{name}"), value)));
     let congestion = if params.reverse { &measured.server } else { &measured.own };
     let mut end = json!({
         "streams": streams.collect::<Vec<_>>(),
-        "sum_sent": sum(0),
-        "sum_received": sum(1),
+        "sum_sent": sum(0, forth),
+        "sum_received": sum(1, forth),
         "cpu_utilization_percent": cpu.collect::<Map<_, _>>(),
         "sender_tcp_congestion": congestion.congestion_used,
     });
     if params.udp {
-        end["sum"] = sum(1).into();
+        end["sum"] = sum(1, forth).into();
+    }
+    if params.bidirectional {
+        end["sum_sent_bidir_reverse"] = sum(0, false).into();
+        end["sum_received_bidir_reverse"] = sum(1, false).into();
+    }
+    if params.udp && params.bidirectional {
+        end["sum_bidir_reverse"] = sum(1, false).into();
     }
     end
 }
@@ -166,6 +185,11 @@ mod tests {
 
     use super::*;
 
+    fn wishes(params: Params) -> Wishes {
+        let to = "10.9.0.1:5201".parse().unwrap();
+        Wishes { host: "server.example".to_owned(), to, params, every: Duration::ZERO }
+    }
+
     #[test]
     fn sums_are_those_of_senders_and_receivers_whoever_is_the_server() {
         let result = |id, bytes| StreamResult { id, bytes, ..StreamResult::default() };
@@ -175,10 +199,15 @@ mod tests {
             own: results(vec![result(1, 1000), result(3, 2000)]),
             server: results(vec![result(3, 1900), result(1, 900)]),
         };
+        let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
+        let told = &Json::new(&wishes(both)).end(Ok(measured.clone()))["end"];
+        let bytes = |name: &str| told[name]["bytes"].as_u64();
+        assert_eq!((bytes("sum_sent"), bytes("sum_received")), (Some(1000), Some(900)));
+        let back = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"].map(bytes);
+        assert_eq!(back, [Some(1900), Some(2000)]);
         for (reverse, sent, received) in [(false, 3000, 2800), (true, 2800, 3000)] {
-            let params = Params { reverse, ..Params::default() };
-            let wishes = Wishes { to: "10.9.0.1:5201".parse().unwrap(), params, every: Duration::ZERO };
-            let told = Json::new(&wishes).end(Ok(measured.clone()));
+            let params = Params { reverse, parallel: 2, ..Params::default() };
+            let told = Json::new(&wishes(params)).end(Ok(measured.clone()));
             assert_eq!(told["end"]["sum_sent"]["bytes"], sent);
             assert_eq!(told["end"]["sum_received"]["bytes"], received);
             assert_eq!(told["end"]["sum_sent"]["bits_per_second"], 4.0 * f64::from(sent));
@@ -187,9 +216,7 @@ mod tests {
 
     #[test]
     fn an_error_is_told_beside_what_there_is() {
-        let wishes =
-            Wishes { to: "10.9.0.1:5201".parse().unwrap(), params: Params::default(), every: Duration::ZERO };
-        let told = Json::new(&wishes).end(Err(io::Error::other("the server is busy")));
+        let told = Json::new(&wishes(Params::default())).end(Err(io::Error::other("the server is busy")));
         assert_eq!(
             (told["error"].as_str(), told["start"]["connecting_to"]["port"].as_u64()),
             (Some("the server is busy"), Some(5201))

@@ -22,21 +22,25 @@ impl Text {
     pub fn end(&self, measured: &Measured) -> String {
         let params = &self.wishes.params;
         let mut out = format!("{RULE}\n");
-        out.push_str(if params.udp {
+        let head = if params.udp {
             HEAD_DATAGRAMS
-        } else if has_retransmits(measured, params) {
+        } else if has_retransmits(measured) {
             HEAD_RETR
         } else {
             HEAD
-        });
-        let ends = measured.ends(params);
-        for pair in &ends {
-            let name = format!("{:>3}", pair[0].id);
-            last_lines(&mut out, params, &name, measured.lasted, pair);
-        }
-        if ends.len() > 1 {
-            let sums = [0, 1].map(|end| StreamResult::sum(ends.iter().map(|pair| &pair[end])));
-            last_lines(&mut out, params, "SUM", measured.lasted, &sums);
+        };
+        push_head(&mut out, head, params);
+        for sends in [true, false] {
+            let ends: Vec<_> = measured.ends(params).into_iter().filter(|(own, _)| *own == sends).collect();
+            for (_, pair) in &ends {
+                let name = format!("{:>3}", pair[0].id);
+                last_lines(&mut out, params, (&name, sends), measured.lasted, pair);
+            }
+            if ends.len() > 1 {
+                let of = |end: usize| ends.iter().map(move |(_, pair)| &pair[end]);
+                let sums = [0, 1].map(|end| StreamResult::sum(of(end)));
+                last_lines(&mut out, params, ("SUM", sends), measured.lasted, &sums);
+            }
         }
         out.push_str("\nDone.\n");
         out
@@ -47,7 +51,7 @@ impl Show for Text {
     fn connected(&mut self, params: &Params, streams: &[Ends]) {
         self.wishes.params = params.clone();
         let to = self.wishes.to;
-        let mut out = format!("Connecting to host {}, port {}\n", to.ip(), to.port());
+        let mut out = format!("Connecting to host {}, port {}\n", self.wishes.host, to.port());
         if params.reverse {
             out.push_str(&format!("Reverse mode, remote host {} is sending\n", to.ip()));
         }
@@ -65,12 +69,13 @@ impl Show for Text {
             );
         }
         if !self.wishes.every.is_zero() {
-            out.push_str(match (params.udp, params.reverse) {
+            let head = match (params.udp, params.reverse) {
                 (false, false) => HEAD_CWND,
                 (false, true) => HEAD,
-                (true, false) => HEAD_SENT,
-                (true, true) => HEAD_DATAGRAMS,
-            });
+                (true, false) if !params.bidirectional => HEAD_SENT,
+                (true, false | true) => HEAD_DATAGRAMS,
+            };
+            push_head(&mut out, head, params);
         }
         print(&out);
     }
@@ -93,6 +98,8 @@ fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
+/// What heads begin with.
+const HEAD_ID: &str = "[ ID]";
 const HEAD: &str = "[ ID] Interval           Transfer     Bitrate\n";
 const HEAD_RETR: &str = "[ ID] Interval           Transfer     Bitrate         Retr\n";
 const HEAD_CWND: &str = "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd\n";
@@ -100,30 +107,52 @@ const HEAD_SENT: &str = "[ ID] Interval           Transfer     Bitrate         T
 const HEAD_DATAGRAMS: &str =
     "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n";
 
+/// With the column that tells the directions of a test of both apart.
+fn push_head(out: &mut String, head: &str, params: &Params) {
+    match head.strip_prefix(HEAD_ID).filter(|_| params.bidirectional) {
+        Some(rest) => push(out, format_args!("{HEAD_ID}[Role]{rest}")),
+        None => out.push_str(head),
+    }
+}
+
+/// In that column.
+fn role(params: &Params, sends: bool) -> &'static str {
+    match (params.bidirectional, sends) {
+        (false, _) => "",
+        (true, true) => "[TX-C]",
+        (true, false) => "[RX-C]",
+    }
+}
+
 /// Some time on the way.
 fn lines(interval: &Interval, params: &Params) -> String {
     let mut out = String::new();
-    let mut sum = Moved::default();
-    for moved in &interval.streams {
-        line(&mut out, &format!("{:>3}", moved.id), interval, moved, params);
-        sum.bytes += moved.bytes;
-        sum.packets += moved.packets;
-        sum.errors += moved.errors;
-        sum.jitter += moved.jitter / interval.streams.len() as f64;
-        let own = moved.tcp.map_or(0, |(again, _)| again);
-        sum.tcp = sum.tcp.map_or(moved.tcp, |(again, window)| Some((again + own, window)));
+    for sends in [true, false] {
+        let streams: Vec<_> = interval.streams.iter().filter(|moved| moved.sends == sends).collect();
+        let mut sum = Moved { sends, ..Moved::default() };
+        for moved in &streams {
+            line(&mut out, &format!("{:>3}", moved.id), interval, moved, params);
+            sum.bytes += moved.bytes;
+            sum.packets += moved.packets;
+            sum.errors += moved.errors;
+            sum.jitter += moved.jitter / streams.len() as f64;
+            let own = moved.tcp.map_or(0, |(again, _)| again);
+            sum.tcp = sum.tcp.map_or(moved.tcp, |(again, window)| Some((again + own, window)));
+        }
+        if streams.len() > 1 {
+            line(&mut out, "SUM", interval, &sum, params);
+        }
     }
     if interval.streams.len() > 1 {
-        line(&mut out, "SUM", interval, &sum, params);
         push(&mut out, format_args!("{RULE}\n"));
     }
     out
 }
 
 fn line(out: &mut String, name: &str, interval: &Interval, moved: &Moved, params: &Params) {
-    begin(out, name, interval.start, interval.end, moved.bytes);
+    begin(out, (name, role(params, moved.sends)), interval.start, interval.end, moved.bytes);
     match (params.udp, moved.tcp) {
-        (true, _) if params.reverse => datagrams(out, moved.jitter, moved.errors, moved.packets),
+        (true, _) if !moved.sends => datagrams(out, moved.jitter, moved.errors, moved.packets),
         (true, _) => push(out, format_args!("  {}", moved.packets)),
         // Windows of several streams make no sum.
         (false, Some((again, _))) if name == "SUM" => push(out, format_args!("  {again:>3}")),
@@ -136,27 +165,33 @@ fn line(out: &mut String, name: &str, interval: &Interval, moved: &Moved, params
 }
 
 /// Both ends of a stream in the table.
-fn last_lines(out: &mut String, params: &Params, name: &str, lasted: f64, ends: &[StreamResult; 2]) {
-    for (end, role) in ends.iter().zip(["sender", "receiver"]) {
-        begin(out, name, 0.0, lasted, end.bytes);
+fn last_lines(
+    out: &mut String,
+    params: &Params,
+    (name, sends): (&str, bool),
+    lasted: f64,
+    ends: &[StreamResult; 2],
+) {
+    for (end, side) in ends.iter().zip(["sender", "receiver"]) {
+        begin(out, (name, role(params, sends)), 0.0, lasted, end.bytes);
         if params.udp {
             datagrams(out, end.jitter, end.errors, end.packets);
-        } else if role == "sender" && end.retransmits >= 0 {
+        } else if side == "sender" && end.retransmits >= 0 {
             push(out, format_args!("  {:>3}             ", end.retransmits));
         } else {
             out.push_str("                  ");
         }
-        push(out, format_args!("  {role}\n"));
+        push(out, format_args!("  {side}\n"));
     }
 }
 
 /// What all lines begin with.
-fn begin(out: &mut String, name: &str, start: f64, end: f64, bytes: u64) {
+fn begin(out: &mut String, (name, role): (&str, &str), start: f64, end: f64, bytes: u64) {
     let span = (end - start).max(f64::MIN_POSITIVE);
     push(
         out,
         format_args!(
-            "[{name}] {start:>6.2}-{end:<6.2} sec  {}  {}/sec",
+            "[{name}]{role} {start:>6.2}-{end:<6.2} sec  {}  {}/sec",
             amount(bytes as f64, 1024.0, "Bytes"),
             amount(8.0 * bytes as f64 / span, 1000.0, "bits"),
         ),
@@ -169,10 +204,10 @@ fn datagrams(out: &mut String, jitter: f64, lost: u64, all: u64) {
     push(out, format_args!("  {jitter_ms:>5.3} ms  {lost}/{all} ({percent:.2}%)"));
 }
 
-/// Whether the sender says how much it has sent again.
-fn has_retransmits(measured: &Measured, params: &Params) -> bool {
-    let sender = if params.reverse { &measured.server } else { &measured.own };
-    sender.streams.iter().any(|stream| stream.retransmits >= 0)
+/// Whether a sender says how much it has sent again.
+fn has_retransmits(measured: &Measured) -> bool {
+    let both = measured.own.streams.iter().chain(&measured.server.streams);
+    both.into_iter().any(|stream| stream.retransmits >= 0)
 }
 
 /// A quantity with three digits or so and the unit that makes that possible.
@@ -202,7 +237,12 @@ mod tests {
     use crate::services::iperf3::protocol::Results;
 
     fn wishes(params: Params) -> Wishes {
-        Wishes { to: "10.9.0.1:5201".parse().unwrap(), params, every: Duration::from_secs(1) }
+        Wishes {
+            host: "10.9.0.1".to_owned(),
+            to: "10.9.0.1:5201".parse().unwrap(),
+            params,
+            every: Duration::from_secs(1),
+        }
     }
 
     #[test]
@@ -215,7 +255,8 @@ mod tests {
 
     #[test]
     fn lines_on_the_way_are_of_each_stream_and_of_all() {
-        let moved = |id| Moved { id, bytes: 1 << 30, tcp: Some((3, 1 << 20)), ..Moved::default() };
+        let moved =
+            |id| Moved { id, sends: true, bytes: 1 << 30, tcp: Some((3, 1 << 20)), ..Moved::default() };
         let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), moved(3)] };
         let said = lines(&interval, &Params::default());
         let said: Vec<_> = said.lines().collect();
@@ -226,6 +267,13 @@ mod tests {
         let interval = Interval { start: 0.0, end: 1.0, streams: vec![datagrams] };
         let reverse = Params { udp: true, reverse: true, ..Params::default() };
         assert!(lines(&interval, &reverse).ends_with("0.020 ms  1/10 (10.00%)\n"));
+        let back = Moved { sends: false, tcp: None, ..moved(3) };
+        let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), back] };
+        let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
+        let said = lines(&interval, &both);
+        let said: Vec<_> = said.lines().collect();
+        assert_eq!(said[0], "[  1][TX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
+        assert_eq!(said[1], "[  3][RX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec");
     }
 
     #[test]
@@ -247,5 +295,12 @@ mod tests {
             said[6].starts_with("[SUM]") && said[6].contains("2.93 KBytes") && said[6].contains("    7  ")
         );
         assert!(said[7].contains("2.73 KBytes") && said[7].ends_with("receiver"), "{said:?}");
+        let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
+        let said = Text::new(&wishes(both)).end(&measured);
+        let said: Vec<_> = said.lines().collect();
+        assert!(said[1].starts_with("[ ID][Role] Interval"), "{said:?}");
+        assert!(said[2].starts_with("[  1][TX-C]") && said[2].contains("1000  Bytes"), "{said:?}");
+        assert!(said[4].starts_with("[  3][RX-C]") && said[4].contains("1.86 KBytes"), "{said:?}");
+        assert!(said[5].contains("1.95 KBytes") && said[5].ends_with("receiver"), "{said:?}");
     }
 }

@@ -29,6 +29,13 @@ pub fn bitrate(text: &str) -> Result<u64, String> {
     bits.map(|bits| bits as u64).ok_or_else(|| "give bits per second, as 1G, 100M or 64K".to_owned())
 }
 
+/// `64K`, `4M`, `1G`, `1500`: an amount of bytes to be moved.
+pub fn amount(text: &str) -> Result<u64, String> {
+    let units = [("K", 1024.0), ("M", 1_048_576.0), ("G", 1_073_741_824.0), ("", 1.0)];
+    let bytes = with_unit(text, &units).filter(|bytes| (1.0..=1e15).contains(bytes));
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| "give an amount of bytes such as 100M or 4G".to_owned())
+}
+
 /// `64K`, `4M`, `1500`: bytes.
 pub fn size(text: &str) -> Result<usize, String> {
     let units = [("K", 1024.0), ("M", 1_048_576.0), ("", 1.0)];
@@ -70,8 +77,8 @@ mod tests {
         for bad in ["", "10", "ms", "-1s", "1e400s", "NaNs"] {
             assert!(time(bad).is_err(), "{bad}");
         }
-        assert!(
-            rate("1").is_err() && rate("1bit").is_err() && size("4G").is_err() && percent("101%").is_err()
-        );
+        assert!(rate("1").is_err() && rate("1bit").is_err() && percent("101%").is_err());
+        assert!(size("4G").is_err() && amount("0").is_err() && amount("1e99").is_err());
+        assert_eq!((amount("4G"), amount("1")), (Ok(4 << 30), Ok(1)));
     }
 }

@@ -113,6 +113,36 @@ fn datagrams_both_ways_are_numbered_and_the_missing_counted() {
 }
 
 #[test]
+fn a_test_ends_after_its_bytes_and_both_ends_may_send_at_once() {
+    let Some(server) = Server::start() else { return };
+    let line = "-c 10.9.0.1 --addr 10.9.0.2/24";
+    const BYTES: f64 = (20 << 20) as f64;
+    for way in ["", "-R", "-P 3", "-u -b 1G", "-u -b 1G -R"] {
+        let result = server.measures(&format!("{line} -n 20M {way}"));
+        let of = |sum: &str| result["end"][sum]["bytes"].as_f64().unwrap();
+        // Whoever counts to the end is us; a sender ends with a block.
+        let own = if way.contains("-R") { of("sum_received") } else { of("sum_sent") };
+        assert!((BYTES..BYTES + 4e6).contains(&own), "{way}: {own} {result}");
+        assert_eq!(result["start"]["test_start"]["bytes"].as_f64(), Some(BYTES), "{way}");
+    }
+    for way in ["", "-P 2 -w 200K", "-u -b 20M"] {
+        let result = server.measures(&format!("{line} -t 1 --bidir {way}"));
+        for sum in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"] {
+            let bytes = result["end"][sum]["bytes"].as_f64().unwrap();
+            assert!(bytes > 100_000.0, "{way}: {sum}: {result}");
+        }
+        let count = if way.contains("-P") { 4 } else { 2 };
+        assert_eq!(result["end"]["streams"].as_array().unwrap().len(), count, "{way}");
+    }
+    let output = server.client(&format!("{line} -t 1 --bidir -P 2"));
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
+    for told in ["[ ID][Role] Interval", "][TX-C]", "][RX-C]", "[SUM][TX-C]", "[SUM][RX-C]", "Done."] {
+        assert!(said.contains(told), "{told:?}: {said}");
+    }
+}
+
+#[test]
 fn the_table_is_iperf3s_over_ipv6_and_ethernet_and_a_record_is_kept() {
     let Some(server) = Server::start() else { return };
     let path = std::env::temp_dir().join(format!("sockeye-iperf3-test-{}.pcapng", std::process::id()));

@@ -1,9 +1,10 @@
 //! A connection whose other end has to take what is written to it.
 //!
 //! A client that stops reading would otherwise hold its task, and what it asked for, for as long as its host answers window
-//! probes, which is for ever. A write that has to wait begins a clock; any byte that is taken ends it. When it has run out,
-//! the write fails, and the connection is to be reset when it is dropped: a close would leave what was written to the stack,
-//! which would offer it to the same client for as long.
+//! probes, which is for ever. A write that has to wait begins a clock, and one for which there is room again in time ends it. When
+//! it has run out, writes fail, whatever room there is, since the last of it is there before a socket calls itself writable;
+//! and the connection is to be reset when it is dropped: a close would leave what was written to the stack, which would offer
+//! it to the same client for as long.
 //!
 //! It must not know what is written. Reads are not its affair. Tests: below.
 
@@ -45,18 +46,25 @@ impl<S> Patience<S> {
     }
 }
 
-impl<S: Abort> Patience<S> {
-    /// What becomes of an attempt to write.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, tried: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if tried.is_ready() {
-            self.is_waiting = false;
-            return tried;
+impl<S: Abort + Unpin> Patience<S> {
+    /// Tries to write, unless the clock has run out.
+    fn attempt<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if !(self.is_waiting && self.clock.as_mut().poll(cx).is_ready()) {
+            let tried = attempt(Pin::new(&mut self.stream), cx);
+            if tried.is_ready() {
+                self.is_waiting = false;
+                return tried;
+            }
+            if !self.is_waiting {
+                self.is_waiting = true;
+                self.clock.as_mut().reset(Instant::now() + self.most);
+            }
+            ready!(self.clock.as_mut().poll(cx));
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.clock.as_mut().reset(Instant::now() + self.most);
-        }
-        ready!(self.clock.as_mut().poll(cx));
         self.stream.abort_on_drop();
         let message = format!("the client has taken nothing for {:?}", self.most);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
@@ -75,8 +83,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
 
 impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Patience<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let tried = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.judge(cx, tried)
+        self.attempt(cx, |stream, cx| stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -84,8 +91,7 @@ impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Patience<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let tried = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.judge(cx, tried)
+        self.attempt(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -93,13 +99,11 @@ impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Patience<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let tried = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judge(cx, tried)
+        self.attempt(cx, |stream, cx| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let tried = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judge(cx, tried)
+        self.attempt(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }
 
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn a_write_that_nobody_takes_fails_and_gives_the_connection_up() {
         run(async {
-            let (ours, theirs) = duplex(64);
+            let (ours, mut theirs) = duplex(64);
             let given_up = Rc::new(Cell::new(false));
             let end = End(ours, Rc::clone(&given_up));
             let mut patient = Patience::new(end, Duration::from_millis(5));
@@ -148,7 +152,9 @@ mod tests {
             assert!(!given_up.get(), "there was room");
             let error = patient.write_all(&[2; 1]).await.unwrap_err();
             assert_eq!((error.kind(), given_up.get()), (io::ErrorKind::TimedOut, true));
-            drop(theirs);
+            // Room that comes too late is none.
+            theirs.read_exact(&mut [0; 10]).await.unwrap();
+            assert!(patient.write_all(&[2; 1]).await.is_err());
         });
     }
 

@@ -20,12 +20,17 @@ use tokio::time::{Instant, interval_at, sleep_until, timeout};
 
 use super::datagrams;
 use super::protocol::{self, Cookie, Params, Results, State, StreamResult, stream_id};
+use super::stream::Quota;
 use super::streams::{Stream, Watch, results, sent_again};
 
 /// For each answer of the server but those that come with the test's end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// For senders to end their blocks. A peer that takes nothing any more keeps them longer, and they are given up.
 const BLOCKS_TIMEOUT: Duration = Duration::from_secs(2);
+/// A test of so many bytes in which nothing has moved for so long is given up.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Longer than any test.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// Bytes of a block of TCP, and of a datagram if the path is not known, unless the user says otherwise; as in iperf3.
 pub const BLOCK_LEN: usize = 128 << 10;
 const DATAGRAM_LEN: usize = 1460;
@@ -33,6 +38,8 @@ const DATAGRAM_LEN: usize = 1460;
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Wishes {
+    /// The server as it was named.
+    pub host: String,
     /// The server.
     pub to: SocketAddr,
     /// What it is told. A `len` of 0 is the usual one.
@@ -53,6 +60,8 @@ pub struct Ends {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Moved {
     pub id: usize,
+    /// We send.
+    pub sends: bool,
     pub bytes: u64,
     /// Segments sent again, and the congestion window at the end, bytes; of a sender of TCP.
     pub tcp: Option<(u32, u32)>,
@@ -84,15 +93,16 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What the sender of each stream has counted, and what its receiver.
-    pub fn ends(&self, params: &Params) -> Vec<[StreamResult; 2]> {
-        let both = |own: &StreamResult| {
+    /// Of each stream whether we have sent, what its sender has counted, and what its receiver.
+    pub fn ends(&self, params: &Params) -> Vec<(bool, [StreamResult; 2])> {
+        let both = |(index, own): (usize, &StreamResult)| {
             let server = self.server.streams.iter().find(|stream| stream.id == own.id);
             // What the server does not tell of is nothing.
             let server = server.cloned().unwrap_or(StreamResult { id: own.id, ..StreamResult::default() });
-            if params.reverse { [server, own.clone()] } else { [own.clone(), server] }
+            let sends = params.client_sends(index);
+            (sends, if sends { [own.clone(), server] } else { [server, own.clone()] })
         };
-        self.own.streams.iter().map(both).collect()
+        self.own.streams.iter().enumerate().map(both).collect()
     }
 }
 
@@ -121,25 +131,39 @@ pub async fn run(stack: &Stack, wishes: &Wishes, show: &mut dyn Show) -> io::Res
     expect(&mut control, State::TestStart).await?;
     expect(&mut control, State::TestRunning).await?;
     show.connected(&params, &connected.ends(wishes.to)?);
-    let mut tasks = JoinSet::new();
-    let streams = connected.begin(wishes.to, &params, &mut tasks)?;
+    let mut tasks = Tasks::default();
+    let quota = (params.num > 0).then(|| Quota::of(params.num));
+    let streams = connected.begin(wishes.to, &params, quota.as_ref(), &mut tasks)?;
     let watch = Watch::start();
-    attend(&mut control, &streams, wishes, &watch, show).await?;
+    attend(&mut control, &streams, wishes, &watch, quota.as_deref(), show).await?;
     streams.iter().for_each(|stream| stream.tally.end());
-    if !params.reverse {
-        drop(timeout(BLOCKS_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await);
-    }
+    drop(timeout(BLOCKS_TIMEOUT, async { while tasks.senders.join_next().await.is_some() {} }).await);
     let (own, lasted) = (results(&streams, &watch), watch.begun.elapsed().as_secs_f64());
     protocol::write_state(&mut control, State::TestEnd).await?;
     expect(&mut control, State::ExchangeResults).await?;
     protocol::write_json(&mut control, &own).await?;
     let server = answered(protocol::read_json::<Results>(&mut control)).await?;
     expect(&mut control, State::DisplayResults).await?;
-    tasks.shutdown().await;
+    tasks.senders.shutdown().await;
+    tasks.receivers.shutdown().await;
     drop(streams);
     // It may have gone already, and has said everything.
     drop(protocol::write_state(&mut control, State::IperfDone).await);
     Ok(Measured { lasted, own, server })
+}
+
+/// What moves the data.
+#[derive(Default)]
+struct Tasks {
+    /// They end by themselves once their streams are over.
+    senders: JoinSet<()>,
+    receivers: JoinSet<()>,
+}
+
+impl Tasks {
+    fn of(&mut self, sends: bool) -> &mut JoinSet<()> {
+        if sends { &mut self.senders } else { &mut self.receivers }
+    }
 }
 
 /// The 36 characters that name a test, at random, and a NUL.
@@ -224,16 +248,16 @@ async fn connect(
 ) -> io::Result<Connected> {
     // One after the other: the server knows them by the order in which they come.
     if params.udp {
-        let mut sockets = Vec::with_capacity(params.parallel);
-        for _ in 0..params.parallel {
+        let mut sockets = Vec::with_capacity(params.stream_count());
+        for _ in 0..params.stream_count() {
             let socket = UdpSocket::bind_on(stack, SocketAddr::new(local.ip(), 0)).await?;
             answered(datagrams::greet(&socket, to)).await?;
             sockets.push(Arc::new(socket));
         }
         return Ok(Connected::Datagrams(sockets));
     }
-    let mut streams = Vec::with_capacity(params.parallel);
-    for _ in 0..params.parallel {
+    let mut streams = Vec::with_capacity(params.stream_count());
+    for _ in 0..params.stream_count() {
         let mut stream = answered(TcpStream::connect_on(stack, to)).await?;
         stream.write_all(cookie).await?;
         streams.push(stream);
@@ -252,25 +276,39 @@ impl Connected {
     }
 
     /// Starts the tasks.
-    fn begin(self, to: SocketAddr, params: &Arc<Params>, tasks: &mut JoinSet<()>) -> io::Result<Vec<Stream>> {
-        let new = || Stream::new(!params.reverse);
+    fn begin(
+        self,
+        to: SocketAddr,
+        params: &Arc<Params>,
+        quota: Option<&Arc<Quota>>,
+        tasks: &mut Tasks,
+    ) -> io::Result<Vec<Stream>> {
+        // Bytes of either direction end a test of both, as in iperf3: the faster one's.
+        let back = quota.map(|_| Quota::of(params.num)).filter(|_| params.bidirectional);
+        let new = |index| {
+            let sends = params.client_sends(index);
+            let own = if sends || !params.bidirectional { quota.cloned() } else { back.clone() };
+            Stream::within(sends, own)
+        };
         let params = || Arc::clone(params);
         match self {
             Connected::Streams(sockets) => {
-                let begun = sockets.into_iter().map(|socket| {
-                    let mut stream = new();
+                let begun = sockets.into_iter().enumerate().map(|(index, socket)| {
+                    let mut stream = new(index);
+                    let tasks = tasks.of(stream.sends);
                     stream.begin(socket, params(), tasks).map(|()| stream)
                 });
                 begun.collect()
             }
             Connected::Datagrams(sockets) => {
-                let begun = sockets.into_iter().map(|socket| {
-                    let stream = new();
+                let begun = sockets.into_iter().enumerate().map(|(index, socket)| {
+                    let stream = new(index);
                     let tally = Arc::clone(&stream.tally);
                     if stream.sends {
-                        tasks.spawn(datagrams::send(socket, params(), to, tally));
+                        tasks.senders.spawn(datagrams::send(socket, params(), to, tally));
                     } else {
-                        tasks.spawn(datagrams::receive(socket, params(), [(to, tally)].into()));
+                        let receiving = datagrams::receive(socket, params(), [(to, tally)].into());
+                        tasks.receivers.spawn(receiving);
                     }
                     Ok(stream)
                 });
@@ -280,32 +318,49 @@ impl Connected {
     }
 }
 
-/// Waits for the time to be over, and tells what happens meanwhile.
+/// Waits for the time to be over, or the bytes to be moved, and tells what happens meanwhile.
 async fn attend(
     control: &mut TcpStream,
     streams: &[Stream],
     wishes: &Wishes,
     watch: &Watch,
+    quota: Option<&Quota>,
     show: &mut dyn Show,
 ) -> io::Result<()> {
-    let over = watch.begun + Duration::from_secs(wishes.params.time);
-    let every = if wishes.every.is_zero() { Duration::MAX } else { wishes.every };
-    let first = watch.begun.checked_add(every).unwrap_or(over + Duration::from_secs(1));
-    let mut ticks = interval_at(first, every.min(Duration::from_secs(wishes.params.time + 1)));
+    let lasts = if quota.is_some() { FOREVER } else { Duration::from_secs(wishes.params.time) };
+    let over = watch.begun + lasts;
+    let every = if wishes.every.is_zero() { FOREVER * 2 } else { wishes.every };
+    let mut ticks = interval_at(watch.begun + every, every);
+    let mut idle = interval_at(watch.begun + IDLE_MAX, IDLE_MAX);
+    let moved = || streams.iter().map(|stream| stream.tally.bytes()).sum::<u64>();
+    let mut seen = 0;
     let mut course = Course { before: vec![Seen::default(); streams.len()], until: 0.0 };
+    let reached = async {
+        match quota {
+            Some(quota) => quota.reached().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(reached);
     loop {
         tokio::select! {
             biased;
-            () = sleep_until(over) => {
-                if !wishes.every.is_zero() {
-                    show.passed(&course.next(streams, watch.begun));
-                }
-                return Ok(());
-            }
+            () = sleep_until(over) => break,
+            () = &mut reached => break,
             state = protocol::read_state(control) => return Err(refusal(control, state?).await),
             _ = ticks.tick() => show.passed(&course.next(streams, watch.begun)),
+            // A test that ends by its time needs no other end.
+            _ = idle.tick(), if quota.is_some() => {
+                if std::mem::replace(&mut seen, moved()) == seen {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing has moved"));
+                }
+            }
         }
     }
+    if !wishes.every.is_zero() {
+        show.passed(&course.next(streams, watch.begun));
+    }
+    Ok(())
 }
 
 /// What was told last.
@@ -340,6 +395,7 @@ impl Course {
             let since = std::mem::replace(before, now);
             Moved {
                 id: stream_id(index),
+                sends: stream.sends,
                 bytes: now.bytes.saturating_sub(since.bytes),
                 tcp: info.map(|info| (now.sent_again.saturating_sub(since.sent_again), info.cwnd)),
                 packets: now.packets.saturating_sub(since.packets),

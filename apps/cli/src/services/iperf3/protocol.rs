@@ -97,6 +97,8 @@ pub struct Params {
     pub omit: u32,
     /// Seconds, or 0 if something else bounds the test.
     pub time: u64,
+    /// Bytes of all streams of a direction together after which the client ends the test; 0 if its time does.
+    pub num: u64,
     /// Streams in each direction; 0 is 1.
     pub parallel: usize,
     /// The server sends.
@@ -155,7 +157,7 @@ impl Params {
     /// What a client tells of them. A flag is set by being there, whatever its value, so those that are not are left out.
     pub fn wishes(&self) -> Value {
         let mut wishes = json!({
-            "omit": self.omit, "time": self.time, "num": 0, "blockcount": 0, "parallel": self.parallel.max(1),
+            "omit": self.omit, "time": self.time, "num": self.num, "blockcount": 0, "parallel": self.parallel.max(1),
             "len": self.len, "bandwidth": self.bandwidth, "pacing_timer": 1000, "client_version": "3.12",
         });
         let flags = [
@@ -174,7 +176,17 @@ impl Params {
         wishes
     }
 
-    /// Streams on which we receive.
+    /// Streams of the test.
+    pub fn stream_count(&self) -> usize {
+        self.receiving_count() + self.sending_count()
+    }
+
+    /// Whether the client sends on the stream of this index. In a test of both directions it does on those that it opens first.
+    pub fn client_sends(&self, index: usize) -> bool {
+        if self.bidirectional { index < self.receiving_count() } else { !self.reverse }
+    }
+
+    /// Streams on which we, the server, receive.
     pub fn receiving_count(&self) -> usize {
         if self.reverse && !self.bidirectional { 0 } else { self.parallel.max(1) }
     }
@@ -328,6 +340,14 @@ mod tests {
     fn what_a_client_wishes_is_what_a_server_reads_and_flags_that_are_not_set_are_not_there() {
         for params in [
             Params { parallel: 4, len: 131_072, time: 10, reverse: true, ..Params::default() },
+            Params {
+                parallel: 2,
+                len: 1,
+                num: 1 << 40,
+                bidirectional: true,
+                window: 65_536,
+                ..Params::default()
+            },
             Params {
                 udp: true,
                 udp_counters_64bit: true,

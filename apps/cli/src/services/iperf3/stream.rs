@@ -13,17 +13,52 @@ use std::time::Duration;
 
 use sockeye::tokio::TcpStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 use super::datagrams::Numbers;
 use super::protocol::Params;
 
+/// Bytes that all streams of a direction together have to move.
+#[derive(Debug)]
+pub struct Quota {
+    left: AtomicU64,
+    reached: Notify,
+}
+
+impl Quota {
+    /// So many bytes.
+    pub fn of(bytes: u64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(bytes), reached: Notify::new() })
+    }
+
+    fn add(&self, bytes: u64) {
+        // Relaxed: whoever waits is told by the notification, which stays.
+        let take = |left: u64| Some(left.saturating_sub(bytes));
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or_default();
+        if before > 0 && before <= bytes {
+            self.reached.notify_one();
+        }
+    }
+
+    fn is_reached(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// Waits until they are moved. One task waits.
+    pub async fn reached(&self) {
+        self.reached.notified().await;
+    }
+}
+
 /// What one stream has moved so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Payload bytes. Relaxed: a number for people.
     bytes: AtomicU64,
+    /// Of its direction, if bytes bound the test.
+    quota: Option<Arc<Quota>>,
     /// Of a stream of datagrams.
     numbers: Mutex<Numbers>,
     /// No further block is to be sent.
@@ -31,9 +66,17 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Of a stream of a test that bytes bound.
+    pub fn within(quota: Option<Arc<Quota>>) -> Self {
+        Self { quota, ..Self::default() }
+    }
+
     /// Adds a block.
     pub fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(quota) = &self.quota {
+            quota.add(bytes as u64);
+        }
     }
 
     /// All bytes.
@@ -49,7 +92,7 @@ impl Tally {
 
     /// Whether no further block is to be sent.
     pub fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_over.load(Ordering::Relaxed) || self.quota.as_ref().is_some_and(|quota| quota.is_reached())
     }
 
     /// The numbers of its datagrams. Never held across a wait.
@@ -133,6 +176,23 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_is_that_of_all_streams_together_and_is_told_once_it_is_reached() {
+        let quota = Quota::of(100);
+        let [one, other] = [Tally::within(Some(Arc::clone(&quota))), Tally::within(Some(Arc::clone(&quota)))];
+        one.add(60);
+        other.add(39);
+        assert!(!one.is_over() && !other.is_over());
+        one.add(7);
+        other.add(7);
+        assert!(one.is_over() && other.is_over());
+        assert_eq!((one.bytes(), other.bytes()), (67, 46));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // It stays for who comes late.
+        runtime.block_on(quota.reached());
+        assert!(!Tally::default().is_over());
+    }
 
     #[test]
     fn a_sender_is_ahead_by_what_its_rate_has_not_allowed_yet() {

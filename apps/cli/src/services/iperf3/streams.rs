@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::datagrams::Numbers;
 use super::protocol::{Params, Results, StreamResult, stream_id};
-use super::stream::{self, Tally};
+use super::stream::{self, Quota, Tally};
 use crate::bench::meter::process_cpu;
 
 /// A stream of the test.
@@ -37,7 +37,12 @@ struct Omitted {
 impl Stream {
     /// One that has not begun.
     pub fn new(sends: bool) -> Self {
-        Self { sends, tally: Arc::default(), socket: None, omitted: Omitted::default() }
+        Self::within(sends, None)
+    }
+
+    /// One that has not begun, of a test that bytes bound.
+    pub fn within(sends: bool, quota: Option<Arc<Quota>>) -> Self {
+        Self { sends, tally: Arc::new(Tally::within(quota)), socket: None, omitted: Omitted::default() }
     }
 
     /// Gives the stream its connection, and has a task move its data.

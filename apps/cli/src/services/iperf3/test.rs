@@ -63,7 +63,7 @@ enum Gathered {
 }
 
 async fn gather(taken: &mut Taken, peer: SocketAddr, params: &Params) -> io::Result<Gathered> {
-    let count = params.receiving_count() + params.sending_count();
+    let count = params.stream_count();
     if params.udp {
         let socket = Arc::clone(&taken.server.datagrams);
         let peers = datagrams::gather(&socket, peer.ip(), count).await?;
