@@ -69,29 +69,25 @@ mod tests {
         assert_eq!(begun().on_ack(0, false, 5 * MSS, 10 * MSS, MSS), MSS);
     }
 
+    /// Bytes sent while ten segments arrive one by one, `pipe` being under way each time.
+    fn sent_for_ten(mut prr: Prr, pipe: u32, ssthresh: u32) -> u32 {
+        let mut send = |_| {
+            let sndcnt = prr.on_ack(MSS, false, pipe, ssthresh, MSS) / MSS * MSS;
+            prr.on_sent(sndcnt);
+            sndcnt
+        };
+        (0..10).map(&mut send).sum()
+    }
+
     #[test]
     fn half_as_much_leaves_as_arrives_until_the_new_window_is_reached() {
-        let mut prr = begun();
-        let mut sent = 0;
-        for _ in 0..10 {
-            let sndcnt = prr.on_ack(MSS, false, 15 * MSS, 10 * MSS, MSS) / MSS * MSS;
-            prr.on_sent(sndcnt);
-            sent += sndcnt;
-        }
-        assert_eq!(sent, 5 * MSS);
+        assert_eq!(sent_for_ten(begun(), 15 * MSS, 10 * MSS), 5 * MSS);
     }
 
     #[test]
     fn what_had_arrived_before_it_began_is_no_part_of_the_share() {
         // Twenty outstanding, ten of them held for long: the other ten are to become five.
-        let mut prr = Prr::new(20 * MSS, 10 * MSS, 0);
-        let mut sent = 0;
-        for _ in 0..10 {
-            let sndcnt = prr.on_ack(MSS, false, 6 * MSS, 5 * MSS, MSS) / MSS * MSS;
-            prr.on_sent(sndcnt);
-            sent += sndcnt;
-        }
-        assert_eq!(sent, 5 * MSS);
+        assert_eq!(sent_for_ten(Prr::new(20 * MSS, 10 * MSS, 0), 6 * MSS, 5 * MSS), 5 * MSS);
     }
 
     #[test]
