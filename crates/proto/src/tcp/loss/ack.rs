@@ -135,7 +135,7 @@ impl<P: Payload> Pcb<P> {
             self.cc.on_ack(&news);
         }
         self.enter_recovery(&mut loss, report.acked + report.sacked, now);
-        self.allow(&mut loss, report.delivered, report.acked > 0 && lost == 0);
+        self.allow(&mut loss, report.delivered, lost, report.acked > 0);
         self.arm_after_report(&mut loss, report, now);
         self.loss = Some(loss);
     }
@@ -174,16 +174,20 @@ impl<P: Payload> Pcb<P> {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
-    /// Sets how much may leave, after `delivered` bytes have arrived. `is_safe`: SND.UNA has moved and nothing was found
-    /// lost.
-    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32, is_safe: bool) {
+    /// Sets how much may leave, after `delivered` bytes have arrived and `lost` bytes were found lost; `moved` if SND.UNA has.
+    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32, lost: u32, moved: bool) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let pipe = loss.pipe(flight);
         let beyond = match self.recovery.phase() {
             Phase::Recovery if !self.cc.governs_recovery() => {
                 if delivered == 0 && !loss.prr.is_fresh() {
+                    if lost > 0 {
+                        // There may be nothing left whose arrival would let it out.
+                        self.allow_a_segment();
+                    }
                     return;
                 }
+                let is_safe = moved && lost == 0;
                 let sndcnt = loss.prr.on_ack(delivered, is_safe, pipe, self.cc.ssthresh(), mss);
                 i64::from(flight) + i64::from(sndcnt) - i64::from(self.cc.cwnd())
             }

@@ -193,7 +193,7 @@ impl<P: Payload> Pcb<P> {
             loss.frto = None;
             loss.for_mtu = true;
         }
-        self.allow(loss, 0, false);
+        self.allow(loss, 0, loss.records.lost(), false);
     }
 
     /// True if what is lost is the probe and nothing else: then its repair begins, and there is no congestion.

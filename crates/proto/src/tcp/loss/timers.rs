@@ -30,12 +30,8 @@ impl<P: Payload> Pcb<P> {
         }
         if loss.reorder_at <= now {
             let (lost, _) = self.find_losses(&mut loss, now);
-            let was_repairing = self.recovery.phase() == Phase::Recovery;
             self.enter_recovery(&mut loss, 0, now);
-            self.allow(&mut loss, 0, false);
-            if was_repairing && lost > 0 {
-                self.allow_a_segment();
-            }
+            self.allow(&mut loss, 0, lost, false);
         }
         let probe = loss.probe_at <= now;
         if probe {
@@ -84,9 +80,8 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer, and a
-    /// repetition that the reordering timer finds lost, which no acknowledgment would let out. The next acknowledgment
-    /// counts it.
+    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer, and in a recovery
+    /// what is found lost without an arrival. The next acknowledgment counts it.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let beyond = i64::from(flight) + i64::from(mss) - i64::from(self.cc.cwnd());

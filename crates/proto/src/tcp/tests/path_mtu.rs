@@ -5,7 +5,7 @@ use super::super::events::Events;
 use super::super::settings::{MtuProbing, Settings};
 use super::super::state::State;
 use super::super::unreachable::Unreachable;
-use super::script::{ACK, ISS, MSS, Script, plain, secs};
+use super::script::{ACK, ISS, MSS, Script, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -38,6 +38,19 @@ fn what_is_out_is_cut_anew_without_a_congestion_response() {
         assert_eq!(t.lens(), []);
         assert_eq!(t.pcb.loss_stats().rto_count, 0);
     });
+}
+
+#[test]
+fn what_is_too_large_is_sent_again_at_once_during_a_recovery_too() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0]);
+    assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
+    let again = t.output();
+    assert_eq!(again.first().map(|one| (one.header().seq, one.len)), Some((seq(0), 600)));
+    assert!(again.len() == 1, "the rest as acknowledgments come");
 }
 
 #[test]
