@@ -99,7 +99,8 @@ pub trait Netif: Send + Sync + 'static {
     }
 
     /// Told once, before anything else, from which pool the stack takes its packet memory. A driver that reads
-    /// frames straight into mbufs of it spares the stack a copy (see [`RxFrame::own`]). Default: nothing.
+    /// frames straight into mbufs of it spares the stack a copy (see [`RxFrame::own`]); if it has to drop a frame because the
+    /// pool has refused it one, it says so by [`Pool::report_refused`]. Default: nothing.
     fn attached(&self, pool: &Pool) {
         let _ = pool;
     }
