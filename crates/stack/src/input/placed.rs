@@ -184,6 +184,7 @@ impl<'a> Placing<'a> {
             begin = last.at.end;
             let has_no_room = !last.rest.is_empty() || self.buf.len() - begin < len.max(1);
             is_full = has_no_room || begin >= GATHERED_BYTES_MAX || gathered.len() >= GATHERED_MAX;
+            batch.guess.text_len = len;
         }
         if frames > 0 {
             batch.guess.note_together(frames + usize::from(is_full));
