@@ -92,6 +92,12 @@ impl Chain {
         self.consume(n, drop);
     }
 
+    /// [`Chain::trim_front`]; clusters that nobody else views go to `freed`, as in [`Chain::take_into_releasing`].
+    #[inline]
+    pub fn trim_front_releasing(&mut self, n: usize, freed: &mut Freed) {
+        self.consume(n, |mbuf| freed.release(mbuf));
+    }
+
     /// [`Chain::trim_front`], with what to do with the mbufs that are used up.
     fn consume(&mut self, n: usize, mut used: impl FnMut(Mbuf)) {
         let mut left = n;

@@ -50,6 +50,8 @@ const BATCH_MAX: usize = 256;
 /// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
 /// meanwhile.
 pub(super) const RUN_MAX: usize = 16;
+/// Acknowledged bytes whose views are given up under the buffers' mutex: they are a cluster or two.
+const FEW_BYTES_MAX: u32 = 4096;
 
 type In<'p> = Inside<'p, Item>;
 
@@ -311,15 +313,16 @@ fn input(
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
 pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
-    let chain = so.snd.chain.split_front(bytes as usize);
     let recycler = &cx.core.recycler;
     if recycler.shelves() && !so.rcv.closed {
         let mut freed = Freed::new();
-        freed.release_chain(chain);
+        so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);
         cx.outbox.arm_sweep |= recycler.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
         cx.outbox.spares.append(freed);
+    } else if bytes <= FEW_BYTES_MAX {
+        so.snd.chain.trim_front_releasing(bytes as usize, &mut cx.outbox.spares);
     } else {
-        cx.outbox.freed.push(chain);
+        cx.outbox.freed.push(so.snd.chain.split_front(bytes as usize));
     }
     if so.snd.urgent != 0 {
         so.snd.urgent = so.snd.urgent.saturating_sub(bytes);
@@ -335,7 +338,9 @@ pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
     if conn.snd_wait.notify().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Writer(Arc::clone(conn)));
     }
-    cx.outbox.wakes.extend(so.snd.waker.take().map(Wake::Task));
+    if let Some(task) = so.snd.waker.take() {
+        cx.outbox.wakes.push(Wake::Task(task));
+    }
     so.watch.mark(Ready::WRITABLE, &mut cx.outbox.wakes);
 }
 
@@ -362,7 +367,9 @@ pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
     if conn.rcv_wait.notify().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(conn)));
     }
-    cx.outbox.wakes.extend(so.rcv.waker.take().map(Wake::Task));
+    if let Some(task) = so.rcv.waker.take() {
+        cx.outbox.wakes.push(Wake::Task(task));
+    }
     if !so.watch.is_empty() {
         let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
         so.watch.mark(ready, &mut cx.outbox.wakes);

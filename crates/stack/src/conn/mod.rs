@@ -319,9 +319,9 @@ impl Conn {
     }
 
     fn publish_state(&self, state: State, has_hole: bool) {
-        let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
-        // The line is shared with readers of other fields: it is written only on a change.
-        if self.state.load(Ordering::Relaxed) != code {
+        // The line is shared with readers of other fields: it is written only on a change. Nobody else writes it.
+        if self.state() != state || self.has_hole() != has_hole {
+            let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
             self.state.store(code, Ordering::Relaxed);
         }
     }

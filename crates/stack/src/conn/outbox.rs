@@ -271,6 +271,7 @@ impl<'s> Context<'s> {
         self.settle();
         if self.core.recycler.is_inline() {
             self.outbox.freed.clear();
+            drop(std::mem::take(&mut self.outbox.spares));
         } else {
             self.give_back();
         }

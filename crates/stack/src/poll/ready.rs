@@ -3,7 +3,7 @@
 //! Must not know who asks. Tests: with polls, `tests/suite/poll.rs`.
 
 /// A set of readiness bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ready(pub(super) u8);
 
 impl Ready {

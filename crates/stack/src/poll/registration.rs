@@ -146,6 +146,8 @@ impl Registration {
 pub(crate) struct Watchers {
     /// Most sockets are in one set, whose registration then needs no memory of the list's own.
     list: SmallVec<[Arc<Registration>; 1]>,
+    /// What any of them wants to know, so that what nobody does costs no look at their lines. Never less than that.
+    wanted: Ready,
 }
 
 /// Registrations of a socket that has gone; to be dropped outside all locks.
@@ -172,6 +174,9 @@ impl Watchers {
     /// Tells everybody who wants to know of `ready`. Wakes are left to the caller.
     #[inline]
     pub fn mark(&self, ready: Ready, wakes: &mut Vec<Wake>) {
+        if !ready.any(self.wanted) {
+            return;
+        }
         for registration in &self.list {
             Registration::mark(registration, ready, wakes);
         }
@@ -207,6 +212,7 @@ impl Watchers {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
         list.push(Arc::clone(registration));
+        self.wanted = self.wanted.with(registration.interest);
         Ok(())
     }
 
@@ -215,7 +221,7 @@ impl Watchers {
         let place = self.list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
         let gone = self.list.swap_remove(place);
         if self.list.is_empty() {
-            self.list = SmallVec::new();
+            *self = Self::default();
         }
         Some(gone)
     }
@@ -224,6 +230,6 @@ impl Watchers {
     /// dropped outside the socket's mutex.
     #[must_use]
     pub fn clear(&mut self) -> AllGone {
-        std::mem::take(&mut self.list).into_iter().map(Gone).collect()
+        std::mem::take(self).list.into_iter().map(Gone).collect()
     }
 }
