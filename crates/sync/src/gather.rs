@@ -152,9 +152,12 @@ impl Trail {
 }
 
 thread_local! {
-    /// Of waits as a writer.
+    // Of waits as a writer.
     static TRAIL: Cell<Trail> = const { Cell::new(Trail::START) };
-    /// Of marks as a poller, and on which CPU the last ones were made.
+}
+
+thread_local! {
+    // Of marks as a poller, and on which CPU the last ones were made.
     static MARKS: (Cell<Trail>, Cell<u32>) = const { (Cell::new(Trail::START), Cell::new(0)) };
 }
 

@@ -73,6 +73,18 @@ impl Socket {
     }
 }
 
+/// A byte comes and what is there is read while the poller looks at its entry; what is left is known.
+fn look_beside_a_writer_and_a_reader(socket: &Arc<Socket>, entry: Generation) {
+    let [writer, reader] = [Socket::deliver, Socket::read].map(|act| {
+        let socket = socket.clone();
+        thread::spawn(move || act(&socket))
+    });
+    let held = socket.look(entry).then_some(entry);
+    writer.join().unwrap();
+    reader.join().unwrap();
+    assert!(socket.is_known(held));
+}
+
 #[test]
 fn a_byte_that_comes_while_the_poller_looks_is_known() {
     check(|| {
@@ -92,14 +104,7 @@ fn a_byte_that_comes_while_the_poller_looks_is_known() {
 fn a_byte_that_comes_while_another_one_is_read_is_known() {
     check_bounded(|| {
         let (socket, entry) = Socket::with_a_reported_byte();
-        let [writer, reader] = [Socket::deliver, Socket::read].map(|act| {
-            let socket = socket.clone();
-            thread::spawn(move || act(&socket))
-        });
-        let held = socket.look(entry).then_some(entry);
-        writer.join().unwrap();
-        reader.join().unwrap();
-        assert!(socket.is_known(held));
+        look_beside_a_writer_and_a_reader(&socket, entry);
     });
 }
 
@@ -112,14 +117,7 @@ fn an_entry_that_is_still_in_the_inbox_is_looked_at_and_settled() {
         // Delivered anew; the reader comes before the poller takes the entry out of its inbox, or after.
         socket.deliver();
         let entry = socket.inbox.lock().pop().expect("it was idle");
-        let [writer, reader] = [Socket::deliver, Socket::read].map(|act| {
-            let socket = socket.clone();
-            thread::spawn(move || act(&socket))
-        });
-        let held = socket.look(entry).then_some(entry);
-        writer.join().unwrap();
-        reader.join().unwrap();
-        assert!(socket.is_known(held));
+        look_beside_a_writer_and_a_reader(&socket, entry);
     });
 }
 
