@@ -43,7 +43,15 @@ struct ThreadCache {
     /// to the depot, one by one.
     granted: bool,
     bins: [Bin; CLASS_COUNT],
+    /// Clusters of bulk data that another core allocated, and will again: they go to the depot together, since each visit
+    /// of one core's to what another wrote last costs more than the rest of a free.
+    homebound: Cell<Magazine>,
 }
+
+/// The class that goes home together: of the others a full magazine does.
+const HOMEBOUND: Class = Class::K64;
+/// Clusters that go home together.
+const HOMEBOUND_ROUNDS: u32 = 4;
 
 /// Two magazines of one class. `loaded` is used first; `spare` is full, empty, or what the depot gave.
 struct Bin {
@@ -53,7 +61,7 @@ struct Bin {
 
 /// What a cache holds at most, headers included.
 const CACHE_BYTES: usize = {
-    let mut bytes = 0;
+    let mut bytes = HOMEBOUND_ROUNDS as usize * Cluster::footprint(HOMEBOUND);
     let mut i = 0;
     while i < CLASS_COUNT {
         let class = Class::ALL[i];
@@ -263,6 +271,7 @@ impl ThreadCache {
                 loaded: Cell::new(Magazine::new()),
                 spare: Cell::new(Magazine::new()),
             }),
+            homebound: Cell::new(Magazine::new()),
             store,
         }
     }
@@ -292,6 +301,10 @@ impl ThreadCache {
             self.shard.count(class, Event::Hit);
             return Some(cluster);
         }
+        if let Some(cluster) = self.stay(class) {
+            self.shard.count(class, Event::Hit);
+            return Some(cluster);
+        }
         if let Some(cluster) = self.load(class) {
             self.shard.count(class, Event::DepotLoad);
             return Some(cluster);
@@ -313,6 +326,16 @@ impl ThreadCache {
             // SAFETY: the list handed the cluster over, and lists of this store hold this store's.
             unsafe { self.free(class, event, cluster) };
         }
+    }
+
+    /// One of the clusters that would have gone home; the rest go into the cache.
+    fn stay(&self, class: Class) -> Option<NonNull<Cluster>> {
+        if class != HOMEBOUND {
+            return None;
+        }
+        let bin = &self.bins[class.index()];
+        bin.loaded.set(self.homebound.replace(Magazine::new()));
+        bin.pop()
     }
 
     /// One cluster from the depot; the rest of its magazine goes into the cache.
@@ -346,12 +369,29 @@ impl ThreadCache {
     #[inline]
     unsafe fn free(&self, class: Class, event: Event, cluster: NonNull<Cluster>) {
         self.shard.count(class, event);
+        if class == HOMEBOUND && matches!(event, Event::FreeRemote) && self.granted && self.is_current() {
+            // SAFETY: as the caller says.
+            return unsafe { self.send_home(cluster) };
+        }
         // SAFETY: as the caller says.
         if self.granted && self.is_current() && unsafe { self.bins[class.index()].push(class, cluster) } {
             return;
         }
         // SAFETY: as the caller says; the bin did not take it.
         unsafe { self.free_slow(class, cluster) };
+    }
+
+    /// # Safety
+    /// As [`ThreadCache::free`], and the cluster is of [`HOMEBOUND`].
+    unsafe fn send_home(&self, cluster: NonNull<Cluster>) {
+        let mut homebound = self.homebound.replace(Magazine::new());
+        // SAFETY: as the caller says.
+        unsafe { homebound.push(cluster) };
+        if homebound.count() < HOMEBOUND_ROUNDS {
+            self.homebound.set(homebound);
+        } else if self.store.put(HOMEBOUND, homebound) {
+            self.shard.count(HOMEBOUND, Event::DepotStore);
+        }
     }
 
     /// # Safety
@@ -401,6 +441,7 @@ impl ThreadCache {
             Store::give_back_all(bin.loaded.replace(Magazine::new()));
             Store::give_back_all(bin.spare.replace(Magazine::new()));
         }
+        Store::give_back_all(self.homebound.replace(Magazine::new()));
     }
 }
 
@@ -414,6 +455,7 @@ impl Drop for ThreadCache {
                 self.store.put(class, magazine);
             }
         }
+        self.store.put(HOMEBOUND, self.homebound.replace(Magazine::new()));
         if self.granted {
             self.store.quota.return_cache(CACHE_BYTES);
         }

@@ -8,7 +8,8 @@
 //! It must not know about threads, or return memory to the system itself: what it does not keep it
 //! hands to the caller, who does so without holding its lock.
 //!
-//! Invariants: `held` is the footprint of all that is in the depot and exceeds `held_max` never by
+//! Invariants: a bay's `held` is the footprint of what it has, and is written under its lock, beside which it lies: so cores
+//! that use their own racks write no line together. A rack holds an equal part of what the depot may, and exceeds it never by
 //! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty:
 //! "keep nothing" is decided by a flag (in `quota`) that is *read under the lock of the rack and class*. Whoever
 //! sets it drains all racks afterwards, under the same locks: a store is either before the drain of its
@@ -26,51 +27,59 @@ use crate::facade::{AtomicUsize, Mutex, Ordering};
 use crate::magazine::Magazine;
 
 pub(crate) struct Depot {
-    /// (a) Bytes in the depot. Counts, orders nothing.
-    held: AtomicUsize,
-    /// (c)
+    /// (c) Bytes in a rack.
     held_max: usize,
     /// (c) One for each core, a power of two.
     racks: Box<[Rack]>,
 }
 
 /// The magazines of each class, last in first out, so that the warmest come back first.
-type Rack = [CachePadded<Mutex<Vec<Magazine>>>; CLASS_COUNT];
+type Rack = [CachePadded<Bay>; CLASS_COUNT];
+
+/// The magazines of a rack of one class.
+struct Bay {
+    magazines: Mutex<Vec<Magazine>>,
+    /// (a) Bytes of them. Written under the lock; counts, orders nothing.
+    held: AtomicUsize,
+}
 
 /// Most racks; cores beyond that share. What one finds empty, one looks for in all of them.
 const RACKS_MAX: usize = 64;
 
 impl Depot {
     pub(crate) fn new(held_max: usize) -> Depot {
+        let bay = || CachePadded::new(Bay { magazines: Mutex::new(Vec::new()), held: AtomicUsize::new(0) });
+        let racks = cpu::count().next_power_of_two().min(RACKS_MAX);
         Depot {
-            held: AtomicUsize::new(0),
-            held_max,
-            racks: (0..cpu::count().next_power_of_two().min(RACKS_MAX))
-                .map(|_| std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))))
-                .collect(),
+            held_max: held_max / racks,
+            racks: (0..racks).map(|_| std::array::from_fn(|_| bay())).collect(),
         }
     }
 
     /// A magazine with at least one cluster, or nothing.
     pub(crate) fn load(&self, class: Class) -> Option<Magazine> {
-        let magazine = self.search(|rack| rack[class.index()].lock().pop())?;
-        self.count_out(class, magazine.count());
-        Some(magazine)
+        self.search(|rack| {
+            let bay = &rack[class.index()];
+            let mut magazines = bay.magazines.lock();
+            let magazine = magazines.pop()?;
+            bay.count_out(class, magazine.count());
+            Some(magazine)
+        })
     }
 
     /// One cluster, for a thread without a cache.
     pub(crate) fn load_one(&self, class: Class) -> Option<NonNull<Cluster>> {
-        let cluster = self.search(|rack| {
-            let mut magazines = rack[class.index()].lock();
+        self.search(|rack| {
+            let bay = &rack[class.index()];
+            let mut magazines = bay.magazines.lock();
             let top = magazines.last_mut()?;
             let cluster = top.pop();
             if top.count() == 0 {
                 magazines.pop();
             }
+            bay.count_out(class, u32::from(cluster.is_some()));
             cluster
-        })?;
-        self.count_out(class, 1);
-        Some(cluster)
+        })
     }
 
     /// The first find: in this core's rack, else in the next ones.
@@ -89,8 +98,8 @@ impl Depot {
         core as usize & (self.racks.len() - 1)
     }
 
-    fn rack(&self, core: u32, class: Class) -> &Mutex<Vec<Magazine>> {
-        &self.racks[self.index(core)][class.index()]
+    fn rack(&self, core: u32) -> &Rack {
+        &self.racks[self.index(core)]
     }
 
     /// Stores a magazine in the rack of `core`. Gives it back if there is no room, or if `keep`, asked under the lock, says
@@ -105,11 +114,13 @@ impl Depot {
         if magazine.count() == 0 {
             return Ok(());
         }
-        let mut magazines = self.rack(core, class).lock();
-        if !keep() || !self.has_room(class, magazine.count()) {
+        let rack = self.rack(core);
+        let bay = &rack[class.index()];
+        let mut magazines = bay.magazines.lock();
+        if !keep() || !self.has_room(rack, class, magazine.count()) {
             return Err(magazine);
         }
-        self.count_in(class, magazine.count());
+        bay.count_in(class, magazine.count());
         magazines.push(magazine);
         Ok(())
     }
@@ -124,11 +135,13 @@ impl Depot {
         cluster: NonNull<Cluster>,
         keep: impl FnOnce() -> bool,
     ) -> Result<(), NonNull<Cluster>> {
-        let mut magazines = self.rack(cpu::current(), class).lock();
-        if !keep() || !self.has_room(class, 1) {
+        let rack = self.rack(cpu::current());
+        let bay = &rack[class.index()];
+        let mut magazines = bay.magazines.lock();
+        if !keep() || !self.has_room(rack, class, 1) {
             return Err(cluster);
         }
-        self.count_in(class, 1);
+        bay.count_in(class, 1);
         match magazines.last_mut() {
             // SAFETY: the caller hands the cluster over.
             Some(top) if top.count() < class.rounds() => unsafe { top.push(cluster) },
@@ -146,34 +159,44 @@ impl Depot {
     pub(crate) fn drain(&self, class: Class) -> Vec<Magazine> {
         let mut all = Vec::new();
         for rack in &self.racks {
-            let magazines = std::mem::take(&mut *rack[class.index()].lock());
-            for magazine in &magazines {
-                self.count_out(class, magazine.count());
+            let bay = &rack[class.index()];
+            let mut magazines = bay.magazines.lock();
+            for magazine in magazines.iter() {
+                bay.count_out(class, magazine.count());
             }
-            all.extend(magazines);
+            all.extend(std::mem::take(&mut *magazines));
         }
         all
     }
 
     /// Bytes in the depot.
     pub(crate) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+        self.racks.iter().map(held).sum()
     }
 
-    fn has_room(&self, class: Class, count: u32) -> bool {
-        self.held() + Depot::bytes(class, count) <= self.held_max
+    fn has_room(&self, rack: &Rack, class: Class, count: u32) -> bool {
+        held(rack) + bytes(class, count) <= self.held_max
     }
+}
 
+/// Bytes in a rack.
+fn held(rack: &Rack) -> usize {
+    rack.iter().map(|bay| bay.held.load(Ordering::Relaxed)).sum()
+}
+
+const fn bytes(class: Class, count: u32) -> usize {
+    count as usize * Cluster::footprint(class)
+}
+
+impl Bay {
+    /// Under the lock, so a load and a store are enough.
     fn count_in(&self, class: Class, count: u32) {
-        self.held.fetch_add(Depot::bytes(class, count), Ordering::Relaxed);
+        self.held.store(self.held.load(Ordering::Relaxed) + bytes(class, count), Ordering::Relaxed);
     }
 
+    /// As [`Bay::count_in`].
     fn count_out(&self, class: Class, count: u32) {
-        self.held.fetch_sub(Depot::bytes(class, count), Ordering::Relaxed);
-    }
-
-    const fn bytes(class: Class, count: u32) -> usize {
-        count as usize * Cluster::footprint(class)
+        self.held.store(self.held.load(Ordering::Relaxed) - bytes(class, count), Ordering::Relaxed);
     }
 }
 
@@ -220,9 +243,14 @@ mod tests {
 
     const ROOM: usize = 4 * Cluster::footprint(CLASS);
 
+    /// With so much for each rack.
+    fn with_room(room: usize) -> Depot {
+        Depot::new(room * Depot::new(0).racks.len())
+    }
+
     #[test]
     fn the_magazine_stored_last_is_loaded_first() {
-        let depot = Depot::new(ROOM);
+        let depot = with_room(ROOM);
         assert!(depot.store(0, CLASS, full(1), || true).is_ok());
         assert!(depot.store(0, CLASS, full(2), || true).is_ok());
         assert_eq!(depot.held(), 3 * Cluster::footprint(CLASS));
@@ -234,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_exceeds_the_room_or_is_not_to_be_kept_comes_back() {
-        let depot = Depot::new(ROOM);
+        let depot = with_room(ROOM);
         assert!(depot.store(0, CLASS, full(3), || true).is_ok());
         let refused = depot.store(0, CLASS, full(2), || true);
         assert_eq!(scrap(refused.err()), 2);
