@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::task::Waker;
 
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use sockeye_sync::handout::{Look, Turn};
+use sockeye_sync::handout::{Here, Look, Turn};
 use sockeye_sync::{Handout, Mutex, WaitQueue};
 
 use crate::admission::Admission;
@@ -54,6 +54,10 @@ struct AcceptQueue {
     wakers: Vec<Waker>,
     closed: bool,
     watch: Watchers,
+}
+
+fn here(core: &Core) -> Here {
+    Here { cpu: core.cpu(), who: sockeye_sync::slot::current() }
 }
 
 /// Largest backlog (`net.core.somaxconn` of Linux).
@@ -117,9 +121,9 @@ impl Listener {
         queue.watch.mark(Ready::READABLE, &mut outbox.wakes);
     }
 
-    /// The next child for a thread on `cpu`.
-    pub fn pop(&self, cpu: u32) -> Option<Arc<Conn>> {
-        let child = self.line.queue.lock().ready.take(cpu);
+    /// The next child for the calling thread.
+    pub fn pop(&self, core: &Core) -> Option<Arc<Conn>> {
+        let child = self.line.queue.lock().ready.take(here(core), || core.clock.now().as_micros());
         if child.is_some() {
             self.unreserve();
         }
@@ -134,7 +138,7 @@ impl Listener {
             .queue
             .lock()
             .ready
-            .take_or_wait(turn, thread, core.cpu(), || core.clock.now().as_micros());
+            .take_or_wait(turn, thread, here(core), || core.clock.now().as_micros());
         if let Look::Item(..) = look {
             self.unreserve();
         }
@@ -149,9 +153,9 @@ impl Listener {
 
     /// The next child, or `None` with `waker` to be woken for it.
     #[cfg(feature = "tokio")]
-    pub fn pop_or_register(&self, cpu: u32, waker: &Waker) -> Option<Arc<Conn>> {
+    pub fn pop_or_register(&self, waker: &Waker) -> Option<Arc<Conn>> {
         let mut queue = self.line.queue.lock();
-        if let Some(child) = queue.ready.take(cpu) {
+        if let Some(child) = queue.ready.take_oldest() {
             drop(queue);
             self.unreserve();
             return Some(child);

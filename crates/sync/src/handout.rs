@@ -1,8 +1,10 @@
 //! Handing out: items that come on one core and are best taken by a thread of that core.
 //!
 //! What a connection costs is mostly where its lines lie: a handshake that ran on one core and a server that runs on
-//! another fetch all of them across. So who takes an item looks for one of his own core first, and an item that comes
-//! wakes a taker of its own core first. But no item waits for that: a core whose takers are busy is helped by the others.
+//! another fetch all of them across. So where several threads take, who takes an item looks for one of his own core first,
+//! and an item that comes wakes a taker of its own core first. But no item waits for that: a core whose takers are busy is
+//! helped by the others. And the oldest item is taken first where no other thread looks after its core: who takes alone
+//! gets everything in the order in which it came, wherever he and it run.
 //!
 //! Everything here is called under one mutex, the owner's; the type has none of its own.
 //!
@@ -15,7 +17,7 @@
 //! | from | to | who, under the mutex |
 //! |---|---|---|
 //! | - | waiting | himself: nothing is queued |
-//! | - | watching | himself: what is queued belongs to a core whose takers are alive, and is younger than [`PATIENCE`] |
+//! | - | watching | himself: what is queued belongs to a core with takers other than him, and is younger than [`PATIENCE`] |
 //! | waiting, watching | coming | whoever pushes an item, or takes one and leaves others |
 //! | watching | - | himself, at his deadline |
 //! | coming | - | himself, when he looks |
@@ -76,10 +78,25 @@ struct Taker {
 struct Core {
     /// Takers that were told while they waited there and have not looked yet.
     coming: u32,
-    /// When the last item came that was taken on its own CPU, this one.
-    served: Option<u64>,
+    /// When the last item came that was taken on its own CPU, this one, and who took it.
+    served: Option<(u64, Option<usize>)>,
     /// From where the last item came that was taken here, if from a CPU without takers.
     stray_from: Option<u32>,
+}
+
+/// Who takes, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Here {
+    /// The CPU that he runs on.
+    pub cpu: u32,
+    /// His number, as of [`slot`](crate::slot). Threads without one count as one.
+    pub who: Option<usize>,
+}
+
+impl Here {
+    fn bounded(self) -> Self {
+        Self { cpu: bounded(self.cpu), ..self }
+    }
 }
 
 /// One call that takes: begins as the default, and goes from look to look.
@@ -97,6 +114,14 @@ pub enum Look<T> {
     /// Nothing: the caller waits on his queue with this ticket and looks again, at latest after so long if there is a
     /// time. The CPU is where he would have more to do.
     Wait(Ticket, Option<Duration>, Option<u32>),
+}
+
+/// What who looks does.
+enum Choice {
+    /// Takes the item at this place.
+    Take(usize),
+    /// Waits, for so long at most.
+    Leave(Option<Duration>),
 }
 
 impl<T> Handout<T> {
@@ -129,42 +154,45 @@ impl<T> Handout<T> {
         if let Some(at) = self.takers.iter().rposition(|taker| taker.cpu == cpu) {
             return self.tell(at);
         }
-        let is_cared_for = self.core(cpu).coming > 0 || (self.is_attended(cpu, now) && self.is_watched());
+        let is_cared_for =
+            self.core(cpu).coming > 0 || (self.who_served(cpu, now).is_some() && self.is_watched());
         if is_cared_for && !is_late { None } else { self.tell_last() }
     }
 
-    /// The next item for a thread on `cpu`, or `None`. For those who do not wait here.
-    pub fn take(&mut self, cpu: u32) -> Option<T> {
-        let at = self.own(bounded(cpu)).unwrap_or(0);
-        self.remove(at, bounded(cpu))
+    /// The oldest item, or `None`.
+    pub fn take_oldest(&mut self) -> Option<T> {
+        self.overtaken = 0;
+        self.items.pop_front().map(|item| item.item)
     }
 
-    /// The next item for the caller, who runs on `cpu`, or how to wait for it on `thread`, his own queue. `now` is asked
-    /// where only another core's items are queued.
+    /// The next item for the caller, or `None`. For those who do not wait here. `now` is asked where the oldest item is
+    /// another core's.
+    pub fn take(&mut self, here: Here, now: impl FnOnce() -> u64) -> Option<T> {
+        let (here, oldest) = (here.bounded(), self.items.front()?.cpu);
+        let is_free = oldest == here.cpu || !self.is_attended(oldest, here.who, now());
+        let at = if is_free { None } else { self.own(here.cpu) };
+        self.remove(at.unwrap_or(0), here)
+    }
+
+    /// The next item for the caller, or how to wait for it on `thread`, his own queue. `now` is asked where the oldest item is
+    /// another core's.
     pub fn take_or_wait(
         &mut self,
         turn: &mut Turn,
         thread: &Arc<WaitQueue>,
-        cpu: u32,
+        here: Here,
         now: impl FnOnce() -> u64,
     ) -> Look<T> {
-        let cpu = bounded(cpu);
+        let here = here.bounded();
         self.arrive(turn, thread);
-        let mut patience = None;
-        let at = self.own(cpu).or_else(|| {
-            let oldest = self.items.front()?;
-            let (of, since, now) = (oldest.cpu, oldest.since, now());
-            if self.is_attended(of, now) && is_young(since, now) {
-                patience = Some(PATIENCE.saturating_sub(Duration::from_micros(now.saturating_sub(since))));
-                return None;
-            }
-            let is_stray = !self.is_attended(of, now);
-            self.core(cpu).stray_from = is_stray.then_some(of);
-            Some(0)
-        });
-        if let Some(item) = at.and_then(|at| self.remove(at, cpu)) {
-            return Look::Item(item, self.pass_on());
-        }
+        let patience = match self.choose(here, now) {
+            Choice::Take(at) => match self.remove(at, here) {
+                Some(item) => return Look::Item(item, self.pass_on()),
+                None => None,
+            },
+            Choice::Leave(patience) => patience,
+        };
+        let cpu = here.cpu;
         let has_company = self.takers.iter().any(|taker| taker.cpu == cpu);
         let better = if has_company { self.core(cpu).stray_from } else { None };
         turn.waited_on = Some(cpu);
@@ -176,6 +204,27 @@ impl<T> Handout<T> {
     pub fn leave(&mut self, turn: &mut Turn, thread: &Arc<WaitQueue>) -> Option<Arc<WaitQueue>> {
         self.arrive(turn, thread);
         self.pass_on()
+    }
+
+    /// What a thread does that could also wait.
+    fn choose(&mut self, here: Here, now: impl FnOnce() -> u64) -> Choice {
+        let Some(oldest) = self.items.front() else { return Choice::Leave(None) };
+        let (of, since) = (oldest.cpu, oldest.since);
+        if of == here.cpu {
+            return Choice::Take(0);
+        }
+        let now = now();
+        if !self.is_attended(of, here.who, now) {
+            self.core(here.cpu).stray_from = Some(of);
+            return Choice::Take(0);
+        }
+        match self.own(here.cpu) {
+            Some(at) => Choice::Take(at),
+            None if is_young(since, now) => {
+                Choice::Leave(Some(PATIENCE.saturating_sub(Duration::from_micros(now.saturating_sub(since)))))
+            }
+            None => Choice::Take(0),
+        }
     }
 
     /// Who looks is neither waiting nor coming.
@@ -195,12 +244,12 @@ impl<T> Handout<T> {
         self.items.iter().take(look).position(|item| item.cpu == cpu)
     }
 
-    fn remove(&mut self, at: usize, cpu: u32) -> Option<T> {
+    fn remove(&mut self, at: usize, here: Here) -> Option<T> {
         let item = self.items.remove(at)?;
         self.overtaken = if at == 0 { 0 } else { self.overtaken + 1 };
-        if item.cpu == cpu {
-            let core = self.core(cpu);
-            core.served = core.served.max(Some(item.since));
+        if item.cpu == here.cpu {
+            let core = self.core(here.cpu);
+            core.served = Some((item.since, here.who));
             core.stray_from = None;
         }
         Some(item.item)
@@ -229,10 +278,15 @@ impl<T> Handout<T> {
         self.takers.iter().any(|taker| taker.is_watching)
     }
 
-    /// Whether takers of this CPU have served it lately.
-    fn is_attended(&self, cpu: u32, now: u64) -> bool {
-        let served = self.cores.get(cpu as usize).and_then(|core| core.served);
-        served.is_some_and(|at| now.saturating_sub(at) < ATTENDED.as_micros() as u64)
+    /// Who of this CPU has served it lately.
+    fn who_served(&self, cpu: u32, now: u64) -> Option<Option<usize>> {
+        let (at, who) = self.cores.get(cpu as usize)?.served?;
+        (now.saturating_sub(at) < ATTENDED.as_micros() as u64).then_some(who)
+    }
+
+    /// Whether a thread other than `me` looks after this CPU.
+    fn is_attended(&self, cpu: u32, me: Option<usize>, now: u64) -> bool {
+        self.who_served(cpu, now).is_some_and(|who| who != me)
     }
 
     fn core(&mut self, cpu: u32) -> &mut Core {
@@ -278,6 +332,11 @@ mod tests {
 
     struct Waiter(Arc<WaitQueue>, Turn);
 
+    /// The one thread of these tests.
+    fn on(cpu: u32) -> Here {
+        Here { cpu, who: Some(7) }
+    }
+
     impl Waiter {
         fn new() -> Self {
             Self(Arc::new(WaitQueue::new()), Turn::default())
@@ -285,7 +344,7 @@ mod tests {
 
         /// The item, or whether he watches.
         fn look<T>(&mut self, queue: &mut Handout<T>, cpu: u32, now: u64) -> Result<T, bool> {
-            match queue.take_or_wait(&mut self.1, &self.0, cpu, || now) {
+            match queue.take_or_wait(&mut self.1, &self.0, on(cpu), || now) {
                 Look::Item(item, _owed) => Ok(item),
                 Look::Wait(_, patience, _) => Err(patience.is_some()),
             }
@@ -296,27 +355,37 @@ mod tests {
         queue.cores.iter().map(|core| core.coming).sum()
     }
 
-    /// A queue whose CPUs 0 and 1 have served an item each at time 0.
+    /// A queue whose CPUs 0 and 1 other threads than this one served at time 0.
     fn attended() -> Handout<u32> {
         let mut queue = Handout::new();
         for cpu in 0..2 {
-            queue.push(9, cpu, 0);
-            assert_eq!(queue.take(cpu), Some(9));
+            queue.core(cpu).served = Some((0, Some(cpu as usize)));
         }
         queue
     }
 
     #[test]
-    fn an_item_is_taken_on_its_own_core_first() {
+    fn an_item_is_taken_on_its_own_core_first_where_another_thread_looks_after_the_others() {
         let mut queue = attended();
-        for (item, cpu) in [(1, 0), (2, 1), (3, 0)] {
+        for (item, cpu) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
             queue.push(item, cpu, 0);
         }
-        let mut waiter = Waiter::new();
-        assert_eq!(waiter.look(&mut queue, 1, 0), Ok(2));
-        assert_eq!(waiter.look(&mut queue, 0, 0), Ok(1));
-        assert_eq!(waiter.look(&mut queue, 0, 0), Ok(3));
-        assert_eq!(waiter.look(&mut queue, 0, 0), Err(false));
+        assert_eq!(Waiter::new().look(&mut queue, 1, 0), Ok(2));
+        assert_eq!(queue.take(on(1), || 0), Some(4));
+        assert_eq!(Waiter::new().look(&mut queue, 0, 0), Ok(1));
+        assert_eq!((queue.take_oldest(), queue.take_oldest()), (Some(3), None));
+    }
+
+    #[test]
+    fn who_takes_alone_gets_everything_in_order() {
+        let (mut queue, mut waiter) = (Handout::new(), Waiter::new());
+        for round in 0..1_000u32 {
+            (0..3).for_each(|n| assert!(queue.push(3 * round + n, (round + n) % 5, 0).is_none()));
+            // On whatever core he is, waiting or not.
+            assert_eq!(waiter.look(&mut queue, round % 3, 0), Ok(3 * round));
+            assert_eq!(queue.take(on(round % 2), || 0), Some(3 * round + 1));
+            assert_eq!(waiter.look(&mut queue, round % 7, 0), Ok(3 * round + 2));
+        }
     }
 
     #[test]
@@ -348,15 +417,12 @@ mod tests {
         let mut overtook = 0;
         loop {
             queue.push(1, 1, 0);
-            if queue.take(1) == Some(0) {
+            if queue.take(on(1), || 0) == Some(0) {
                 break;
             }
             overtook += 1;
         }
         assert_eq!(overtook, OVERTAKEN_MAX);
-        // What is left is in order, and the next oldest has its patience anew.
-        queue.push(2, 0, 0);
-        assert_eq!((queue.take(0), queue.len()), (Some(2), 1));
     }
 
     #[test]
@@ -371,6 +437,7 @@ mod tests {
         // The one who came tells the other of what he leaves; that one watches.
         assert_eq!(here.look(&mut queue, 0, 0), Ok(1));
         assert_eq!((queue.takers.len(), told(&queue)), (0, 1));
+        queue.core(0).served = Some((0, None));
         assert_eq!(there.look(&mut queue, 1, 0), Err(true));
         assert_eq!((queue.takers.len(), told(&queue)), (1, 0));
         // Nobody is told twice.
@@ -401,7 +468,7 @@ mod tests {
         queue.push(1, 1, 0);
         assert_eq!(one.look(&mut queue, 0, 0), Ok(1));
         assert_eq!(other.look(&mut queue, 0, 0), Err(false));
-        let Look::Wait(_, _, better) = queue.take_or_wait(&mut one.1, &one.0, 0, || 0) else {
+        let Look::Wait(_, _, better) = queue.take_or_wait(&mut one.1, &one.0, on(0), || 0) else {
             panic!("there is nothing to take")
         };
         assert_eq!(better, Some(1));

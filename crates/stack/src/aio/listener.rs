@@ -51,7 +51,7 @@ impl TcpListener {
 
     /// [`accept`](Self::accept) as a poll function.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        match self.inner.listener.pop_or_register(self.inner.core().cpu(), cx.waker()) {
+        match self.inner.listener.pop_or_register(cx.waker()) {
             None => Poll::Pending,
             Some(conn) => {
                 let (stream, addr) = self.inner.adopt(conn);

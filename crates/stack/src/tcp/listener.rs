@@ -74,7 +74,7 @@ impl TcpListener {
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
                 listener.leave(&mut turn, &thread);
-                let conn = listener.pop(core.cpu()).ok_or(io::ErrorKind::WouldBlock)?;
+                let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(conn));
             }
             match listener.pop_or_wait(core, &mut turn, &thread) {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use sockeye_sync::handout::{Look, PATIENCE, Turn};
+use sockeye_sync::handout::{Here, Look, PATIENCE, Turn};
 use sockeye_sync::{Handout, Mutex, Spin, WaitQueue, Woken};
 
 use crate::check_bounded;
@@ -25,7 +25,7 @@ impl World {
     fn new() -> Arc<Self> {
         let mut queue = Handout::new();
         assert!(queue.push(0, 0, 0).is_none());
-        assert_eq!(queue.take(0), Some(0));
+        assert_eq!(queue.take(Here { cpu: 0, who: None }, || 0), Some(0));
         Arc::new(Self { queue: Mutex::new(queue), now: AtomicU64::new(0) })
     }
 
@@ -37,10 +37,11 @@ impl World {
     }
 
     fn take(&self, cpu: u32) -> u8 {
+        let here = Here { cpu, who: Some(cpu as usize) };
         let (thread, mut turn) = (Arc::new(WaitQueue::new()), Turn::default());
         loop {
             let now = || self.now.load(Ordering::Relaxed);
-            let look = self.queue.lock().take_or_wait(&mut turn, &thread, cpu, now);
+            let look = self.queue.lock().take_or_wait(&mut turn, &thread, here, now);
             match look {
                 Look::Item(item, owed) => {
                     if let Some(thread) = owed {
