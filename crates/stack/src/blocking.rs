@@ -73,22 +73,24 @@ pub(crate) fn wait_polling(
 ) -> bool {
     core.count(counter::SLEEPS);
     // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
-    let part = if watch::is_likely(core, at, conn) { SPIN_PART } else { 1 };
+    let may_watch = watch::is_likely(core, at, conn);
+    let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
     if busy::until(core, at, spin, placing.as_deref_mut(), || queue.is_over(ticket)) {
         return true;
     }
     let deadline = timeout.until();
-    let woken =
-        watch::wait(core, &Wait { at, conn, queue, ticket, deadline }, placing).unwrap_or_else(|| {
-            busy::leave(core, at);
-            queue.park(ticket, deadline)
-        });
+    let watched = may_watch.then(|| watch::wait(core, &Wait { at, conn, queue, ticket, deadline }, placing));
+    let woken = watched.flatten().unwrap_or_else(|| {
+        busy::leave(core, at);
+        queue.park(ticket, deadline)
+    });
     woken != Woken::TimedOut
 }
 
-/// The part of the time to be busy that is enough for who can sleep where his frames come: nobody else has to be woken for
-/// them, so to sleep costs a fourth of what it does otherwise.
+/// The part of the time to be busy that is enough for a reader who can sleep where his frames come: nobody else has to be woken
+/// for them, so to sleep costs a fourth of what it does otherwise. A writer is busy for longer: while he waits for much space,
+/// acknowledgments of parts of it would each end a sleep.
 const SPIN_PART: u32 = 4;
 
 /// Waits for packet memory, for a moment at most: the caller's socket may fail while memory stays short. `false` at the

@@ -113,10 +113,11 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Bytes that `so_snd` would do well to hold at least: what may be in flight, and as much again, so that the
-    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`).
+    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds what may be in
+    /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
-        self.cc.cwnd().saturating_mul(2)
+        self.cc.cwnd().min(self.max_snd_wnd).saturating_mul(2)
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct Conn {
     pub via: ViaCell,
     /// (a) Where frames for it come in; nowhere on loopback.
     pub input_at: PlaceCell,
+    /// (p) When its way was last told that it works.
+    pub confirmed: run::Confirmed,
     /// (b) `so_snd` and `so_rcv`.
     pub so: BriefMutex<Buffers>,
     /// (p) The state machine.
@@ -258,6 +260,7 @@ impl Conn {
             serial,
             via: ViaCell::new(birth.via),
             input_at: PlaceCell::default(),
+            confirmed: run::Confirmed::default(),
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),

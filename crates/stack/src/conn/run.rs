@@ -19,7 +19,8 @@ use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::Arc;
+use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 use sockeye_sync::{Entry, Inside};
 
 use super::outbox::Context;
@@ -230,12 +231,33 @@ fn text_len(payload: &Data) -> u32 {
 
 /// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
 pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
-    if pcb.snd_una() != snd_una {
+    if pcb.snd_una() != snd_una && conn.confirmed.is_due(cx.now) {
         let via = conn.via.last();
         cx.core.netifs.confirm(via, cx.now);
         crate::link::confirm(cx, via, conn.tuple.remote.addr);
     }
 }
+
+/// When the way of a connection was last told that it works: it wants to know each second, and to look for it costs as much as
+/// a short segment does elsewhere.
+#[derive(Default)]
+pub(crate) struct Confirmed(AtomicU32);
+
+impl Confirmed {
+    /// Whether it is time to tell it again. Inside the perimeter.
+    fn is_due(&self, now: Instant) -> bool {
+        // Relaxed: only whoever is inside looks. Truncated, as only a difference counts; 0 is never.
+        let tick = ((now.as_micros() >> TICK_SHIFT) as u32).wrapping_add(1);
+        let is_due = self.0.load(Ordering::Relaxed) != tick;
+        if is_due {
+            self.0.store(tick, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+/// A fourth of a second, about, in microseconds.
+const TICK_SHIFT: u32 = 18;
 
 /// Whether the rest of a run would be for another connection of this name, or for none.
 fn has_ended(pcb: &Pcb<Data>) -> bool {

@@ -94,12 +94,17 @@ impl SendBuf {
         self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
     }
 
-    /// Bytes that a writer appends at a time, at most `most`: whole segments, so that without Nagle's algorithm the rest
+    /// Bytes that a writer appends at a time: at most `most`, or `most_large` where as much as half of `most` leaves at once.
+    pub fn chunk(&self, most: usize, most_large: usize) -> usize {
+        if self.unit as usize > most / 2 { most_large } else { most }
+    }
+
+    /// Of so many bytes those that a writer appends together: whole segments, so that without Nagle's algorithm the rest
     /// of each does not leave as a short one.
-    pub fn chunk(&self, most: usize) -> usize {
+    pub fn whole(&self, bytes: usize) -> usize {
         match self.unit as usize {
-            unit if unit == 0 || unit > most => most,
-            unit => most - most % unit,
+            unit if unit == 0 || unit > bytes => bytes,
+            unit => bytes - bytes % unit,
         }
     }
 

@@ -29,6 +29,9 @@ const COPY_LOCKED_MAX: usize = 4096;
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
 const CHUNK_MAX: usize = 64 << 10;
+/// The same where an interface takes as much at once: some such segments, as the way through the protocol is then gone once
+/// for all of them, and few enough to lie in a core's cache until they have left.
+const LARGE_CHUNK_MAX: usize = 256 << 10;
 
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
 /// taken the error is reported; otherwise it stays pending for the next call.
@@ -78,9 +81,9 @@ fn send_or(
     while rest.len > 0 {
         let before = rest.len;
         let refusal = match append(core, ends, &mut rest) {
-            Ok(()) => {
+            Ok(buffered) => {
                 if !conn.options.nonblocking.load(Ordering::Relaxed) {
-                    busy::has_written(core, &conn.input_at, before - rest.len);
+                    busy::has_written(core, &conn.input_at, before - rest.len, buffered);
                 }
                 continue;
             }
@@ -173,8 +176,8 @@ impl From<Exhausted> for Refusal {
     }
 }
 
-/// Appends as much as fits now, at most a chunk, and runs output if it is due.
-fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<(), Refusal> {
+/// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
+fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refusal> {
     let conn = ends.conn;
     if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
@@ -184,14 +187,14 @@ fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<(), Refusa
     check(conn, &so, rest)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let space = if so.snd.takes_bytes() { so.snd.space() as usize } else { 0 };
-    let want = rest.len.min(so.snd.chunk(CHUNK_MAX));
+    let want = rest.len.min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
     let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
     if space < worth {
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
-    let take = want.min(space);
+    let take = so.snd.whole(want.min(space));
     if take <= COPY_LOCKED_MAX {
         rest.take(take, |piece| so.snd.chain.extend_from_slice(&core.pool, piece))?;
     } else {
@@ -223,16 +226,17 @@ fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<(), Refusa
         so.snd.defers_syn = false;
         drop(so);
         start_connect(core, conn);
-        return Ok(());
+        return Ok(0);
     }
+    let buffered = so.snd.len();
     // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
-    if so.snd.len() >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
+    if buffered >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
         Context::run(core, |cx| {
             cx.ends = ends.peer.map(|peer| (conn, peer));
             engine::output_now(cx, conn, so);
         });
     }
-    Ok(())
+    Ok(buffered)
 }
 
 /// Whether the connection can take bytes at all.

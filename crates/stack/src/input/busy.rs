@@ -49,6 +49,8 @@ const ASIDE_MANY: u32 = 8;
 
 /// Bytes that a reader takes from its socket's buffer at once and is then expected back.
 const STREAM_MIN: usize = 32 << 10;
+/// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
+const LOOK_MIN: u32 = 192 << 10;
 /// Bytes of the largest frames after which a caller looks whether his wait is over. Fewer than an input thread takes: what
 /// he takes he is about to read, and it should still be in his core's cache then.
 const CALLER_BYTES_MAX: usize = 128 << 10;
@@ -206,15 +208,17 @@ pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
 }
 
 /// A caller has handed over so much that answers to what went before may be there: he takes them himself, and what they
-/// acknowledge is memory that his next bytes find in his core's cache. Called without locks.
+/// acknowledge is memory that his next bytes find in his core's cache. Not before there is much of it, `buffered` bytes: to look
+/// is a system call or two. Called without locks.
 #[inline]
-pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize) {
+pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize, buffered: u32) {
     if bytes < STREAM_MIN || core.config.input != Switch::Batched {
         return;
     }
     let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
     mark(seat);
-    if let Some(mut batch) = seat.batch.try_lock()
+    if buffered >= LOOK_MIN
+        && let Some(mut batch) = seat.batch.try_lock()
         && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
     {
         core.input.count(count::BY_CALLERS, 1);

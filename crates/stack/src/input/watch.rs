@@ -71,14 +71,11 @@ pub(crate) struct Wait<'a> {
     pub deadline: Option<Instant>,
 }
 
-/// Sleeps in the interface until the wait is over, or `placing` has taken anything, or the time is over. `None` if that cannot
+/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `placing` has taken anything, or the time is over. `None` if that cannot
 /// be, or not any more: the caller is to park. **Blocks**; called without locks.
 pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placing<'_>>) -> Option<Woken> {
     let seat = busy::seat(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
-    if !is_likely(core, wait.at, wait.conn) {
-        return None;
-    }
     let watch = seat.lookout.take(wait.queue)?;
     core.input.count(count::WATCHES, 1);
     loop {
