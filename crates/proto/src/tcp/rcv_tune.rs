@@ -14,6 +14,7 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::loss::Loss;
 use super::pcb::Pcb;
 use super::segment::Payload;
 use super::timers::since_us;
@@ -114,13 +115,25 @@ impl<P: Payload> Pcb<P> {
 
     /// Bytes that `so_snd` would do well to hold at least: what may be in flight, and as much again, so that the
     /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds what may be in
-    /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it.
+    /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it. Over a path whose least
+    /// round trip is shorter than [`SHORT_RTT_US`] what is in flight beyond [`SHORT_HIWAT_MAX`] only waits for a reader, in
+    /// caches that it drives others out of.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
-        self.cc.cwnd().min(self.max_snd_wnd).saturating_mul(2)
+        snd_hiwat(self.cc.cwnd().min(self.max_snd_wnd), self.loss.as_deref().map_or(0, Loss::min_rtt_us))
     }
 }
 
+/// The buffer for so much in flight over a path of this least round trip; 0 if that is not known.
+fn snd_hiwat(flight_max: u32, min_rtt_us: u32) -> u32 {
+    let wanted = flight_max.saturating_mul(2);
+    if (1..SHORT_RTT_US).contains(&min_rtt_us) { wanted.min(SHORT_HIWAT_MAX) } else { wanted }
+}
+
+/// A round trip as within one host, microseconds.
+const SHORT_RTT_US: u32 = 500;
+/// Bytes of the largest `so_snd` that such a path is given: 67 Gbit/s at the longest of its round trips.
+const SHORT_HIWAT_MAX: u32 = 4 << 20;
 /// Resolution of timestamps.
 const TICK_US: u32 = 1_000;
 /// Segments that a window has to have beyond twice what is read.
@@ -136,6 +149,16 @@ mod tests {
 
     fn at(ms: u64) -> Instant {
         Instant::from_micros(1_000_000 + ms * 1000)
+    }
+
+    #[test]
+    fn what_is_sent_has_room_twice_but_for_the_shortest_paths() {
+        assert_eq!(snd_hiwat(1 << 20, 100), 2 << 20);
+        assert_eq!(snd_hiwat(6 << 20, SHORT_RTT_US - 1), SHORT_HIWAT_MAX);
+        for min_rtt_us in [SHORT_RTT_US, 100_000, 0] {
+            assert_eq!(snd_hiwat(6 << 20, min_rtt_us), 12 << 20, "{min_rtt_us}");
+        }
+        assert_eq!(snd_hiwat(u32::MAX, 0), u32::MAX);
     }
 
     #[test]

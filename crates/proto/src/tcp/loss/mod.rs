@@ -155,6 +155,11 @@ impl Loss {
         self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
     }
 
+    /// The least round trip, microseconds; 0 before the first.
+    pub(super) fn min_rtt_us(&self) -> u32 {
+        self.rack.min_rtt_us()
+    }
+
     pub(super) fn stats(&self) -> LossStats {
         LossStats {
             delivered_bytes: self.rate.delivered(),
