@@ -16,10 +16,12 @@ use sockeye_drivers::TunConfig;
 /// Round trips after which a queue counts as one connection's.
 const ROUNDS: usize = 40;
 
-/// A stack whose callers sleep at once.
-fn lab() -> Lab {
+/// A stack whose callers sleep at once, and a listener of it.
+fn lab(v6: bool) -> (Lab, TcpListener) {
     let config = Config { spin_max: Duration::ZERO, ..Config::default() };
-    Lab::with(&TunConfig::default(), config)
+    let lab = Lab::with(&TunConfig::default(), config);
+    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(v6, 0)).unwrap();
+    (lab, listener)
 }
 
 /// A connection whose other end, the kernel's, gives back each byte, until one is 0, and then ends.
@@ -64,8 +66,7 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
     if skipped("sleeping at a device") {
         return;
     }
-    let lab = lab();
-    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (lab, listener) = lab(false);
     let (stream, echo) = echoed(&lab, &listener);
     (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
     let before = ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
@@ -83,8 +84,7 @@ fn others_end_the_sleep_of_who_sleeps_at_the_device() {
     if skipped("ending a sleep at a device") {
         return;
     }
-    let lab = lab();
-    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(true, 0)).unwrap();
+    let (lab, listener) = lab(true);
     let (stream, echo) = echoed(&lab, &listener);
     let reader = asleep(&lab, &stream);
     // No frame comes of this.
@@ -106,8 +106,7 @@ fn a_sleep_at_the_device_ends_with_its_time() {
     if skipped("the end of a sleep at a device") {
         return;
     }
-    let lab = lab();
-    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (lab, listener) = lab(false);
     let (stream, echo) = echoed(&lab, &listener);
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let reader = asleep(&lab, &stream);
@@ -123,8 +122,7 @@ fn other_connections_are_served_while_somebody_sleeps_at_the_device_and_after() 
     if skipped("others beside a sleep at a device") {
         return;
     }
-    let lab = lab();
-    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (lab, listener) = lab(false);
     let (first, first_echo) = echoed(&lab, &listener);
     for round in 0..3 {
         let reader = asleep(&lab, &first);
@@ -147,8 +145,7 @@ fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
     if skipped("a closed window before a sleep at a device") {
         return;
     }
-    let lab = lab();
-    let listener = TcpListener::bind_on(&lab.stack, lab.stack_addr(false, 0)).unwrap();
+    let (lab, listener) = lab(false);
     let to = listener.local_addr().unwrap();
     let (go, told) = std::sync::mpsc::channel::<()>();
     let sink = lab.kernel(move || {
