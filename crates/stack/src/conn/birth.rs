@@ -74,6 +74,7 @@ pub(crate) fn make(
             rcv,
             options,
             rx_free: core.config.rx_free,
+            rcvd: core.config.rcvd,
         },
     )
 }

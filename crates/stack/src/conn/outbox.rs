@@ -123,7 +123,7 @@ impl Wake {
         match self {
             Self::Reader(conn) => conn.rcv_wait.wake(),
             Self::Writer(conn) => conn.snd_wait.wake(),
-            Self::Replied(conn) => conn.replies.wait.wake(),
+            Self::Replied(conn) => conn.replies.wake(),
             Self::Acceptor(thread) => thread.wake(),
             Self::Task(waker) => waker.wake(),
             Self::Poller(queue) => queue.wake(),

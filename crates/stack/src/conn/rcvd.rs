@@ -55,12 +55,28 @@ pub(super) enum Owed {
     Reply,
 }
 
-/// The replies to a connection's readers, and where they wait for them.
+/// The replies to a connection's readers, and where they wait for them; they take no room where no setting owes any.
+pub(crate) struct Replies(Option<Box<Desk>>);
+
 #[derive(Default)]
-pub(crate) struct Replies {
+struct Desk {
     counts: Mutex<Counts>,
     /// Guarded by `counts`.
-    pub wait: WaitQueue,
+    wait: WaitQueue,
+}
+
+impl Replies {
+    pub fn new(setting: Rcvd) -> Self {
+        match setting {
+            Rcvd::Sync => Self(Some(Box::default())),
+            Rcvd::Async | Rcvd::Precheck => Self(None),
+        }
+    }
+
+    /// Wakes who waits for one. Outside all locks.
+    pub fn wake(&self) {
+        self.0.iter().for_each(|desk| desk.wait.wake());
+    }
 }
 
 /// Requests since the connection began. Both wrap; fewer than 2^31 are open at a time.
@@ -109,7 +125,8 @@ fn is_fired(core: &Core, conn: &Conn, reasons: u32) -> bool {
 /// Sends the owner a message and sleeps for the reply.
 #[cold]
 fn ask(core: &Core, conn: &Arc<Conn>) {
-    let replies = &conn.replies;
+    // With another setting nothing is owed.
+    let Some(replies) = &conn.replies.0 else { return };
     let request = {
         let mut counts = replies.counts.lock();
         counts.asked = counts.asked.wrapping_add(1);
@@ -140,9 +157,10 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
 /// The owner's reply to all who have asked, after it has taken the bits.
 #[cold]
 pub(super) fn reply(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let mut counts = conn.replies.counts.lock();
+    let Some(replies) = &conn.replies.0 else { return };
+    let mut counts = replies.counts.lock();
     counts.given = counts.asked;
-    if conn.replies.wait.notify().is_wake_owed() {
+    if replies.wait.notify().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Replied(Arc::clone(conn)));
     }
 }

@@ -24,6 +24,8 @@
 //!
 //! Tests: `tests/rx_free.rs`.
 
+use std::ops::Deref;
+
 use sockeye_mbuf::{Freed, ParkList, ParkSlot};
 use sockeye_sync::facade::{AtomicU8, Ordering, fence};
 
@@ -35,6 +37,30 @@ pub(crate) struct Shelves {
     pub tx: Shelf,
     /// (a)
     listed: AtomicU8,
+}
+
+/// A connection's, which takes no room where the setting knows none.
+pub(crate) struct Place(Option<Box<Shelves>>);
+
+/// What those have that have none: nothing is ever put there.
+static NONE: Shelves = Shelves { rx: Shelf::None, tx: Shelf::None, listed: AtomicU8::new(UNLISTED) };
+
+impl Place {
+    pub fn new(setting: RxFree) -> Self {
+        match setting {
+            RxFree::Inline | RxFree::CoreList => Self(None),
+            RxFree::Slot | RxFree::SocketList => Self(Some(Box::new(Shelves::new(setting)))),
+        }
+    }
+}
+
+impl Deref for Place {
+    type Target = Shelves;
+
+    #[inline]
+    fn deref(&self) -> &Shelves {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
 }
 
 /// One shelf.
@@ -79,7 +105,7 @@ impl Shelf {
 }
 
 impl Shelves {
-    pub fn new(setting: RxFree) -> Self {
+    fn new(setting: RxFree) -> Self {
         Self { rx: Shelf::new(setting), tx: Shelf::new(setting), listed: AtomicU8::new(UNLISTED) }
     }
 

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, AtomicBool, OnceLock, Ordering};
+use sockeye_sync::facade::{Arc, OnceLock, Ordering};
 
 use super::TcpSocket;
 use crate::base::addr::Endpoint;
@@ -30,8 +30,6 @@ pub struct TcpStream {
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
     peer: OnceLock<Arc<Conn>>,
-    /// (a) Whether there was a first write: a connection for one message does best with no more references.
-    has_written: AtomicBool,
 }
 
 impl TcpStream {
@@ -64,7 +62,7 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self { conn, stack, peer: OnceLock::new(), has_written: AtomicBool::new(false) }
+        Self { conn, stack, peer: OnceLock::new() }
     }
 
     /// Both ends, for a send.
@@ -75,8 +73,9 @@ impl TcpStream {
 
     fn learn_peer(&self) -> Option<&Arc<Conn>> {
         // Relaxed: a hint of one thread or another.
-        if !self.has_written.load(Ordering::Relaxed) {
-            self.has_written.store(true, Ordering::Relaxed);
+        let has_written = &self.conn.options.has_written;
+        if !has_written.load(Ordering::Relaxed) {
+            has_written.store(true, Ordering::Relaxed);
             return None;
         }
         let peer = self.conn.live_peer()?;
