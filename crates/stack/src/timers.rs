@@ -16,8 +16,9 @@ use crate::netif::NetifId;
 /// Whom to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerKey {
-    /// A connection of this name hash and serial number, if it still exists.
-    Conn { hash: u64, serial: u64 },
+    /// A connection of this name hash and these low bits of its serial number, if it still exists. A later one that has both
+    /// in common is called for nothing, which it notices.
+    Conn { hash: u64, serial: u32 },
     /// A shard of the demux table.
     Shard { index: usize },
     /// Fragments of datagrams that are not whole.
@@ -31,6 +32,8 @@ pub(crate) enum TimerKey {
     /// The link of an interface.
     Link(NetifId),
 }
+
+const _: () = assert!(size_of::<Entry>() == 24);
 
 /// A call that is due at `at` microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

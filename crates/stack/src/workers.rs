@@ -271,7 +271,7 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 fn fire(core: &Core, entry: Entry) {
     match entry.key {
         TimerKey::Conn { hash, serial } => {
-            let Some(conn) = core.demux.by_serial(hash, serial) else {
+            let Some(conn) = core.demux.find(hash, |conn| conn.serial as u32 == serial) else {
                 return;
             };
             // An entry that was overtaken by an earlier one is nobody's any more.

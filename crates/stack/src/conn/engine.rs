@@ -529,7 +529,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
         conn.timer_at.store(at, Ordering::Relaxed);
-        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial }));
+        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 }));
     }
 }
 
