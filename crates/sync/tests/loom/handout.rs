@@ -60,16 +60,14 @@ impl World {
     }
 }
 
-#[test]
-fn two_takers_of_one_core_get_an_item_each() {
-    check_bounded(|| {
+/// Two items of CPU 0, for a taker on each of these CPUs.
+fn each_gets_one(cpus: [u32; 2]) {
+    check_bounded(move || {
         let world = World::new();
-        let takers: Vec<_> = (0..2)
-            .map(|_| {
-                let other = world.clone();
-                thread::spawn(move || other.take(0))
-            })
-            .collect();
+        let takers = cpus.map(|cpu| {
+            let other = world.clone();
+            thread::spawn(move || other.take(cpu))
+        });
         world.push(1, 0);
         world.push(2, 0);
         let sum: u8 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
@@ -78,21 +76,14 @@ fn two_takers_of_one_core_get_an_item_each() {
 }
 
 #[test]
+fn two_takers_of_one_core_get_an_item_each() {
+    each_gets_one([0, 0]);
+}
+
+#[test]
 fn whoever_leaves_items_tells_another() {
-    check_bounded(|| {
-        let world = World::new();
-        let takers: Vec<_> = (0..2)
-            .map(|cpu| {
-                let other = world.clone();
-                thread::spawn(move || other.take(cpu))
-            })
-            .collect();
-        // The second finds the taker of its core coming, and wakes nobody.
-        world.push(1, 0);
-        world.push(2, 0);
-        let sum: u8 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-        assert_eq!(sum, 3);
-    });
+    // Who brings the second item finds the taker of its core coming, and wakes nobody.
+    each_gets_one([0, 1]);
 }
 
 #[test]
