@@ -116,7 +116,7 @@ impl<P: Payload> Pcb<P> {
     /// Bytes that `so_snd` would do well to hold at least: what may be in flight, and as much again, so that the
     /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds what may be in
     /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it. Over a path whose least
-    /// round trip is shorter than [`SHORT_RTT_US`] what is in flight beyond [`SHORT_HIWAT_MAX`] only waits for a reader, in
+    /// round trip is shorter than half a millisecond what is in flight beyond 4 MiB only waits for a reader, in
     /// caches that it drives others out of.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
