@@ -3,7 +3,7 @@
 //! A thread has one [`ThreadCache`] for each pool it uses, and finds the one it used last without a
 //! search. Only the thread itself touches it, so no instruction in it is locked. It holds two
 //! magazines of each class: with two, a thread that allocates and frees around the border of a
-//! magazine does not go to the depot each time.
+//! magazine does not go to the depot each time. Bulk clusters of other cores have a third one, in which they go home.
 //!
 //! It must not know views or chains. Invariants:
 //! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
@@ -369,13 +369,15 @@ impl ThreadCache {
     #[inline]
     unsafe fn free(&self, class: Class, event: Event, cluster: NonNull<Cluster>) {
         self.shard.count(class, event);
-        if class == HOMEBOUND && matches!(event, Event::FreeRemote) && self.granted && self.is_current() {
+        if self.granted && self.is_current() {
+            if class == HOMEBOUND && matches!(event, Event::FreeRemote) {
+                // SAFETY: as the caller says.
+                return unsafe { self.send_home(cluster) };
+            }
             // SAFETY: as the caller says.
-            return unsafe { self.send_home(cluster) };
-        }
-        // SAFETY: as the caller says.
-        if self.granted && self.is_current() && unsafe { self.bins[class.index()].push(class, cluster) } {
-            return;
+            if unsafe { self.bins[class.index()].push(class, cluster) } {
+                return;
+            }
         }
         // SAFETY: as the caller says; the bin did not take it.
         unsafe { self.free_slow(class, cluster) };
