@@ -23,7 +23,7 @@ use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
 use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
-use crate::base::addr::{Endpoint, FourTuple, octets};
+use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::demux::Demux;
 use crate::listen::Listener;
 use crate::listeners::{ANY_PORT, Listeners, Replica};
@@ -34,12 +34,45 @@ pub(crate) struct Ports {
     /// Those of them that listen, as SYNs look them up.
     listeners: Listeners,
     /// A bit for each port that the table knows, so that a connect need not lock it.
-    bound: Box<[AtomicU64]>,
+    bound: PortSet,
     /// A bit for each port at which there may be connections, those in TIME-WAIT included.
-    seen: Box<[AtomicU64]>,
+    seen: PortSet,
     /// Choosers of ephemeral ports, spread over cores.
     choosers: Box<[Mutex<PortChoice>]>,
     next_id: AtomicU64,
+}
+
+/// A bit for each port. Relaxed all of it: whoever needs an order has it from a lock.
+struct PortSet(Box<[AtomicU64]>);
+
+impl PortSet {
+    fn new() -> Self {
+        Self((0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The word of a port, and its bit.
+    fn place(&self, port: u16) -> (&AtomicU64, u64) {
+        (&self.0[usize::from(port) / 64], 1 << (port % 64))
+    }
+
+    fn contains(&self, port: u16) -> bool {
+        let (word, bit) = self.place(port);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn insert(&self, port: u16) {
+        let (word, bit) = self.place(port);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    fn remove(&self, port: u16) {
+        let (word, bit) = self.place(port);
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
 }
 
 /// What of a socket decides conflicts.
@@ -71,8 +104,8 @@ impl Ports {
         Self {
             table: RwLock::new(HashMap::new()),
             listeners: Listeners::new(),
-            bound: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
-            seen: (0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect(),
+            bound: PortSet::new(),
+            seen: PortSet::new(),
             choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
             next_id: AtomicU64::new(1),
         }
@@ -93,7 +126,7 @@ impl Ports {
             // SO_REUSEADDR does not make two sockets share a port that neither asked for.
             let mut choose = || {
                 let mut candidates = chooser.candidates(&octets(local.addr), &[], 0);
-                candidates.find(|port| !table.contains_key(port) && !self.is_seen(*port))
+                candidates.find(|port| !table.contains_key(port) && !self.seen.contains(*port))
             };
             choose()
                 .or_else(|| {
@@ -107,7 +140,7 @@ impl Ports {
             return Err(in_use(local));
         };
         table.entry(port).or_default().push(Bind::new(id, local.addr, options));
-        self.bound[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
+        self.bound.insert(port);
         Ok((id, port))
     }
 
@@ -150,7 +183,7 @@ impl Ports {
         self.listeners.remove(id, port);
         if binds.is_empty() {
             table.remove(&port);
-            self.bound[usize::from(port) / 64].fetch_and(!(1 << (port % 64)), Ordering::Relaxed);
+            self.bound.remove(port);
         }
     }
 
@@ -164,24 +197,25 @@ impl Ports {
         self.listeners.all()
     }
 
-    /// A port for a connect from `local` to `remote`: the first candidate for which `take` succeeds. What `is_wanted`
-    /// refuses is passed over for a while, and taken where nothing better is found.
+    /// A port for a connect from `local` to `remote`: the first candidate for which `take`, given the name and its hash,
+    /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found.
     pub fn choose<T>(
         &self,
-        cpu: u32,
+        (cpu, key): (u32, &HashKey),
         local: IpAddr,
         remote: Endpoint,
-        is_wanted: impl Fn(&FourTuple) -> bool,
-        mut take: impl FnMut(FourTuple) -> Option<T>,
+        is_wanted: impl Fn(u64) -> bool,
+        mut take: impl FnMut(FourTuple, u64) -> Option<T>,
     ) -> io::Result<T> {
         let mut chooser = self.choosers[cpu as usize % CHOOSERS].lock();
         for mut choosy_for in [CHOOSY_MAX, 0] {
             let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
-            for port in candidates.filter(|port| !self.is_bound(*port)) {
+            for port in candidates.filter(|port| !self.bound.contains(*port)) {
                 let tuple = FourTuple { local: Endpoint::new(local, port), remote };
-                if choosy_for > 0 && !is_wanted(&tuple) {
+                let hash = tuple.hash(key);
+                if choosy_for > 0 && !is_wanted(hash) {
                     choosy_for -= 1;
-                } else if let Some(taken) = take(tuple) {
+                } else if let Some(taken) = take(tuple, hash) {
                     return Ok(taken);
                 }
             }
@@ -191,19 +225,15 @@ impl Ports {
 
     /// Notes a connection at a local port, which is in its shard, whose lock is held.
     pub fn note_conn(&self, port: u16) {
-        if !self.is_seen(port) {
-            self.seen[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
+        // Looked at first: most of the time it is there, and the line stays with all who read it.
+        if !self.seen.contains(port) {
+            self.seen.insert(port);
         }
-    }
-
-    /// Whether there may be connections at a port.
-    fn is_seen(&self, port: u16) -> bool {
-        self.seen[usize::from(port) / 64].load(Ordering::Relaxed) & (1 << (port % 64)) != 0
     }
 
     /// Makes the bits of [`seen`](Self::seen) anew from the connections there are. Under the bind table's lock.
     fn look_again(&self, demux: &Demux) {
-        self.seen.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.seen.clear();
         demux.each_shard(|shard| {
             let live = shard.conns().map(|conn| conn.tuple.local.port);
             live.chain(shard.resting().map(|resting| resting.tuple.local.port))
@@ -211,13 +241,9 @@ impl Ports {
         });
     }
 
-    fn is_bound(&self, port: u16) -> bool {
-        self.bound[usize::from(port) / 64].load(Ordering::Relaxed) & (1 << (port % 64)) != 0
-    }
-
     /// Whether a connection stands in the way of a bind.
     fn conn_conflicts(&self, demux: &Demux, addr: IpAddr, port: u16, options: BindOptions) -> bool {
-        if !self.is_seen(port) {
+        if !self.seen.contains(port) {
             return false;
         }
         let mut found = false;

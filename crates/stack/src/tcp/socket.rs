@@ -314,7 +314,7 @@ impl TcpSocket {
             Some(bound) => {
                 let addr = if bound.local.addr.is_unspecified() { source } else { bound.local.addr };
                 let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
-                self.take(core, tuple).ok_or_else(|| {
+                self.take(core, tuple, tuple.hash(&core.key)).ok_or_else(|| {
                     let message = format!(
                         "a connection from {} to {} exists: bind another port",
                         tuple.local.to_socket_addr(false),
@@ -326,15 +326,15 @@ impl TcpSocket {
             }
             None => {
                 let cpu = core.cpu();
-                let is_wanted = |tuple: &FourTuple| core.is_near(tuple.hash(&core.key), cpu);
-                core.ports.choose(cpu, source, remote, is_wanted, |tuple| self.take(core, tuple))
+                let is_wanted = |hash| core.is_near(hash, cpu);
+                let take = |tuple, hash| self.take(core, tuple, hash);
+                core.ports.choose((cpu, &core.key), source, remote, is_wanted, take)
             }
         }
     }
 
-    /// Makes the connection of this name, if the name is free or its TIME-WAIT may be cut short.
-    fn take(&self, core: &Core, tuple: FourTuple) -> Option<Arc<Conn>> {
-        let hash = tuple.hash(&core.key);
+    /// Makes the connection of this name, with this hash, if the name is free or its TIME-WAIT may be cut short.
+    fn take(&self, core: &Core, tuple: FourTuple, hash: u64) -> Option<Arc<Conn>> {
         let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
         let now = core.clock.now();
         let mut shard = core.demux.shard(hash);
