@@ -47,10 +47,8 @@ static NONE: Shelves = Shelves { rx: Shelf::None, tx: Shelf::None, listed: Atomi
 
 impl Place {
     pub fn new(setting: RxFree) -> Self {
-        match setting {
-            RxFree::Inline | RxFree::CoreList => Self(None),
-            RxFree::Slot | RxFree::SocketList => Self(Some(Box::new(Shelves::new(setting)))),
-        }
+        let both = Shelf::of(setting).zip(Shelf::of(setting));
+        Self(both.map(|(rx, tx)| Box::new(Shelves { rx, tx, listed: AtomicU8::new(UNLISTED) })))
     }
 }
 
@@ -76,11 +74,11 @@ const IDLE: u8 = 1;
 const ACTIVE: u8 = 2;
 
 impl Shelf {
-    fn new(setting: RxFree) -> Self {
+    fn of(setting: RxFree) -> Option<Self> {
         match setting {
-            RxFree::Inline | RxFree::CoreList => Self::None,
-            RxFree::Slot => Self::Slot(ParkSlot::new()),
-            RxFree::SocketList => Self::List(ParkList::new()),
+            RxFree::Inline | RxFree::CoreList => None,
+            RxFree::Slot => Some(Self::Slot(ParkSlot::new())),
+            RxFree::SocketList => Some(Self::List(ParkList::new())),
         }
     }
 
@@ -105,10 +103,6 @@ impl Shelf {
 }
 
 impl Shelves {
-    fn new(setting: RxFree) -> Self {
-        Self { rx: Shelf::new(setting), tx: Shelf::new(setting), listed: AtomicU8::new(UNLISTED) }
-    }
-
     /// Empties both.
     pub fn take_all(&self) -> Freed {
         let mut all = self.rx.take();
