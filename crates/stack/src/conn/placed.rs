@@ -102,14 +102,8 @@ fn accept(
     came.tally.segments += joined.count();
     came.tally.with_text += joined.count();
     came.text = Some(last.header.options.timestamps.map(|ts| ts.ecr));
-    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
-    let acked_len = pcb.on_joined(&joined, cx.now);
-    if acked_len > 0 {
-        engine::acked(cx, conn, so, acked_len);
-    }
     let rest_len = u32::try_from(last.rest.len()).unwrap_or(u32::MAX);
-    so.rcv.nxt += joined.text_len() - rest_len;
-    so.rcv.cpu = cx.cpu;
+    run::take_joined(cx, pcb, conn, so, &joined, joined.text_len() - rest_len);
     if !last.rest.is_empty() {
         engine::deliver(cx, conn, so, Data(last.rest));
     }

@@ -214,15 +214,27 @@ fn arrive_joined(
 ) {
     cx.now = pcb.clock(cx.now);
     cx.core.count_many(counter::SEGMENTS_IN, joined.count());
-    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
     engine::take_spares(cx, conn);
+    take_joined(cx, pcb, conn, so, joined, joined.text_len());
+    engine::wake_readers(cx, conn, so);
+}
+
+/// Has the pcb take what it has joined, of whose text the reader has, or will find, `len` bytes.
+pub(super) fn take_joined(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    joined: &Joined,
+    len: u32,
+) {
+    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
     let acked_len = pcb.on_joined(joined, cx.now);
     if acked_len > 0 {
         engine::acked(cx, conn, so, acked_len);
     }
-    so.rcv.nxt += joined.text_len();
+    so.rcv.nxt += len;
     so.rcv.cpu = cx.cpu;
-    engine::wake_readers(cx, conn, so);
 }
 
 fn text_len(payload: &Data) -> u32 {
