@@ -124,6 +124,13 @@ enum Choice {
     Leave(Option<Duration>),
 }
 
+impl Turn {
+    /// Whether its taker has waited and not looked since: then he has to look again, or to [leave](Handout::leave).
+    pub fn has_waited(&self) -> bool {
+        self.waited_on.is_some()
+    }
+}
+
 impl<T> Handout<T> {
     /// Nothing to hand out.
     pub const fn new() -> Self {

@@ -73,7 +73,9 @@ impl TcpListener {
         let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
-                listener.leave(&mut turn, &thread);
+                if turn.has_waited() {
+                    listener.leave(&mut turn, &thread);
+                }
                 let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(conn));
             }
