@@ -117,12 +117,12 @@ impl Demux {
         }
     }
 
-    /// A connection that the wheel calls for, if it still exists.
+    /// The connection of this number, if it still exists.
     pub fn by_serial(&self, hash: u64, serial: u64) -> Option<Arc<Conn>> {
         self.find(hash, |conn| conn.serial == serial)
     }
 
-    /// The connection of this hash that is the wanted one, if there is.
+    /// The connection of this hash that is the wanted one, if it still exists.
     pub fn find(&self, hash: u64, is_wanted: impl Fn(&Conn) -> bool) -> Option<Arc<Conn>> {
         let shard = self.shard(hash);
         shard.conns.find(hash, |conn| is_wanted(conn)).cloned()
