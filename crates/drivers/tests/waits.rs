@@ -44,6 +44,12 @@ fn echo(to: SocketAddr) -> std::net::TcpStream {
     stream
 }
 
+/// Has the other end of [`echoed`] end.
+fn end(mut stream: &TcpStream, echo: JoinHandle<()>) {
+    stream.write_all(&[0]).unwrap();
+    echo.join().unwrap();
+}
+
 fn round_trip(mut stream: &TcpStream, byte: u8) {
     stream.write_all(&[byte]).unwrap();
     let mut answer = [!byte];
@@ -75,8 +81,7 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
     let [watches, batches, by_callers] = std::array::from_fn(|index| after[index] - before[index]);
     assert!(watches > 0, "nobody slept at the device");
     assert!(2 * by_callers > batches, "{by_callers} of {batches} batches were taken by the reader");
-    (&stream).write_all(&[0]).unwrap();
-    echo.join().unwrap();
+    end(&stream, echo);
 }
 
 #[test]
@@ -119,8 +124,7 @@ fn a_sleep_at_the_device_ends_with_its_time() {
     assert_eq!(reader.join().unwrap().unwrap_err().kind(), ErrorKind::WouldBlock);
     stream.set_read_timeout(None).unwrap();
     round_trip(&stream, 9);
-    (&stream).write_all(&[0]).unwrap();
-    echo.join().unwrap();
+    end(&stream, echo);
 }
 
 #[test]
@@ -139,11 +143,9 @@ fn other_connections_are_served_while_somebody_sleeps_at_the_device_and_after() 
         assert_eq!(reader.join().unwrap().unwrap(), 1);
         // Nobody sleeps there now.
         (0..ROUNDS).for_each(|_| round_trip(&second, 20 + round));
-        (&second).write_all(&[0]).unwrap();
-        second_echo.join().unwrap();
+        end(&second, second_echo);
     }
-    (&first).write_all(&[0]).unwrap();
-    first_echo.join().unwrap();
+    end(&first, first_echo);
 }
 
 #[test]
