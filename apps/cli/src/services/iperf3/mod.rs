@@ -21,6 +21,7 @@ mod stream;
 pub mod streams;
 mod test;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,20 +47,27 @@ struct Server {
 /// The test that runs.
 struct Current {
     cookie: Cookie,
-    streams: mpsc::Sender<TcpStream>,
+    streams: mpsc::Sender<Numbered>,
+}
+
+/// A stream with its place in the order in which the listener gave them out. Their cookies are read by a task each, which
+/// may come by in another order, but what a stream is for follows from that one.
+struct Numbered {
+    number: u64,
+    stream: TcpStream,
 }
 
 /// What a connection is, by its cookie.
 enum Role {
     Control(Taken),
-    Stream(mpsc::Sender<TcpStream>),
+    Stream(mpsc::Sender<Numbered>),
     Refused,
 }
 
 /// The right to run a test, given back when this is dropped.
 struct Taken {
     server: Arc<Server>,
-    streams: mpsc::Receiver<TcpStream>,
+    streams: mpsc::Receiver<Numbered>,
 }
 
 impl Drop for Taken {
@@ -73,10 +81,12 @@ pub async fn start(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io
     let listener = TcpListener::bind_on(stack, at).await?;
     let datagrams = Arc::new(UdpSocket::bind_on(stack, at).await?);
     let server = Arc::new(Server { current: Mutex::new(None), datagrams });
+    let accepted = Cell::new(0);
     tasks.spawn(super::accept(listener, move |stream, from| {
         let server = Arc::clone(&server);
+        let accepted = Numbered { number: accepted.replace(accepted.get() + 1), stream };
         async move {
-            if let Err(error) = greet(server, stream).await {
+            if let Err(error) = greet(server, accepted).await {
                 eprintln!("iperf3 client {from}: {error}");
             }
         }
@@ -104,7 +114,7 @@ impl Server {
     }
 }
 
-async fn greet(server: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
+async fn greet(server: Arc<Server>, Numbered { number, mut stream }: Numbered) -> io::Result<()> {
     let cookie = timeout(COOKIE_TIMEOUT, protocol::read_cookie(&mut stream)).await??;
     match server.role(cookie) {
         Role::Control(taken) => {
@@ -114,7 +124,7 @@ async fn greet(server: Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
         }
         // A test that has its streams takes no more; the surplus is closed.
         Role::Stream(streams) => {
-            drop(streams.try_send(stream));
+            drop(streams.try_send(Numbered { number, stream }));
             Ok(())
         }
         Role::Refused => protocol::write_state(&mut stream, State::AccessDenied).await,

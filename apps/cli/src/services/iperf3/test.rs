@@ -74,7 +74,8 @@ async fn gather(taken: &mut Taken, peer: SocketAddr, params: &Params) -> io::Res
         // The sender is the server's own for as long as the test has its place.
         streams.push(taken.streams.recv().await.ok_or(io::ErrorKind::BrokenPipe)?);
     }
-    Ok(Gathered::Streams(streams))
+    streams.sort_unstable_by_key(|numbered| numbered.number);
+    Ok(Gathered::Streams(streams.into_iter().map(|numbered| numbered.stream).collect()))
 }
 
 impl Gathered {
