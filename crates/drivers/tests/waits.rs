@@ -7,9 +7,9 @@ mod common;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{Lab, eventually, skipped};
+use common::{Lab, skipped};
 use sockeye::{Config, TcpListener, TcpStream};
 use sockeye_drivers::TunConfig;
 
@@ -59,12 +59,23 @@ fn round_trip(mut stream: &TcpStream, byte: u8) {
 
 /// A thread that reads while nothing comes, once it has set out to sleep at the device.
 fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
-    (0..ROUNDS).for_each(|_| round_trip(stream, 7));
-    let before = lab.count("input_watches");
-    let mut twin = stream.try_clone().unwrap();
-    let reader = std::thread::spawn(move || twin.read(&mut [0; 8]));
-    eventually("a reader sleeps at the device", || lab.count("input_watches") > before);
-    reader
+    for _ in 0..10 {
+        (0..ROUNDS).for_each(|_| round_trip(stream, 7));
+        let before = lab.count("input_watches");
+        let mut twin = stream.try_clone().unwrap();
+        let reader = std::thread::spawn(move || twin.read(&mut [0; 8]));
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until {
+            if lab.count("input_watches") > before {
+                return reader;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // He found the input thread at the queue, and has parked as ever.
+        { stream }.write_all(&[1]).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), 1);
+    }
+    panic!("no reader sleeps at the device");
 }
 
 #[test]
@@ -74,13 +85,20 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
     }
     let (lab, listener) = lab(false);
     let (stream, echo) = echoed(&lab, &listener);
-    (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
-    let before = ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
-    (0..10 * ROUNDS).for_each(|_| round_trip(&stream, 8));
-    let after = ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
-    let [watches, batches, by_callers] = std::array::from_fn(|index| after[index] - before[index]);
-    assert!(watches > 0, "nobody slept at the device");
-    assert!(2 * by_callers > batches, "{by_callers} of {batches} batches were taken by the reader");
+    let counts = || ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
+    let mut seen = Vec::new();
+    let takes_them_himself = |seen: &mut Vec<[u64; 3]>| {
+        let before = counts();
+        (0..10 * ROUNDS).for_each(|_| round_trip(&stream, 8));
+        let after = counts();
+        let more: [u64; 3] = std::array::from_fn(|index| after[index] - before[index]);
+        seen.push(more);
+        let [watches, batches, by_callers] = more;
+        watches > 0 && 2 * by_callers > batches
+    };
+    // Where all threads share a core the answer may always be there before the reader looks.
+    let is_so = (0..10).any(|_| takes_them_himself(&mut seen));
+    assert!(is_so, "sleeps at the device, batches, batches taken by the reader: {seen:?}");
     end(&stream, echo);
 }
 
@@ -158,30 +176,49 @@ fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
     let (go, told) = std::sync::mpsc::channel::<()>();
     let sink = lab.kernel(move || {
         let mut stream = echo(to);
-        told.recv().unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+        // A part each time it is told to, and the rest when nobody tells it any more.
+        let parts: u64 = told.iter().map(|()| read_part(&mut stream)).sum();
+        parts + std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
     });
     let stream = listener.accept().unwrap().0;
     stream.set_nodelay(true).unwrap();
     (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
     (&stream).write_all(&[0]).unwrap();
+    let mut before = lab.count("input_watches");
     let mut twin = stream.try_clone().unwrap();
-    let before = lab.count("input_watches");
     let writer = std::thread::spawn(move || {
         twin.write_all(&vec![3; LEN]).unwrap();
         twin.shutdown(Shutdown::Write).unwrap();
     });
     // The kernel's buffer is full, and the window is probed: a frame that nobody but the timer has caused.
-    eventually("a closed window is probed", || {
-        let sent = lab.tun.counts()[0].frames_out;
-        std::thread::sleep(Duration::from_millis(300));
-        lab.count("input_watches") > before && lab.tun.counts()[0].frames_out == sent + 1
-    });
+    let is_probed = |before: &mut u64| {
+        let until = Instant::now() + Duration::from_secs(4);
+        while Instant::now() < until {
+            let sent = lab.tun.counts()[0].frames_out;
+            std::thread::sleep(Duration::from_millis(300));
+            if lab.count("input_watches") > *before && lab.tun.counts()[0].frames_out == sent + 1 {
+                return true;
+            }
+        }
+        // A writer who finds the input thread at the queue parks as ever: the next window may find it elsewhere.
+        *before = lab.count("input_watches");
+        go.send(()).unwrap();
+        false
+    };
+    assert!((0..5).any(|_| is_probed(&mut before)), "no closed window is probed");
     assert!(!writer.is_finished());
-    go.send(()).unwrap();
+    drop(go);
     assert_eq!(sink.join().unwrap(), LEN as u64);
     writer.join().unwrap();
 }
 
+/// Reads as much as opens the window widely.
+fn read_part(stream: &mut std::net::TcpStream) -> u64 {
+    let mut part = vec![0; PART];
+    stream.read_exact(&mut part).unwrap();
+    PART as u64
+}
+
+const PART: usize = 16 << 20;
 /// More than all buffers hold.
 const LEN: usize = 150 << 20;
