@@ -13,7 +13,7 @@ use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 use crate::base::addr::FourTuple;
 use crate::input::busy;
 use crate::input::placed::Placing;
-use crate::input::watch::{self, Wait};
+use crate::input::watch::{self, Wait, Waiters};
 use crate::stack::{Core, counter};
 use crate::workers::deadline_after;
 
@@ -66,7 +66,7 @@ pub(crate) fn gather(core: &Core, cpu: u32) {
 /// queue himself (`input/busy.rs`), for `placing` where that can be, and then he may sleep there (`input/watch.rs`).
 pub(crate) fn wait_polling(
     core: &Core,
-    (queue, ticket): (&WaitQueue, Ticket),
+    (waiters, ticket): (Waiters<'_>, Ticket),
     (at, conn): (busy::Place, &FourTuple),
     mut placing: Option<&mut Placing<'_>>,
     timeout: &mut Timeout,
@@ -76,14 +76,15 @@ pub(crate) fn wait_polling(
     let may_watch = watch::is_likely(core, at, conn);
     let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
-    if busy::until(core, at, spin, placing.as_deref_mut(), || queue.is_over(ticket)) {
+    if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
         return true;
     }
     let deadline = timeout.until();
-    let watched = may_watch.then(|| watch::wait(core, &Wait { at, conn, queue, ticket, deadline }, placing));
+    let watched =
+        may_watch.then(|| watch::wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
     let woken = watched.flatten().unwrap_or_else(|| {
         busy::leave(core, at);
-        queue.park(ticket, deadline)
+        waiters.queue.park(ticket, deadline)
     });
     woken != Woken::TimedOut
 }

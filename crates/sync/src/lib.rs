@@ -56,6 +56,7 @@ pub mod handout;
 mod lookout;
 mod node;
 mod notify;
+mod once_arc;
 pub mod pair;
 mod perimeter;
 mod readiness;
@@ -77,6 +78,7 @@ pub use handout::Handout;
 pub use lookout::{Lookout, Seen, Watch};
 pub use node::Batch;
 pub use notify::{Notify, Post};
+pub use once_arc::{Lent, OnceArc};
 pub use perimeter::{
     Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
     PerimeterId, Poisoned, Served,

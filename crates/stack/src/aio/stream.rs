@@ -200,7 +200,7 @@ impl TcpStream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            match user::send_for_task(self.inner.core(), self.inner.ends(), bufs, cx.waker()) {
+            match user::send_for_task(self.inner.core(), &self.inner.ends(), bufs, cx.waker()) {
                 // At the memory cap: the task is woken to try again.
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Poll::Pending,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

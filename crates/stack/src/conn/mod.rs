@@ -35,6 +35,7 @@ use sockeye_sync::{BriefMutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQu
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::input::busy::PlaceCell;
+use crate::input::watch::Waiters;
 use crate::netif::table::{Via, ViaCell};
 use crate::poll::Watchers;
 use crate::switches::{Rcvd, RxFree};
@@ -72,6 +73,8 @@ pub(crate) struct Conn {
     pub via: ViaCell,
     /// (a) Where frames for it come in; nowhere on loopback.
     pub input_at: PlaceCell,
+    /// (a) Where one of the readers sleeps in an interface.
+    rcv_watched_at: PlaceCell,
     /// (p) When its way was last told that it works.
     pub confirmed: run::Confirmed,
     /// (b) `so_snd` and `so_rcv`.
@@ -82,6 +85,8 @@ pub(crate) struct Conn {
     pub options: SocketOptions,
     /// (a) Handles of the application; at 0 the connection is closed.
     pub users: AtomicU32,
+    /// (a) Where one of the writers sleeps in an interface.
+    snd_watched_at: PlaceCell,
     /// What readers ask the owner for, with `Rcvd::Sync`.
     pub replies: rcvd::Replies,
     /// (c) The connection's name.
@@ -264,6 +269,8 @@ impl Conn {
             serial,
             via: ViaCell::new(birth.via),
             input_at: PlaceCell::default(),
+            rcv_watched_at: PlaceCell::default(),
+            snd_watched_at: PlaceCell::default(),
             confirmed: run::Confirmed::default(),
             so_error: AtomicU8::new(0),
             state,
@@ -275,6 +282,16 @@ impl Conn {
 
     pub fn perimeter(&self) -> &Perimeter<Item> {
         self.home.perimeter()
+    }
+
+    /// Readers that wait for bytes.
+    pub fn readers(&self) -> Waiters<'_> {
+        Waiters { queue: &self.rcv_wait, watched_at: &self.rcv_watched_at }
+    }
+
+    /// Writers that wait for space, and connecting threads.
+    pub fn writers(&self) -> Waiters<'_> {
+        Waiters { queue: &self.snd_wait, watched_at: &self.snd_watched_at }
     }
 
     /// Work for this connection as an item of its perimeter's queue.

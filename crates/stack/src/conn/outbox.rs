@@ -106,8 +106,8 @@ impl Wake {
     /// Ends the sleep of a caller who does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
     fn kick(&self, core: &Core) {
         match self {
-            Self::Reader(conn) => watch::kick(core, &conn.input_at, &conn.rcv_wait),
-            Self::Writer(conn) => watch::kick(core, &conn.input_at, &conn.snd_wait),
+            Self::Reader(conn) => watch::kick(core, conn.readers()),
+            Self::Writer(conn) => watch::kick(core, conn.writers()),
             // Of them none is a watcher.
             Self::Replied(_)
             | Self::Acceptor(_)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{Ticket, WaitQueue};
+use sockeye_sync::{Lent, Ticket, WaitQueue};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
@@ -19,7 +19,7 @@ use super::{Conn, LINGER_OFF, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
 use crate::input::busy;
 use crate::input::placed::Placing;
-use crate::input::watch;
+use crate::input::watch::{self, Waiters};
 use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
 use crate::workers;
@@ -35,12 +35,12 @@ const LARGE_CHUNK_MAX: usize = 256 << 10;
 
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
 /// taken the error is reported; otherwise it stays pending for the next call.
-pub(crate) fn send(core: &Core, ends: Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     send_or(core, ends, Rest::of(bufs), |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
-pub(crate) fn send_urgent(core: &Core, ends: Ends<'_>, buf: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Result<usize> {
     let bufs = [IoSlice::new(buf)];
     let rest = Rest { is_urgent: true, ..Rest::of(&bufs) };
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
@@ -50,7 +50,7 @@ pub(crate) fn send_urgent(core: &Core, ends: Ends<'_>, buf: &[u8]) -> io::Result
 #[cfg(feature = "tokio")]
 pub(crate) fn send_for_task(
     core: &Core,
-    ends: Ends<'_>,
+    ends: &Ends<'_>,
     bufs: &[IoSlice<'_>],
     waker: &std::task::Waker,
 ) -> io::Result<usize> {
@@ -62,16 +62,15 @@ pub(crate) fn send_for_task(
 }
 
 /// The two ends of a connection, as a handle of the application holds them: who sends, and who receives if that is known.
-#[derive(Clone, Copy)]
 pub(crate) struct Ends<'a> {
     pub conn: &'a Arc<Conn>,
-    pub peer: Option<&'a Arc<Conn>>,
+    pub peer: Option<Lent<'a, Conn>>,
 }
 
 /// [`send`], with what to do when there is no packet memory.
 fn send_or(
     core: &Core,
-    ends: Ends<'_>,
+    ends: &Ends<'_>,
     mut rest: Rest<'_>,
     no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
 ) -> io::Result<usize> {
@@ -95,7 +94,7 @@ fn send_or(
                 if let (Some((_, cpu)), None) = (ticket, conn.input_at.load()) {
                     blocking::gather(core, cpu);
                 }
-                wait(core, conn, &conn.snd_wait, ticket, &mut timeout)
+                wait(core, conn, conn.writers(), ticket, &mut timeout)
             }
             // What is parked goes back before anybody waits for memory or is told that there is none.
             Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
@@ -177,7 +176,7 @@ impl From<Exhausted> for Refusal {
 }
 
 /// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
-fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refusal> {
+fn append(core: &Core, ends: &Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refusal> {
     let conn = ends.conn;
     if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
@@ -209,7 +208,7 @@ fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refus
             // Another writer may be waiting for what we had reserved and did not use.
             drop(so);
             conn.snd_wait.wake();
-            watch::kick(core, &conn.input_at, &conn.snd_wait);
+            watch::kick(core, conn.writers());
             so = conn.so.lock();
         }
         copied?;
@@ -232,7 +231,7 @@ fn append(core: &Core, ends: Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refus
     // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
     if buffered >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
         Context::run(core, |cx| {
-            cx.ends = ends.peer.map(|peer| (conn, peer));
+            cx.ends = ends.peer.as_deref().map(|peer| (conn, peer));
             engine::output_now(cx, conn, so);
         });
     }
@@ -290,7 +289,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             };
             drop(so);
             if conn.input_at.load().is_none() {
-                wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
+                wait(core, conn, conn.readers(), ticket, &mut timeout)?;
                 continue;
             }
             match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
@@ -350,7 +349,7 @@ pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<
         }
         let ticket = ticket(conn, &conn.rcv_wait, so.rcv.cpu);
         drop(so);
-        wait(core, conn, &conn.rcv_wait, ticket, &mut timeout)?;
+        wait(core, conn, conn.readers(), ticket, &mut timeout)?;
     }
     Ok(0)
 }
@@ -385,7 +384,7 @@ fn wait_placing(
     let may_place = core.config.rcvd == Rcvd::Precheck;
     let buf = bufs.iter_mut().find(|buf| !buf.is_empty()).filter(|_| may_place);
     let mut placing = buf.map(|buf| Placing::new(conn, buf));
-    let waited = wait_for(core, conn, (&conn.rcv_wait, ticket), placing.as_mut(), timeout);
+    let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
     match placing.map_or(0, |placing| placing.taken()) {
         0 => waited.map(|()| 0),
         taken => Ok(taken),
@@ -396,18 +395,18 @@ fn wait_placing(
 fn wait(
     core: &Core,
     conn: &Conn,
-    queue: &WaitQueue,
+    waiters: Waiters<'_>,
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    wait_for(core, conn, (queue, ticket), None, timeout)
+    wait_for(core, conn, (waiters, ticket), None, timeout)
 }
 
 /// [`wait`], with where bytes may go that come meanwhile.
 fn wait_for(
     core: &Core,
     conn: &Conn,
-    (queue, ticket): (&WaitQueue, Option<(Ticket, u32)>),
+    (waiters, ticket): (Waiters<'_>, Option<(Ticket, u32)>),
     placing: Option<&mut Placing<'_>>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
@@ -416,8 +415,8 @@ fn wait_for(
     };
     core.recycler.before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => blocking::wait_polling(core, (queue, ticket), (at, &conn.tuple), placing, timeout),
-        None => blocking::wait(core, queue, ticket, cpu, timeout),
+        Some(at) => blocking::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
+        None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
@@ -449,7 +448,7 @@ pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Dura
         }
         let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
         drop(so);
-        if wait(core, conn, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
+        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
@@ -520,7 +519,7 @@ fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
         }
         let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
         drop(so);
-        if wait(core, conn, &conn.snd_wait, Some(ticket), &mut timeout).is_err() {
+        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
             return;
         }
     }

@@ -30,7 +30,7 @@
 
 use std::time::{Duration, Instant};
 
-use sockeye_sync::facade::{AtomicBool, AtomicU32, OnceLock, Ordering};
+use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
 use sockeye_sync::{Lookout, Mutex, Seen, Spin};
 
 use super::placed::Placing;
@@ -64,18 +64,33 @@ pub(crate) struct Place {
 
 /// A [`Place`], or none, in one word.
 #[derive(Debug, Default)]
-pub(crate) struct PlaceCell(AtomicU32);
+pub(crate) struct PlaceCell(AtomicU16);
 
 impl PlaceCell {
     /// Remembers a place. The line is shared with readers of other fields: it is written only on a change.
     #[inline]
     pub fn store(&self, place: Place) {
-        // At most 16 interfaces of 64 queues.
-        let word = (place.netif.index() * QUEUES_SHIFTED + place.queue + 1) as u32;
+        let word = Self::word(place);
         // Relaxed, here and below: a hint where to look.
         if self.0.load(Ordering::Relaxed) != word {
             self.0.store(word, Ordering::Relaxed);
         }
+    }
+
+    /// Remembers a place, if there is none.
+    pub fn try_take(&self, place: Place) -> bool {
+        // Relaxed: whoever has to see it reads a word that is written after it.
+        self.0.compare_exchange(0, Self::word(place), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Forgets it.
+    pub fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn word(place: Place) -> u16 {
+        // At most 16 interfaces of 64 queues.
+        (place.netif.index() * QUEUES_SHIFTED + place.queue + 1) as u16
     }
 
     /// The place that was remembered last.
@@ -89,6 +104,7 @@ impl PlaceCell {
 
 /// Numbers of queues in a [`PlaceCell`].
 const QUEUES_SHIFTED: usize = crate::netif::table::QUEUES_MAX;
+const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
 
 /// What an input thread remembers while it stands aside.
 #[derive(Default)]

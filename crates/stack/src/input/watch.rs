@@ -14,7 +14,10 @@
 //! They are those of [`Lookout`](sockeye_sync::Lookout): the head of `sync/src/lookout.rs` has the argument, and
 //! `sync/tests/loom/lookout.rs` every order. What is added here:
 //!
-//! * Whoever ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it.
+//! * Whoever ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. He must not look for the
+//!   watcher where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
+//!   watcher says where he is before he announces his sleep, and whoever owes a wake has seen the announcement, and with it
+//!   that word. One of those who wait for the same thing can be a watcher at a time.
 //! * A watcher whose wait is over leaves the queue *served*, as a caller does who was busy: the input thread looks at it within
 //!   the bound that `busy.rs` has for that. If it sleeps without a bound, leaving the watch wakes it.
 //! * A watcher who gives up before his wait is over parks as always, after he has woken the input thread.
@@ -62,11 +65,35 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     })
 }
 
+/// Those who wait for one thing of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiters<'a> {
+    pub queue: &'a WaitQueue,
+    /// Where the watcher among them sleeps.
+    pub watched_at: &'a PlaceCell,
+}
+
+/// The watcher's word where he sleeps, which he takes back when this is dropped.
+struct Said<'a>(&'a PlaceCell);
+
+impl<'a> Said<'a> {
+    /// `None` if another of the same waiters sleeps in an interface.
+    fn at(watched_at: &'a PlaceCell, at: Place) -> Option<Self> {
+        watched_at.try_take(at).then_some(Self(watched_at))
+    }
+}
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// A wait that was not over while its caller was busy.
 pub(crate) struct Wait<'a> {
     pub at: Place,
     pub conn: &'a FourTuple,
-    pub queue: &'a WaitQueue,
+    pub waiters: Waiters<'a>,
     pub ticket: Ticket,
     pub deadline: Option<Instant>,
 }
@@ -76,7 +103,8 @@ pub(crate) struct Wait<'a> {
 pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placing<'_>>) -> Option<Woken> {
     let seat = busy::seat(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
-    let watch = seat.lookout.take(wait.queue)?;
+    let watch = seat.lookout.take(wait.waiters.queue)?;
+    let _said = Said::at(wait.waiters.watched_at, wait.at)?;
     core.input.count(count::WATCHES, 1);
     loop {
         if !watch.begin(wait.ticket) {
@@ -100,7 +128,9 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
         }
         let is_own = is_own(&batch, wait.conn);
         drop(batch);
-        if placing.as_ref().is_some_and(|placing| placing.taken() > 0) || wait.queue.is_over(wait.ticket) {
+        if placing.as_ref().is_some_and(|placing| placing.taken() > 0)
+            || wait.waiters.queue.is_over(wait.ticket)
+        {
             return Some(Woken::Parked);
         }
         if is_late {
@@ -112,10 +142,10 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
     }
 }
 
-/// Ends the sleep of a watcher who waits on `queue`, which was notified and owes a wake. Outside all locks.
-pub(crate) fn kick(core: &Core, at: &PlaceCell, queue: &WaitQueue) {
-    if let Some(at) = at.load()
-        && busy::seat(core, at).is_some_and(|seat| seat.lookout.relieve(queue))
+/// Ends the sleep of a watcher among `waiters`, whose queue was notified and owes a wake. Outside all locks.
+pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
+    if let Some(at) = waiters.watched_at.load()
+        && busy::seat(core, at).is_some_and(|seat| seat.lookout.relieve(waiters.queue))
         && let Some(netif) = core.netifs.netif(at.netif)
     {
         netif.kick(at.queue);

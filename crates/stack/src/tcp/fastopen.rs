@@ -82,7 +82,7 @@ impl TcpSocket {
         self.fast_open.has_text = !data.is_empty();
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
-        let taken = user::send(stream.core(), stream.ends(), &[IoSlice::new(data)])?;
+        let taken = user::send(stream.core(), &stream.ends(), &[IoSlice::new(data)])?;
         if blocks {
             user::finish_connect(stream.core(), &stream.conn, None)?;
         }

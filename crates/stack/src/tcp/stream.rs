@@ -6,7 +6,8 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::facade::{Arc, OnceLock, Ordering};
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::{Lent, OnceArc};
 
 use super::TcpSocket;
 use crate::base::addr::Endpoint;
@@ -29,7 +30,7 @@ pub struct TcpStream {
     pub(crate) stack: Stack,
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
-    peer: OnceLock<Arc<Conn>>,
+    peer: OnceArc<Conn>,
 }
 
 impl TcpStream {
@@ -62,7 +63,7 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self { conn, stack, peer: OnceLock::new() }
+        Self { conn, stack, peer: OnceArc::new() }
     }
 
     /// Both ends, for a send.
@@ -71,7 +72,7 @@ impl TcpStream {
         user::Ends { conn: &self.conn, peer: self.peer.get().or_else(|| self.learn_peer()) }
     }
 
-    fn learn_peer(&self) -> Option<&Arc<Conn>> {
+    fn learn_peer(&self) -> Option<Lent<'_, Conn>> {
         // Relaxed: a hint of one thread or another.
         let has_written = &self.conn.options.has_written;
         if !has_written.load(Ordering::Relaxed) {
@@ -79,7 +80,7 @@ impl TcpStream {
             return None;
         }
         let peer = self.conn.live_peer()?;
-        Some(self.peer.get_or_init(|| peer))
+        Some(self.peer.get_or_set(peer))
     }
 
     /// The address of the other end.
@@ -363,10 +364,10 @@ impl Read for &TcpStream {
 
 impl Write for &TcpStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        user::send(self.core(), self.ends(), &[IoSlice::new(buf)])
+        user::send(self.core(), &self.ends(), &[IoSlice::new(buf)])
     }
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        user::send(self.core(), self.ends(), bufs)
+        user::send(self.core(), &self.ends(), bufs)
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())

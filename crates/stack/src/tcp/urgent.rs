@@ -17,7 +17,7 @@ impl TcpStream {
     /// # Errors
     /// As for a write.
     pub fn send_urgent(&self, buf: &[u8]) -> io::Result<usize> {
-        user::send_urgent(self.core(), self.ends(), buf)
+        user::send_urgent(self.core(), &self.ends(), buf)
     }
 
     /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never goes

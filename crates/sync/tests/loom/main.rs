@@ -16,6 +16,7 @@ mod exit;
 mod handout;
 mod lookout;
 mod notify;
+mod once_arc;
 mod pair;
 mod perimeter;
 mod perimeter_entry;
