@@ -50,6 +50,17 @@ fn each_work_is_measured_with_each_far_end() {
 }
 
 #[test]
+fn one_mtu_may_be_asked_of_every_end() {
+    for mtu in [1280, 65_535] {
+        let Some(rows) = rows(&format!("tun --samples 1 --seconds 0.03 --mtu {mtu}")) else { return };
+        check(&rows, &["sockeye", "trivial", "kernel"]);
+        for end in rows.iter().flat_map(|row| row["ends"].as_array().unwrap()) {
+            assert_eq!(end["mtu"], mtu, "{end}");
+        }
+    }
+}
+
+#[test]
 fn other_stacks_are_built_and_measured_where_asked_for() {
     if std::env::var_os(PEERS_SWITCH).is_none_or(|value| value != "1") {
         println!("skipped: {PEERS_SWITCH}=1 would build them");
@@ -152,6 +163,10 @@ fn what_cannot_be_is_refused_with_what_can() {
     for (line, parts) in [
         ("bench stream --peers", &["--peers", "sockeye bench tun --peers"][..]),
         ("bench tun --connections 3", &["--connections", "tun"]),
+        ("bench stream --mtu 1500", &["--mtu", "sockeye bench tun --mtu 65535"]),
+        ("bench tun --mtu 1279", &["--mtu", "1279", "1280 to 65535", "--mtu 1500"]),
+        ("bench tun --mtu 65536", &["--mtu", "65536", "1280 to 65535"]),
+        ("bench tun --mtu jumbo", &["--mtu", "jumbo", "1280 to 65535"]),
         ("bench rcvd --dev tun", &["--dev", "sockeye bench input --dev tun"]),
         ("bench all --dev tun", &["--dev", "sockeye bench input --dev tun"]),
         ("bench input --dev tap", &["--dev", "tun"]),

@@ -21,7 +21,7 @@ use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Tun, TunConfig};
 
 use super::peers::{self, Peer};
-use super::{Far, Work, trivial};
+use super::{Far, Mtu, Work, trivial};
 use crate::bench::meter::process_cpu;
 use crate::bench::record;
 
@@ -33,13 +33,15 @@ pub struct End {
     pub client: Namespace,
     /// The far end's address.
     pub addr: IpAddr,
+    /// Its MTU.
+    pub mtu: Mtu,
     /// The process of the far end, if it is not this one.
     pub peer: Option<Peer>,
 }
 
 impl End {
-    fn here(far: Far, client: Namespace, addr: IpAddr) -> Self {
-        Self { far, client, addr, peer: None }
+    fn here(far: Far, client: Namespace, addr: IpAddr, mtu: Mtu) -> Self {
+        Self { far, client, addr, mtu, peer: None }
     }
 
     /// CPU time that both ends have used so far.
@@ -58,8 +60,8 @@ const FAR: &str = "10.9.0.2/24";
 const CHUNK: usize = 256 << 10;
 
 /// A stack on a TUN device.
-pub fn sockeye() -> io::Result<End> {
-    let (client, tun) = device(&TunConfig::default())?;
+pub fn sockeye(mtu: Mtu) -> io::Result<End> {
+    let (client, tun) = device(&with(mtu))?;
     let stack = Stack::new(Config::default())?;
     record::attach(&stack, tun, &[prefix(FAR)?])?;
     let addr = prefix(FAR)?.addr();
@@ -73,27 +75,27 @@ pub fn sockeye() -> io::Result<End> {
             }
         })?;
     }
-    Ok(End::here(Far::Sockeye, client, addr))
+    Ok(End::here(Far::Sockeye, client, addr, mtu))
 }
 
 /// An end that does no more than the kernel has to see.
-pub fn trivial() -> io::Result<End> {
-    let (client, tun) = device(&TunConfig::default())?;
+pub fn trivial(mtu: Mtu) -> io::Result<End> {
+    let (client, tun) = device(&with(mtu))?;
     let addr = prefix(FAR)?.addr();
-    thread::Builder::new().name("trivial".to_owned()).spawn(move || trivial::run(&tun))?;
-    Ok(End::here(Far::Trivial, client, addr))
+    thread::Builder::new().name("trivial".to_owned()).spawn(move || trivial::run(&tun, mtu))?;
+    Ok(End::here(Far::Trivial, client, addr, mtu))
 }
 
-/// Another stack, whose program is `program`, as it is best at `work`.
-pub fn peer(kind: peers::Kind, program: &Path, work: Work) -> io::Result<End> {
-    let (client, tun) = device(&TunConfig { mtu: Some(kind.mtu(work)), ..TunConfig::default() })?;
-    let peer = Peer::start(kind, program, &tun, FAR, work)
+/// Another stack, whose program is `program`.
+pub fn peer(kind: peers::Kind, program: &Path, mtu: Mtu) -> io::Result<End> {
+    let (client, tun) = device(&with(mtu))?;
+    let peer = Peer::start(kind, program, &tun, FAR, mtu)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    Ok(End { far: Far::Peer(kind), client, addr: prefix(FAR)?.addr(), peer: Some(peer) })
+    Ok(End { far: Far::Peer(kind), client, addr: prefix(FAR)?.addr(), mtu, peer: Some(peer) })
 }
 
 /// The kernel, behind a veth pair.
-pub fn kernel() -> io::Result<End> {
+pub fn kernel(mtu: Mtu) -> io::Result<End> {
     let (client, far) = (Namespace::new()?, Namespace::new()?);
     veth_pair((&client, "near"), (&far, "far"))?;
     for (namespace, name, text) in [(&client, "near", CLIENT), (&far, "far", FAR)] {
@@ -101,6 +103,7 @@ pub fn kernel() -> io::Result<End> {
         namespace.run(|| {
             let link = KernelLink::new(name);
             link.add_addr(addr)?;
+            link.set_mtu(mtu.bytes().into())?;
             link.set_up(true)
         })??;
     }
@@ -115,12 +118,16 @@ pub fn kernel() -> io::Result<End> {
             }
         })?;
     }
-    Ok(End::here(Far::Kernel, client, addr))
+    Ok(End::here(Far::Kernel, client, addr, mtu))
 }
 
 /// The address of the other side of a [`device`], and its network.
 pub fn far() -> io::Result<Prefix> {
     prefix(FAR)
+}
+
+fn with(mtu: Mtu) -> TunConfig {
+    TunConfig { mtu: Some(mtu.bytes().into()), ..TunConfig::default() }
 }
 
 /// A namespace, and a device in it that leads out of it.

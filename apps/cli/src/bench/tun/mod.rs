@@ -2,7 +2,8 @@
 //!
 //! Purpose: what a connection between the kernel and Sockeye through a TUN device does, beside a trivial end that only
 //! acknowledges, feeds or echoes (how fast the device and the kernel are), and beside kernel and kernel through a
-//! veth pair; with `--peers` also beside other stacks on devices like ours. The kernel's end is the same code in all of them,
+//! veth pair; with `--peers` also beside other stacks on devices like ours. By default each end has the MTU that suits it
+//! (ours 1,500), with `--mtu` all have the same. The kernel's end is the same code in all of them,
 //! and what it counts is what is reported. They are interleaved: a round takes one sample of each.
 //!
 //! Must not know: how an end does its work.
@@ -13,6 +14,7 @@
 
 pub mod client;
 pub mod ends;
+mod mtu;
 pub mod peers;
 mod table;
 mod trivial;
@@ -30,6 +32,7 @@ use super::stats::{Ratio, Summary};
 use super::{BenchError, record, watchdog};
 use client::Sample;
 use ends::End;
+pub use mtu::Mtu;
 
 /// What the far end does, seen from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -57,11 +60,11 @@ impl Own {
     /// In the order of the table.
     const ALL: [Own; 3] = [Own::Sockeye, Own::Trivial, Own::Kernel];
 
-    fn open(self) -> io::Result<End> {
+    fn open(self, mtu: Mtu) -> io::Result<End> {
         match self {
-            Own::Sockeye => record::labelled(|| "tun with sockeye".to_owned(), ends::sockeye),
-            Own::Trivial => ends::trivial(),
-            Own::Kernel => ends::kernel(),
+            Own::Sockeye => record::labelled(|| "tun with sockeye".to_owned(), || ends::sockeye(mtu)),
+            Own::Trivial => ends::trivial(mtu),
+            Own::Kernel => ends::kernel(mtu),
         }
     }
 }
@@ -145,6 +148,7 @@ impl Far {
 pub struct Row {
     pub work: Work,
     pub ends: Vec<Far>,
+    pub mtus: Vec<Mtu>,
     pub about: Vec<Option<String>>,
     pub samples: Vec<Vec<Sample>>,
 }
@@ -206,12 +210,16 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
-    let own = chosen(&args.far, Own::ALL).map(Own::open).collect::<io::Result<Vec<End>>>()?;
+    let open = |own: Own| own.open(args.mtu.unwrap_or_default());
+    let own = chosen(&args.far, Own::ALL).map(open).collect::<io::Result<Vec<End>>>()?;
     let mut out = table::Output::new(args.json, args.out.as_deref())?;
     out.begin(&machine, samples, seconds)?;
     let mut failed = false;
     for work in chosen(&args.work, Work::ALL) {
-        let peers = programs.iter().map(|(kind, program)| ends::peer(*kind, program, work));
+        let peers = programs.iter().map(|(kind, program)| {
+            let mtu = args.mtu.unwrap_or_else(|| kind.mtu(work));
+            ends::peer(*kind, program, mtu)
+        });
         let peers = peers.collect::<io::Result<Vec<End>>>()?;
         let ends: Vec<&End> = own.iter().chain(&peers).collect();
         let row = measure(&ends, work, samples, seconds)?;
@@ -246,5 +254,6 @@ fn measure(ends: &[&End], work: Work, rounds: usize, seconds: f64) -> io::Result
         }
     }
     let about = ends.iter().map(|end| end.peer.as_ref().map(|peer| peer.about().to_owned())).collect();
-    Ok(Row { work, ends: ends.iter().map(|end| end.far).collect(), about, samples })
+    let mtus = ends.iter().map(|end| end.mtu).collect();
+    Ok(Row { work, ends: ends.iter().map(|end| end.far).collect(), mtus, about, samples })
 }

@@ -37,8 +37,8 @@ impl Output {
         push(
             &mut text,
             format_args!(
-                "\n{:<16} {:<10}{:>12} {:>6} {:>10}  {:<24}goal\n",
-                "far end does", "far end", "", "cores", "by core", "sockeye / it"
+                "\n{:<16} {:<10}{:>6} {:>12} {:>6} {:>10}  {:<24}goal\n",
+                "far end does", "far end", "MTU", "", "cores", "by core", "sockeye / it"
             ),
         );
         if self.json {
@@ -87,8 +87,9 @@ fn text(row: &Row) -> String {
         push(
             &mut line,
             format_args!(
-                "{work:<16} {:<10}{value:>12} {cores:>6.2} {by_core:>10}  {:<24}{}",
+                "{work:<16} {:<10}{:>6} {value:>12} {cores:>6.2} {by_core:>10}  {:<24}{}",
                 far.name(),
+                row.mtus[index].bytes(),
                 shown.unwrap_or_default(),
                 goal.unwrap_or_default()
             ),
@@ -127,6 +128,7 @@ fn object(row: &Row) -> Value {
         let (ratio, goal) = (row.ratio(end), far.goal(row.work));
         json!({
             "name": far.name(),
+            "mtu": row.mtus[end].bytes(),
             "about": row.about[end],
             "median": row.summary(end).map(|summary| summary.median),
             "min": row.summary(end).map(|summary| summary.min),
@@ -156,14 +158,15 @@ fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::super::client::Sample;
-    use super::super::{Far, Work, peers};
+    use super::super::{Far, Mtu, Work, peers};
     use super::*;
 
     fn row(work: Work, values: [f64; 4]) -> Row {
         let ends = vec![Far::Sockeye, Far::Trivial, Far::Kernel, Far::Peer(peers::Kind::Gvisor)];
         let samples = values.map(|value| vec![Sample { value, cores: 1.5 }; 3]).to_vec();
         let about = vec![None, None, None, Some("a stack".to_owned())];
-        Row { work, ends, about, samples }
+        let mtus = vec![Mtu::default(), Mtu::default(), Mtu::default(), Mtu::MAX];
+        Row { work, ends, mtus, about, samples }
     }
 
     #[test]
@@ -174,7 +177,8 @@ mod tests {
         assert_eq!(peers, "gvisor: a stack");
         let lines: Vec<&str> = lines.lines().collect();
         assert!(
-            lines[0].starts_with("receive Gbit/s   sockeye") && lines[0].ends_with("1.50       34.0"),
+            lines[0].starts_with("receive Gbit/s   sockeye     1500 ")
+                && lines[0].ends_with("1.50       34.0"),
             "{lines:?}"
         );
         assert!(lines[1].ends_with("0.85 (0.85 to 0.85)     >= 0.85 reached"), "{lines:?}");
@@ -182,6 +186,7 @@ mod tests {
         assert!(lines[3].ends_with("3.00 (3.00 to 3.00)     >= 2 reached, aim 4 missed"), "{lines:?}");
         let object = object(&found);
         assert_eq!(object["ends"][2]["samples"], json!([40.0, 40.0, 40.0]));
+        assert_eq!((&object["ends"][0]["mtu"], &object["ends"][3]["mtu"]), (&json!(1500), &json!(65_535)));
         assert_eq!(object["ends"][0]["sockeye_over_it"], Value::Null);
         assert_eq!((&object["ends"][3]["goal"], &object["ends"][3]["aim"]), (&json!(2.0), &json!(4.0)));
         assert_eq!((&object["ends"][1]["aim"], &object["ends"][2]["goal"]), (&Value::Null, &Value::Null));

@@ -16,15 +16,12 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{PollFd, PollFlags, poll};
 use sockeye_drivers::Tun;
 
-use super::Work;
+use super::{Mtu, Work};
 
 /// The device's header before each frame (virtio 1.2, section 5.1.6).
 const VNET_LEN: usize = 10;
 const IP_LEN: usize = 20;
 const TCP_LEN: usize = 20;
-/// Payload of a packet, and of a frame that the kernel cuts into such.
-const MSS: usize = 1460;
-const BURST: usize = 44 * MSS;
 /// Our window: 65,535 scaled by this, 4 MiB.
 const SHIFT: u8 = 6;
 
@@ -35,11 +32,12 @@ const PSH: u8 = 8;
 const ACK: u8 = 16;
 
 /// Serves until the device is gone.
-pub fn run(tun: &Tun) {
+pub fn run(tun: &Tun, mtu: Mtu) {
     let Some(fd) = tun.descriptors().next() else { return };
-    let mut end = TrivialEnd::new();
-    let mut buffer = vec![0; VNET_LEN + 65_535];
-    let payload = vec![0; BURST];
+    let size = Size::of(mtu);
+    let mut end = TrivialEnd::new(size);
+    let mut buffer = vec![0; VNET_LEN + usize::from(u16::MAX)];
+    let payload = vec![0; size.burst()];
     loop {
         let read = match rustix::io::read(fd, &mut buffer[..]) {
             Ok(read) => read,
@@ -53,10 +51,28 @@ pub fn run(tun: &Tun) {
         let Some(packet) = buffer.get(VNET_LEN..read) else { continue };
         end.input(packet);
         while let Some(out) = end.output() {
-            if write(fd, &out, &payload).is_err() {
+            if write(fd, &out, &payload, size).is_err() {
                 return;
             }
         }
+    }
+}
+
+/// Payload of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    mss: u16,
+}
+
+impl Size {
+    fn of(mtu: Mtu) -> Self {
+        Self { mss: mtu.bytes() - (IP_LEN + TCP_LEN) as u16 }
+    }
+
+    /// Payload of the largest frame that the kernel cuts into such packets.
+    fn burst(self) -> usize {
+        let mss = usize::from(self.mss);
+        (usize::from(u16::MAX) - IP_LEN - TCP_LEN) / mss * mss
     }
 }
 
@@ -67,16 +83,16 @@ struct Out {
     payload_len: usize,
 }
 
-fn write(fd: BorrowedFd<'_>, out: &Out, payload: &[u8]) -> io::Result<()> {
+fn write(fd: BorrowedFd<'_>, out: &Out, payload: &[u8], size: Size) -> io::Result<()> {
     let mut vnet = [0; VNET_LEN];
     // The checksum is the device's: from behind the IP header, at its place in TCP's.
     vnet[0] = 1;
     vnet[6..8].copy_from_slice(&(IP_LEN as u16).to_ne_bytes());
     vnet[8..10].copy_from_slice(&16u16.to_ne_bytes());
-    if out.payload_len > MSS {
+    if out.payload_len > usize::from(size.mss) {
         vnet[1] = 1;
         vnet[2..4].copy_from_slice(&(out.head.len() as u16).to_ne_bytes());
-        vnet[4..6].copy_from_slice(&(MSS as u16).to_ne_bytes());
+        vnet[4..6].copy_from_slice(&size.mss.to_ne_bytes());
     }
     let payload = payload.get(..out.payload_len).unwrap_or_default();
     rustix::io::writev(fd, &[IoSlice::new(&vnet), IoSlice::new(&out.head), IoSlice::new(payload)])?;
@@ -85,11 +101,13 @@ fn write(fd: BorrowedFd<'_>, out: &Out, payload: &[u8]) -> io::Result<()> {
 
 /// See the module's head.
 struct TrivialEnd {
+    size: Size,
     conn: Option<Conn>,
 }
 
 struct Conn {
     work: Work,
+    size: Size,
     /// Addresses and ports, ours first.
     addrs: [[u8; 4]; 2],
     ports: [u16; 2],
@@ -155,15 +173,15 @@ impl<'a> In<'a> {
 }
 
 impl TrivialEnd {
-    fn new() -> Self {
-        Self { conn: None }
+    fn new(size: Size) -> Self {
+        Self { size, conn: None }
     }
 
     fn input(&mut self, packet: &[u8]) {
         let Some(segment) = In::of(packet) else { return };
         let Some(work) = Work::ALL.into_iter().find(|work| work.port() == segment.ports[0]) else { return };
         if segment.flags & SYN != 0 {
-            self.conn = Some(Conn::new(work, &segment));
+            self.conn = Some(Conn::new(work, self.size, &segment));
             return;
         }
         let Some(conn) = &mut self.conn else { return };
@@ -191,9 +209,10 @@ impl TrivialEnd {
 }
 
 impl Conn {
-    fn new(work: Work, syn: &In<'_>) -> Self {
+    fn new(work: Work, size: Size, syn: &In<'_>) -> Self {
         Self {
             work,
+            size,
             addrs: syn.addrs,
             ports: syn.ports,
             snd_una: 0,
@@ -220,24 +239,26 @@ impl Conn {
             if !std::mem::take(&mut self.owes_ack) {
                 return None;
             }
-            // MSS 1,460; a word of nothing and the scale.
-            let options = [2, 4, 5, 0xb4, 1, 3, 3, SHIFT];
+            let [high, low] = self.size.mss.to_be_bytes();
+            // The MSS; a word of nothing and the scale.
+            let options = [2, 4, high, low, 1, 3, 3, SHIFT];
             self.snd_nxt = 0;
             let out = self.segment(SYN | ACK, 0, &options);
             self.snd_nxt = 1;
             return Some(out);
         }
         let room = self.snd_wnd.saturating_sub(self.snd_nxt.wrapping_sub(self.snd_una)) as usize;
+        let burst = self.size.burst();
         let len = match self.work {
             Work::Receive => 0,
             Work::Send => {
-                if room >= BURST {
-                    BURST
+                if room >= burst {
+                    burst
                 } else {
                     0
                 }
             }
-            Work::Rr => std::mem::take(&mut self.owes).min(BURST),
+            Work::Rr => std::mem::take(&mut self.owes).min(burst),
         };
         if len == 0 && !self.owes_ack {
             return None;
@@ -291,6 +312,7 @@ mod tests {
     fn from_client(work: Work, seq: u32, ack: u32, flags: u8, payload_len: usize) -> Vec<u8> {
         let mut conn = Conn {
             work,
+            size: Size::of(Mtu::default()),
             addrs: [[10, 9, 0, 1], [10, 9, 0, 2]],
             ports: [40_000, work.port()],
             snd_una: seq,
@@ -311,7 +333,7 @@ mod tests {
     }
 
     fn opened(work: Work) -> TrivialEnd {
-        let mut end = TrivialEnd::new();
+        let mut end = TrivialEnd::new(Size::of(Mtu::default()));
         end.input(&from_client(work, 99, 0, SYN, 0));
         let syn_ack = end.output().unwrap();
         assert_eq!(syn_ack.head[IP_LEN + 13], SYN | ACK);
@@ -344,7 +366,7 @@ mod tests {
         // 65,535 scaled by 7.
         end.input(&from_client(Work::Send, 100, 1, ACK, 0));
         let sent: usize = std::iter::from_fn(|| end.output()).map(|out| out.payload_len).sum();
-        assert!(sent <= 65_535 << 7 && sent > (65_535 << 7) - BURST, "{sent}");
+        assert!(sent <= 65_535 << 7 && sent > (65_535 << 7) - 44 * 1460, "{sent}");
         let mut end = opened(Work::Rr);
         end.input(&from_client(Work::Rr, 100, 1, ACK | PSH, 3));
         let out = end.output().unwrap();
@@ -355,8 +377,20 @@ mod tests {
     }
 
     #[test]
+    fn the_mtu_says_how_long_packets_are_and_the_device_how_long_frames() {
+        for (mtu, mss, burst) in [(1280, 1240, 64_480), (1500, 1460, 64_240), (65_535, 65_495u16, 65_495)] {
+            let size = Size::of(mtu.to_string().parse().unwrap());
+            assert_eq!((size.mss, size.burst()), (mss, burst));
+            let mut end = TrivialEnd::new(size);
+            end.input(&from_client(Work::Send, 99, 0, SYN, 0));
+            let syn_ack = end.output().unwrap();
+            assert_eq!(syn_ack.head[IP_LEN + TCP_LEN + 2..][..2], mss.to_be_bytes());
+        }
+    }
+
+    #[test]
     fn arbitrary_bytes_are_dropped() {
-        let mut end = TrivialEnd::new();
+        let mut end = TrivialEnd::new(Size::of(Mtu::default()));
         let whole = from_client(Work::Send, 1, 1, SYN, 0);
         for len in 0..whole.len() {
             end.input(&whole[..len]);

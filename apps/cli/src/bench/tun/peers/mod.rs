@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use sockeye_drivers::Tun;
 
-use super::Work;
+use super::{Mtu, Work};
 use crate::bench::child;
 
 /// Where the programs come from.
@@ -68,10 +68,10 @@ impl Kind {
 
     /// Bytes of the largest packet with which it does this work fastest. Both let the device cut what they send and take
     /// uncut what comes, so larger packets are not always better.
-    pub fn mtu(self, work: Work) -> u32 {
+    pub fn mtu(self, work: Work) -> Mtu {
         match (self, work) {
-            (Kind::Gvisor, Work::Receive | Work::Rr) => 1500,
-            (Kind::Gvisor, Work::Send) | (Kind::Smoltcp, _) => 65_535,
+            (Kind::Gvisor, Work::Receive | Work::Rr) => Mtu::default(),
+            (Kind::Gvisor, Work::Send) | (Kind::Smoltcp, _) => Mtu::MAX,
         }
     }
 
@@ -118,18 +118,18 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts `program` on a device, with this address and network, as it is best at `work`. Blocks until it is ready.
+    /// Starts `program` on a device, with this address and network. Blocks until it is ready.
     ///
     /// # Errors
     /// The system's, and what the program says on standard error goes there.
-    pub fn start(kind: Kind, program: &Path, tun: &Tun, addr: &str, work: Work) -> io::Result<Self> {
+    pub fn start(kind: Kind, program: &Path, tun: &Tun, addr: &str, mtu: Mtu) -> io::Result<Self> {
         let Some(device) = tun.descriptors().next() else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
         let mut command = Command::new(program);
         command.args(["--addr", addr]).stdin(Stdio::from(device.try_clone_to_owned()?));
         for (flag, value) in [
-            ("--mtu", u64::from(kind.mtu(work))),
+            ("--mtu", u64::from(mtu.bytes())),
             ("--buffer", kind.buffer() as u64),
             ("--spin-us", kind.spin().as_micros() as u64),
         ] {
