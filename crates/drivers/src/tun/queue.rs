@@ -32,6 +32,8 @@ use super::vnet;
 /// Pieces of a frame that are written without being joined first: header of the device, headers, and payload of so
 /// many mbufs but two.
 const PIECES_MAX: usize = 64;
+/// Mbufs of what most frames carry: a segment of 64 KiB lies in two clusters, or three.
+const PIECES_FEW: usize = 4;
 
 /// What a queue counts.
 pub(super) mod count {
@@ -142,20 +144,18 @@ impl Queue {
     /// Writes one frame.
     pub fn transmit(&self, frame: &TxFrame) -> Outcome {
         let header = if self.has_header { vnet::of(frame) } else { [0; vnet::LEN] };
-        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-        pieces[0] = IoSlice::new(if self.has_header { &header } else { &[] });
-        pieces[1] = IoSlice::new(frame.head());
-        let count = frame.payload.mbuf_count();
-        let written = if count <= PIECES_MAX - 2 {
-            let filled = frame.payload.fill_io_slices(&mut pieces[2..]);
-            retry_on_intr(|| rustix::io::writev(&self.fd, &pieces[..2 + filled]))
-        } else {
-            // Some hundred small writes in one segment: the system call takes no more pieces than it likes.
-            let mut joined = vec![0; frame.payload.len()];
-            frame.payload.copy_to(0, &mut joined);
-            let (fixed, rest) = pieces.split_at_mut(2);
-            rest[0] = IoSlice::new(&joined);
-            retry_on_intr(|| rustix::io::writev(&self.fd, &[fixed[0], fixed[1], rest[0]]))
+        let header: &[u8] = if self.has_header { &header } else { &[] };
+        // To fill in many pieces takes longer than all else, so there are as few as suffice.
+        let written = match frame.payload.mbuf_count() {
+            0..=PIECES_FEW => self.write::<{ 2 + PIECES_FEW }>(header, frame),
+            count if count <= PIECES_MAX - 2 => self.write::<PIECES_MAX>(header, frame),
+            _ => {
+                // Some hundred small writes in one segment: the system call takes no more pieces than it likes.
+                let mut joined = vec![0; frame.payload.len()];
+                frame.payload.copy_to(0, &mut joined);
+                let pieces = [header, frame.head(), &joined].map(IoSlice::new);
+                retry_on_intr(|| rustix::io::writev(&self.fd, &pieces))
+            }
         };
         match written {
             Ok(_) => {
@@ -168,6 +168,15 @@ impl Queue {
                 if matches!(error, Errno::BADFD | Errno::NODEV) { Outcome::Gone } else { Outcome::Nothing }
             }
         }
+    }
+
+    /// Writes a frame whose payload is in at most `N - 2` mbufs.
+    fn write<const N: usize>(&self, header: &[u8], frame: &TxFrame) -> rustix::io::Result<usize> {
+        let mut pieces = [IoSlice::new(&[]); N];
+        let (fixed, rest) = pieces.split_at_mut(2);
+        (fixed[0], fixed[1]) = (IoSlice::new(header), IoSlice::new(frame.head()));
+        let filled = frame.payload.fill_io_slices(rest);
+        retry_on_intr(|| rustix::io::writev(&self.fd, &pieces[..2 + filled]))
     }
 
     /// **Blocks** until there is a frame or an interruption; for the latter alone if the device `is_gone`. True if the
