@@ -21,7 +21,7 @@
 //! What lies in the buffer behind the bytes that the read returns has no meaning, as with any read.
 //!
 //! It must not know perimeters. The bytes may be anything: what is not plainly the segment that was guessed is
-//! parsed again by `parse.rs`, which is the only one to drop and to count. Tests: `tests/placed.rs`,
+//! parsed again by `parse.rs`, which is the only one to drop and to count. Tests: below, `tests/placed.rs`,
 //! `drivers/tests/transfers.rs`.
 
 use std::ops::Range;
@@ -49,6 +49,8 @@ use crate::stack::Core;
 const GATHERED_MAX: usize = BATCH_MAX;
 /// Bytes after which no further frame is gathered: they are acknowledged together, and should be a part of a window only.
 const GATHERED_BYTES_MAX: usize = 256 << 10;
+/// Turns in a row that fill the reader's buffer before it is looked whether more frames come than it has room for.
+const FULL_MAX: u8 = 16;
 /// Text from which on a frame is placed though the buffer may hold fewer than come: its copy costs more than an entry of the
 /// perimeter.
 const LARGE_MIN: usize = 8 << 10;
@@ -84,8 +86,10 @@ pub(super) struct Guess {
     to: Option<FourTuple>,
     head_len: usize,
     text_len: usize,
-    /// Frames that were taken together; one more, if there may have been more.
+    /// Frames that were taken together; one more, if it is time to see whether there are more.
     together: usize,
+    /// Turns in a row that ended because the reader's buffer was full: they cannot tell what else was there.
+    full: u8,
 }
 
 impl Guess {
@@ -94,15 +98,31 @@ impl Guess {
         self.to.as_ref() == Some(conn)
     }
 
+    /// Bytes that a reader's buffer has to have room for.
+    fn room(&self) -> usize {
+        let frames = if self.text_len >= LARGE_MIN { 1 } else { self.together.clamp(1, GATHERED_MAX) };
+        self.text_len * frames
+    }
+
     /// After a segment that came in a frame of so many bytes.
     pub fn note(&mut self, packet: &Packet, frame_len: usize) {
         self.text_len = packet.payload.0.len();
         (self.to, self.head_len) = (Some(packet.to), frame_len.saturating_sub(self.text_len));
     }
 
-    /// After so many frames that were taken together.
+    /// After so many frames that were taken together, and no more were there.
     pub fn note_together(&mut self, frames: usize) {
-        self.together = frames;
+        (self.together, self.full) = (frames, 0);
+    }
+
+    /// After so many for which there was room. Who reads just what comes, as an answer of a known length, fills his buffer each
+    /// time; so that there may have been more is looked into now and then only.
+    fn note_full(&mut self, frames: usize) {
+        if self.full < FULL_MAX {
+            (self.together, self.full) = (frames, self.full + 1);
+        } else {
+            (self.together, self.full) = (frames + 1, 0);
+        }
     }
 }
 
@@ -120,8 +140,7 @@ impl<'a> Placing<'a> {
     /// Whether the next frame is likely one that fits.
     pub(super) fn fits(&self, batch: &Batch) -> bool {
         let guess = &batch.guess;
-        let wanted = if guess.text_len >= LARGE_MIN { 1 } else { guess.together.clamp(1, GATHERED_MAX) };
-        self.taken == 0 && self.buf.len() >= guess.text_len * wanted && guess.is_to(&self.conn.tuple)
+        self.taken == 0 && self.buf.len() >= guess.room() && guess.is_to(&self.conn.tuple)
     }
 
     /// Takes frames from the queue and handles them. Returns how many there were; `None` if the driver cannot do this.
@@ -186,8 +205,10 @@ impl<'a> Placing<'a> {
             is_full = has_no_room || begin >= GATHERED_BYTES_MAX || gathered.len() >= GATHERED_MAX;
             batch.guess.text_len = len;
         }
-        if frames > 0 {
-            batch.guess.note_together(frames + usize::from(is_full));
+        match (frames, is_full) {
+            (0, _) => {}
+            (_, true) => batch.guess.note_full(frames),
+            (_, false) => batch.guess.note_together(frames),
         }
         Some(frames)
     }
@@ -249,4 +270,42 @@ fn sums_up(header: &ip::Header, pieces: [&[u8]; 3]) -> bool {
 /// A copy in packet memory; `None` without any.
 fn copy_in(core: &Core, bytes: &[u8]) -> Option<Chain> {
     memory::obtain(core, || core.pool.copy_in(bytes)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_just_what_comes_is_asked_for_more_room_now_and_then_only() {
+        let mut guess = Guess { text_len: 1, together: 1, ..Guess::default() };
+        let mut taken_as_always = 0;
+        for _ in 0..10 * (usize::from(FULL_MAX) + 2) {
+            if guess.room() <= 1 {
+                guess.note_full(1);
+            } else {
+                taken_as_always += 1;
+                guess.note_together(1);
+            }
+        }
+        assert_eq!(taken_as_always, 10);
+    }
+
+    #[test]
+    fn where_more_comes_than_there_was_room_for_it_is_found_out_and_remembered() {
+        let mut guess = Guess { text_len: 1448, together: 1, ..Guess::default() };
+        let mut turns = 0;
+        while guess.room() <= 3 * 1448 && turns < 100 {
+            guess.note_full(3);
+            turns += 1;
+        }
+        assert_eq!(turns, usize::from(FULL_MAX) + 1);
+        guess.note_together(32);
+        assert_eq!(guess.room(), 32 * 1448);
+        // A few come at the end, for which there is room.
+        guess.note_together(2);
+        assert_eq!(guess.room(), 2 * 1448);
+        guess.text_len = LARGE_MIN;
+        assert_eq!(guess.room(), LARGE_MIN);
+    }
 }
