@@ -20,7 +20,7 @@ use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
-use crate::bench::tun::{Mtu, Own, Work, peers};
+use crate::bench::tun::{Mtu, Own, SpinTime, Work, peers};
 use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
 
 /// Options of the command.
@@ -97,6 +97,10 @@ pub struct BenchArgs {
     /// tun: this MTU for every end [default: 1500, and of --peers what each is fastest with]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<Mtu>,
+
+    /// tun: how long each end that can be busy is so before it sleeps, 0 to 10000 [default: what each is fastest with]
+    #[arg(long, value_name = "US")]
+    pub spin_us: Option<SpinTime>,
 
     /// tun: only these of the far ends that are in this process
     #[arg(long, value_name = "END[,END...]", value_enum, value_delimiter = ',')]
@@ -299,6 +303,7 @@ impl BenchArgs {
             ("--peers", "--peers", self.peers.is_some()),
             ("--work", "--work send,rr", !self.work.is_empty()),
             ("--mtu", "--mtu 65535", self.mtu.is_some()),
+            ("--spin-us", "--spin-us 0", self.spin_us.is_some()),
             ("--far", "--far sockeye,trivial", !self.far.is_empty()),
         ];
         let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));

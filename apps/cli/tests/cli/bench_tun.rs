@@ -61,6 +61,12 @@ fn one_mtu_may_be_asked_of_every_end() {
 }
 
 #[test]
+fn no_end_needs_to_be_busy() {
+    let Some(rows) = rows("tun --samples 1 --seconds 0.03 --spin-us 0") else { return };
+    check(&rows, &["sockeye", "trivial", "kernel"]);
+}
+
+#[test]
 fn other_stacks_are_built_and_measured_where_asked_for() {
     if std::env::var_os(PEERS_SWITCH).is_none_or(|value| value != "1") {
         println!("skipped: {PEERS_SWITCH}=1 would build them");
@@ -167,6 +173,8 @@ fn what_cannot_be_is_refused_with_what_can() {
         ("bench tun --mtu 1279", &["--mtu", "1279", "1280 to 65535", "--mtu 1500"]),
         ("bench tun --mtu 65536", &["--mtu", "65536", "1280 to 65535"]),
         ("bench tun --mtu jumbo", &["--mtu", "jumbo", "1280 to 65535"]),
+        ("bench rr --spin-us 0", &["--spin-us", "sockeye bench tun --spin-us 0"]),
+        ("bench tun --spin-us 10001", &["--spin-us", "10001", "0 to 10000", "leave it out"]),
         ("bench rcvd --dev tun", &["--dev", "sockeye bench input --dev tun"]),
         ("bench all --dev tun", &["--dev", "sockeye bench input --dev tun"]),
         ("bench input --dev tap", &["--dev", "tun"]),

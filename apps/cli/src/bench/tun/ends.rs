@@ -21,7 +21,7 @@ use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Tun, TunConfig};
 
 use super::peers::{self, Peer};
-use super::{Far, Mtu, Work, trivial};
+use super::{Far, Mtu, SpinTime, Work, trivial};
 use crate::bench::meter::process_cpu;
 use crate::bench::record;
 
@@ -60,9 +60,11 @@ const FAR: &str = "10.9.0.2/24";
 const CHUNK: usize = 256 << 10;
 
 /// A stack on a TUN device.
-pub fn sockeye(mtu: Mtu) -> io::Result<End> {
+pub fn sockeye(mtu: Mtu, spin: Option<SpinTime>) -> io::Result<End> {
     let (client, tun) = device(&with(mtu))?;
-    let stack = Stack::new(Config::default())?;
+    let config = Config::default();
+    let spin_max = spin.map_or(config.spin_max, SpinTime::duration);
+    let stack = Stack::new(Config { spin_max, ..config })?;
     record::attach(&stack, tun, &[prefix(FAR)?])?;
     let addr = prefix(FAR)?.addr();
     for work in Work::ALL {
@@ -87,9 +89,9 @@ pub fn trivial(mtu: Mtu) -> io::Result<End> {
 }
 
 /// Another stack, whose program is `program`.
-pub fn peer(kind: peers::Kind, program: &Path, mtu: Mtu) -> io::Result<End> {
+pub fn peer(kind: peers::Kind, program: &Path, mtu: Mtu, spin: Duration) -> io::Result<End> {
     let (client, tun) = device(&with(mtu))?;
-    let peer = Peer::start(kind, program, &tun, FAR, mtu)
+    let peer = Peer::start(kind, program, &tun, FAR, (mtu, spin))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     Ok(End { far: Far::Peer(kind), client, addr: prefix(FAR)?.addr(), mtu, peer: Some(peer) })
 }

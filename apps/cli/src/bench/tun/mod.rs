@@ -3,7 +3,7 @@
 //! Purpose: what a connection between the kernel and Sockeye through a TUN device does, beside a trivial end that only
 //! acknowledges, feeds or echoes (how fast the device and the kernel are), and beside kernel and kernel through a
 //! veth pair; with `--peers` also beside other stacks on devices like ours. By default each end has the MTU that suits it
-//! (ours 1,500), with `--mtu` all have the same. The kernel's end is the same code in all of them,
+//! (ours 1,500), with `--mtu` all have the same, and with `--spin-us` all that can are busy for as long before they sleep. The kernel's end is the same code in all of them,
 //! and what it counts is what is reported. They are interleaved: a round takes one sample of each.
 //!
 //! Must not know: how an end does its work.
@@ -16,6 +16,7 @@ pub mod client;
 pub mod ends;
 mod mtu;
 pub mod peers;
+mod spin;
 mod table;
 mod trivial;
 
@@ -33,6 +34,7 @@ use super::{BenchError, record, watchdog};
 use client::Sample;
 use ends::End;
 pub use mtu::Mtu;
+pub use spin::SpinTime;
 
 /// What the far end does, seen from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -60,9 +62,9 @@ impl Own {
     /// In the order of the table.
     const ALL: [Own; 3] = [Own::Sockeye, Own::Trivial, Own::Kernel];
 
-    fn open(self, mtu: Mtu) -> io::Result<End> {
+    fn open(self, mtu: Mtu, spin: Option<SpinTime>) -> io::Result<End> {
         match self {
-            Own::Sockeye => record::labelled(|| "tun with sockeye".to_owned(), || ends::sockeye(mtu)),
+            Own::Sockeye => record::labelled(|| "tun with sockeye".to_owned(), || ends::sockeye(mtu, spin)),
             Own::Trivial => ends::trivial(mtu),
             Own::Kernel => ends::kernel(mtu),
         }
@@ -210,7 +212,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
-    let open = |own: Own| own.open(args.mtu.unwrap_or_default());
+    let open = |own: Own| own.open(args.mtu.unwrap_or_default(), args.spin_us);
     let own = chosen(&args.far, Own::ALL).map(open).collect::<io::Result<Vec<End>>>()?;
     let mut out = table::Output::new(args.json, args.out.as_deref())?;
     out.begin(&machine, samples, seconds)?;
@@ -218,7 +220,8 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     for work in chosen(&args.work, Work::ALL) {
         let peers = programs.iter().map(|(kind, program)| {
             let mtu = args.mtu.unwrap_or_else(|| kind.mtu(work));
-            ends::peer(*kind, program, mtu)
+            let spin = args.spin_us.map_or(kind.spin(), SpinTime::duration);
+            ends::peer(*kind, program, mtu, spin)
         });
         let peers = peers.collect::<io::Result<Vec<End>>>()?;
         let ends: Vec<&End> = own.iter().chain(&peers).collect();

@@ -84,7 +84,7 @@ impl Kind {
     }
 
     /// How long it looks for packets before it sleeps, for the best: the netstack's goroutines only lose by it.
-    fn spin(self) -> Duration {
+    pub fn spin(self) -> Duration {
         match self {
             Kind::Gvisor => Duration::ZERO,
             Kind::Smoltcp => Duration::from_micros(50),
@@ -118,11 +118,18 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts `program` on a device, with this address and network. Blocks until it is ready.
+    /// Starts `program` on a device, with this address and network, which is busy for `spin` before it sleeps.
+    /// Blocks until it is ready.
     ///
     /// # Errors
     /// The system's, and what the program says on standard error goes there.
-    pub fn start(kind: Kind, program: &Path, tun: &Tun, addr: &str, mtu: Mtu) -> io::Result<Self> {
+    pub fn start(
+        kind: Kind,
+        program: &Path,
+        tun: &Tun,
+        addr: &str,
+        (mtu, spin): (Mtu, Duration),
+    ) -> io::Result<Self> {
         let Some(device) = tun.descriptors().next() else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
@@ -131,7 +138,7 @@ impl Peer {
         for (flag, value) in [
             ("--mtu", u64::from(mtu.bytes())),
             ("--buffer", kind.buffer() as u64),
-            ("--spin-us", kind.spin().as_micros() as u64),
+            ("--spin-us", spin.as_micros() as u64),
         ] {
             command.arg(flag).arg(value.to_string());
         }
