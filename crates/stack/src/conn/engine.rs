@@ -26,15 +26,16 @@ use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::{Flags, Head, Header, Payload};
+use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
 
+use super::emit::{emit, emit_bare};
 use super::error::SockError;
 use super::exit::{self, At};
-use super::outbox::{Claimed, Context, Gone, Routed, Wake};
+use super::outbox::{Claimed, Context, Gone, Wake};
 use super::sockbuf::Buffers;
 use super::{Conn, Item, Work, fast_open, rcvd, reason, rollup};
 use crate::base::payload::Data;
@@ -533,43 +534,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
-/// Sends one segment without payload.
-fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
-    emit(cx, conn, header.into(), Data::default(), 0);
-}
-
 /// Whether a writer has to wait for space.
 pub(crate) fn is_full(so: &Buffers) -> bool {
     so.snd.connected && !so.snd.shut && !so.snd.is_writable()
-}
-
-/// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by
-/// lookup after leaving. `mss` is what a device is to cut it into.
-fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: Data, mss: u16) {
-    cx.core.count(counter::SEGMENTS_OUT);
-    if head.flags().has(Flags::RST) {
-        cx.core.count(counter::RESETS_OUT);
-    }
-    if !cx.core.loopback.encodes()
-        && let Some(peer) = cx.other_end(conn)
-    {
-        let work = Work::segment(head, payload);
-        // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
-        if let Some(claim) = peer.perimeter().claim() {
-            return cx.claimed(peer, claim, work);
-        }
-        match peer.perimeter().fill(Conn::item(&peer, work)) {
-            // It was left in between: ours to run all the same.
-            Filled::WakeWorker => cx.outbox.filled.push_back(Arc::clone(&peer)),
-            Filled::Queued => cx.core.count(counter::QUEUED),
-            Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
-        }
-        return;
-    }
-    let header = Header::from(head);
-    if conn.via.last().is_wire() {
-        return output::push(cx, conn, &header, payload, mss);
-    }
-    let to = conn.tuple.reversed();
-    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });
 }

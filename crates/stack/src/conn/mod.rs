@@ -9,6 +9,7 @@
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
 pub(crate) mod birth;
+mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod exit;
