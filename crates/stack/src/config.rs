@@ -79,6 +79,10 @@ pub struct Config {
     /// TCP connections, while other pollers wait on its own. It stays within its affinity. Default on; see `docs/adr/0009` and
     /// `0034`.
     pub gather: bool,
+    /// Whether a reader that waits in a blocking read runs the segments that come for its connection over loopback itself, if their
+    /// sender is on another core; else the sender runs them. Only with a grain of `per_socket` and the defaults of `entry`,
+    /// `rcvd`, `wake` and `rx_free`, whose other settings are about who runs what, and where. Default on; see `docs/adr/0040`.
+    pub host_input: bool,
     /// Whether segments of a connection that continue one another in a batch of packets are taken in as one (generic receive
     /// offload), where the device has not joined them already. Default on; see `docs/adr/0030`.
     pub gro: bool,
@@ -164,6 +168,7 @@ impl Default for Config {
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             gather: true,
+            host_input: true,
             gro: true,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
@@ -206,6 +211,16 @@ impl Config {
             interval: self.keepalive_intvl,
             count: self.keepalive_probes,
         }
+    }
+
+    /// Whether readers who wait run segments: see [`host_input`](Self::host_input).
+    pub(crate) fn may_host(&self) -> bool {
+        let is_default = self.grain == Grain::default()
+            && self.entry == Entry::default()
+            && self.rcvd == Rcvd::default()
+            && self.wake == Wake::default()
+            && self.rx_free == RxFree::default();
+        self.host_input && is_default
     }
 
     /// Checks every field.

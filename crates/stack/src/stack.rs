@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub config: Config,
     /// How an application's threads enter perimeters: `Config::entry`, or `Process` where there is no worker.
     pub entry: Entry,
+    /// Segments may be left with a reader who waits.
+    pub hosts: bool,
     pub clock: Clock,
     pub key: HashKey,
     secret: Secret,
@@ -376,6 +378,7 @@ impl Core {
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
+            hosts: config.may_host(),
             unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
             udp: crate::udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())),
             pinned: seed.map(|_| 0),

@@ -9,31 +9,17 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use common::{
-    Random, assert_empty, connect, counter, eventually, hash_of, join, join_all, listener, pair,
-    receive_chunked, scaled, send_chunked, stack_with, watchdog,
+    Random, assert_empty, connect, cores, counter, eventually, hash_of, join, join_all, listener, pair,
+    receive_chunked, run_on, scaled, send_chunked, stack_with, watchdog,
 };
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sockeye::{Config, Grain, RxFree, Stack, TcpStream};
 
 /// The largest cluster with its header, bytes.
 const CLUSTER: usize = (64 << 10) + 64;
 
-/// Two cores that the calling thread may use: the same twice if there is one.
-fn cores() -> (usize, usize) {
-    let allowed = sched_getaffinity(None).unwrap();
-    let mut usable = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
-    let first = usable.next().unwrap();
-    (first, usable.next().unwrap_or(first))
-}
-
-fn run_on(core: usize) {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).unwrap();
-}
-
 fn stack(setting: RxFree) -> Stack {
-    stack_with(|c| c.rx_free = setting)
+    // A reader who runs his own input frees what he has allocated himself.
+    stack_with(|c| (c.rx_free, c.host_input) = (setting, false))
 }
 
 fn assert_nothing_parked(stack: &Stack) {

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //!   free           0
+//!   hosted         ON_PAPER | a CPU             free, and a thread that waits will run what is left with it
 //!   inside         OWNED | list                 a thread holds the `Inside`
 //!   on paper       OWNED | ON_PAPER | list      owned, nobody inside; `resume` takes it over
 //!   poisoned       OWNED | POISONED             an `Inside` was dropped, not left: final
@@ -18,6 +19,9 @@
 //! |---|---|---|
 //! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking`, `claim` | acquire, with *leave* |
 //! | free → on paper + item | any thread: `fill` | release, with *resume* |
+//! | free → hosted → free | a thread that waits: `host`, `unhost`; see `perimeter/host.rs` | release, with *fill hosted* |
+//! | hosted → inside, on paper + item | as from free | as from free |
+//! | hosted → on paper + item, for the host | any thread: `fill_hosted` | release, with *resume*; acquire, with *host* |
 //! | push an item: list grows | any thread, only while owned | release, with *take* |
 //! | take: list → empty | the thread inside | acquire, with *push* |
 //! | leave: inside with an empty list → free | the thread inside | release, with *enter* |
@@ -66,6 +70,7 @@
 mod claim;
 mod exit;
 mod grant;
+mod host;
 mod inside;
 mod run;
 #[cfg(all(test, not(loom)))]
@@ -163,17 +168,26 @@ impl<T> Perimeter<T> {
     /// Enters if the perimeter is free. One compare-exchange; never blocks.
     #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
-        self.word
-            .compare_exchange(
-                Word::FREE.raw(),
-                Word::INSIDE.raw(),
-                // Acquire: with the release of the `leave` that made it free.
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-            .ok()
+        // Acquire: with the release of the `leave` that made it free.
+        match self.exchange(Word::FREE, Word::INSIDE, Ordering::Acquire) {
             // SAFETY: the exchange made us the owner.
-            .map(|_free| unsafe { Inside::new(self) })
+            Ok(()) => Some(unsafe { Inside::new(self) }),
+            Err(seen) if seen.is_free() => self.try_enter_hosted(seen),
+            Err(_occupied) => None,
+        }
+    }
+
+    /// [`Perimeter::try_enter`] where the first attempt found it hosted, or hosted no more by now.
+    #[inline(never)]
+    fn try_enter_hosted(&self, mut seen: Word<T>) -> Option<Inside<'_, T>> {
+        while seen.is_free() {
+            match self.exchange(seen, Word::INSIDE, Ordering::Acquire) {
+                // SAFETY: the exchange made us the owner.
+                Ok(()) => return Some(unsafe { Inside::new(self) }),
+                Err(now) => seen = now,
+            }
+        }
+        None
     }
 
     /// Enters if the perimeter is free, else leaves `item` in the queue. Never blocks.
@@ -248,14 +262,15 @@ impl<T> Perimeter<T> {
             if seen.is_poisoned() {
                 return Pushed::NotPoisoned;
             }
+            let below = if seen.is_free() { ptr::null_mut() } else { seen.list() };
             // SAFETY: the node is ours until an exchange below publishes it.
-            unsafe { Node::link(node, seen.list()) };
+            unsafe { Node::link(node, below) };
             let (new, order, pushed) = match (seen.is_free(), if_free) {
                 // Acquire: with the release of the `leave` that made it free.
                 (true, IfFree::Enter) => (Word::INSIDE, Ordering::Acquire, Pushed::NotEntered),
                 // Release: the node's contents, with the acquire of `resume`.
                 (true, IfFree::PushOnPaper) => {
-                    (seen.with_list(node).on_paper(), Ordering::Release, Pushed::OnPaper)
+                    (Word::FREE.with_list(node).on_paper(), Ordering::Release, Pushed::OnPaper)
                 }
                 // Release: the node's contents, with the acquire of the owner's `take`.
                 (false, IfFree::Enter | IfFree::PushOnPaper) => {
@@ -292,7 +307,8 @@ impl<T> Drop for Perimeter<T> {
     /// Drops what is still queued: only an ownership on paper that nobody resumed leaves anything.
     fn drop(&mut self) {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
-        let newest = self.load(Ordering::Relaxed).list();
+        let seen = self.load(Ordering::Relaxed);
+        let newest = if seen.is_free() { ptr::null_mut() } else { seen.list() };
         let taken = self.taken.with_mut(|taken| {
             // SAFETY: `&mut self`: nobody is inside.
             unsafe { ptr::replace(taken, ptr::null_mut()) }

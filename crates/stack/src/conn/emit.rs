@@ -5,13 +5,29 @@
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::Filled;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, Ordering};
 
-use super::outbox::{Context, Routed};
+use super::outbox::{Context, Routed, Wake};
 use super::{Conn, Work};
 use crate::base::payload::Data;
 use crate::netif::output;
 use crate::stack::counter;
+
+/// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
+/// the segment that the two are better done side by side.
+const HOSTED_MAX: usize = 4096;
+
+/// Leaves a segment with the reader who waits for what comes (`user.rs`, `wait_hosting`). It comes back if he does not any more.
+fn leave_with_host(cx: &mut Context<'_>, peer: &Arc<Conn>, work: Work) -> Result<(), Work> {
+    peer.perimeter().fill_hosted(Conn::item(peer, work)).map_err(|item| item.work)?;
+    cx.core.count(counter::HOSTED);
+    // Relaxed: a hint. The line is ours anyway.
+    peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
+    if peer.rcv_wait.nudge() {
+        cx.outbox.wakes.push(Wake::Reader(Arc::clone(peer)));
+    }
+    Ok(())
+}
 
 /// Sends one segment without payload.
 pub(super) fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
@@ -28,7 +44,19 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: 
     if !cx.core.loopback.encodes()
         && let Some(peer) = cx.other_end(conn)
     {
-        let work = Work::segment(head, payload);
+        let is_small = payload.0.len() <= HOSTED_MAX;
+        let mut work = Work::segment(head, payload);
+        // A reader who waits on another core runs it there.
+        if cx.hosts
+            && is_small
+            && let Some(cpu) = peer.perimeter().hosted_on()
+            && cpu != cx.cpu
+        {
+            work = match leave_with_host(cx, &peer, work) {
+                Ok(()) => return,
+                Err(work) => work,
+            };
+        }
         // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
         if let Some(claim) = peer.perimeter().claim() {
             return cx.claimed(peer, claim, work);

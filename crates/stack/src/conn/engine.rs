@@ -358,7 +358,8 @@ fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Hea
 pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
-    so.rcv.cpu = cx.cpu;
+    // Relaxed: a hint, where the next bytes will come from.
+    so.rcv.cpu = if cx.is_host { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
     so.rcv.chain.append(payload.0);
     wake_readers(cx, conn, so);
 }

@@ -70,6 +70,8 @@ pub(crate) struct Conn {
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
+    /// (a) The CPU of whoever left a segment with a host last, modulo 256.
+    filled_from: AtomicU8,
     /// (p) written, (a) read: the way that its segments take.
     pub via: ViaCell,
     /// (a) Where frames for it come in; nowhere on loopback.
@@ -276,6 +278,7 @@ impl Conn {
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
+            filled_from: AtomicU8::new(0),
             shelves: shelf::Place::new(birth.rx_free),
             options: birth.options,
         })

@@ -180,6 +180,10 @@ pub(crate) struct Context<'s> {
     pub cpu: u32,
     /// How this thread enters perimeters: the stack's setting for an application's, `Process` for a worker.
     pub entry: Entry,
+    /// Whether segments may be left with readers who wait: [`Config::host_input`](crate::Config::host_input).
+    pub hosts: bool,
+    /// Runs what was left with it as such a reader.
+    pub is_host: bool,
     /// The two ends of a connection, as a handle of the application holds them for the time of this call.
     pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
     /// What would be the first of the outbox's claims, if its connection is one of `ends`.
@@ -207,8 +211,17 @@ impl<'s> Context<'s> {
 
     fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
         let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        let mut cx =
-            Self { core, now: core.clock.now(), cpu: core.cpu(), entry, ends: None, direct: None, outbox };
+        let mut cx = Self {
+            core,
+            now: core.clock.now(),
+            cpu: core.cpu(),
+            entry,
+            hosts: core.hosts,
+            is_host: false,
+            ends: None,
+            direct: None,
+            outbox,
+        };
         let result = f(&mut cx);
         cx.flush();
         // The thread may be ending; then the box is simply freed.

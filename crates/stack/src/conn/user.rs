@@ -289,7 +289,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             };
             drop(so);
             if conn.input_at.load().is_none() {
-                wait(core, conn, conn.readers(), ticket, &mut timeout)?;
+                wait_hosting(core, conn, ticket, &mut timeout)?;
                 continue;
             }
             match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
@@ -370,6 +370,29 @@ fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
 fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     blocks.then(|| (queue.prepare(), cpu))
+}
+
+/// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
+/// sends them then need not fetch it from his core. See `sync/src/perimeter/host.rs`.
+fn wait_hosting(
+    core: &Core,
+    conn: &Arc<Conn>,
+    ticket: Option<(Ticket, u32)>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    let here = core.cpu();
+    // On one core nothing would be won.
+    let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
+    let hosts = core.hosts && comes_from_elsewhere && conn.perimeter().host(here);
+    let waited = wait(core, conn, conn.readers(), ticket, timeout);
+    if hosts && !conn.perimeter().unhost() {
+        Context::run(core, |cx| {
+            cx.is_host = true;
+            engine::resume(cx, conn);
+            cx.is_host = false;
+        });
+    }
+    waited
 }
 
 /// [`wait`] for bytes, which may come straight into the first of `bufs`: how many did.

@@ -49,7 +49,8 @@ pub const GATHERED: usize = 52;
 /// Queues behind holes that were dropped at the memory cap.
 pub const OFO_PRUNED: usize = 53;
 pub const POLLERS_GATHERED: usize = 54;
-pub const COUNT: usize = 55;
+pub const HOSTED: usize = 55;
+pub const COUNT: usize = 56;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -107,6 +108,7 @@ pub const NAMES: [&str; COUNT] = [
     "writers_gathered",
     "ofo_pruned",
     "pollers_gathered",
+    "segments_hosted",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sha2::{Digest, Sha256};
 use sockeye::{
     Config, Entry, Grain, Input, Rcvd, RxFree, Stack, TcpListener, TcpStream, UnknownSetting, Wake,
@@ -52,6 +53,21 @@ impl Drop for Watchdog {
             let _ = thread.join();
         }
     }
+}
+
+/// Two cores that the calling thread may use: the same twice if there is one.
+pub fn cores() -> (usize, usize) {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    let first = usable.next().unwrap();
+    (first, usable.next().unwrap_or(first))
+}
+
+/// Binds the calling thread to a core.
+pub fn run_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).unwrap();
 }
 
 /// `count`, scaled by `SOCKEYE_TEST_SCALE` percent, at least 1.

@@ -14,6 +14,7 @@
 mod brief;
 mod exit;
 mod handout;
+mod host;
 mod lookout;
 mod notify;
 mod once_arc;

@@ -1,0 +1,183 @@
+//! Readers who run what comes for them while they wait (`Config::host_input`): that they do, that the bytes are the same, and
+//! that nothing hangs or is lost when their waits end in other ways. The word's own argument is `sync/src/perimeter/host.rs`.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use common::{
+    Random, assert_empty, cores, counter, eventually, hash_of, join, join_all, pair, receive_chunked, run_on,
+    scaled, send_chunked, stack_with, watchdog,
+};
+use sockeye::{Config, Entry, Grain, Rcvd, RxFree, TcpStream, Wake};
+
+/// One byte to and fro, from two cores if there are two.
+fn ping_pong(client: &TcpStream, server: &TcpStream, count: usize) {
+    let (first, second) = cores();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            run_on(first);
+            for i in 0..count {
+                { client }.write_all(&[i as u8]).unwrap();
+                let mut byte = [!(i as u8)];
+                { client }.read_exact(&mut byte).unwrap();
+                assert_eq!(byte, [i as u8]);
+            }
+        });
+        scope.spawn(move || {
+            run_on(second);
+            for _ in 0..count {
+                let mut byte = [0];
+                { server }.read_exact(&mut byte).unwrap();
+                { server }.write_all(&byte).unwrap();
+            }
+        });
+    });
+}
+
+/// Segments left with readers by some round trips under this configuration.
+fn hosted(change: impl FnOnce(&mut Config)) -> u64 {
+    let stack = stack_with(change);
+    let (client, server) = pair(&stack);
+    ping_pong(&client, &server, scaled(2000).max(200));
+    drop((client, server));
+    assert_empty(&stack);
+    counter(&stack, "segments_hosted")
+}
+
+#[test]
+fn readers_on_two_cores_run_what_comes_and_only_with_the_settings_that_say_so() {
+    let _guard = watchdog("hosted round trips");
+    let (first, second) = cores();
+    // Whoever is not at his wait yet when the segment comes gets it as ever: some are enough.
+    assert_eq!(hosted(|_| {}) > 0, first != second);
+    assert_eq!(hosted(|c| c.spin_max = Duration::ZERO) > 0, first != second);
+    assert_eq!(hosted(|c| c.host_input = false), 0);
+    assert_eq!(hosted(|c| c.grain = Grain::Global), 0);
+    assert_eq!(hosted(|c| c.entry = Entry::Fill), 0);
+    assert_eq!(hosted(|c| c.rcvd = Rcvd::Async), 0);
+    assert_eq!(hosted(|c| c.wake = Wake::Immediate), 0);
+    assert_eq!(hosted(|c| c.rx_free = RxFree::Slot), 0);
+}
+
+/// Reads until the end, in slices of time that often end between the sender's look at the mark and his filling.
+fn read_impatiently(stream: &TcpStream) -> Vec<u8> {
+    let (mut all, mut part) = (Vec::new(), vec![0; 3000]);
+    loop {
+        match { stream }.read(&mut part) {
+            Ok(0) => return all,
+            Ok(len) => all.extend_from_slice(&part[..len]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+}
+
+#[test]
+fn waits_that_time_out_lose_nothing_though_writers_of_the_same_end_come_and_go() {
+    let _guard = watchdog("impatient readers");
+    for spin_max in [Duration::ZERO, Duration::from_micros(20)] {
+        let stack = stack_with(|c| c.spin_max = spin_max);
+        let pairs: Vec<_> = (0..3).map(|_| pair(&stack)).collect();
+        let threads = pairs.into_iter().enumerate().flat_map(|(number, (client, server))| {
+            for end in [&client, &server] {
+                end.set_nodelay(true).unwrap();
+                end.set_read_timeout(Some(Duration::from_micros(50))).unwrap();
+            }
+            // Both ends write and read, each by a thread of its own.
+            [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)].map(
+                |(from, to)| {
+                    let mut random = Random::new(&format!("impatient {number} {spin_max:?}"));
+                    let data = random.bytes(scaled(300_000));
+                    let sent = hash_of(&data);
+                    let sender = std::thread::spawn(move || {
+                        send_chunked(&from, &data, 200, &mut random);
+                    });
+                    std::thread::spawn(move || {
+                        assert!(hash_of(&read_impatiently(&to)) == sent);
+                        join(sender);
+                    })
+                },
+            )
+        });
+        join_all(threads.collect());
+        assert_empty(&stack);
+    }
+}
+
+#[test]
+fn several_readers_of_one_connection_share_what_comes() {
+    let _guard = watchdog("several readers");
+    let stack = stack_with(|c| c.spin_max = Duration::ZERO);
+    let (client, server) = pair(&stack);
+    client.set_nodelay(true).unwrap();
+    let count = scaled(20_000);
+    let readers = (0..3).map(|_| {
+        let mut server = server.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let (mut part, mut sum) = ([0; 4], 0);
+            loop {
+                match server.read(&mut part).unwrap() {
+                    0 => return sum,
+                    len => sum += len,
+                }
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for _ in 0..count {
+        { &client }.write_all(&[1, 2]).unwrap();
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(join_all(readers).into_iter().sum::<usize>(), 2 * count);
+    drop((client, server));
+    assert_empty(&stack);
+}
+
+#[test]
+fn a_reader_who_waits_hears_of_every_end() {
+    let _guard = watchdog("ends of waits");
+    for end in ["shutdown", "close", "abort", "own shutdown"] {
+        for spin_max in [Duration::ZERO, Duration::from_millis(1)] {
+            let stack = stack_with(|c| c.spin_max = spin_max);
+            let (client, server) = pair(&stack);
+            ping_pong(&client, &server, 50);
+            let before = counter(&stack, "user_sleeps");
+            let reader = {
+                let mut server = server.try_clone().unwrap();
+                std::thread::spawn(move || server.read(&mut [0; 8]).map_err(|error| error.kind()))
+            };
+            eventually("a reader waits", || counter(&stack, "user_sleeps") > before || reader.is_finished());
+            match end {
+                "shutdown" => client.shutdown(Shutdown::Write).unwrap(),
+                "abort" => client.set_linger(Some(Duration::ZERO)).unwrap(),
+                "own shutdown" => server.shutdown(Shutdown::Read).unwrap(),
+                _ => {}
+            }
+            if end == "close" || end == "abort" {
+                drop(client);
+            }
+            let want = if end == "abort" { Err(ErrorKind::ConnectionReset) } else { Ok(0) };
+            assert_eq!(join(reader), want, "{end}");
+        }
+    }
+}
+
+#[test]
+fn segments_of_every_size_arrive_in_order_whoever_runs_them() {
+    let _guard = watchdog("mixed sizes");
+    let stack = stack_with(|_| {});
+    let (client, server) = pair(&stack);
+    client.set_nodelay(true).unwrap();
+    let mut random = Random::new("mixed sizes");
+    let data = random.bytes(scaled(20) * 200_000);
+    let sent = hash_of(&data);
+    let reader =
+        std::thread::spawn(move || receive_chunked(&server, 40_000, false, &mut Random::new("reads")));
+    // Below and above what is left with readers.
+    send_chunked(&client, &data, 9000, &mut random);
+    assert!(join(reader).1 == sent);
+    drop(client);
+    assert_empty(&stack);
+}
