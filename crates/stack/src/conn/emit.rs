@@ -15,7 +15,7 @@ use crate::stack::counter;
 
 /// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
 /// the segment that the two are better done side by side.
-const HOSTED_MAX: usize = 4096;
+pub(super) const HOSTED_MAX: usize = 4096;
 
 /// Leaves a segment with the reader who waits for what comes (`user.rs`, `wait_hosting`). It comes back if he does not any more.
 fn leave_with_host(cx: &mut Context<'_>, peer: &Arc<Conn>, work: Work) -> Result<(), Work> {

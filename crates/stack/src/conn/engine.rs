@@ -32,7 +32,7 @@ use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
 
-use super::emit::{emit, emit_bare};
+use super::emit::{HOSTED_MAX, emit, emit_bare};
 use super::error::SockError;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Wake};
@@ -358,6 +358,7 @@ fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Hea
 pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
+    so.rcv.is_small = payload.len() <= HOSTED_MAX;
     // Relaxed: a hint, where the next bytes will come from.
     so.rcv.cpu = if cx.is_host { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
     so.rcv.chain.append(payload.0);

@@ -150,6 +150,8 @@ pub(crate) struct RecvBuf {
     pub closed: bool,
     /// `hiwat` grows with what the reader takes.
     pub auto: bool,
+    /// What was delivered last was small enough to be left with a reader who waits.
+    pub is_small: bool,
     /// The last urgent byte, until it is read.
     pub urgent: Option<SeqNum>,
     /// The task to wake when there are bytes.
@@ -171,6 +173,7 @@ impl RecvBuf {
             shut: false,
             closed: false,
             auto,
+            is_small: false,
             urgent: None,
             waker: None,
         }

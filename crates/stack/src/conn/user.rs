@@ -287,9 +287,14 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
                 true => return Ok(0),
                 false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
+            let may_host = core.hosts && so.rcv.is_small;
             drop(so);
             if conn.input_at.load().is_none() {
-                wait_hosting(core, conn, ticket, &mut timeout)?;
+                if may_host {
+                    wait_hosting(core, conn, ticket, &mut timeout)?;
+                } else {
+                    wait(core, conn, conn.readers(), ticket, &mut timeout)?;
+                }
                 continue;
             }
             match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
@@ -373,7 +378,7 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
 }
 
 /// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
-/// sends them then need not fetch it from his core. See `sync/src/perimeter/host.rs`.
+/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/perimeter/host.rs`.
 fn wait_hosting(
     core: &Core,
     conn: &Arc<Conn>,
@@ -383,7 +388,7 @@ fn wait_hosting(
     let here = core.cpu();
     // On one core nothing would be won.
     let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
-    let hosts = core.hosts && comes_from_elsewhere && conn.perimeter().host(here);
+    let hosts = comes_from_elsewhere && conn.perimeter().host(here);
     let waited = wait(core, conn, conn.readers(), ticket, timeout);
     if hosts && !conn.perimeter().unhost() {
         Context::run(core, |cx| {
