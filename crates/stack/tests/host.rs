@@ -165,6 +165,46 @@ fn a_reader_who_waits_hears_of_every_end() {
 }
 
 #[test]
+fn acknowledgments_do_not_disturb_a_reader() {
+    let _guard = watchdog("acknowledgments beside a reader");
+    let (first, second) = cores();
+    let stack = stack_with(|c| c.spin_max = Duration::ZERO);
+    let (client, server) = pair(&stack);
+    ping_pong(&client, &server, 50);
+    let before = ["user_sleeps", "segments_hosted"].map(|name| counter(&stack, name));
+    let reader = {
+        let mut client = client.try_clone().unwrap();
+        std::thread::spawn(move || {
+            run_on(first);
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            byte
+        })
+    };
+    eventually("a reader waits", || counter(&stack, "user_sleeps") > before[0]);
+    let len = scaled(4_000_000);
+    let sink = std::thread::spawn(move || {
+        run_on(second);
+        // It does not wait in its reads, so that nothing is left with it.
+        server.set_nonblocking(true).unwrap();
+        let (mut part, mut left) = (vec![0; 64 << 10], len);
+        while left > 0 {
+            match { &server }.read(&mut part) {
+                Ok(some) => left -= some,
+                Err(_) => std::thread::sleep(Duration::from_micros(20)),
+            }
+        }
+        server
+    });
+    { &client }.write_all(&vec![1; len]).unwrap();
+    let server = join(sink);
+    assert!(!reader.is_finished());
+    assert_eq!(counter(&stack, "segments_hosted"), before[1], "what came had no text");
+    { &server }.write_all(&[9]).unwrap();
+    assert_eq!(join(reader), [9]);
+}
+
+#[test]
 fn segments_of_every_size_arrive_in_order_whoever_runs_them() {
     let _guard = watchdog("mixed sizes");
     let stack = stack_with(|_| {});

@@ -44,11 +44,12 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: 
     if !cx.core.loopback.encodes()
         && let Some(peer) = cx.other_end(conn)
     {
-        let is_small = payload.0.len() <= HOSTED_MAX;
+        // A segment without text brings a reader nothing: its end's writer waits for it, if anybody does.
+        let is_for_readers = (1..=HOSTED_MAX).contains(&payload.0.len());
         let mut work = Work::segment(head, payload);
         // A reader who waits on another core runs it there.
         if cx.hosts
-            && is_small
+            && is_for_readers
             && let Some(cpu) = peer.perimeter().hosted_on()
             && cpu != cx.cpu
         {
