@@ -198,7 +198,9 @@ impl Ports {
     }
 
     /// A port for a connect from `local` to `remote`: the first candidate for which `take`, given the name and its hash,
-    /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found.
+    /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found. The
+    /// name is never that of the connection's own other end: where nobody listens (any more) a connect would meet itself, by
+    /// a simultaneous open (RFC 9293 section 3.5), and its caller talk to himself.
     pub fn choose<T>(
         &self,
         (cpu, key): (u32, &HashKey),
@@ -212,6 +214,9 @@ impl Ports {
             let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
             for port in candidates.filter(|port| !self.bound.contains(*port)) {
                 let tuple = FourTuple { local: Endpoint::new(local, port), remote };
+                if tuple.local == remote {
+                    continue;
+                }
                 let hash = tuple.hash(key);
                 if choosy_for > 0 && !is_wanted(hash) {
                     choosy_for -= 1;
