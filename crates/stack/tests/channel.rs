@@ -167,6 +167,15 @@ fn frames_of_no_stack_or_of_a_wrong_length_are_refused() {
         (ChannelConfig { queues: 65, ..ChannelConfig::default() }, "queues"),
         (ChannelConfig { queue_len: 0, ..ChannelConfig::default() }, "queue_len"),
         (ChannelConfig { segment_max: 9000, ..ChannelConfig::default() }, "offload"),
+        (
+            ChannelConfig { udp_segment_max: 1499, offload: true, ..ChannelConfig::default() },
+            "udp_segment_max",
+        ),
+        (
+            ChannelConfig { udp_segment_max: 65_536, offload: true, ..ChannelConfig::default() },
+            "udp_segment_max",
+        ),
+        (ChannelConfig { udp_segment_max: 9000, ..ChannelConfig::default() }, "offload"),
     ] {
         assert!(channel(&config).err().unwrap().to_string().contains(name));
     }

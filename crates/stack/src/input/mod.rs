@@ -172,7 +172,7 @@ struct Batch {
 fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let (id, queue) = (at.netif, at.queue);
     let Some(netif) = core.netifs.netif(id) else { return 0 };
-    let largest = netif.mtu().max(netif.segment_max()).max(1) as usize;
+    let largest = netif.mtu().max(netif.segment_max()).max(netif.udp_segment_max()).max(1) as usize;
     let most = (bytes_max / largest).clamp(1, BATCH_MAX);
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };

@@ -17,6 +17,7 @@ pub(super) struct Shape {
     pub queue_len: usize,
     pub offload: bool,
     pub segment_max: u32,
+    pub udp_segment_max: u32,
 }
 
 impl Shape {
@@ -25,14 +26,21 @@ impl Shape {
         self.within("mtu", self.mtu as usize, MTU_MIN as usize, MTU_MAX as usize)?;
         self.within("queues", self.queues, 1, QUEUES_MAX)?;
         self.within("queue_len", self.queue_len, 1, QUEUE_LEN_MAX)?;
-        if self.segment_max > 0 {
-            self.within("segment_max", self.segment_max as usize, self.mtu as usize, u16::MAX.into())?;
-            if !self.offload {
-                let config = self.config;
-                return Err(invalid(format!("{config}::segment_max needs {config}::offload")));
-            }
+        self.check_segments("segment_max", self.segment_max)?;
+        self.check_segments("udp_segment_max", self.udp_segment_max)
+    }
+
+    /// What the other side cuts is as long as a packet at least, and without a checksum.
+    fn check_segments(&self, field: &str, segment_max: u32) -> io::Result<()> {
+        if segment_max == 0 {
+            return Ok(());
         }
-        Ok(())
+        self.within(field, segment_max as usize, self.mtu as usize, u16::MAX.into())?;
+        if self.offload {
+            return Ok(());
+        }
+        let config = self.config;
+        Err(invalid(format!("{config}::{field} needs {config}::offload")))
     }
 
     fn within(&self, field: &str, value: usize, min: usize, max: usize) -> io::Result<()> {

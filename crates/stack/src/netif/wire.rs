@@ -61,7 +61,8 @@ impl Default for WireConfig {
 /// `InvalidInput` if a field is out of its bounds.
 pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
     let &WireConfig { mtu, queues, queue_len, offload, segment_max, .. } = config;
-    Shape { config: "WireConfig", mtu, queues, queue_len, offload, segment_max }.check()?;
+    let udp_segment_max = segment_max;
+    Shape { config: "WireConfig", mtu, queues, queue_len, offload, segment_max, udp_segment_max }.check()?;
     let (left, right) = (Side::new(config.queues), Side::new(config.queues));
     let end = |from: &Arc<Side>, to: &Arc<Side>| WireEnd {
         from: Arc::clone(from),

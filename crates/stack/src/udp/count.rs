@@ -20,7 +20,7 @@ pub(crate) const IN_CSUM_ERRORS: usize = 6;
 pub(crate) const IGNORED_MULTI: usize = 7;
 /// MemErrors: no packet memory.
 pub(crate) const MEM_ERRORS: usize = 8;
-/// Of the InErrors: a length field that lies, or less than a header.
+/// Of the InErrors: a length field that lies, less than a header, or joined from more datagrams than a buffer stands for.
 pub(crate) const IN_BAD_LENGTH: usize = 9;
 /// Of the InCsumErrors: over IPv6 without a checksum.
 pub(crate) const IN_NO_CHECKSUM: usize = 10;

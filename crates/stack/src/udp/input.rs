@@ -3,12 +3,14 @@
 //! Runs in the context of who received, outside of all perimeters; wakes are left in the outbox, so that a batch of
 //! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for nobody, is counted by its reason.
 //!
-//! Must not know how packets come in. Tests: `tests/udp_wire.rs`.
+//! Must not know how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
+
+use std::num::NonZeroU16;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::icmp;
 use sockeye_proto::ip::Addresses;
-use sockeye_proto::udp::{self, ChecksumIn, HEADER_LEN};
+use sockeye_proto::udp::{self, ChecksumIn, HEADER_LEN, Segments};
 
 use super::count;
 use super::deliver::{Flow, Load, Loads};
@@ -51,9 +53,12 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
         may_join: true,
     };
     let payload = received.payload.slice(HEADER_LEN, received.payload.len() - HEADER_LEN);
+    let Some(load) = load(payload, received.gso_size) else {
+        shared.count(count::IN_ERRORS, 1);
+        return shared.count(count::IN_BAD_LENGTH, 1);
+    };
     let mut loads: Loads = Loads::new();
-    let is_joined = payload.len() > usize::from(received.gso_size);
-    loads.push(Load { payload, segment_size: if is_joined { received.gso_size } else { 0 } });
+    loads.push(load);
     let wakes = &mut cx.outbox.wakes;
     match received.cast {
         Cast::Unicast => {
@@ -65,6 +70,15 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
         }
         Cast::Multicast | Cast::Broadcast => shared.to_all(cx.cpu, &flow, &mut loads, wakes),
     }
+}
+
+/// One datagram, or as many as a device says it has joined: `None` if that is more than one buffer may stand for, which
+/// bounds what a frame puts into a receiver's queue.
+fn load(payload: Chain, gso_size: u16) -> Option<Load> {
+    let joined = NonZeroU16::new(gso_size).filter(|size| payload.len() > usize::from(size.get()));
+    let Some(size) = joined else { return Some(Load { payload, segment_size: 0 }) };
+    Segments::new(payload.len(), size)?;
+    Some(Load { payload, segment_size: size.get() })
 }
 
 /// Reads the header, checks the sum, and cuts off what lies behind the datagram.

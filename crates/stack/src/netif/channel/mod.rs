@@ -45,14 +45,27 @@ pub struct ChannelConfig {
     pub queue_len: usize,
     /// The other side completes the checksums of frames with [`Checksum::Device`]. Default off: they are complete.
     pub offload: bool,
-    /// Bytes of the largest IP packet that the other side cuts by [`TxFrame::gso_size`], `mtu` to 65,535. Needs
-    /// `offload`. Default 0: none.
+    /// Bytes of the largest IP packet with segments of TCP that the other side cuts by [`TxFrame::gso_size`], `mtu` to
+    /// 65,535. Needs `offload`. Default 0: none.
     pub segment_max: u32,
+    /// The same for datagrams of UDP (towards a guest of virtio: `VIRTIO_NET_F_GUEST_USO4` and `6`, from it `HOST_USO`): what a socket sends
+    /// with a segment size leaves as one frame of up to so many bytes, as in [`Netif::udp_segment_max`], and frames of up
+    /// to so many come in with [`Incoming::gso_size`]. `mtu` to 65,535. Needs `offload`. Default 0: a frame for each
+    /// datagram.
+    pub udp_segment_max: u32,
 }
 
 impl Default for ChannelConfig {
     fn default() -> Self {
-        Self { mtu: 1500, medium: Medium::Ip, queues: 1, queue_len: 1024, offload: false, segment_max: 0 }
+        Self {
+            mtu: 1500,
+            medium: Medium::Ip,
+            queues: 1,
+            queue_len: 1024,
+            offload: false,
+            segment_max: 0,
+            udp_segment_max: 0,
+        }
     }
 }
 
@@ -62,8 +75,9 @@ impl Default for ChannelConfig {
 /// # Errors
 /// `InvalidInput` if a field is out of its bounds.
 pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)> {
-    let &ChannelConfig { mtu, queues, queue_len, offload, segment_max, .. } = config;
-    Shape { config: "ChannelConfig", mtu, queues, queue_len, offload, segment_max }.check()?;
+    let &ChannelConfig { mtu, queues, queue_len, offload, segment_max, udp_segment_max, .. } = config;
+    Shape { config: "ChannelConfig", mtu, queues, queue_len, offload, segment_max, udp_segment_max }
+        .check()?;
     let pair = |_| Pair { inward: Lane::new(config.queue_len), outward: Lane::new(config.queue_len) };
     let shared = Arc::new(Shared {
         config: config.clone(),
@@ -82,7 +96,9 @@ pub struct Incoming<'a> {
     pub bytes: &'a [u8],
     /// Whether its TCP or UDP checksum is known to be right. From bytes alone: it is not.
     pub checksum: Checksum,
-    /// Bytes of payload of each packet but the last that were joined to this one; 0 if it is one packet.
+    /// Bytes of payload of each packet but the last that were joined to this one, at most the MTU; 0 if it is one packet.
+    /// With UDP it stands for at most 128 datagrams, the UDP header's length being that of all, and its receivers get them
+    /// one by one, or joined with UDP_GRO; one that says otherwise is dropped and counted as `udp_in_bad_length`.
     pub gso_size: u16,
 }
 
@@ -99,7 +115,7 @@ pub enum SendError {
     Full,
     /// The time is over.
     TimedOut,
-    /// The frame has no bytes, or more than the interface carries.
+    /// The frame has no bytes, or more than the interface carries, or is joined from packets longer than the MTU.
     Length,
     /// The interface is attached to no stack yet, or its stack is gone.
     Detached,
@@ -110,7 +126,9 @@ impl fmt::Display for SendError {
         f.write_str(match self {
             Self::Full => "the queue into the stack is full",
             Self::TimedOut => "the queue into the stack stayed full",
-            Self::Length => "a frame without bytes, or longer than the interface carries",
+            Self::Length => {
+                "a frame without bytes, or longer, or of longer packets, than the interface carries"
+            }
             Self::Detached => "the interface has no stack",
         })
     }
@@ -275,7 +293,8 @@ impl ChannelPort {
 
     fn in_memory(&self, frame: Incoming<'_>) -> Result<Arrived, SendError> {
         let pool = self.shared.pool.get().ok_or(SendError::Detached)?;
-        if frame.bytes.is_empty() || frame.bytes.len() > self.shared.frame_max() {
+        let is_joined_of_long = u32::from(frame.gso_size) > self.shared.config.mtu;
+        if frame.bytes.is_empty() || frame.bytes.len() > self.shared.frame_max() || is_joined_of_long {
             return Err(SendError::Length);
         }
         let mut rest = pool.copy_in(frame.bytes).map_err(|Exhausted| {
@@ -296,7 +315,8 @@ impl Shared {
             Medium::Ip => 0,
             Medium::Ethernet(_) => LINK_HEADER_LEN,
         };
-        self.config.mtu.max(self.config.segment_max) as usize + link
+        let ChannelConfig { mtu, segment_max, udp_segment_max, .. } = self.config;
+        mtu.max(segment_max).max(udp_segment_max) as usize + link
     }
 }
 
@@ -336,6 +356,10 @@ impl Netif for Channel {
 
     fn segment_max(&self) -> u32 {
         self.shared.config.segment_max
+    }
+
+    fn udp_segment_max(&self) -> u32 {
+        self.shared.config.udp_segment_max
     }
 
     fn attached(&self, pool: &Pool) {
