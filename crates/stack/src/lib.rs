@@ -80,5 +80,5 @@ pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
-pub use tcp::{Incoming, Limiting, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+pub use tcp::{Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{Random, assert_empty, hash_of, scaled, stack_with, watchdog};
 use sha2::{Digest, Sha256};
-use sockeye::Stack;
 use sockeye::tokio::{TcpListener, TcpStream};
+use sockeye::{MbufChain, Stack};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -241,6 +241,31 @@ async fn readable_and_writable_wait_for_what_they_say() {
     timeout(LONG, server.readable()).await.unwrap().unwrap();
     server.read_exact(&mut [0]).await.unwrap();
     timeout(SHORT, server.readable()).await.unwrap_err();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn lent_bytes_wait_for_room_and_for_being_there() {
+    let _guard = watchdog("lent_bytes_wait_for_room_and_for_being_there");
+    let stack = stack_with(|c| (c.sndbuf, c.rcvbuf) = (64 << 10, 64 << 10));
+    let (client, server) = pair(&stack).await;
+    let page = MbufChain::copied(&stack, &vec![5; 1 << 20]).unwrap();
+    let mut rest = page.clone();
+    let writer = tokio::spawn(async move {
+        while !rest.is_empty() {
+            assert!(client.send_mbufs(&mut rest).await.unwrap() > 0);
+        }
+    });
+    let mut got = 0;
+    loop {
+        let chain = timeout(LONG, server.recv_mbufs(100_000)).await.unwrap().unwrap();
+        if chain.is_empty() {
+            break;
+        }
+        assert!(chain.pieces().flatten().all(|byte| *byte == 5));
+        got += chain.len();
+    }
+    writer.await.unwrap();
+    assert_eq!(got, page.len());
 }
 
 #[tokio::test(flavor = "current_thread")]

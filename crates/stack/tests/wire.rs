@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
 use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
-use sockeye::{Config, Entry, Input, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
+use sockeye::{Config, Entry, Input, MbufChain, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
 
 /// Sends `bytes` both ways over every connection at once, and compares.
 fn transfer(pairs: Vec<(TcpStream, TcpStream)>, bytes: usize, name: &str) {
@@ -74,6 +74,34 @@ fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
         assert!(lab.count("frames_queue_full") > 0, "four windows do not fit into 12 frames");
         lab.assert_empty();
     }
+}
+
+#[test]
+fn what_is_lent_is_sent_again_from_where_it_lies() {
+    let _guard = common::watchdog("full queues, lent");
+    let config = WireConfig { queue_len: 12, ..WireConfig::default() };
+    let lab = Lab::new(&config, |c| c.rto_min = Duration::from_millis(5));
+    let data = Random::new("lent").bytes(400_000);
+    let page = MbufChain::copied(&lab.stacks[0], &data).unwrap();
+    let senders: Vec<_> = (0..4)
+        .map(|_| {
+            let ((client, mut server), mut page) = (lab.pair(), page.clone());
+            let sender = std::thread::spawn(move || client.send_mbufs(&mut page).unwrap());
+            let reader = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                server.read_to_end(&mut got).unwrap();
+                got
+            });
+            (sender, reader)
+        })
+        .collect();
+    for (sender, reader) in senders {
+        assert_eq!(common::join(sender), data.len());
+        assert!(common::join(reader) == data);
+    }
+    assert!(lab.count("frames_queue_full") > 0, "four windows do not fit into 12 frames");
+    drop(page);
+    lab.assert_empty();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::conn::{user, wakers};
 use crate::stack::Stack;
-use crate::tcp::TcpSocket;
+use crate::tcp::{MbufChain, TcpSocket};
 
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
 #[derive(Debug)]
@@ -104,6 +104,33 @@ impl TcpStream {
     /// `WouldBlock` if nothing does.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         io::Write::write(&mut &self.inner, buf)
+    }
+
+    /// [`crate::TcpStream::send_mbufs`]: what is taken, at least a byte unless `chain` is empty, is gone from the front of it. May be
+    /// cancelled: what was taken is then still sent.
+    ///
+    /// # Errors
+    /// As for a write.
+    pub async fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
+        loop {
+            match self.inner.send_mbufs(chain) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// [`crate::TcpStream::recv_mbufs`], once there are bytes. May be cancelled: nothing is taken then.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub async fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
+        loop {
+            match self.inner.recv_mbufs(max) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
+                done => return done,
+            }
+        }
     }
 
     /// Copies received bytes without taking them, once there are any.

@@ -21,6 +21,7 @@ mod rollup;
 pub(crate) mod run;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
+mod transfer;
 mod tune;
 mod undelivered;
 pub(crate) mod user;

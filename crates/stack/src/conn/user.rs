@@ -15,6 +15,7 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
+use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, LINGER_OFF, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
 use crate::input::busy;
@@ -24,8 +25,6 @@ use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
 use crate::workers;
 
-/// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
-const COPY_LOCKED_MAX: usize = 4096;
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
 const CHUNK_MAX: usize = 64 << 10;
@@ -36,13 +35,18 @@ const LARGE_CHUNK_MAX: usize = 256 << 10;
 /// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
 /// taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    send_or(core, ends, Rest::of(bufs), |timeout| wait_for_memory(core, ends.conn, timeout))
+    send_or(core, ends, Rest::of(Slices::new(bufs)), |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+/// [`send`] of what lies in packet memory already: not copied. What is taken is gone from `chain`.
+pub(crate) fn send_chain(core: &Core, ends: &Ends<'_>, chain: &mut Chain) -> io::Result<usize> {
+    send_or(core, ends, Rest::of(chain), |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
 pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Result<usize> {
     let bufs = [IoSlice::new(buf)];
-    let rest = Rest { is_urgent: true, ..Rest::of(&bufs) };
+    let rest = Rest { is_urgent: true, ..Rest::of(Slices::new(&bufs)) };
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
@@ -54,7 +58,7 @@ pub(crate) fn send_for_task(
     bufs: &[IoSlice<'_>],
     waker: &std::task::Waker,
 ) -> io::Result<usize> {
-    send_or(core, ends, Rest::of(bufs), |_| {
+    send_or(core, ends, Rest::of(Slices::new(bufs)), |_| {
         core.count(counter::MEMORY_WAITS);
         core.memory_waiters.register(core, waker);
         Err(io::ErrorKind::OutOfMemory.into())
@@ -68,21 +72,21 @@ pub(crate) struct Ends<'a> {
 }
 
 /// [`send`], with what to do when there is no packet memory.
-fn send_or(
+fn send_or<S: Source>(
     core: &Core,
     ends: &Ends<'_>,
-    mut rest: Rest<'_>,
+    mut rest: Rest<S>,
     no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
 ) -> io::Result<usize> {
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
-    let wanted = rest.len;
-    while rest.len > 0 {
-        let before = rest.len;
+    let wanted = rest.source.len();
+    while rest.source.len() > 0 {
+        let before = rest.source.len();
         let refusal = match append(core, ends, &mut rest) {
             Ok(buffered) => {
                 if !conn.options.nonblocking.load(Ordering::Relaxed) {
-                    busy::has_written(core, &conn.input_at, before - rest.len, buffered);
+                    busy::has_written(core, &conn.input_at, before - rest.source.len(), buffered);
                 }
                 continue;
             }
@@ -105,58 +109,25 @@ fn send_or(
         };
         match waited {
             Ok(()) => {}
-            Err(_) if rest.len < wanted => break,
+            Err(_) if rest.source.len() < wanted => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(wanted - rest.len)
+    Ok(wanted - rest.source.len())
 }
 
-/// What of a vectored send is still to be taken.
-#[derive(Clone, Copy)]
-struct Rest<'a> {
-    bufs: &'a [IoSlice<'a>],
-    /// Bytes of the first of `bufs` that are taken already.
-    offset: usize,
-    len: usize,
+/// What of a send is still to be taken.
+struct Rest<S> {
+    source: S,
     /// Something was taken.
     is_begun: bool,
     /// The pointer is to stand behind what is taken.
     is_urgent: bool,
 }
 
-impl<'a> Rest<'a> {
-    fn of(bufs: &'a [IoSlice<'a>]) -> Self {
-        let len = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
-        Self { bufs, offset: 0, len, is_begun: false, is_urgent: false }
-    }
-
-    /// Gives the next `bytes` bytes to `put` in pieces; `put` says how many of a piece it took, and a
-    /// short count ends it. Returns the bytes taken in all.
-    fn take<E>(&mut self, bytes: usize, mut put: impl FnMut(&[u8]) -> Result<usize, E>) -> Result<usize, E> {
-        let mut total = 0;
-        while total < bytes
-            && let Some(first) = self.bufs.first()
-        {
-            let piece = &first[self.offset..];
-            let piece = &piece[..piece.len().min(bytes - total)];
-            let taken = match put(piece) {
-                Ok(taken) => taken,
-                Err(_) if total > 0 => break,
-                Err(error) => return Err(error),
-            };
-            total += taken;
-            self.len -= taken;
-            self.offset += taken;
-            if taken < piece.len() {
-                break;
-            }
-            if self.offset == first.len() {
-                self.bufs = &self.bufs[1..];
-                self.offset = 0;
-            }
-        }
-        Ok(total)
+impl<S> Rest<S> {
+    fn of(source: S) -> Self {
+        Self { source, is_begun: false, is_urgent: false }
     }
 }
 
@@ -176,17 +147,17 @@ impl From<Exhausted> for Refusal {
 }
 
 /// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
-fn append(core: &Core, ends: &Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refusal> {
+fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
     let conn = ends.conn;
     if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
         drop(conn.shelves.tx.take());
     }
     let mut so = conn.so.lock();
-    check(conn, &so, rest)?;
+    check(conn, &so, rest.is_begun)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let space = if so.snd.takes_bytes() { so.snd.space() as usize } else { 0 };
-    let want = rest.len.min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
+    let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
     // woken when `is_writable`, which is at least that much.
     let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
@@ -194,14 +165,14 @@ fn append(core: &Core, ends: &Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refu
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
     let take = so.snd.whole(want.min(space));
-    if take <= COPY_LOCKED_MAX {
-        rest.take(take, |piece| so.snd.chain.extend_from_slice(&core.pool, piece))?;
+    if take <= S::LOCKED_MAX {
+        rest.source.take(&core.pool, take, &mut so.snd.chain)?;
     } else {
         // The space is ours while we copy without the mutex.
         so.snd.reserved += take as u32;
         drop(so);
-        let (mut chain, before) = (Chain::new(), *rest);
-        let copied = rest.take(take, |piece| chain.extend_from_slice(&core.pool, piece));
+        let (mut chain, before) = (Chain::new(), rest.source.mark());
+        let copied = rest.source.take(&core.pool, take, &mut chain);
         so = conn.so.lock();
         so.snd.reserved -= take as u32;
         if chain.len() < take && conn.snd_wait.notify().is_wake_owed() {
@@ -213,7 +184,7 @@ fn append(core: &Core, ends: &Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refu
         }
         copied?;
         // What was copied and cannot be sent any more is not taken.
-        check(conn, &so, &before).inspect_err(|_| *rest = before)?;
+        check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before))?;
         so.snd.chain.append(chain);
     }
     rest.is_begun = true;
@@ -239,11 +210,9 @@ fn append(core: &Core, ends: &Ends<'_>, rest: &mut Rest<'_>) -> Result<u32, Refu
 }
 
 /// Whether the connection can take bytes at all.
-fn check(conn: &Conn, so: &Buffers, rest: &Rest<'_>) -> Result<(), Refusal> {
+fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
     // The pending error is for a call that can report it.
-    if !rest.is_begun
-        && let Some(error) = conn.take_error()
-    {
+    if !is_begun && let Some(error) = conn.take_error() {
         return Err(Refusal::Failed(error.into()));
     }
     if so.snd.shut {
@@ -275,6 +244,17 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
 /// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
 pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let wanted = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
+    recv_into(core, conn, wanted, &mut Scatter::new(bufs))
+}
+
+/// [`recv`] of at most `wanted` bytes as they lie in packet memory: not copied.
+pub(crate) fn recv_chain(core: &Core, conn: &Arc<Conn>, wanted: usize) -> io::Result<Chain> {
+    let mut taken = Chain::new();
+    recv_into(core, conn, wanted, &mut taken)?;
+    Ok(taken)
+}
+
+fn recv_into<S: Sink>(core: &Core, conn: &Arc<Conn>, wanted: usize, sink: &mut S) -> io::Result<usize> {
     if wanted == 0 {
         return Ok(0);
     }
@@ -297,17 +277,13 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
                 }
                 continue;
             }
-            match wait_placing(core, conn, ticket, bufs, &mut timeout)? {
+            match wait_placing(core, conn, ticket, sink.place(), &mut timeout)? {
                 0 => continue,
                 taken => return Ok(taken),
             }
         }
-        let (mut taken, mut freed) = (Chain::new(), Freed::new());
-        if take <= COPY_LOCKED_MAX {
-            scatter(&mut so.rcv.chain, bufs, take, &mut freed);
-        } else {
-            taken = so.rcv.chain.split_front(take);
-        }
+        let mut freed = Freed::new();
+        let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
         if so.rcv.urgent.is_some() {
             so.rcv.pass_mark();
         }
@@ -317,9 +293,7 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
         // In the same section as the unlinking: see `sockbuf`.
         let owed = rcvd::owed(core, &so);
         drop(so);
-        if take > COPY_LOCKED_MAX {
-            scatter(&mut taken, bufs, take, &mut freed);
-        }
+        sink.take(unlinked, take, &mut freed);
         if !freed.is_empty() && !core.recycler.is_inline() {
             core.recycler.read(core, conn, freed);
         }
@@ -328,15 +302,6 @@ pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -
             busy::has_read(core, &conn.input_at, take);
         }
         return Ok(take);
-    }
-}
-
-/// Moves bytes from the chain into `bufs`. Clusters that are used up go to `freed`: we may hold the mutex.
-fn scatter(chain: &mut Chain, bufs: &mut [IoSliceMut<'_>], mut bytes: usize, freed: &mut Freed) {
-    for buf in bufs {
-        let part = bytes.min(buf.len());
-        chain.take_into_releasing(&mut buf[..part], freed);
-        bytes -= part;
     }
 }
 
@@ -400,18 +365,17 @@ fn wait_hosting(
     waited
 }
 
-/// [`wait`] for bytes, which may come straight into the first of `bufs`: how many did.
+/// [`wait`] for bytes, which may come straight into `place`: how many did.
 fn wait_placing(
     core: &Core,
     conn: &Arc<Conn>,
     ticket: Option<(Ticket, u32)>,
-    bufs: &mut [IoSliceMut<'_>],
+    place: Option<&mut [u8]>,
     timeout: &mut Timeout,
 ) -> io::Result<usize> {
     // With the older settings a reader owes a message for what he takes.
     let may_place = core.config.rcvd == Rcvd::Precheck;
-    let buf = bufs.iter_mut().find(|buf| !buf.is_empty()).filter(|_| may_place);
-    let mut placing = buf.map(|buf| Placing::new(conn, buf));
+    let mut placing = place.filter(|_| may_place).map(|place| Placing::new(conn, place));
     let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
     match placing.map_or(0, |placing| placing.taken()) {
         0 => waited.map(|()| 0),

@@ -10,6 +10,7 @@ mod blocking;
 mod concurrency;
 mod limits;
 mod matrix;
+mod mbufs;
 mod poll;
 mod poll_stress;
 mod shapes;

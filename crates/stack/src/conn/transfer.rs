@@ -1,0 +1,183 @@
+//! Where the bytes of a send come from and where those of a receive go: an application's memory, by a copy, or packet memory
+//! that changes hands.
+//!
+//! Few bytes are copied under the buffers' mutex, since taking it twice would be longer; many without it.
+//!
+//! Must not know waiting, nor the protocol. Tests: `tests/suite/{transfer,mbufs}.rs`.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use sockeye_mbuf::{Chain, Exhausted, Freed, Pool};
+
+/// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
+const COPY_LOCKED_MAX: usize = 4096;
+
+/// Bytes to be sent.
+pub(super) trait Source {
+    /// As many are taken under the buffers' mutex, at most.
+    const LOCKED_MAX: usize;
+    /// A place in it.
+    type Mark: Copy;
+
+    /// Bytes that are not taken yet.
+    fn len(&self) -> usize;
+
+    /// Moves the next `bytes` bytes, of which there are as many, to the end of `into`: fewer at the memory cap.
+    ///
+    /// # Errors
+    /// None could be moved.
+    fn take(&mut self, pool: &Pool, bytes: usize, into: &mut Chain) -> Result<(), Exhausted>;
+
+    /// Where it stands.
+    fn mark(&self) -> Self::Mark;
+
+    /// Goes back to `mark`. Only what was copied is still here.
+    fn reset(&mut self, mark: Self::Mark);
+}
+
+/// The buffers of a vectored send, without what is taken.
+#[derive(Clone, Copy)]
+pub(super) struct Slices<'a> {
+    bufs: &'a [IoSlice<'a>],
+    /// Bytes of the first of `bufs` that are taken already.
+    offset: usize,
+    len: usize,
+}
+
+impl<'a> Slices<'a> {
+    pub fn new(bufs: &'a [IoSlice<'a>]) -> Self {
+        let len = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
+        Self { bufs, offset: 0, len }
+    }
+}
+
+impl Source for Slices<'_> {
+    const LOCKED_MAX: usize = COPY_LOCKED_MAX;
+    type Mark = Self;
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn take(&mut self, pool: &Pool, bytes: usize, into: &mut Chain) -> Result<(), Exhausted> {
+        let mut total = 0;
+        while total < bytes
+            && let Some(first) = self.bufs.first()
+        {
+            let piece = &first[self.offset..];
+            let piece = &piece[..piece.len().min(bytes - total)];
+            let taken = match into.extend_from_slice(pool, piece) {
+                Ok(taken) => taken,
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            };
+            total += taken;
+            self.len -= taken;
+            self.offset += taken;
+            if taken < piece.len() {
+                break;
+            }
+            if self.offset == first.len() {
+                self.bufs = &self.bufs[1..];
+                self.offset = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&self) -> Self {
+        *self
+    }
+
+    fn reset(&mut self, mark: Self) {
+        *self = mark;
+    }
+}
+
+impl Source for &mut Chain {
+    /// Nothing is copied.
+    const LOCKED_MAX: usize = usize::MAX;
+    type Mark = ();
+
+    fn len(&self) -> usize {
+        Chain::len(self)
+    }
+
+    fn take(&mut self, _pool: &Pool, bytes: usize, into: &mut Chain) -> Result<(), Exhausted> {
+        into.append(self.split_front(bytes));
+        Ok(())
+    }
+
+    fn mark(&self) {}
+
+    fn reset(&mut self, (): ()) {}
+}
+
+/// Room for what is received.
+pub(super) trait Sink {
+    /// Memory of the application into which bytes may go straight from a device, at least one.
+    fn place(&mut self) -> Option<&mut [u8]>;
+
+    /// Takes the first `bytes` bytes out of `chain`, under the buffers' mutex, or lets them be taken later: returns those.
+    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain;
+
+    /// Takes what [`Sink::unlink`] returned, of `bytes` bytes in all, outside the mutex.
+    fn take(&mut self, unlinked: Chain, bytes: usize, freed: &mut Freed);
+}
+
+/// The buffers of a vectored receive.
+pub(super) struct Scatter<'a, 'b> {
+    bufs: &'a mut [IoSliceMut<'b>],
+}
+
+impl<'a, 'b> Scatter<'a, 'b> {
+    pub fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
+        Self { bufs }
+    }
+
+    /// Moves bytes from the chain into the buffers. Clusters that are used up go to `freed`: the caller may hold the mutex.
+    fn fill(&mut self, chain: &mut Chain, mut bytes: usize, freed: &mut Freed) {
+        for buf in &mut *self.bufs {
+            let part = bytes.min(buf.len());
+            chain.take_into_releasing(&mut buf[..part], freed);
+            bytes -= part;
+        }
+    }
+}
+
+impl Sink for Scatter<'_, '_> {
+    fn place(&mut self) -> Option<&mut [u8]> {
+        self.bufs.iter_mut().find(|buf| !buf.is_empty()).map(|buf| &mut **buf)
+    }
+
+    #[inline]
+    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
+        if bytes > COPY_LOCKED_MAX {
+            return chain.split_front(bytes);
+        }
+        self.fill(chain, bytes, freed);
+        Chain::new()
+    }
+
+    #[inline]
+    fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
+        if bytes > COPY_LOCKED_MAX {
+            self.fill(&mut unlinked, bytes, freed);
+        }
+    }
+}
+
+impl Sink for Chain {
+    fn place(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn unlink(&mut self, chain: &mut Chain, bytes: usize, _freed: &mut Freed) -> Chain {
+        *self = chain.split_front(bytes);
+        Chain::new()
+    }
+
+    fn take(&mut self, _unlinked: Chain, _bytes: usize, _freed: &mut Freed) {}
+}
