@@ -30,7 +30,7 @@ fn rows(arguments: &str) -> Option<Vec<Value>> {
 /// That each kind of work has a sample of each of these ends, and a ratio for each but the first.
 fn check(rows: &[Value], names: &[&str]) {
     let works: Vec<&str> = rows.iter().map(|row| row["work"].as_str().unwrap()).collect();
-    assert_eq!(works, ["receive", "send", "rr"]);
+    assert_eq!(works, ["receive", "send", "lent", "rr"]);
     for row in rows {
         let ends = row["ends"].as_array().unwrap();
         let found: Vec<&str> = ends.iter().map(|end| end["name"].as_str().unwrap()).collect();

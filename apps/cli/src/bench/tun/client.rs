@@ -34,14 +34,14 @@ const STALL_MAX: Duration = Duration::from_secs(10);
 /// Connects, works, and counts for `timed` after `warm_up`, with what `cpu` says that both ends have used. Blocks for as
 /// long.
 pub fn sample(
-    to: IpAddr,
+    (to, port): (IpAddr, u16),
     work: Work,
     (warm_up, timed): (Duration, Duration),
     cpu: impl Fn() -> io::Result<Duration>,
 ) -> io::Result<Sample> {
     // A far end that is gone is found here and not by waiting for it.
     cpu()?;
-    let mut stream = connect(SocketAddr::new(to, work.port()))?;
+    let mut stream = connect(SocketAddr::new(to, port))?;
     let mut buffer = vec![0; CHUNK];
     spend(&mut stream, work, &mut buffer, warm_up)?;
     let (used, start) = (cpu()?, Instant::now());
@@ -49,7 +49,7 @@ pub fn sample(
     let elapsed = start.elapsed().as_secs_f64();
     let cores = cpu()?.saturating_sub(used).as_secs_f64() / elapsed;
     let value = match work {
-        Work::Receive | Work::Send => count as f64 * 8.0 / 1e9 / elapsed,
+        Work::Receive | Work::Send | Work::Lent => count as f64 * 8.0 / 1e9 / elapsed,
         Work::Rr => count as f64 / elapsed,
     };
     Ok(Sample { value, cores })
@@ -77,7 +77,7 @@ fn spend(stream: &mut TcpStream, work: Work, buffer: &mut [u8], span: Duration) 
         for _ in 0..CALLS {
             count += match work {
                 Work::Receive => stream.write(buffer)? as u64,
-                Work::Send => match stream.read(buffer)? {
+                Work::Send | Work::Lent => match stream.read(buffer)? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                     read => read as u64,
                 },

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use sockeye::netif::Prefix;
-use sockeye::{Config, Stack};
+use sockeye::{Config, MbufChain, Stack};
 use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Tun, TunConfig};
@@ -42,6 +42,15 @@ pub struct End {
 impl End {
     fn here(far: Far, client: Namespace, addr: IpAddr, mtu: Mtu) -> Self {
         Self { far, client, addr, mtu, peer: None }
+    }
+
+    /// The port at which it does this work.
+    pub fn port(&self, work: Work) -> u16 {
+        match (self.far, work) {
+            // Another stack only knows how to send.
+            (Far::Peer(_), Work::Lent) => Work::Send.port(),
+            (Far::Sockeye | Far::Trivial | Far::Kernel | Far::Peer(_), work) => work.port(),
+        }
     }
 
     /// CPU time that both ends have used so far.
@@ -71,8 +80,10 @@ pub fn sockeye(mtu: Mtu, spin: Option<SpinTime>) -> io::Result<End> {
         let listener = sockeye::TcpListener::bind_on(&stack, SocketAddr::new(addr, work.port()))?;
         thread::Builder::new().spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                if stream.set_nodelay(true).is_ok() {
-                    serve(stream, work);
+                match stream.set_nodelay(true) {
+                    Ok(()) if work == Work::Lent => lend(&stream),
+                    Ok(()) => serve(stream, work),
+                    Err(_) => {}
                 }
             }
         })?;
@@ -151,13 +162,19 @@ fn serve(mut stream: impl Read + Write, work: Work) {
     loop {
         let done = match work {
             Work::Receive => stream.read(&mut buffer),
-            Work::Send => stream.write(&buffer),
+            Work::Send | Work::Lent => stream.write(&buffer),
             Work::Rr => stream.read(&mut buffer[..1]).and_then(|read| stream.write(&buffer[..read])),
         };
         if !matches!(done, Ok(1..)) {
             return;
         }
     }
+}
+
+/// [`serve`] of [`Work::Lent`]: the same bytes again and again, as from a cache.
+fn lend(stream: &sockeye::TcpStream) {
+    let Ok(bytes) = MbufChain::copied(stream.stack(), &vec![0; CHUNK]) else { return };
+    while matches!(stream.send_mbufs(&mut bytes.clone()), Ok(1..)) {}
 }
 
 fn prefix(text: &str) -> io::Result<Prefix> {

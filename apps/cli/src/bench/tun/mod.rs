@@ -43,6 +43,8 @@ pub enum Work {
     Receive,
     /// It sends, and the kernel receives
     Send,
+    /// It sends what lies in packet memory already; who knows no such thing sends
+    Lent,
     /// It answers each byte by one
     Rr,
 }
@@ -73,13 +75,14 @@ impl Own {
 
 impl Work {
     /// In the order of the table.
-    pub const ALL: [Work; 3] = [Work::Receive, Work::Send, Work::Rr];
+    pub const ALL: [Work; 4] = [Work::Receive, Work::Send, Work::Lent, Work::Rr];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Work::Receive => "receive",
             Work::Send => "send",
+            Work::Lent => "lent",
             Work::Rr => "rr",
         }
     }
@@ -87,7 +90,7 @@ impl Work {
     /// What its values count.
     pub fn unit(self) -> &'static str {
         match self {
-            Work::Receive | Work::Send => "Gbit/s",
+            Work::Receive | Work::Send | Work::Lent => "Gbit/s",
             Work::Rr => "1/s",
         }
     }
@@ -98,6 +101,7 @@ impl Work {
             Work::Receive => 5001,
             Work::Send => 5002,
             Work::Rr => 5003,
+            Work::Lent => 5004,
         }
     }
 }
@@ -140,7 +144,7 @@ impl Far {
         match (self, work) {
             (Far::Sockeye | Far::Kernel, _) => None,
             (Far::Trivial, Work::Receive | Work::Rr) => Some(Goal { must: 0.85, aim: None }),
-            (Far::Trivial, Work::Send) => Some(Goal { must: 0.75, aim: None }),
+            (Far::Trivial, Work::Send | Work::Lent) => Some(Goal { must: 0.75, aim: None }),
             (Far::Peer(_), _) => Some(Goal { must: 2.0, aim: Some(4.0) }),
         }
     }
@@ -250,7 +254,7 @@ fn measure(ends: &[&End], work: Work, rounds: usize, seconds: f64) -> io::Result
             }
             let what = format!("a sample of {} with {}", work.name(), end.far.name());
             let _armed = watchdog::arm(timing.0 + timing.1 + watchdog::GRACE, what.clone());
-            match end.client.run(|| client::sample(end.addr, work, timing, || end.cpu()))? {
+            match end.client.run(|| client::sample((end.addr, end.port(work)), work, timing, || end.cpu()))? {
                 Ok(sample) => samples[index].push(sample),
                 Err(error) => eprintln!("error: {what}: {error}"),
             }

@@ -251,7 +251,7 @@ impl Conn {
         let burst = self.size.burst();
         let len = match self.work {
             Work::Receive => 0,
-            Work::Send => {
+            Work::Send | Work::Lent => {
                 if room >= burst {
                     burst
                 } else {

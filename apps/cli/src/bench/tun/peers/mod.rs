@@ -71,7 +71,7 @@ impl Kind {
     pub fn mtu(self, work: Work) -> Mtu {
         match (self, work) {
             (Kind::Gvisor, Work::Receive | Work::Rr) => Mtu::default(),
-            (Kind::Gvisor, Work::Send) | (Kind::Smoltcp, _) => Mtu::MAX,
+            (Kind::Gvisor, Work::Send | Work::Lent) | (Kind::Smoltcp, _) => Mtu::MAX,
         }
     }
 
@@ -142,7 +142,7 @@ impl Peer {
         ] {
             command.arg(flag).arg(value.to_string());
         }
-        for work in Work::ALL {
+        for work in [Work::Receive, Work::Send, Work::Rr] {
             command.arg(format!("--{}", work.name())).arg(work.port().to_string());
         }
         Self::spawn(command)
