@@ -6,12 +6,13 @@
 //! Must not know: what device the stack is on.
 //!
 //! Invariants: everything is bound before [`start`] returns, so a port that is taken is an error and not a silence. How
-//! many clients there may be is bounded by the stack's `connections_max` and by its memory; a client that is refused or
-//! fails ends nobody else's service.
+//! many clients there may be is bounded by the stack's `connections_max` and by its memory, and how long each may stand still by
+//! [`IdleMax`] or by the service itself; a client that is refused or fails ends nobody else's service.
 //!
 //! Tests: below; with clients of other make in `tests/cli/{tun,http,iperf3}.rs`.
 
 mod http;
+mod idle;
 pub mod iperf3;
 mod small;
 
@@ -26,6 +27,8 @@ use std::time::Duration;
 use sockeye::Stack;
 use sockeye::tokio::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+
+pub use idle::IdleMax;
 
 /// A server, and where it listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +116,8 @@ impl FromStr for Service {
     }
 }
 
-/// Binds each service to each address, and has `tasks` serve.
+/// Binds each service to each address, and has `tasks` serve. Connections of echo, discard and chargen end after `idle`; the
+/// others have bounds of their own.
 ///
 /// # Errors
 /// The stack's, with what could not be bound.
@@ -121,15 +125,16 @@ pub async fn start(
     stack: &Stack,
     addrs: &[IpAddr],
     services: &[Service],
+    idle: IdleMax,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<()> {
     for service in services {
         for addr in addrs {
             let at = SocketAddr::new(*addr, service.port);
             let bound = match &service.kind {
-                Kind::Echo => small::echo(stack, at, tasks).await,
-                Kind::Discard => small::discard(stack, at, tasks).await,
-                Kind::Chargen => small::chargen(stack, at, tasks).await,
+                Kind::Echo => small::echo(stack, at, idle, tasks).await,
+                Kind::Discard => small::discard(stack, at, idle, tasks).await,
+                Kind::Chargen => small::chargen(stack, at, idle, tasks).await,
                 Kind::Http(root) => http::start(stack, at, root, tasks).await,
                 Kind::Iperf3 => iperf3::start(stack, at, tasks).await,
             };

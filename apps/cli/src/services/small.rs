@@ -1,7 +1,8 @@
 //! Echo, discard and chargen (RFC 862, 863 and 864), over TCP and UDP.
 //!
 //! Must not know who asks. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
-//! that a service like these has sent, so that two of them cannot be made to talk to each other for ever.
+//! that a service like these has sent, so that two of them cannot be made to talk to each other for ever. A connection on which
+//! nothing moves ends, whatever its client does or leaves undone ([`IdleMax`]).
 //!
 //! Tests: below; over a device in `tests/cli/tun.rs`.
 
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 
-use super::{RETRY, accept};
+use super::{IdleMax, RETRY, accept};
 
 /// Bytes that a connection's task reads or writes at once.
 const CHUNK: usize = 64 << 10;
@@ -24,26 +25,36 @@ const DATAGRAM_MAX: usize = 65_535;
 const ANSWERING_PORTS: [u16; 5] = [7, 13, 17, 19, 37];
 
 /// Serves RFC 862.
-pub async fn echo(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+pub async fn echo(stack: &Stack, at: SocketAddr, idle: IdleMax, tasks: &mut JoinSet<()>) -> io::Result<()> {
     let (listener, socket) = bind(stack, at).await?;
     // What fails is the client's connection, and its affair.
-    tasks.spawn(accept(listener, |stream, _| async { drop(send_back(stream).await) }));
+    tasks.spawn(accept(listener, move |stream, _| async move { drop(send_back(stream, idle).await) }));
     tasks.spawn(answer(socket, |_, _| Answer::Same));
     Ok(())
 }
 
 /// Serves RFC 863.
-pub async fn discard(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+pub async fn discard(
+    stack: &Stack,
+    at: SocketAddr,
+    idle: IdleMax,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<()> {
     let (listener, socket) = bind(stack, at).await?;
-    tasks.spawn(accept(listener, |stream, _| async { drop(take(stream).await) }));
+    tasks.spawn(accept(listener, move |stream, _| async move { drop(take(stream, idle).await) }));
     tasks.spawn(answer(socket, |_, _| Answer::Nothing));
     Ok(())
 }
 
 /// Serves RFC 864.
-pub async fn chargen(stack: &Stack, at: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<()> {
+pub async fn chargen(
+    stack: &Stack,
+    at: SocketAddr,
+    idle: IdleMax,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<()> {
     let (listener, socket) = bind(stack, at).await?;
-    tasks.spawn(accept(listener, |stream, _| async { drop(generate(stream).await) }));
+    tasks.spawn(accept(listener, move |stream, _| async move { drop(generate(stream, idle).await) }));
     tasks.spawn(answer(socket, |_, count| Answer::Line(line(count))));
     Ok(())
 }
@@ -52,10 +63,11 @@ async fn bind(stack: &Stack, at: SocketAddr) -> io::Result<(TcpListener, UdpSock
     Ok((TcpListener::bind_on(stack, at).await?, UdpSocket::bind_on(stack, at).await?))
 }
 
-async fn send_back(mut stream: TcpStream) -> io::Result<()> {
+async fn send_back(mut stream: TcpStream, idle: IdleMax) -> io::Result<()> {
+    idle.watch(&stream)?;
     let mut buffer = vec![0; CHUNK];
     loop {
-        let read = stream.read(&mut buffer).await?;
+        let read = idle.read(&mut stream, &mut buffer).await?;
         if read == 0 {
             return stream.shutdown().await;
         }
@@ -64,16 +76,19 @@ async fn send_back(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-async fn take(mut stream: TcpStream) -> io::Result<()> {
+async fn take(mut stream: TcpStream, idle: IdleMax) -> io::Result<()> {
+    idle.watch(&stream)?;
     let mut buffer = vec![0; CHUNK];
-    while stream.read(&mut buffer).await? > 0 {
+    while idle.read(&mut stream, &mut buffer).await? > 0 {
         consume_budget().await;
     }
     stream.shutdown().await
 }
 
-/// Sends until the client closes or resets; what it says is of no interest.
-async fn generate(stream: TcpStream) -> io::Result<()> {
+/// Sends until the client closes or resets; what it says is of no interest. There is always something to be sent, so that the
+/// stack's clock alone says whether it stands still.
+async fn generate(stream: TcpStream, idle: IdleMax) -> io::Result<()> {
+    idle.watch(&stream)?;
     let (mut read, mut write) = stream.into_split();
     let lines: Vec<u8> = (0..PRINTABLE_COUNT).flat_map(line).collect();
     let sending = async {
@@ -146,6 +161,8 @@ fn line(number: usize) -> [u8; LINE_LEN] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -163,5 +180,77 @@ mod tests {
         for port in ANSWERING_PORTS {
             assert!(!may_answer(SocketAddr::new([10, 0, 0, 1].into(), port)));
         }
+    }
+
+    /// The three on the loopback of a stack, and where.
+    async fn serve(idle: IdleMax) -> (Stack, JoinSet<()>, [SocketAddr; 3]) {
+        let stack = Stack::new(sockeye::Config::default()).unwrap();
+        let mut tasks = JoinSet::new();
+        let at = [7, 9, 19].map(|port| SocketAddr::new([127, 0, 0, 1].into(), port));
+        echo(&stack, at[0], idle, &mut tasks).await.unwrap();
+        discard(&stack, at[1], idle, &mut tasks).await.unwrap();
+        chargen(&stack, at[2], idle, &mut tasks).await.unwrap();
+        (stack, tasks, at)
+    }
+
+    /// Until nobody is connected, whatever time that takes.
+    async fn until_empty(stack: &Stack) {
+        while stack.connection_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_who_do_nothing_are_given_up_with_what_they_were_owed() {
+        let (stack, _tasks, at) = serve(IdleMax::new(Duration::from_millis(30))).await;
+        let mut clients = Vec::new();
+        for (addr, owed) in
+            [(at[0], 0), (at[0], 50_000), (at[0], 10_000_000), (at[1], 0), (at[1], 1), (at[2], 0)]
+        {
+            let mut client = TcpStream::connect_on(&stack, addr).await.unwrap();
+            // As much of it as the service takes while nobody reads what it gives.
+            let bytes = vec![1; owed];
+            let _ = tokio::time::timeout(Duration::from_millis(5), client.write_all(&bytes)).await;
+            clients.push(client);
+        }
+        until_empty(&stack).await;
+        for mut client in clients {
+            let mut buffer = vec![0; CHUNK];
+            let ended = loop {
+                match client.read(&mut buffer).await {
+                    Ok(len) if len > 0 => {}
+                    ended => break ended,
+                }
+            };
+            assert!(ended.is_err(), "{ended:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_who_have_said_everything_and_read_nothing_are_given_up() {
+        let (stack, _tasks, at) = serve(IdleMax::new(Duration::from_millis(30))).await;
+        let mut clients = Vec::new();
+        for (addr, said) in [(at[0], 100_000), (at[2], 10)] {
+            let mut client = TcpStream::connect_on(&stack, addr).await.unwrap();
+            client.get_ref().set_recv_buffer_size(4 << 10).unwrap();
+            client.write_all(&vec![1; said]).await.unwrap();
+            client.shutdown().await.unwrap();
+            clients.push(client);
+        }
+        // The services have nothing more to do with them; the stack still has what they do not take.
+        until_empty(&stack).await;
+    }
+
+    #[tokio::test]
+    async fn without_a_bound_a_silent_client_stays_when_others_have_gone() {
+        let (bounded, _tasks, at) = serve(IdleMax::new(Duration::from_millis(10))).await;
+        let (free, _free_tasks, _) = serve(IdleMax::default()).await;
+        let mut patient = TcpStream::connect_on(&free, at[0]).await.unwrap();
+        let mut given_up = TcpStream::connect_on(&bounded, at[0]).await.unwrap();
+        assert!(given_up.read(&mut [0; 1]).await.is_err());
+        patient.write_all(b"still here").await.unwrap();
+        let mut back = [0; 10];
+        patient.read_exact(&mut back).await.unwrap();
+        assert_eq!(&back, b"still here");
     }
 }

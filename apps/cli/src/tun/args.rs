@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use sockeye::Config;
@@ -12,7 +13,7 @@ use sockeye::netif::{CaptureConfig, Prefix};
 use sockeye_drivers::{Layer, TunConfig};
 
 use crate::bench::args::key_value;
-use crate::services::Service;
+use crate::services::{IdleMax, Service};
 use crate::sim::parse;
 
 /// A device, a stack on it, and what the stack serves.
@@ -25,9 +26,20 @@ pub struct TunArgs {
     #[arg(long, alias = "service", value_name = "SERVICE[:PORT][=DIR],...", value_delimiter = ',')]
     pub serve: Vec<Service>,
 
+    /// Seconds after which a client of echo, discard or chargen is given up with whom no byte moves, either way; 0: never
+    #[arg(long, value_name = "S", default_value = "300", value_parser = seconds)]
+    pub idle_timeout: f64,
+
     /// End after so many seconds instead of by Ctrl-C
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
+}
+
+impl TunArgs {
+    /// How long a client may stand still.
+    pub fn idle_max(&self) -> IdleMax {
+        IdleMax::new(Duration::from_secs_f64(self.idle_timeout))
+    }
 }
 
 /// A device, and a stack on it.
@@ -234,6 +246,8 @@ mod tests {
             ("--addr 10.9.0.2/24 --serve finger", "no service"),
             ("--addr 10.9.0.2/24 --pcap-max 1M", "--pcap"),
             ("--addr 10.9.0.2/24 --seconds=-1", "seconds"),
+            ("--addr 10.9.0.2/24 --idle-timeout=-1", "seconds"),
+            ("--addr 10.9.0.2/24 --idle-timeout soon", "seconds"),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(told), "{line}: {error}");

@@ -75,7 +75,7 @@ async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
     let addrs: Vec<IpAddr> = args.device.addr.iter().map(|prefix| prefix.addr()).collect();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut tasks = JoinSet::new();
-    services::start(&running.stack, &addrs, &args.serve, &mut tasks).await?;
+    services::start(&running.stack, &addrs, &args.serve, args.idle_max(), &mut tasks).await?;
     greet(args, running, &addrs)?;
     let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let mut ticks = tokio::time::interval(TICK);

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::device::Tun;
+use super::device::{PATIENCE, Tun};
 use super::*;
 
 /// What the client has counted: an end of iperf3 stops to count when the other says that it has sent everything.
@@ -68,6 +69,25 @@ fn a_reader_that_does_not_read_is_why_a_sender_stands_still() {
     let client = tun.connect("10.9.0.2:19");
     let port = client.local_addr().unwrap().port();
     tun.says_why(&format!("why 10.9.0.2:19 10.9.0.1:{port}"), "the receive window");
+}
+
+#[test]
+fn clients_with_whom_nothing_moves_are_given_up_and_the_next_are_served() {
+    let line = "--addr 10.9.0.2/24 --serve echo,discard,chargen --idle-timeout 0.2";
+    let Some(tun) = Tun::start(line) else { return };
+    let mut idle = ["10.9.0.2:7", "10.9.0.2:9", "10.9.0.2:19"].map(|addr| tun.connect(addr));
+    let deadline = Instant::now() + PATIENCE;
+    while stdout(&tun.look("ss -t")).contains("10.9.0.1:") {
+        assert!(Instant::now() < deadline, "{}", stdout(&tun.look("ss -t")));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for client in &mut idle {
+        let error = client.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    let mut echo = tun.connect("10.9.0.2:7");
+    echo.write_all(b"hello").unwrap();
+    echo.read_exact(&mut [0; 5]).unwrap();
 }
 
 #[test]
