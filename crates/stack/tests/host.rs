@@ -165,6 +165,61 @@ fn a_reader_who_waits_hears_of_every_end() {
 }
 
 #[test]
+fn without_spinning_the_reader_of_an_answer_is_roused_before_it_is_written() {
+    let _guard = watchdog("roused readers");
+    let (first, second) = cores();
+    let roused = |spin: Duration| {
+        let stack = stack_with(|c| c.spin_max = spin);
+        let (client, server) = pair(&stack);
+        ping_pong(&client, &server, scaled(2000).max(200));
+        drop((client, server));
+        assert_empty(&stack);
+        counter(&stack, "readers_roused")
+    };
+    assert_eq!(roused(Duration::ZERO) > 0, first != second);
+    assert_eq!(roused(Duration::from_micros(100)), 0);
+}
+
+#[test]
+fn who_thinks_before_he_answers_answers_all_the_same() {
+    let _guard = watchdog("slow answers");
+    let stack = stack_with(|c| c.spin_max = Duration::ZERO);
+    let (client, server) = pair(&stack);
+    let (first, second) = cores();
+    let mut random = Random::new("slow answers");
+    let count = scaled(3000).max(200);
+    let answering = std::thread::spawn(move || {
+        run_on(second);
+        let mut request = [0; 3];
+        while { &server }.read_exact(&mut request).is_ok() {
+            match random.below(20) {
+                0 => std::thread::sleep(Duration::from_micros(random.below(300) as u64)),
+                // Another thread's turn, now and then.
+                1 => std::thread::yield_now(),
+                // In two pieces, of which the second may be held back until the first is acknowledged.
+                2 => {
+                    { &server }.write_all(&request[..1]).unwrap();
+                    { &server }.write_all(&request[1..]).unwrap();
+                    continue;
+                }
+                _ => {}
+            }
+            { &server }.write_all(&request).unwrap();
+        }
+    });
+    run_on(first);
+    for i in 0..count {
+        let request = (i as u32).to_ne_bytes();
+        { &client }.write_all(&request[..3]).unwrap();
+        let mut answer = [0; 3];
+        { &client }.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, request[..3]);
+    }
+    client.shutdown(Shutdown::Both).unwrap();
+    join(answering);
+}
+
+#[test]
 fn acknowledgments_do_not_disturb_a_reader() {
     let _guard = watchdog("acknowledgments beside a reader");
     let (first, second) = cores();

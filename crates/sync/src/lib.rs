@@ -89,4 +89,4 @@ pub use scatter::Scatter;
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
-pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
+pub use wait::{Awaited, Notified, Nudged, Ticket, WaitQueue, Woken};

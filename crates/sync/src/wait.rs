@@ -8,12 +8,13 @@
 //!   waker:   lock; make it true; owed = notify(); unlock; ...; if owed { wake() }
 //! ```
 //!
-//! # States, in one word: a generation and two flags
+//! # States, in one word: a generation and three flags
 //!
 //! | flag | set by | cleared by |
 //! |---|---|---|
 //! | `WAITING`: somebody will look at the generation | `prepare`, under the mutex | `notify`, under the mutex |
 //! | `PARKED`: somebody sleeps in the kernel, or is about to | `wait`, without a lock | `notify`, under the mutex |
+//! | `VAIN`: a sleeper was roused, found nothing, and sleeps again | `wait`, without a lock | `notify`, under the mutex |
 //!
 //! `notify` counts the generation up, and only `notify` does.
 //!
@@ -35,7 +36,11 @@
 //! one needless count and perhaps one needless system call, and nothing else.
 //!
 //! A thread would have to be held up between two instructions while the generation comes round,
-//! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
+//! 2^29 notifications each met by a new waiter, to mistake a later generation for its own.
+//!
+//! *A `rouse`* changes nothing. It is a needless wake, which a sleeper may always get: he looks at the word, for a while, and sleeps again
+//! unless the generation has moved. What he tells of it, `VAIN`, decides nothing but whether others rouse him again: each wait is roused
+//! in vain once at most.
 //!
 //! *A `nudge` without the mutex* is a compare-exchange against a word with `WAITING`, so it is a `notify` at some moment, with
 //! one difference: it can fall into the section of another one, between its look and its swap. Both then write
@@ -49,7 +54,7 @@ mod tests;
 
 use std::time::Instant;
 
-use crate::facade::{Futex, Ordering};
+use crate::facade::{Futex, Ordering, spin_loop};
 use crate::spin::Spin;
 
 /// A place to wait; four bytes.
@@ -74,13 +79,6 @@ pub struct Ticket {
     generation: u32,
 }
 
-impl Ticket {
-    /// The word while its waiter sleeps.
-    fn parked(self) -> u32 {
-        self.generation | WAITING | PARKED
-    }
-}
-
 /// How a wait ended. Either way the condition has to be looked at again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
@@ -90,6 +88,16 @@ pub enum Woken {
     Parked,
     /// The deadline passed.
     TimedOut,
+}
+
+/// What a `nudge` has found.
+#[must_use = "a wake may be owed"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Nudged {
+    /// Whether [`WaitQueue::wake`] must be called.
+    pub is_wake_owed: bool,
+    /// A [`WaitQueue::rouse`] came too early for this wait: its sleeper looked, and slept again.
+    pub was_roused_in_vain: bool,
 }
 
 /// Whom a `notify` found.
@@ -143,14 +151,40 @@ impl WaitQueue {
             return Woken::Spinning;
         }
         loop {
-            let in_time = self.word.wait(ticket.parked(), deadline);
-            if self.is_over(ticket) {
+            let seen = self.word.load(Ordering::Acquire);
+            if seen & GENERATION != ticket.generation {
+                return Woken::Parked;
+            }
+            let in_time = self.word.wait(seen, deadline);
+            if self.is_over(ticket) || (in_time && self.is_over_soon(ticket)) {
                 return Woken::Parked;
             }
             if !in_time {
                 return Woken::TimedOut;
             }
+            // Relaxed: a hint. It fails if there was a `notify`, or another one who sleeps here has said so.
+            let _ = self.word.compare_exchange(seen, seen | VAIN, Ordering::Relaxed, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a wait ends that was roused a moment ago.
+    fn is_over_soon(&self, ticket: Ticket) -> bool {
+        (0..ROUSED_LOOKS).any(|_| {
+            spin_loop();
+            self.is_over(ticket)
+        })
+    }
+
+    /// Has the sleepers get up before there is anything for them, because a `notify` will follow at once: what the caller does
+    /// until then, he does while they wake. Only a hint: the `notify` owes its wake all the same. True if somebody
+    /// sleeps and was not roused in vain before, at the price of a system call of about a microsecond; never blocks.
+    pub fn rouse(&self) -> bool {
+        // Relaxed: a hint.
+        let may_rouse = self.word.load(Ordering::Relaxed) & (PARKED | VAIN) == PARKED;
+        if may_rouse {
+            self.word.wake_all();
+        }
+        may_rouse
     }
 
     /// Says that the waiter of `ticket` sleeps from now on, in a place of its own: the `notify` that ends its wait will owe a
@@ -161,7 +195,7 @@ impl WaitQueue {
         loop {
             // Acquire: what the waker did, with the release of `notify`. Release on success: where we sleep, with the
             // acquire of `notify`.
-            match self.word.compare_exchange(seen, ticket.parked(), Ordering::Release, Ordering::Acquire) {
+            match self.word.compare_exchange(seen, seen | PARKED, Ordering::Release, Ordering::Acquire) {
                 Ok(_announced) => return true,
                 Err(now) if now & GENERATION != ticket.generation => return false,
                 // Another waiter of the same generation has parked, or we have before.
@@ -183,20 +217,22 @@ impl WaitQueue {
     }
 
     /// [`notify`](Self::notify) by who does not hold the mutex, because he has changed nothing that it guards: the waiters
-    /// know of something else to look at before they go on, and announce themselves before they offer it. True if
-    /// sleepers have to be [woken](Self::wake). Not for a queue with an [`Awaited`]. Never blocks.
-    pub fn nudge(&self) -> bool {
+    /// know of something else to look at before they go on, and announce themselves before they offer it. Not for a queue
+    /// with an [`Awaited`]. Never blocks.
+    pub fn nudge(&self) -> Nudged {
         // Relaxed: the caller has seen what the waiter wrote after it had prepared.
         let mut seen = self.word.load(Ordering::Relaxed);
         while seen & WAITING != 0 {
             let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
             // One attempt after the other: a swap could undo a count of `notify` that came in between. Orders as there.
             match self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return seen & PARKED != 0,
+                Ok(_) => {
+                    return Nudged { is_wake_owed: seen & PARKED != 0, was_roused_in_vain: seen & VAIN != 0 };
+                }
                 Err(now) => seen = now,
             }
         }
-        false
+        Nudged::default()
     }
 
     /// Wakes the sleepers that a `notify` found. A system call of about a microsecond; never
@@ -225,15 +261,15 @@ impl WaitQueue {
         if before & PARKED == 0 {
             return Notified::Spinning;
         }
-        // Nobody sets the flag meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
+        // Nobody sets the flags meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
         // generation gone.
-        self.word.fetch_and(!PARKED, Ordering::Relaxed);
+        self.word.fetch_and(!(PARKED | VAIN), Ordering::Relaxed);
         Notified::Parked
     }
 
     fn notify_waiting(&self, seen: u32) -> Notified {
         let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
-        // A swap is enough: under the mutex nobody else changes anything but `PARKED`, and that
+        // A swap is enough: under the mutex nobody else changes anything but `PARKED` and `VAIN`, and the first
         // is what the swap looks at. Release: the condition and all before it, with the acquire
         // of `is_over`. Acquire: where a sleeper is, with the release of `announce`.
         let before = self.word.swap(next, Ordering::AcqRel);
@@ -254,7 +290,11 @@ impl Default for WaitQueue {
     }
 }
 
+/// Looks at the word of who was roused before he sleeps again: some microseconds, in which whoever did it has written.
+const ROUSED_LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
+
 const WAITING: u32 = 1;
 const PARKED: u32 = 2;
-const GENERATION_STEP: u32 = 4;
+const VAIN: u32 = 4;
+const GENERATION_STEP: u32 = 8;
 const GENERATION: u32 = !(GENERATION_STEP - 1);

@@ -208,7 +208,7 @@ impl TcpStream {
         let room = unfilled.len();
         loop {
             let mut parts = [IoSliceMut::new(&mut unfilled[..room])];
-            match user::recv(self.inner.core(), &self.inner.conn, &mut parts) {
+            match user::recv(self.inner.core(), &self.inner.known_ends(), &mut parts) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(wakers::poll_readable(&self.inner.conn, cx.waker()));
                 }

@@ -18,12 +18,16 @@ use crate::stack::counter;
 pub(super) const HOSTED_MAX: usize = 4096;
 
 /// Leaves a segment with the reader who waits for what comes (`user.rs`, `wait_hosting`). It comes back if he does not any more.
-fn leave_with_host(cx: &mut Context<'_>, peer: &Arc<Conn>, work: Work) -> Result<(), Work> {
+fn leave_with_host(cx: &mut Context<'_>, conn: &Conn, peer: &Arc<Conn>, work: Work) -> Result<(), Work> {
     peer.perimeter().fill_hosted(Conn::item(peer, work)).map_err(|item| item.work)?;
     cx.core.count(counter::HOSTED);
     // Relaxed: a hint. The line is ours anyway.
     peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
-    if peer.rcv_wait.nudge() {
+    let nudged = peer.rcv_wait.nudge();
+    if nudged.was_roused_in_vain {
+        conn.options.answers.was_in_vain();
+    }
+    if nudged.is_wake_owed {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(peer)));
     }
     Ok(())
@@ -53,7 +57,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: 
             && let Some(cpu) = peer.perimeter().hosted_on()
             && cpu != cx.cpu
         {
-            work = match leave_with_host(cx, &peer, work) {
+            work = match leave_with_host(cx, conn, &peer, work) {
                 Ok(()) => return,
                 Err(work) => work,
             };

@@ -16,7 +16,7 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 use super::outbox::Context;
 use super::sockbuf::Buffers;
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, LINGER_OFF, engine, rcvd, reason};
+use super::{Conn, LINGER_OFF, answer, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
 use crate::input::busy;
 use crate::input::placed::Placing;
@@ -71,6 +71,12 @@ pub(crate) struct Ends<'a> {
     pub peer: Option<Lent<'a, Conn>>,
 }
 
+impl Ends<'_> {
+    fn peer_conn(&self) -> Option<&Conn> {
+        self.peer.as_deref().map(|peer| &**peer)
+    }
+}
+
 /// [`send`], with what to do when there is no packet memory.
 fn send_or<S: Source>(
     core: &Core,
@@ -81,6 +87,7 @@ fn send_or<S: Source>(
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let wanted = rest.source.len();
+    answer::before_write(core, conn, ends.peer_conn(), wanted);
     while rest.source.len() > 0 {
         let before = rest.source.len();
         let refusal = match append(core, ends, &mut rest) {
@@ -242,22 +249,23 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
 }
 
 /// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
-pub(crate) fn recv(core: &Core, conn: &Arc<Conn>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+pub(crate) fn recv(core: &Core, ends: &Ends<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let wanted = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
-    recv_into(core, conn, wanted, &mut Scatter::new(bufs))
+    recv_into(core, ends, wanted, &mut Scatter::new(bufs))
 }
 
 /// [`recv`] of at most `wanted` bytes as they lie in packet memory: not copied.
-pub(crate) fn recv_chain(core: &Core, conn: &Arc<Conn>, wanted: usize) -> io::Result<Chain> {
+pub(crate) fn recv_chain(core: &Core, ends: &Ends<'_>, wanted: usize) -> io::Result<Chain> {
     let mut taken = Chain::new();
-    recv_into(core, conn, wanted, &mut taken)?;
+    recv_into(core, ends, wanted, &mut taken)?;
     Ok(taken)
 }
 
-fn recv_into<S: Sink>(core: &Core, conn: &Arc<Conn>, wanted: usize, sink: &mut S) -> io::Result<usize> {
+fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S) -> io::Result<usize> {
     if wanted == 0 {
         return Ok(0);
     }
+    let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     loop {
         let mut so = conn.so.lock();
@@ -271,7 +279,7 @@ fn recv_into<S: Sink>(core: &Core, conn: &Arc<Conn>, wanted: usize, sink: &mut S
             drop(so);
             if conn.input_at.load().is_none() {
                 if may_host {
-                    wait_hosting(core, conn, ticket, &mut timeout)?;
+                    wait_hosting(core, ends, ticket, &mut timeout)?;
                 } else {
                     wait(core, conn, conn.readers(), ticket, &mut timeout)?;
                 }
@@ -346,16 +354,17 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
 /// sends them then need not fetch it from his core. For where small ones come. See `sync/src/perimeter/host.rs`.
 fn wait_hosting(
     core: &Core,
-    conn: &Arc<Conn>,
+    ends: &Ends<'_>,
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    let here = core.cpu();
+    let (conn, here) = (ends.conn, core.cpu());
     // On one core nothing would be won.
     let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
     let hosts = comes_from_elsewhere && conn.perimeter().host(here);
     let waited = wait(core, conn, conn.readers(), ticket, timeout);
     if hosts && !conn.perimeter().unhost() {
+        answer::on_request(core, conn, ends.peer_conn());
         Context::run(core, |cx| {
             cx.is_host = true;
             engine::resume(cx, conn);

@@ -50,7 +50,8 @@ pub const GATHERED: usize = 52;
 pub const OFO_PRUNED: usize = 53;
 pub const POLLERS_GATHERED: usize = 54;
 pub const HOSTED: usize = 55;
-pub const COUNT: usize = 56;
+pub const ROUSED: usize = 56;
+pub const COUNT: usize = 57;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -109,6 +110,7 @@ pub const NAMES: [&str; COUNT] = [
     "ofo_pruned",
     "pollers_gathered",
     "segments_hosted",
+    "readers_roused",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -152,6 +152,6 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
-        user::recv_chain(self.core(), &self.conn, max).map(MbufChain)
+        user::recv_chain(self.core(), &self.known_ends(), max).map(MbufChain)
     }
 }

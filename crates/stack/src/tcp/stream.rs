@@ -72,6 +72,12 @@ impl TcpStream {
         user::Ends { conn: &self.conn, peer: self.peer.get().or_else(|| self.learn_peer()) }
     }
 
+    /// Both ends as far as they are known, for a receive.
+    #[inline]
+    pub(crate) fn known_ends(&self) -> user::Ends<'_> {
+        user::Ends { conn: &self.conn, peer: self.peer.get() }
+    }
+
     fn learn_peer(&self) -> Option<Lent<'_, Conn>> {
         // Relaxed: a hint of one thread or another.
         let has_written = &self.conn.options.has_written;
@@ -355,10 +361,10 @@ impl fmt::Debug for TcpStream {
 
 impl Read for &TcpStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        user::recv(self.core(), &self.conn, &mut [IoSliceMut::new(buf)])
+        user::recv(self.core(), &self.known_ends(), &mut [IoSliceMut::new(buf)])
     }
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        user::recv(self.core(), &self.conn, bufs)
+        user::recv(self.core(), &self.known_ends(), bufs)
     }
 }
 

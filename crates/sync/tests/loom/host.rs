@@ -73,7 +73,7 @@ impl Connection {
     fn send(&self, bytes: usize) {
         match self.perimeter.fill_hosted(bytes) {
             Ok(()) => {
-                if self.wait.nudge() {
+                if self.wait.nudge().is_wake_owed {
                     self.wait.wake();
                 }
             }
