@@ -101,6 +101,10 @@ pub struct Config {
     pub sndbuf_max: u32,
     /// The same of the receive buffer (`tcp_rmem`); decides the window scale. Default 32 MiB.
     pub rcvbuf_max: u32,
+    /// Bytes of which fewer may be unsent in the send buffer for a write to be let in (`tcp_notsent_lowat`), for sockets that say
+    /// nothing else: [`TcpStream::set_notsent_lowat`](crate::TcpStream::set_notsent_lowat). At least 1. Default 4,294,967,295,
+    /// which is no bound, as on Linux.
+    pub notsent_lowat: u32,
     /// MTU of the loopback interface, bytes, 1280 to 65536. Default 65536, as on Linux.
     pub loopback_mtu: u32,
     /// Encodes every loopback segment as IP and TCP bytes and parses it back, as a wire would. Slower;
@@ -176,6 +180,7 @@ impl Default for Config {
             rcvbuf: 256 << 10,
             sndbuf_max: 64 << 20,
             rcvbuf_max: 32 << 20,
+            notsent_lowat: u32::MAX,
             loopback_mtu: 65536,
             loopback_encode: false,
             timestamps: true,
@@ -234,6 +239,7 @@ impl Config {
         within("connections_max", self.connections_max as u64, 1, u64::from(u32::MAX))?;
         within("sndbuf", u64::from(self.sndbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("rcvbuf", u64::from(self.rcvbuf), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
+        within("notsent_lowat", u64::from(self.notsent_lowat), 1, u64::from(u32::MAX))?;
         within("sndbuf_max", u64::from(self.sndbuf_max), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("rcvbuf_max", u64::from(self.rcvbuf_max), u64::from(BUFFER_MIN), u64::from(BUFFER_MAX))?;
         within("loopback_mtu", u64::from(self.loopback_mtu), 1280, 65536)?;

@@ -124,6 +124,7 @@ mod tests {
             rcvbuf_set: false,
             keepalive: Default::default(),
             user_timeout: Default::default(),
+            notsent_lowat: crate::conn::notsent::NONE,
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
         Listener::new(Endpoint::from(at), &settings, at.is_ipv6(), bind_id, 1)

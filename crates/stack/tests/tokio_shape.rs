@@ -243,6 +243,30 @@ async fn readable_and_writable_wait_for_what_they_say() {
     timeout(SHORT, server.readable()).await.unwrap_err();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_waits_while_too_much_is_unsent_and_loses_no_waker() {
+    let _guard = watchdog("a_task_waits_while_too_much_is_unsent_and_loses_no_waker");
+    for lowat in [1, 5000, 100_000] {
+        let (mut client, mut server) = pair(&stack_with(|c| (c.sndbuf, c.rcvbuf) = (1 << 20, 8192))).await;
+        client.set_notsent_lowat(Some(lowat)).unwrap();
+        assert_eq!(client.notsent_lowat().unwrap(), Some(lowat));
+        let data = Random::new("unsent").bytes(500_000);
+        let sent = data.clone();
+        // There is room for all of it.
+        timeout(SHORT, client.write_all(&data)).await.unwrap_err();
+        timeout(SHORT, client.writable()).await.unwrap_err();
+        let taken = client.get_ref().unacknowledged().unwrap() + server.get_ref().available().unwrap();
+        let mut got = vec![0; taken];
+        server.read_exact(&mut got).await.unwrap();
+        timeout(LONG, client.writable()).await.unwrap().unwrap();
+        let writer = tokio::spawn(async move { client.write_all(&data[taken..]).await.unwrap() });
+        let mut rest = vec![0; sent.len() - taken];
+        server.read_exact(&mut rest).await.unwrap();
+        writer.await.unwrap();
+        assert!(got == sent[..taken] && rest == sent[taken..]);
+    }
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn lent_bytes_wait_for_room_and_for_being_there() {
     let _guard = watchdog("lent_bytes_wait_for_room_and_for_being_there");

@@ -178,6 +178,23 @@ impl TcpStream {
         self.inner.nodelay()
     }
 
+    /// TCP_NOTSENT_LOWAT, bytes: the stream is [writable](Self::writable) only while little of what was written is unsent, and a
+    /// write of a task waits likewise. See [`crate::TcpStream::set_notsent_lowat`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for `Some(0)`.
+    pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
+        self.inner.set_notsent_lowat(bytes)
+    }
+
+    /// The TCP_NOTSENT_LOWAT setting, bytes; `None` if there is no bound.
+    ///
+    /// # Errors
+    /// None; the signature is that of [`crate::TcpStream::notsent_lowat`].
+    pub fn notsent_lowat(&self) -> io::Result<Option<u32>> {
+        self.inner.notsent_lowat()
+    }
+
     /// SO_LINGER. As the stream does not block, dropping it never waits; zero resets.
     ///
     /// # Errors

@@ -114,6 +114,7 @@ const FIELDS: &[Field] = &[
     field!(rcvbuf, number),
     field!(sndbuf_max, number),
     field!(rcvbuf_max, number),
+    field!(notsent_lowat, number),
     field!(loopback_mtu, number),
     field!(loopback_encode, on_off),
     field!(timestamps, on_off),

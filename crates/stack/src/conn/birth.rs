@@ -70,7 +70,7 @@ pub(crate) fn make(
             tuple: name.tuple,
             hash: name.hash,
             via: name.via,
-            snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected),
+            snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat),
             rcv,
             options,
             rx_free: core.config.rx_free,

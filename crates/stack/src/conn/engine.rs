@@ -36,8 +36,8 @@ use super::emit::{HOSTED_MAX, emit, emit_bare};
 use super::error::SockError;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Wake};
-use super::sockbuf::Buffers;
-use super::{Conn, Item, Work, fast_open, rcvd, reason, rollup};
+use super::sockbuf::{Buffers, SendBuf};
+use super::{Conn, Item, Work, fast_open, notsent, rcvd, reason, rollup};
 use crate::base::payload::Data;
 use crate::netif::output;
 use crate::poll::Ready;
@@ -325,8 +325,9 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
     } else {
         cx.outbox.freed.push(so.snd.chain.split_front(bytes as usize));
     }
-    if so.snd.urgent != 0 {
-        so.snd.urgent = so.snd.urgent.saturating_sub(bytes);
+    if let Some(rare) = so.snd.rare.as_deref_mut() {
+        rare.urgent = rare.urgent.saturating_sub(bytes);
+        rare.mark.acked(bytes);
     }
     so.snd.cpu = cx.cpu;
     if so.snd.is_writable() {
@@ -503,8 +504,8 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
 pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
-    if so.snd.urgent != 0 {
-        pcb.set_urgent(std::mem::take(&mut so.snd.urgent));
+    if so.snd.rare.is_some() {
+        tell_urgent(pcb, &mut so.snd);
     }
     while let Some(segment) = pcb.poll_transmit(so.snd.len(), so.rcv.space(), cx.now) {
         let payload = if segment.len == 0 {
@@ -525,6 +526,9 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
     so.rcv.adv = pcb.rcv_adv();
     so.snd.due_at = pcb.snd_due_at();
+    if so.snd.rare.is_some() {
+        notsent::settle(cx, pcb, conn, so);
+    }
     conn.publish_state(pcb.state(), pcb.has_hole());
     let Some(deadline) = pcb.next_deadline() else {
         return;
@@ -536,7 +540,17 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
+/// The pcb learns up to where what was written is urgent.
+#[cold]
+fn tell_urgent(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
+    let urgent = snd.rare.as_deref_mut().map_or(0, |rare| std::mem::take(&mut rare.urgent));
+    if urgent != 0 {
+        pcb.set_urgent(urgent);
+        snd.drop_idle_rare();
+    }
+}
+
 /// Whether a writer has to wait for space.
 pub(crate) fn is_full(so: &Buffers) -> bool {
-    so.snd.connected && !so.snd.shut && !so.snd.is_writable()
+    so.snd.connected && !so.snd.shut && !so.snd.has_space()
 }

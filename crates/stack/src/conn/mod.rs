@@ -15,6 +15,7 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod exit;
 mod fast_open;
+pub(crate) mod notsent;
 pub(crate) mod outbox;
 pub(crate) mod placed;
 pub(crate) mod rcvd;

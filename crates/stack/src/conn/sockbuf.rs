@@ -14,6 +14,9 @@
 //!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
 //! * the wait queues' tickets, taken and notified under the same mutex.
 //!
+//! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
+//! makes such a change wakes in the section that makes it ([`notsent`]).
+//!
 //! Rank: after the perimeter, before a poller's inbox. A writer that holds it may *try* to enter the
 //! perimeter, which never waits.
 
@@ -25,6 +28,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
 
+use super::notsent::{self, Mark};
 use crate::fastopen::Place;
 use crate::poll::Watchers;
 
@@ -58,16 +62,26 @@ pub(crate) struct SendBuf {
     pub connected: bool,
     /// `hiwat` grows with what the path carries.
     pub auto: bool,
-    /// Bytes up to which `chain` is urgent and the pcb does not know it yet; 0 for none.
-    pub urgent: u32,
     /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
     pub defers_syn: bool,
     /// The task to wake when there is space.
     pub waker: Option<Waker>,
+    /// What hardly any socket has: apart, so that a connection's lines hold what all have.
+    pub rare: Option<Box<Rare>>,
+}
+
+/// See [`SendBuf::rare`].
+pub(crate) struct Rare {
+    /// Bytes up to which the buffer is urgent and the pcb does not know it yet; 0 for none.
+    pub urgent: u32,
+    /// TCP_NOTSENT_LOWAT.
+    pub mark: Mark,
 }
 
 impl SendBuf {
-    pub fn new(hiwat: u32, auto: bool, connected: bool) -> Self {
+    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`].
+    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32) -> Self {
+        let rare = (lowat != notsent::NONE).then(|| Box::new(Rare { urgent: 0, mark: Mark::new(lowat) }));
         Self {
             chain: Chain::new(),
             hiwat,
@@ -78,9 +92,21 @@ impl SendBuf {
             shut: false,
             connected,
             auto,
-            urgent: 0,
             defers_syn: false,
             waker: None,
+            rare,
+        }
+    }
+
+    /// What hardly any socket has, to be changed.
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare { urgent: 0, mark: Mark::new(notsent::NONE) }))
+    }
+
+    /// Gives it back if it says nothing any more.
+    pub fn drop_idle_rare(&mut self) {
+        if self.rare.as_deref().is_some_and(|rare| rare.urgent == 0 && rare.mark.lowat() == notsent::NONE) {
+            self.rare = None;
         }
     }
 
@@ -89,9 +115,23 @@ impl SendBuf {
         u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
     }
 
-    /// Bytes that a writer may add now.
+    /// Free bytes.
     pub fn space(&self) -> u32 {
         self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
+    }
+
+    /// Bytes that a writer may add now, of `want`; 0 if he has to wait. One who blocks waits for room that is worth it,
+    /// instead of filling every gap with a segment; he is woken when the socket `is_writable`, and then has it.
+    pub fn room(&self, want: u32, blocks: bool) -> u32 {
+        let space = if self.takes_bytes() { self.space() } else { 0 };
+        let worth = if blocks { want.min(self.writable_space()) } else { 1 };
+        if space < worth {
+            return 0;
+        }
+        match self.rare.as_deref() {
+            None => want.min(space),
+            Some(rare) => want.min(space).min(rare.mark.room(self.len() + self.reserved)),
+        }
     }
 
     /// Bytes that a writer appends at a time: at most `most`, or `most_large` where as much as half of `most` leaves at once.
@@ -114,13 +154,23 @@ impl SendBuf {
     }
 
     /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
-    /// one wake-up pays for many bytes.
+    /// one wake-up pays for many bytes, and little of it is unsent, if that matters.
     pub fn is_writable(&self) -> bool {
-        self.shut || (self.takes_bytes() && self.space() >= self.writable_space())
+        self.shut || (self.takes_bytes() && self.has_space() && self.is_low())
+    }
+
+    /// Whether as much of the buffer is free as a writer waits for.
+    pub fn has_space(&self) -> bool {
+        self.space() >= self.writable_space()
+    }
+
+    #[inline]
+    fn is_low(&self) -> bool {
+        self.rare.as_deref().is_none_or(|rare| rare.mark.is_low(self.len() + self.reserved))
     }
 
     /// The space from which on the socket counts as writable, bytes.
-    pub fn writable_space(&self) -> u32 {
+    fn writable_space(&self) -> u32 {
         self.hiwat / WRITABLE_PART
     }
 }

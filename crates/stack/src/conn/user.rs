@@ -163,15 +163,13 @@ fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result
     let mut so = conn.so.lock();
     check(conn, &so, rest.is_begun)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let space = if so.snd.takes_bytes() { so.snd.space() as usize } else { 0 };
     let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
-    // A blocking writer waits for room that is worth it, instead of filling every gap with a segment; it is
-    // woken when `is_writable`, which is at least that much.
-    let worth = if blocks { want.min(so.snd.writable_space() as usize) } else { 1 };
-    if space < worth {
+    // At most a chunk, so it fits.
+    let room = so.snd.room(want as u32, blocks);
+    if room == 0 {
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
-    let take = so.snd.whole(want.min(space));
+    let take = so.snd.whole(room as usize);
     if take <= S::LOCKED_MAX {
         rest.source.take(&core.pool, take, &mut so.snd.chain)?;
     } else {
@@ -196,7 +194,8 @@ fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result
     }
     rest.is_begun = true;
     if rest.is_urgent {
-        so.snd.urgent = so.snd.len();
+        let urgent = so.snd.len();
+        so.snd.rare_mut().urgent = urgent;
     }
     if so.snd.defers_syn {
         // The SYN takes along what has been written; from here on this is a connect like any other.

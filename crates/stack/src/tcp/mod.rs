@@ -9,6 +9,7 @@ pub(crate) mod keepalive;
 mod listener;
 pub(crate) mod marks;
 mod mbufs;
+mod notsent;
 mod socket;
 pub(crate) mod stream;
 mod urgent;

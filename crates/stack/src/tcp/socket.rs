@@ -44,6 +44,8 @@ pub(crate) struct SocketSettings {
     pub keepalive: KeepaliveSettings,
     /// TCP_USER_TIMEOUT; zero for none.
     pub user_timeout: Duration,
+    /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::conn::notsent::NONE).
+    pub notsent_lowat: u32,
 }
 
 /// A TCP socket on which options can be set before it binds, connects or listens.
@@ -109,6 +111,7 @@ impl TcpSocket {
             rcvbuf_set: false,
             keepalive: config.keepalive(),
             user_timeout: Duration::ZERO,
+            notsent_lowat: config.notsent_lowat,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }

@@ -11,6 +11,7 @@ mod concurrency;
 mod limits;
 mod matrix;
 mod mbufs;
+mod notsent;
 mod poll;
 mod poll_stress;
 mod shapes;
