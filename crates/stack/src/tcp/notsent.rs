@@ -1,6 +1,7 @@
 //! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
 //!
-//! What the mark does and who wakes whom is told in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`.
+//! What the mark does and who wakes whom is told in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`, in
+//! tasks `tests/tokio_shape.rs`.
 
 use std::io;
 

@@ -48,10 +48,10 @@ pub struct ChannelConfig {
     /// Bytes of the largest IP packet with segments of TCP that the other side cuts by [`TxFrame::gso_size`], `mtu` to
     /// 65,535. Needs `offload`. Default 0: none.
     pub segment_max: u32,
-    /// The same for datagrams of UDP (towards a guest of virtio: `VIRTIO_NET_F_GUEST_USO4` and `6`, from it `HOST_USO`): what a socket sends
-    /// with a segment size leaves as one frame of up to so many bytes, as in [`Netif::udp_segment_max`], and frames of up
-    /// to so many come in with [`Incoming::gso_size`]. `mtu` to 65,535. Needs `offload`. Default 0: a frame for each
-    /// datagram.
+    /// The same for datagrams of UDP (towards a guest of virtio: `VIRTIO_NET_F_GUEST_USO4` and `6`, from it `HOST_USO`):
+    /// what a socket sends with a segment size leaves as one frame of up to so many bytes, as in
+    /// [`Netif::udp_segment_max`], and frames of up to so many come in with [`Incoming::gso_size`]. `mtu` to 65,535.
+    /// Needs `offload`. Default 0: a frame for each datagram.
     pub udp_segment_max: u32,
 }
 
