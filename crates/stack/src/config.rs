@@ -79,6 +79,11 @@ pub struct Config {
     /// TCP connections, while other pollers wait on its own. It stays within its affinity. Default on; see `docs/adr/0009` and
     /// `0034`.
     pub gather: bool,
+    /// Whether writers of a process that wait for their readers, on loopback, take turns where more than eight for each core
+    /// do: a few go on, each for some megabytes, while the others wait. It carries more, and each of many bulk streams
+    /// moves in bursts, with pauses of a third of a millisecond for each other one on its core. Default on; see
+    /// `docs/adr/0041`.
+    pub turns: bool,
     /// Whether a reader that waits in a blocking read runs the segments that come for its connection over loopback itself, if their
     /// sender is on another core; else the sender runs them. Only with a grain of `per_socket` and the defaults of `entry`,
     /// `rcvd`, `wake` and `rx_free`, whose other settings are about who runs what, and where. Default on; see `docs/adr/0040`.
@@ -172,6 +177,7 @@ impl Default for Config {
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             gather: true,
+            turns: true,
             host_input: true,
             gro: true,
             memory_max: 1 << 30,

@@ -22,13 +22,27 @@ pub fn current() -> u32 {
 /// system call, and a few nanoseconds, for no hardware is asked.
 #[inline]
 pub(crate) fn tick() -> i64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // By the C library, whose way into the vDSO works under valgrind too.
-    // SAFETY: `at` is a place for the answer, and the call has no other precondition.
-    let _always_there = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut at) };
+    let at = clock(libc::CLOCK_MONOTONIC_COARSE);
     at.tv_sec.wrapping_mul(NANOS_PER_SEC).wrapping_add(at.tv_nsec)
 }
 
+/// CPU time that the threads of the process have used, in microseconds. A system call that adds up over all of them.
+pub(crate) fn used_by_process() -> u64 {
+    let used = clock(libc::CLOCK_PROCESS_CPUTIME_ID);
+    u64::try_from(used.tv_sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(used.tv_nsec / 1_000)).unwrap_or(0)
+}
+
+/// What a clock of the system shows.
+#[inline]
+fn clock(id: libc::clockid_t) -> libc::timespec {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // By the C library, whose way into the vDSO works under valgrind too.
+    // SAFETY: `at` is a place for the answer, and the call has no other precondition.
+    let _always_there = unsafe { libc::clock_gettime(id, &raw mut at) };
+    at
+}
+
+const MICROS_PER_SEC: i64 = 1_000_000;
 const NANOS_PER_SEC: i64 = 1_000_000_000;
 
 /// How many CPUs the process may use; at least one. Asked once, by affinity and cgroup quota.
@@ -45,6 +59,15 @@ mod tests {
         let first = super::tick();
         while super::tick() == first {
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "the interpreter has no such clock")]
+    fn the_process_uses_cpu_time() {
+        let first = super::used_by_process();
+        while super::used_by_process() == first {
+            core::hint::spin_loop();
         }
     }
 

@@ -96,7 +96,7 @@ fn go(trail: &Cell<Trail>, target: u32) -> bool {
 }
 
 /// Moves the calling thread to this CPU and leaves what it is allowed as it was. False if it may not run there.
-fn move_to(cpu: u32) -> bool {
+pub(crate) fn move_to(cpu: u32) -> bool {
     let target = cpu as usize;
     let Ok(allowed) = sched_getaffinity(None) else { return false };
     if target >= CpuSet::MAX_CPU || !allowed.is_set(target) || allowed.count() < 2 {
@@ -123,7 +123,7 @@ fn may_move(now: u64) -> bool {
     now >= next && NEXT_MOVE.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-fn micros_now() -> u64 {
+pub(crate) fn micros_now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_micros() as u64
 }

@@ -13,6 +13,7 @@
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `handout` | items handed to waiting threads, their own core's first | head of `handout.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
+//! | `turns` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `turns.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
 //! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
 //! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
@@ -66,6 +67,7 @@ mod seq_cell;
 mod sleeper;
 pub mod slot;
 mod spin;
+pub mod turns;
 mod wait;
 
 pub use brief::{BriefGuard, BriefMutex};

@@ -106,6 +106,7 @@ const FIELDS: &[Field] = &[
     field!(workers, number),
     field!(spin_max, time),
     field!(gather, on_off),
+    field!(turns, on_off),
     field!(host_input, on_off),
     field!(gro, on_off),
     field!(memory_max, number),

@@ -101,12 +101,7 @@ fn send_or<S: Source>(
         };
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
-            Refusal::Full(ticket) => {
-                if let (Some((_, cpu)), None) = (ticket, conn.input_at.load()) {
-                    blocking::gather(core, cpu);
-                }
-                wait(core, conn, conn.writers(), ticket, &mut timeout)
-            }
+            Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
             // What is parked goes back before anybody waits for memory or is told that there is none.
             Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
             Refusal::NoMemory => {
@@ -400,6 +395,21 @@ fn wait(
     timeout: &mut Timeout,
 ) -> io::Result<()> {
     wait_for(core, conn, (waiters, ticket), None, timeout)
+}
+
+/// [`wait`] of a writer whose buffer is full.
+fn wait_for_space(
+    core: &Core,
+    conn: &Conn,
+    ticket: Option<(Ticket, u32)>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    let (Some((ticket, cpu)), None) = (ticket, conn.input_at.load()) else {
+        return wait(core, conn, conn.writers(), ticket, timeout);
+    };
+    core.recycler.before_wait(core);
+    let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
+    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
 /// [`wait`], with where bytes may go that come meanwhile.

@@ -51,7 +51,9 @@ pub const OFO_PRUNED: usize = 53;
 pub const POLLERS_GATHERED: usize = 54;
 pub const HOSTED: usize = 55;
 pub const ROUSED: usize = 56;
-pub const COUNT: usize = 57;
+/// Turns of writers.
+pub const TURNS: usize = 57;
+pub const COUNT: usize = 58;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -111,6 +113,7 @@ pub const NAMES: [&str; COUNT] = [
     "pollers_gathered",
     "segments_hosted",
     "readers_roused",
+    "writers_turns",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

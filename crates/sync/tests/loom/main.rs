@@ -27,6 +27,7 @@ mod reply;
 mod seat;
 mod seq_cell;
 mod sleeper;
+mod turns;
 mod wait;
 
 /// Forced switches per execution in models of three threads.

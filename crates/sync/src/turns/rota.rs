@@ -1,0 +1,314 @@
+//! Who has a turn, and who gets the next: the rules of [`turns`](super), as plain data.
+//!
+//! A core has a list of who holds a turn there and a queue of who waits for one. Who waits joins the queue of the core
+//! where his reader ran last, so that what the two share is in that core's cache; a core that has nobody, or less than
+//! half of what the longest queue has, takes the first of that one instead, so no core rests while another has a queue.
+//!
+//! Everything here is called under the mutex of [`Turns`](super::Turns). Must not know threads, clocks or sockets: who waits
+//! is a `T`, and times and the load are arguments.
+//!
+//! Invariants: an id is in one queue, or holds one turn, or is neither. A core holds `per_core` turns at most, but for those
+//! that it held when that number fell. After [`Rota::fill`] no queue has anybody while a core has room.
+//! Tests: below.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// See the module's head. Times are microseconds of the caller's clock.
+#[derive(Debug)]
+pub(super) struct Rota<T> {
+    cores: Vec<Core<T>>,
+    /// How many turns a core has: one, and more for as long as cores are idle although somebody waits.
+    per_core: usize,
+    last_id: u64,
+    /// When idleness was looked for last, and what the process had run until then.
+    looked: Option<Usage>,
+}
+
+#[derive(Debug)]
+struct Core<T> {
+    /// The CPU for which it stands; `None` until somebody waits whose reader runs on one that no other core stands for.
+    cpu: Option<u32>,
+    held: Vec<Held>,
+    queue: VecDeque<Waiter<T>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: u64,
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    id: u64,
+    who: T,
+}
+
+/// How much CPU time the process had used at a time, both in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Usage {
+    pub at: u64,
+    pub used: u64,
+}
+
+/// Where an id stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// It holds a turn, of the core that stands for this CPU.
+    Holds(Option<u32>),
+    Queued,
+    /// It has held a turn for too long, or was never here.
+    Gone,
+}
+
+impl<T> Rota<T> {
+    /// For so many cores, at least one.
+    pub fn new(cores: usize) -> Self {
+        let core = || Core { cpu: None, held: Vec::new(), queue: VecDeque::new() };
+        Self { cores: (0..cores.max(1)).map(|_| core()).collect(), per_core: 1, last_id: 0, looked: None }
+    }
+
+    /// Puts `who`, whose reader ran on CPU `cpu`, into a queue. Returns the id of the turn that he will get.
+    pub fn queue(&mut self, who: T, cpu: u32) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        let core = self.core_of(cpu);
+        self.cores[core].queue.push_back(Waiter { id, who });
+        id
+    }
+
+    /// The core that stands for this CPU, from now on if there is one that stands for none; else the one with the
+    /// shortest queue.
+    fn core_of(&mut self, cpu: u32) -> usize {
+        let is_his = |core: &Core<T>| core.cpu == Some(cpu);
+        if let Some(index) = self.cores.iter().position(is_his) {
+            return index;
+        }
+        if let Some(index) = self.cores.iter().position(|core| core.cpu.is_none()) {
+            self.cores[index].cpu = Some(cpu);
+            return index;
+        }
+        (0..self.cores.len()).min_by_key(|&index| self.cores[index].queue.len()).unwrap_or(0)
+    }
+
+    /// Where this id stands.
+    pub fn place(&self, id: u64) -> Place {
+        let holder = self.cores.iter().find(|core| core.held.iter().any(|held| held.id == id));
+        match holder {
+            Some(core) => Place::Holds(core.cpu),
+            None if self.cores.iter().any(|core| core.queue.iter().any(|waiter| waiter.id == id)) => {
+                Place::Queued
+            }
+            None => Place::Gone,
+        }
+    }
+
+    /// The turn of this id is over, or its wait for one. Nothing if it is gone already.
+    pub fn end(&mut self, id: u64) {
+        for core in &mut self.cores {
+            if let Some(at) = core.held.iter().position(|held| held.id == id) {
+                core.held.swap_remove(at);
+                return;
+            }
+        }
+        self.cores.iter_mut().for_each(|core| core.queue.retain(|waiter| waiter.id != id));
+    }
+
+    /// Gives every turn that is free to the next one, who is told by `tell`.
+    pub fn fill(&mut self, now: u64, mut tell: impl FnMut(T)) {
+        for index in 0..self.cores.len() {
+            while self.cores[index].held.len() < self.per_core
+                && let Some(next) = self.next(index)
+            {
+                self.cores[index].held.push(Held { id: next.id, since: now });
+                tell(next.who);
+            }
+        }
+    }
+
+    /// Who is next on this core.
+    fn next(&mut self, index: usize) -> Option<Waiter<T>> {
+        let longest = (0..self.cores.len()).max_by_key(|&other| self.cores[other].queue.len())?;
+        let is_short = 2 * self.cores[index].queue.len() < self.cores[longest].queue.len();
+        self.cores[if is_short { longest } else { index }].queue.pop_front()
+    }
+
+    /// Whether it is time for [`look`](Self::look).
+    pub fn is_look_due(&self, now: u64) -> bool {
+        self.looked.is_none_or(|looked| now.saturating_sub(looked.at) >= micros(LOOK_EVERY))
+    }
+
+    /// Takes back turns that were held for too long, and settles how many there are by how busy the cores were since the
+    /// last look: the fewest that keep them so. The caller fills what is free afterwards.
+    pub fn look(&mut self, usage: Usage) {
+        if !self.is_look_due(usage.at) {
+            return;
+        }
+        for core in &mut self.cores {
+            core.held.retain(|held| usage.at.saturating_sub(held.since) < micros(HELD_MAX));
+        }
+        let Some(before) = self.looked.replace(usage) else { return };
+        let (time, used) = (usage.at.saturating_sub(before.at), usage.used.saturating_sub(before.used));
+        if time > micros(LOOK_OLD) || self.cores.iter().all(|core| core.queue.is_empty()) {
+            // Much of that time nobody may have waited for a turn.
+            return;
+        }
+        let busy = used.saturating_mul(100) / time.saturating_mul(self.cores.len() as u64).max(1);
+        self.per_core = per_core_after(self.per_core, busy);
+    }
+}
+
+/// How many turns a core has after a time in which the cores were busy for so many hundredths of it.
+fn per_core_after(before: usize, busy: u64) -> usize {
+    match busy {
+        0..BUSY_LOW => (before * 2).min(PER_CORE_MAX),
+        BUSY_LOW..BUSY_HIGH => before,
+        _ => (before - before.div_ceil(4)).max(1),
+    }
+}
+
+const fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}
+
+/// Between two looks: some thirty turns, and what a look costs (a sum over the threads of the process) is nothing to it.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// A look after so long says nothing of the time in between.
+const LOOK_OLD: Duration = Duration::from_millis(100);
+/// A turn is a third of a millisecond on a core of one's own. Who still has it after so long does something else.
+const HELD_MAX: Duration = Duration::from_millis(20);
+/// Turns that a core has at most: no limit, in effect.
+const PER_CORE_MAX: usize = 64;
+/// Below this many hundredths of the cores' time there are more turns, as somebody who could use them waits.
+const BUSY_LOW: u64 = 92;
+/// From this many on there may be fewer. With all cores in use it is 97.
+const BUSY_HIGH: u64 = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(rota: &mut Rota<char>, now: u64) -> String {
+        let mut told = String::new();
+        rota.fill(now, |who| told.push(who));
+        told
+    }
+
+    /// With these waiting for readers on CPU 4 and CPU 9, of which 4 comes first.
+    fn rota(on_4: &str, on_9: &str) -> (Rota<char>, Vec<u64>) {
+        let mut rota = Rota::new(2);
+        let all = on_4.chars().map(|who| (who, 4)).chain(on_9.chars().map(|who| (who, 9)));
+        let ids = all.map(|(who, cpu)| rota.queue(who, cpu)).collect();
+        (rota, ids)
+    }
+
+    #[test]
+    fn each_core_gives_one_turn_to_the_first_whose_reader_is_there() {
+        let (mut rota, ids) = rota("ab", "xy");
+        assert_eq!(filled(&mut rota, 0), "ax");
+        assert_eq!(rota.place(ids[0]), Place::Holds(Some(4)));
+        assert_eq!(rota.place(ids[2]), Place::Holds(Some(9)));
+        assert_eq!(rota.place(ids[1]), Place::Queued);
+        assert_eq!(filled(&mut rota, 0), "", "and there are no more");
+        rota.end(ids[2]);
+        assert_eq!(rota.place(ids[2]), Place::Gone);
+        assert_eq!(filled(&mut rota, 0), "y");
+    }
+
+    #[test]
+    fn who_ends_his_turn_and_waits_again_comes_after_all_others() {
+        let (mut rota, ids) = rota("abc", "x");
+        assert_eq!(filled(&mut rota, 0), "ax");
+        rota.end(ids[0]);
+        rota.queue('a', 4);
+        assert_eq!(filled(&mut rota, 0), "b");
+    }
+
+    #[test]
+    fn a_core_with_nobody_or_few_takes_from_the_longest_queue() {
+        let (mut rota, ids) = rota("abcdef", "");
+        assert_eq!(filled(&mut rota, 0), "ab");
+        assert_eq!(rota.place(ids[1]), Place::Holds(None), "on the core that stands for no CPU yet");
+        let x = rota.queue('x', 9);
+        rota.end(ids[1]);
+        // Four wait on CPU 4, one on CPU 9.
+        assert_eq!(filled(&mut rota, 0), "c");
+        assert_eq!(rota.place(ids[2]), Place::Holds(Some(9)));
+        rota.queue('y', 9);
+        rota.end(ids[2]);
+        assert_eq!(filled(&mut rota, 0), "x", "two are not less than half of three");
+        assert_eq!(rota.place(x), Place::Holds(Some(9)));
+    }
+
+    #[test]
+    fn a_cpu_that_no_core_stands_for_goes_to_the_shortest_queue() {
+        let (mut rota, _) = rota("ab", "x");
+        let stray = rota.queue('s', 7);
+        assert_eq!(filled(&mut rota, 0), "ax");
+        rota.queue('y', 9);
+        assert_eq!(rota.cores[1].queue.front().map(|waiter| waiter.id), Some(stray));
+    }
+
+    #[test]
+    fn who_gives_up_waiting_is_skipped() {
+        let (mut rota, ids) = rota("ab", "x");
+        rota.end(ids[0]);
+        assert_eq!(filled(&mut rota, 0), "bx");
+    }
+
+    fn usage(at: Duration, busy: u64) -> Usage {
+        Usage { at: micros(at), used: micros(at) * 2 * busy / 100 }
+    }
+
+    #[test]
+    fn a_turn_that_nobody_ends_is_taken_back() {
+        let (mut rota, ids) = rota("ab", "");
+        filled(&mut rota, 0);
+        rota.look(usage(HELD_MAX - Duration::from_micros(1), 100));
+        assert_eq!(rota.place(ids[0]), Place::Holds(Some(4)));
+        rota.look(usage(HELD_MAX + LOOK_EVERY, 100));
+        assert_eq!(rota.place(ids[0]), Place::Gone);
+        // Ended afterwards, it takes nothing from whoever has it now.
+        rota.queue('c', 4);
+        assert_eq!(filled(&mut rota, 0), "c");
+        rota.end(ids[0]);
+        assert_eq!(rota.cores[0].held.len() + rota.cores[1].held.len(), 1);
+    }
+
+    #[test]
+    fn idle_cores_let_more_begin_and_busy_ones_fewer() {
+        let (mut rota, _) = rota("abcdef", "uvwxyz");
+        assert_eq!(filled(&mut rota, micros(LOOK_EVERY)), "au");
+        rota.look(usage(LOOK_EVERY, 10));
+        assert_eq!(filled(&mut rota, 0), "", "the first look has nothing to compare with");
+        rota.look(usage(2 * LOOK_EVERY, 10));
+        assert_eq!(filled(&mut rota, micros(2 * LOOK_EVERY)), "bv");
+        rota.look(usage(2 * LOOK_EVERY + Duration::from_micros(1), 10));
+        assert_eq!(filled(&mut rota, 0), "", "too early");
+        assert_eq!(rota.per_core, 2);
+    }
+
+    #[test]
+    fn turns_become_as_few_as_keep_the_cores_busy() {
+        let up: Vec<_> = core::iter::successors(Some(1), |&n| Some(per_core_after(n, 0))).take(8).collect();
+        assert_eq!(up, [1, 2, 4, 8, 16, 32, 64, 64]);
+        let down: Vec<_> =
+            core::iter::successors(Some(8), |&n| Some(per_core_after(n, 100))).take(8).collect();
+        assert_eq!(down, [8, 6, 4, 3, 2, 1, 1, 1]);
+        assert_eq!([91, 92, 95, 96].map(|busy| per_core_after(4, busy)), [8, 4, 4, 3]);
+    }
+
+    #[test]
+    fn a_look_after_a_long_time_and_one_while_nobody_waits_change_nothing() {
+        let (mut rota, ids) = rota("abc", "x");
+        filled(&mut rota, 0);
+        rota.look(usage(LOOK_EVERY, 0));
+        rota.look(usage(2 * LOOK_OLD, 0));
+        assert_eq!(rota.per_core, 1);
+        rota.end(ids[1]);
+        rota.end(ids[2]);
+        rota.look(usage(2 * LOOK_OLD + LOOK_EVERY, 0));
+        assert_eq!(rota.per_core, 1);
+    }
+}
