@@ -155,6 +155,6 @@ fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
         serial: conn.serial,
         is_held: conn.users.load(Ordering::Relaxed) > 0,
         tcp: if details { TcpInfo::of(core, conn).ok() } else { None },
-        limiting: if details { Limiting::of(core, conn).ok() } else { None },
+        limiting: if details { Limiting::of(conn).ok() } else { None },
     }
 }

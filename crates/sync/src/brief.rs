@@ -50,6 +50,9 @@ use core::time::Duration;
 use crate::facade::{AtomicU32, Futex, Ordering, UnsafeCell, heavy_fence, light_fence, spin_loop, thread};
 
 /// A mutex for brief sections; see the head of the file. Eight bytes beside the value.
+///
+/// `repr(C)`: they come first, on the line of what is used first of the value.
+#[repr(C)]
 pub struct BriefMutex<T> {
     /// (a)
     locked: AtomicU32,

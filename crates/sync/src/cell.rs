@@ -1,7 +1,7 @@
 //! The cell that opens only with the proof of being inside.
 //!
-//! A pcb stands in such a cell, so protocol code is ordinary single-threaded Rust: `&mut Pcb`
-//! cannot be had without the `Inside` of the pcb's own perimeter.
+//! For state that only those inside touch: `&mut` to it cannot be had without the `Inside` of its own perimeter, so what works
+//! on it is ordinary single-threaded Rust. (A pcb is also reached from outside, by who holds a mutex: it stands under that.)
 //!
 //! # Why a reference is unique
 //!

@@ -159,6 +159,13 @@ impl<T> Perimeter<T> {
         !self.load(Ordering::Relaxed).is_free()
     }
 
+    /// Whether nobody owns it. If so, what its owners did comes before what the caller does from here on.
+    #[inline]
+    pub fn is_vacant(&self) -> bool {
+        // Acquire: with the release of the `leave` that made it free.
+        self.load(Ordering::Acquire).is_free()
+    }
+
     /// Whether it was left by a panic; see the head of the file.
     pub fn is_poisoned(&self) -> bool {
         // Relaxed: the state is final, and nothing is read on the strength of it.

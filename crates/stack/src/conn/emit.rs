@@ -8,6 +8,7 @@ use sockeye_sync::Filled;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::outbox::{Context, Routed, Wake};
+use super::visit::{self, Call};
 use super::{Conn, Work};
 use crate::base::payload::Data;
 use crate::netif::output;
@@ -49,7 +50,8 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: 
         && let Some(peer) = cx.other_end(conn)
     {
         // A segment without text brings a reader nothing: its end's writer waits for it, if anybody does.
-        let is_for_readers = (1..=HOSTED_MAX).contains(&payload.0.len());
+        let text_len = payload.0.len();
+        let is_for_readers = (1..=HOSTED_MAX).contains(&text_len);
         let mut work = Work::segment(head, payload);
         // A reader who waits on another core runs it there.
         if cx.hosts
@@ -61,6 +63,11 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: Head, payload: 
                 Ok(()) => return,
                 Err(work) => work,
             };
+        }
+        // Nobody is there, and nobody will have been: see `visit.rs`.
+        if let Some((conn, so)) = visit::call(cx, &peer, text_len) {
+            cx.call = Some(Call { conn, so, work });
+            return;
         }
         // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
         if let Some(claim) = peer.perimeter().claim() {

@@ -36,8 +36,8 @@ use super::emit::{HOSTED_MAX, emit, emit_bare};
 use super::error::SockError;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Wake};
-use super::sockbuf::{Buffers, SendBuf};
-use super::{Conn, Item, Work, fast_open, notsent, rcvd, reason, rollup};
+use super::sockbuf::{Buffers, SendBuf, Socket};
+use super::{Conn, Item, Work, fast_open, notsent, rcvd, reason, rollup, visit};
 use crate::base::payload::Data;
 use crate::netif::output;
 use crate::poll::Ready;
@@ -70,12 +70,11 @@ pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
             Entered::Inside(inside, item) => (inside, item.work),
         },
     };
-    let mut inside = inside;
     cx.core.count(counter::ENTERED);
-    let pcb = conn.pcb.get(&mut inside);
     let mut so = conn.so.lock();
-    step(cx, pcb, conn, &mut so, work);
-    finish(cx, pcb, conn, &mut so);
+    let (pcb, buffers) = so.parts();
+    step(cx, pcb, conn, buffers, work);
+    finish(cx, pcb, conn, buffers);
     drop(so);
     drive(cx, inside, conn, 1);
 }
@@ -93,13 +92,16 @@ fn fill(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
 /// The synchronous section of a connect: sleeps until the caller is inside, sends the SYN, and leaves. For a caller
 /// for whom others run the perimeter, so not for a worker or a driver.
 pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let Ok(mut inside) = conn.perimeter().enter_blocking() else {
+    let Ok(inside) = conn.perimeter().enter_blocking() else {
         return cx.core.count(counter::SEGMENTS_LOST);
     };
     // It may have been a while.
     cx.now = cx.core.clock.now();
     cx.core.count(counter::ENTERED);
-    finish(cx, conn.pcb.get(&mut inside), conn, &mut conn.so.lock());
+    let mut so = conn.so.lock();
+    let (pcb, buffers) = so.parts();
+    finish(cx, pcb, conn, buffers);
+    drop(so);
     exit::leave(cx, inside, conn, At::Connect);
 }
 
@@ -115,14 +117,18 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
 
 /// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
 /// enter never waits, so the order of locks is kept.
-pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Buffers>) {
+pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Socket>) {
+    if visit::is_open(cx, conn) {
+        return visit::output(cx, conn, so);
+    }
     let inside = if cx.entry == Entry::Fill { None } else { conn.perimeter().try_enter() };
-    let Some(mut inside) = inside else {
+    let Some(inside) = inside else {
         drop(so);
         return notify(cx, conn, reason::OUTPUT);
     };
     cx.core.count(counter::ENTERED);
-    finish(cx, conn.pcb.get(&mut inside), conn, &mut so);
+    let (pcb, buffers) = so.parts();
+    finish(cx, pcb, conn, buffers);
     drop(so);
     drive(cx, inside, conn, 1);
 }
@@ -181,17 +187,17 @@ fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     let mut ran = 0;
     let mut works = inside.take().map(|item| item.work);
     while let Some(work) = works.next() {
-        let pcb = own.pcb.get(inside);
         let mut so = own.so.lock();
-        step(cx, pcb, own, &mut so, work);
+        let (pcb, buffers) = so.parts();
+        step(cx, pcb, own, buffers, work);
         let mut run = 1;
         while run < RUN_MAX
             && let Some(next) = works.next()
         {
-            step(cx, pcb, own, &mut so, next);
+            step(cx, pcb, own, buffers, next);
             run += 1;
         }
-        finish(cx, pcb, own, &mut so);
+        finish(cx, pcb, own, buffers);
         ran += run;
     }
     ran
@@ -203,17 +209,18 @@ pub(super) fn run(
     cx: &mut Context<'_>,
     inside: &mut In<'_>,
     conn: &Arc<Conn>,
-    so: &mut Buffers,
+    so: &mut Socket,
     work: Work,
     max: usize,
 ) -> usize {
-    step(cx, conn.pcb.get(inside), conn, so, work);
+    let (pcb, buffers) = so.parts();
+    step(cx, pcb, conn, buffers, work);
     let mut ran = 1;
     let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
     while ran < max
         && let Some(next) = inside.pop_if(same)
     {
-        step(cx, conn.pcb.get(inside), conn, so, next.work);
+        step(cx, pcb, conn, buffers, next.work);
         ran += 1;
     }
     ran

@@ -27,6 +27,7 @@ mod transfer;
 mod tune;
 mod undelivered;
 pub(crate) mod user;
+pub(crate) mod visit;
 #[cfg(feature = "tokio")]
 pub(crate) mod wakers;
 
@@ -34,7 +35,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::{BriefMutex, Notify, Perimeter, PerimeterCell, Scatter, WaitQueue};
+use sockeye_sync::{BriefMutex, Notify, Perimeter, Scatter, WaitQueue};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -46,7 +47,7 @@ use crate::switches::{Rcvd, RxFree};
 use crate::tcp::marks::Marks;
 use answer::Answers;
 use error::SockError;
-use sockbuf::{Buffers, RecvBuf, SendBuf};
+use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
 
 /// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
 ///
@@ -84,10 +85,8 @@ pub(crate) struct Conn {
     rcv_watched_at: PlaceCell,
     /// (p) When its way was last told that it works.
     pub confirmed: run::Confirmed,
-    /// (b) `so_snd` and `so_rcv`.
-    pub so: BriefMutex<Buffers>,
-    /// (p) The state machine.
-    pub pcb: PerimeterCell<Pcb<Data>>,
+    /// (b) `so_snd` and `so_rcv`, and the state machine.
+    pub so: BriefMutex<Socket>,
     /// (a) Socket options.
     pub options: SocketOptions,
     /// (a) Handles of the application; at 0 the connection is closed.
@@ -257,19 +256,13 @@ pub(crate) struct Birth {
 impl Conn {
     pub fn new(place: &Scatter<Self>, cpu: u32, birth: Birth) -> Arc<Self> {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
-        let pcb = PerimeterCell::new(birth.home.perimeter().id(), birth.pcb);
+        let buffers = Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::default(), fast_open: None };
         place.make(cpu, |serial| Self {
             home: birth.home,
             notify: Notify::new(),
             users: AtomicU32::new(1),
             replies: rcvd::Replies::new(birth.rcvd),
-            pcb,
-            so: BriefMutex::new(Buffers {
-                snd: birth.snd,
-                rcv: birth.rcv,
-                watch: Watchers::default(),
-                fast_open: None,
-            }),
+            so: BriefMutex::new(Socket::new(buffers, birth.pcb)),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),

@@ -16,6 +16,7 @@ use sockeye_proto::time::Instant;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Claim, Inside, WaitQueue};
 
+use super::visit::{self, Call};
 use super::{Conn, Item, Work, engine, reason};
 use crate::admission::Asked;
 use crate::base::addr::FourTuple;
@@ -186,6 +187,10 @@ pub(crate) struct Context<'s> {
     pub is_host: bool,
     /// The two ends of a connection, as a handle of the application holds them for the time of this call.
     pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
+    /// This thread runs protocol code on a visit after which it settles at once: it may call on the other end.
+    pub is_visiting: bool,
+    /// The other end of the connection visited last, with a segment for it: before everything else.
+    pub call: Option<Call<'s>>,
     /// What would be the first of the outbox's claims, if its connection is one of `ends`.
     direct: Option<Claimed<'s>>,
     pub outbox: Box<Outbox>,
@@ -219,6 +224,8 @@ impl<'s> Context<'s> {
             hosts: core.hosts,
             is_host: false,
             ends: None,
+            is_visiting: false,
+            call: None,
             direct: None,
             outbox,
         };
@@ -259,7 +266,9 @@ impl<'s> Context<'s> {
     /// Outside every perimeter.
     pub fn settle(&mut self) {
         loop {
-            if let Some(claimed) = self.direct.take() {
+            if let Some(call) = self.call.take() {
+                visit::answer(self, call);
+            } else if let Some(claimed) = self.direct.take() {
                 engine::redeem(self, claimed);
             } else if let Some(claimed) = self.outbox.claims.pop_front() {
                 engine::redeem(self, claimed);

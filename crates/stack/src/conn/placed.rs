@@ -31,25 +31,25 @@ pub(crate) fn input(
         return 0;
     }
     let core = cx.core;
-    let Some(mut inside) = conn.perimeter().try_enter() else {
+    let Some(inside) = conn.perimeter().try_enter() else {
         core.input.count(count::CONTENDED, 1);
         return 0;
     };
     core.input.count(count::ACQUISITIONS, 1);
     core.count(counter::ENTERED);
-    let pcb = conn.pcb.get(&mut inside);
-    let snd_una = pcb.snd_una();
     let mut came = Came::default();
     let mut so = conn.so.lock();
-    while takes_text(&so.rcv) && accept(cx, pcb, conn, &mut so, segments, &mut came) {}
+    let (pcb, buffers) = so.parts();
+    let snd_una = pcb.snd_una();
+    while takes_text(&buffers.rcv) && accept(cx, pcb, conn, buffers, segments, &mut came) {}
     let ran = came.tally.segments;
     if ran > 0 {
         core.count_many(counter::SEGMENTS_IN, ran);
         core.input.count(count::run_of(ran as usize), 1);
         core.input.count(count::PLACED, u64::from(ran));
-        pcb.meter(came.tally, Tally::default(), engine::is_full(&so), cx.now);
-        tune::after_run(cx, pcb, conn, &mut so, came.text);
-        engine::finish(cx, pcb, conn, &mut so);
+        pcb.meter(came.tally, Tally::default(), engine::is_full(buffers), cx.now);
+        tune::after_run(cx, pcb, conn, buffers, came.text);
+        engine::finish(cx, pcb, conn, buffers);
         run::confirm(cx, pcb, conn, snd_una);
     }
     drop(so);

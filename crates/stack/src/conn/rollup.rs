@@ -40,7 +40,7 @@ pub(super) fn batch(
         ran += engine::run(cx, inside, &conn, &mut conn.so.lock(), work, run_max);
         mark(cx, conn);
     }
-    settle(cx, inside);
+    settle(cx);
     ran
 }
 
@@ -67,7 +67,8 @@ pub(super) fn item(
 ) -> usize {
     let mut so = conn.so.lock();
     let ran = engine::run(cx, inside, conn, &mut so, work, max);
-    engine::finish(cx, conn.pcb.get(inside), conn, &mut so);
+    let (pcb, buffers) = so.parts();
+    engine::finish(cx, pcb, conn, buffers);
     ran
 }
 
@@ -79,11 +80,11 @@ fn mark(cx: &mut Context<'_>, conn: Arc<Conn>) {
 }
 
 /// The output of every marked connection.
-fn settle(cx: &mut Context<'_>, inside: &mut Inside<'_, Item>) {
+fn settle(cx: &mut Context<'_>) {
     while let Some(conn) = cx.outbox.marked.pop() {
-        let pcb = conn.pcb.get(inside);
         let mut so = conn.so.lock();
-        engine::finish(cx, pcb, &conn, &mut so);
+        let (pcb, buffers) = so.parts();
+        engine::finish(cx, pcb, &conn, buffers);
     }
 }
 
@@ -99,9 +100,9 @@ mod tests {
     use crate::{Config, Grain, Stack, TcpListener, TcpStream};
 
     /// A segment of ten bytes, the `number`th that the connection has not seen yet.
-    fn segment(stack: &Stack, conn: &Arc<Conn>, inside: &mut Inside<'_, Item>, number: u32) -> Work {
-        let ack = conn.pcb.get(inside).snd_una();
-        let seq = conn.so.lock().rcv.nxt + number * 10;
+    fn segment(stack: &Stack, conn: &Arc<Conn>, number: u32) -> Work {
+        let so = conn.so.lock();
+        let (ack, seq) = (so.pcb.snd_una(), so.rcv.nxt + number * 10);
         let flags = Flags::ACK.with(Flags::PSH);
         let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
         let mut payload = Chain::new();
@@ -126,7 +127,7 @@ mod tests {
         // Four segments for each, in turn. Every second one asks for an acknowledgment at once.
         for number in 0..4 {
             for (_, server) in &pairs {
-                let work = segment(&stack, &server.conn, &mut inside, number);
+                let work = segment(&stack, &server.conn, number);
                 let _owned_by_us = perimeter.fill(Conn::item(&server.conn, work));
             }
         }

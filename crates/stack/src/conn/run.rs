@@ -48,8 +48,8 @@ pub(crate) fn input(
     while let Some(packet) = waiting.take().or_else(&mut next) {
         // Whoever is inside may leave at any moment: the next one tries again, and if it succeeds, the earlier
         // ones have been run.
-        let Some((mut inside, packet)) = enter(cx, conn, packet) else { continue };
-        let (ran, ended) = stay(cx, conn, &mut inside, packet, &mut next);
+        let Some((inside, packet)) = enter(cx, conn, packet) else { continue };
+        let (ran, ended) = stay(cx, conn, packet, &mut next);
         cx.core.input.count(count::run_of(ran), 1);
         engine::drive(cx, inside, conn, ran);
         if ended {
@@ -62,11 +62,11 @@ pub(crate) fn input(
 /// Runs one segment in a perimeter that the caller is inside of. True if the connection has ended.
 pub(crate) fn one(
     cx: &mut Context<'_>,
-    inside: &mut Inside<'_, Item>,
+    _inside: &Inside<'_, Item>,
     conn: &Arc<Conn>,
     packet: Packet,
 ) -> bool {
-    stay(cx, conn, inside, (packet.header, packet.payload), &mut || None).1
+    stay(cx, conn, (packet.header, packet.payload), &mut || None).1
 }
 
 /// The way out of a perimeter in which `ran` segments were run, the last of them for `conn`.
@@ -115,22 +115,21 @@ fn enter<'c>(
 fn stay(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,
-    inside: &mut Inside<'_, Item>,
     first: (Header, Data),
     next: &mut impl FnMut() -> Option<Packet>,
 ) -> (usize, bool) {
-    let pcb = conn.pcb.get(inside);
-    let snd_una = pcb.snd_una();
     let mut next = || next().map(|packet| (packet.header, packet.payload));
-    let (mut ran, mut waiting) = (0, Some(first));
+    let (mut ran, mut waiting, mut has_ended) = (0, Some(first), false);
     while waiting.is_some() {
         let mut so = conn.so.lock();
+        let (pcb, so) = so.parts();
+        let snd_una = pcb.snd_una();
         let mut hold = Hold::default();
         while !hold.is_full()
             && let Some(segment) = waiting.take()
         {
-            waiting = arrive(cx, pcb, conn, &mut so, &mut hold, segment, &mut next);
-            if waiting.is_none() && !has_ended(pcb) {
+            waiting = arrive(cx, pcb, conn, so, &mut hold, segment, &mut next);
+            if waiting.is_none() && !is_over(pcb) {
                 waiting = next();
             }
         }
@@ -138,12 +137,13 @@ fn stay(
         // At most HOLD_MAX.
         let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
         let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
-        pcb.meter(came, Tally::default(), engine::is_full(&so), cx.now);
-        tune::after_run(cx, pcb, conn, &mut so, hold.text);
-        engine::finish(cx, pcb, conn, &mut so);
+        pcb.meter(came, Tally::default(), engine::is_full(so), cx.now);
+        tune::after_run(cx, pcb, conn, so, hold.text);
+        engine::finish(cx, pcb, conn, so);
+        confirm(cx, pcb, conn, snd_una);
+        has_ended = is_over(pcb);
     }
-    confirm(cx, pcb, conn, snd_una);
-    (ran, has_ended(pcb))
+    (ran, has_ended)
 }
 
 /// What came under one hold of the buffers' mutex.
@@ -272,6 +272,6 @@ impl Confirmed {
 const TICK_SHIFT: u32 = 18;
 
 /// Whether the rest of a run would be for another connection of this name, or for none.
-fn has_ended(pcb: &Pcb<Data>) -> bool {
+fn is_over(pcb: &Pcb<Data>) -> bool {
     matches!(pcb.state(), State::Closed | State::TimeWait)
 }

@@ -18,8 +18,9 @@
 //! makes such a change wakes in the section that makes it ([`notsent`]).
 //!
 //! Rank: after the perimeter, before a poller's inbox. A writer that holds it may *try* to enter the
-//! perimeter, which never waits.
+//! perimeter, which never waits, or run protocol code without entering ([`visit`](super::visit)): the pcb stands under it too.
 
+use std::ops::{Deref, DerefMut};
 use std::task::Waker;
 
 use sockeye_mbuf::Chain;
@@ -29,8 +30,43 @@ use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
 
 use super::notsent::{self, Mark};
+use crate::base::payload::Data;
 use crate::fastopen::Place;
 use crate::poll::Watchers;
+
+/// What stands under the mutex of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
+#[repr(C)]
+pub(crate) struct Socket {
+    buffers: Buffers,
+    pub pcb: Pcb<Data>,
+}
+
+impl Socket {
+    pub fn new(buffers: Buffers, pcb: Pcb<Data>) -> Self {
+        Self { buffers, pcb }
+    }
+
+    /// Both apart, for protocol code.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut Pcb<Data>, &mut Buffers) {
+        (&mut self.pcb, &mut self.buffers)
+    }
+}
+
+impl Deref for Socket {
+    type Target = Buffers;
+    #[inline]
+    fn deref(&self) -> &Buffers {
+        &self.buffers
+    }
+}
+
+impl DerefMut for Socket {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+}
 
 /// Both buffers, and who wants to know of them. In the order of use: see [`Conn`](super::Conn).
 #[repr(C)]

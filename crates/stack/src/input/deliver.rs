@@ -98,7 +98,7 @@ fn exclusive<'s>(cx: &mut Context<'s>, packets: &mut Vec<Packet>) {
             run::input(cx, &conn, packet, || None);
             continue;
         };
-        let ended = run::one(cx, &mut hold.inside, &conn, packet);
+        let ended = run::one(cx, &hold.inside, &conn, packet);
         (hold.conn, hold.ran) = (conn, hold.ran + 1);
         if ended {
             leave(cx, Some(hold));

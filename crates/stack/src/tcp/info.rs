@@ -1,21 +1,19 @@
 //! What a connection's protocol state looks like from outside, as Linux's `TCP_INFO` shows it.
 //!
-//! A look is taken inside the connection's perimeter, so its parts belong together. Tests: `tests/seeded.rs`.
+//! A look is taken under the mutex of the connection's buffers, where the pcb stands too, so its parts belong together. Tests: `tests/seeded.rs`.
 
 use std::io;
 use std::time::Duration;
 
 use sockeye_proto::tcp::info::Info;
 use sockeye_proto::tcp::meter::Limit;
-use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
 
 use super::TcpStream;
 use crate::CongestionControl;
-use crate::base::payload::Data;
 use crate::conn::Conn;
 use crate::conn::engine;
-use crate::conn::outbox::Context;
+use crate::conn::sockbuf::Socket;
 use crate::stack::Core;
 
 /// The state of a connection at one moment. Sizes are bytes.
@@ -104,11 +102,11 @@ pub struct Limiting {
 }
 
 impl TcpStream {
-    /// What the protocol knows of the connection. Waits for whoever runs it, for as long as a batch of segments
-    /// takes.
+    /// What the protocol knows of the connection. Waits for whoever runs it, for as long as a few segments
+    /// take.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody does in a stack without threads; `ConnectionAborted` if protocol code panicked.
+    /// `ConnectionAborted` if protocol code panicked.
     pub fn info(&self) -> io::Result<TcpInfo> {
         TcpInfo::of(self.core(), &self.conn)
     }
@@ -119,33 +117,28 @@ impl TcpStream {
     /// # Errors
     /// As for [`info`](Self::info).
     pub fn limit(&self) -> io::Result<Limiting> {
-        Limiting::of(self.core(), &self.conn)
+        Limiting::of(&self.conn)
     }
 }
 
-/// Looks at a connection's pcb from inside its perimeter, and runs what has gathered there meanwhile.
-fn look<R>(core: &Core, conn: &Arc<Conn>, query: impl FnOnce(&mut Pcb<Data>) -> R) -> io::Result<R> {
-    let perimeter = conn.perimeter();
-    let mut inside = match perimeter.try_enter() {
-        Some(inside) => inside,
-        None if core.config.workers == 0 => return Err(io::ErrorKind::WouldBlock.into()),
-        None => perimeter.enter_blocking().map_err(|_| io::ErrorKind::ConnectionAborted)?,
-    };
-    let answer = query(conn.pcb.get(&mut inside));
-    Context::run(core, |cx| engine::drive(cx, inside, conn, 0));
-    Ok(answer)
+/// Looks at a connection's buffers and pcb, which belong together under their mutex.
+fn look<R>(conn: &Conn, query: impl FnOnce(&Socket) -> R) -> io::Result<R> {
+    if conn.perimeter().is_poisoned() {
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    Ok(query(&conn.so.lock()))
 }
 
 impl Limiting {
     /// See [`TcpStream::limit`].
-    pub(crate) fn of(core: &Core, conn: &Arc<Conn>) -> io::Result<Self> {
-        look(core, conn, |pcb| {
-            let so = conn.so.lock();
+    pub(crate) fn of(conn: &Conn) -> io::Result<Self> {
+        look(conn, |so| {
+            let pcb = &so.pcb;
             let buffered = so.snd.len();
             let in_flight = pcb.snd_max().since(pcb.snd_una());
             let is_busy = in_flight > 0 || buffered > 0;
             Limiting {
-                by: is_busy.then(|| pcb.limit(engine::is_full(&so))),
+                by: is_busy.then(|| pcb.limit(engine::is_full(so))),
                 not_sent: buffered.saturating_sub(in_flight),
                 in_flight,
                 cwnd: pcb.cwnd(),
@@ -162,11 +155,11 @@ impl Limiting {
 impl TcpInfo {
     /// See [`TcpStream::info`].
     pub(crate) fn of(core: &Core, conn: &Arc<Conn>) -> io::Result<Self> {
-        look(core, conn, |pcb| Self::read(core, conn, pcb))
+        look(conn, |so| Self::read(core, conn, so))
     }
 
-    fn read(core: &Core, conn: &Conn, pcb: &Pcb<Data>) -> Self {
-        let buffered = conn.so.lock().snd.len();
+    fn read(core: &Core, conn: &Conn, so: &Socket) -> Self {
+        let (pcb, buffered) = (&so.pcb, so.snd.len());
         let in_flight = pcb.snd_max().since(pcb.snd_una());
         let loss = pcb.loss_stats();
         TcpInfo {

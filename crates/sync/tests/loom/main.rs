@@ -28,6 +28,7 @@ mod seat;
 mod seq_cell;
 mod sleeper;
 mod turns;
+mod visit;
 mod wait;
 
 /// Forced switches per execution in models of three threads.
