@@ -28,7 +28,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::pcb::Pcb;
-use super::segment::{Flags, Header, Payload, Timestamps};
+use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::timestamp;
 
 /// Most bytes of text that are joined.
@@ -37,7 +37,7 @@ pub const LEN_MAX: u32 = 64 << 10;
 /// Some segments in a row. Valid until the pcb that it is of takes in anything else.
 #[derive(Clone, Copy, Debug)]
 pub struct Joined {
-    first: Header,
+    first: PlainHeader,
     /// SEG.SEQ of the last.
     last: SeqNum,
     len: u32,
@@ -57,7 +57,7 @@ impl Joined {
             && header.ack == first.ack
             && header.window == first.window
             && header.flags.without(Flags::PSH) == first.flags.without(Flags::PSH)
-            && follows(first.options.timestamps, header.options.timestamps)
+            && follows(first.timestamps, header.options.timestamps)
             && header.options.sack.is_empty()
             && header.options.user_timeout.is_none();
         if !continues || len == 0 || len > self.room {
@@ -98,7 +98,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let room = self.rcv_wnd().min(LEN_MAX) - len;
-        Some(Joined { first: *header, last: header.seq, len, longest: len, count: 1, room })
+        Some(Joined { first: header.plain(), last: header.seq, len, longest: len, count: 1, room })
     }
 
     /// Takes in what [`Pcb::join_from`] has begun: all of its text is in order, and to be delivered. Returns how many bytes to

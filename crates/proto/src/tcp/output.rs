@@ -32,21 +32,42 @@ impl<P: Payload> Pcb<P> {
     /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (what is beyond waits);
     /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended.
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
+        let mut segment = None;
+        self.transmit_into(&mut segment, snd_len, rcv_space, now);
+        segment
+    }
+
+    /// [`poll_transmit`](Self::poll_transmit) that makes the segment where it is to stand, in place of what stands there. (What is
+    /// made of small stores and copied right afterwards by large loads waits until the stores are through.)
+    pub fn transmit_into(
+        &mut self,
+        segment: &mut Option<Transmit>,
+        snd_len: u32,
+        rcv_space: u32,
+        now: Instant,
+    ) {
         let now = self.clock(now);
         self.snd_len = snd_len.min(SND_LEN_MAX);
+        *segment = None;
         if self.syn_unacked
             && let Some(syn_ack) = self.transmit_early_syn_ack(now)
         {
-            return Some(syn_ack);
+            *segment = Some(syn_ack);
+            return;
         }
         match self.state {
             State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {
-                self.transmit_data(rcv_space, now).or_else(|| self.transmit_ack(rcv_space, now))
+                self.transmit_data(segment, rcv_space, now);
+                if segment.is_none() && self.owes_bare(rcv_space) {
+                    *segment = self.transmit_ack(rcv_space, now);
+                }
             }
-            State::SynSent => self.transmit_syn(now),
-            State::SynReceived => self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now)),
-            State::FinWait2 | State::TimeWait => self.transmit_ack(rcv_space, now),
-            State::Closed => None,
+            State::SynSent => *segment = self.transmit_syn(now),
+            State::SynReceived => {
+                *segment = self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now));
+            }
+            State::FinWait2 | State::TimeWait => *segment = self.transmit_ack(rcv_space, now),
+            State::Closed => {}
         }
     }
 
@@ -85,21 +106,26 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    fn transmit_data(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
+    fn transmit_data(&mut self, segment: &mut Option<Transmit>, rcv_space: u32, now: Instant) {
         if self.recovery.take_rexmt()
             && let Some(again) = self.transmit_again(rcv_space, now)
         {
-            return Some(again);
+            *segment = Some(again);
+            return;
         }
         if core::mem::take(&mut self.probe_now)
             && let Some(probe) = self.transmit_probe(rcv_space, now)
         {
-            return Some(probe);
+            *segment = Some(probe);
+            return;
         }
         let mut most = u32::MAX;
         if self.loss.is_some() {
             most = match self.transmit_recorded(rcv_space, now) {
-                ControlFlow::Break(segment) => return segment,
+                ControlFlow::Break(recorded) => {
+                    *segment = recorded;
+                    return;
+                }
                 ControlFlow::Continue(most) => most,
             };
         }
@@ -107,16 +133,16 @@ impl<P: Payload> Pcb<P> {
         let unsent = self.snd_len.saturating_sub(offset);
         let fin_unsent = self.fin_queued && offset <= self.snd_len;
         if unsent == 0 && !fin_unsent {
-            return None;
+            return;
         }
         self.restart_after_idle(now);
         let len = self.sendable(offset, unsent).min(most);
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
         if len == 0 && !fin {
             self.wait_for_window(now);
-            return None;
+            return;
         }
-        Some(self.send_at_nxt(offset, len, fin, rcv_space, now))
+        *segment = Some(self.send_at_nxt(offset, len, fin, rcv_space, now));
     }
 
     /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may go in one [`Transmit`]
@@ -273,8 +299,12 @@ impl<P: Payload> Pcb<P> {
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);
-        let plain = self.plain_header(seq, flags, now);
-        let head = if self.has_extras() { self.decorated(plain, len) } else { plain.into() };
+        // Made where it is used: of a header that both ways share the compiler makes a copy in memory.
+        let head = if self.has_extras() {
+            self.decorated(seq, flags, len, now)
+        } else {
+            self.plain_header(seq, flags, now).into()
+        };
         Transmit { head, offset, len, is_window_update: false, is_mtu_probe: false }
     }
 
@@ -284,10 +314,10 @@ impl<P: Payload> Pcb<P> {
         self.reass.is_some() || self.rare.is_in_headers()
     }
 
-    /// The header with what hardly any segment carries: SACK blocks, a user timeout, an urgent pointer.
+    /// A header with what hardly any segment carries: SACK blocks, a user timeout, an urgent pointer.
     #[inline(never)]
-    fn decorated(&mut self, plain: PlainHeader, text_len: u32) -> Head {
-        let mut header = Header::from(plain);
+    fn decorated(&mut self, seq: SeqNum, flags: Flags, text_len: u32, now: Instant) -> Head {
+        let mut header = Header::from(self.plain_header(seq, flags, now));
         if self.reass.is_some() {
             self.attach_sack(&mut header, text_len);
         }
@@ -355,7 +385,14 @@ impl<P: Payload> Pcb<P> {
         header
     }
 
+    /// Whether a segment without data is owed.
+    #[inline]
+    fn owes_bare(&self, rcv_space: u32) -> bool {
+        self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.window_update_due(rcv_space)
+    }
+
     /// A segment without data, if one is owed.
+    #[inline(never)]
     fn transmit_ack(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let mut is_window_update = false;
         if self.dup_acks_owed > 0 {
@@ -373,8 +410,11 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let seq = self.acceptable_seq();
-        let plain = self.plain_header(seq, Flags::ACK, now);
-        let head = if self.has_extras() { self.decorated(plain, 0) } else { plain.into() };
+        let head = if self.has_extras() {
+            self.decorated(seq, Flags::ACK, 0, now)
+        } else {
+            self.plain_header(seq, Flags::ACK, now).into()
+        };
         Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false })
     }
 
@@ -437,6 +477,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// A header with what every segment carries; what it acknowledges is no longer owed.
+    #[inline(always)]
     fn plain_header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> PlainHeader {
         self.ack_now = false;
         self.delack_at = NEVER;

@@ -209,8 +209,14 @@ impl Head {
 
     /// The short form, or the whole one where there is more to it.
     #[inline]
-    pub fn into_parts(self) -> Result<PlainHeader, Box<Header>> {
-        self.full.map_or(Ok(self.plain), Err)
+    pub fn into_parts(mut self) -> Result<PlainHeader, Box<Header>> {
+        self.take_parts()
+    }
+
+    /// [`into_parts`](Self::into_parts) of a header that stays where it is, so that only what is wanted is copied. Once.
+    #[inline]
+    pub fn take_parts(&mut self) -> Result<PlainHeader, Box<Header>> {
+        self.full.take().map_or(Ok(self.plain), Err)
     }
 }
 
@@ -224,9 +230,7 @@ impl From<PlainHeader> for Head {
 impl From<Header> for Head {
     #[inline]
     fn from(header: Header) -> Self {
-        let Header { seq, ack, flags, window, options, .. } = header;
-        let plain = PlainHeader { seq, ack, flags, window, timestamps: options.timestamps };
-        Self { plain, full: (!header.is_plain()).then(|| Box::new(header)) }
+        Self { plain: header.plain(), full: (!header.is_plain()).then(|| Box::new(header)) }
     }
 }
 
@@ -247,6 +251,13 @@ impl From<PlainHeader> for Header {
 }
 
 impl Header {
+    /// Its short form, which says all that a segment without rare options says.
+    #[inline]
+    pub(super) fn plain(&self) -> PlainHeader {
+        let Self { seq, ack, flags, window, options, .. } = *self;
+        PlainHeader { seq, ack, flags, window, timestamps: options.timestamps }
+    }
+
     /// True if [`PlainHeader`] holds all of it.
     #[inline]
     fn is_plain(&self) -> bool {

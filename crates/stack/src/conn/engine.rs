@@ -6,6 +6,8 @@
 //! `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a worker
 //! ([`exit`]).
 //!
+//! A writer who finds nobody there does not even enter: see [`visit`].
+//!
 //! That is `Entry::Process`, the default. With `Entry::NoDrain` it runs only its own item and goes through
 //! [`exit`] at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free
 //! perimeter is a worker's. Workers themselves always drain.
@@ -26,7 +28,7 @@ use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::{Header, Payload};
+use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -116,7 +118,7 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
 }
 
 /// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
-/// enter never waits, so the order of locks is kept.
+/// enter never waits, so the order of locks is kept. For a caller who settles at once.
 pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Socket>) {
     if visit::is_open(cx, conn) {
         return visit::output(cx, conn, so);
@@ -237,7 +239,7 @@ pub(super) fn step(
     // This thread may have read the clock before another one that was here first: effects come after causes.
     cx.now = pcb.clock(cx.now);
     match work {
-        Work::Segment(header, payload) => input(cx, pcb, conn, so, &header.into(), payload),
+        Work::Segment(header, payload) => plain_input(cx, pcb, conn, so, &header, payload),
         Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Undelivered(seq, error) => {
             let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
@@ -272,6 +274,42 @@ pub(super) fn take_spares(cx: &mut Context<'_>, conn: &Conn) {
     }
 }
 
+/// A segment for this connection with a short header; the expected one, as nearly all are, needs no other.
+#[inline]
+fn plain_input(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &PlainHeader,
+    payload: Data,
+) {
+    let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let Some(acked_len) = pcb.on_expected_plain(header, len, cx.now) else {
+        return input(cx, pcb, conn, so, &(*header).into(), payload);
+    };
+    cx.core.count(counter::SEGMENTS_IN);
+    take_spares(cx, conn);
+    if acked_len > 0 {
+        acked(cx, conn, so, acked_len);
+    }
+    if len > 0 {
+        text(cx, pcb, conn, so, payload);
+    }
+}
+
+/// Text in order, for whoever reads it.
+#[inline]
+fn text(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
+    if so.rcv.closed {
+        // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
+        // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
+        cx.outbox.freed.push(payload.0);
+        return close(cx, pcb, conn, so, true);
+    }
+    deliver(cx, conn, so, payload);
+}
+
 /// A segment for this connection.
 fn input(
     cx: &mut Context<'_>,
@@ -299,14 +337,12 @@ fn input(
     if effect.acked > 0 {
         acked(cx, conn, so, effect.acked);
     }
+    let has_ended = so.rcv.closed && !effect.deliver.is_empty();
     if !effect.deliver.is_empty() {
-        if so.rcv.closed {
-            // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
-            // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
-            cx.outbox.freed.push(effect.deliver.0);
-            return close(cx, pcb, conn, so, true);
-        }
-        deliver(cx, conn, so, effect.deliver);
+        text(cx, pcb, conn, so, effect.deliver);
+    }
+    if has_ended {
+        return;
     }
     if !effect.events.is_empty() {
         if effect.events.has(Events::URGENT) {
@@ -514,8 +550,11 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     if so.snd.rare.is_some() {
         tell_urgent(pcb, &mut so.snd);
     }
-    while let Some(segment) = pcb.poll_transmit(so.snd.len(), so.rcv.space(), cx.now) {
-        let payload = if segment.len == 0 {
+    let mut next = None;
+    loop {
+        pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
+        let Some(segment) = &mut next else { break };
+        let mut payload = if segment.len == 0 {
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
             }
@@ -524,7 +563,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
             Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
         };
         let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
-        emit(cx, conn, segment.head, payload, mss);
+        emit(cx, conn, &mut segment.head, &mut payload, mss);
     }
     if !cx.outbox.pending.is_empty() {
         so.snd.unit = pcb.full_len();

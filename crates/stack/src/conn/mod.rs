@@ -1,8 +1,8 @@
 //! A connection: pcb, socket buffers and everything that points at them, in one allocation.
 //!
-//! Owner tags of the fields: (c) constant, (p) inside the perimeter, (b) under the buffers' mutex,
-//! (a) atomic. Code that runs inside the perimeter is in [`engine`]; what it wants done outside goes
-//! into the [`outbox`]; the calls of applications are in [`user`].
+//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the buffers' mutex,
+//! (a) atomic. Protocol code holds that mutex, and is inside the perimeter or on a [`visit`]. It is in [`engine`]; what it wants done
+//! outside goes into the [`outbox`]; the calls of applications are in [`user`].
 //!
 //! A connection lives as long as somebody holds an `Arc` of it: a handle of the application, the demux
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
@@ -209,8 +209,15 @@ pub(crate) enum Work {
 impl Work {
     /// A segment has arrived.
     #[inline]
-    pub fn segment(head: Head, payload: Data) -> Self {
-        match head.into_parts() {
+    pub fn segment(mut head: Head, mut payload: Data) -> Self {
+        Self::take_segment(&mut head, &mut payload)
+    }
+
+    /// [`segment`](Self::segment), of which nothing is left behind. Once.
+    #[inline]
+    pub fn take_segment(head: &mut Head, payload: &mut Data) -> Self {
+        let payload = std::mem::take(payload);
+        match head.take_parts() {
             Ok(plain) => Self::Segment(plain, payload),
             Err(full) => Self::Rare(full, payload),
         }

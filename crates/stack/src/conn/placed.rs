@@ -80,11 +80,11 @@ fn accept(
     let Some(next) = segments.peek() else { return false };
     cx.now = pcb.clock(cx.now);
     if next.text_len() == 0 {
-        let Some(effect) = pcb.on_expected(&next.header, 0, cx.now) else { return false };
+        let Some(acked) = pcb.on_expected(&next.header, 0, cx.now) else { return false };
         segments.next();
         came.tally.segments += 1;
-        if effect.acked > 0 {
-            engine::acked(cx, conn, so, effect.acked);
+        if acked > 0 {
+            engine::acked(cx, conn, so, acked);
         }
         return true;
     }

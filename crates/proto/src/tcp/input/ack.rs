@@ -10,6 +10,7 @@ use crate::time::Instant;
 use super::super::cc::Ack;
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
+use super::super::sack::SackBlocks;
 use super::super::segment::{Flags, Options, Payload, Timestamps};
 use super::super::settings::micros;
 use super::super::state::State;
@@ -37,7 +38,8 @@ impl<P: Payload> Pcb<P> {
         let ack = seg.header.ack;
         self.take_echo(seg.flags, ack, now);
         if ack.after(self.snd_una) {
-            input.acked = self.acknowledge(ack, &seg.header.options, now);
+            let Options { timestamps, ref sack, .. } = seg.header.options;
+            input.acked = self.acknowledge(ack, timestamps, sack, now);
         } else {
             self.check_duplicate(seg, now);
         }
@@ -94,7 +96,13 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// `ack` is new. Returns the bytes to drop from `so_snd`.
-    pub(super) fn acknowledge(&mut self, ack: SeqNum, options: &Options, now: Instant) -> u32 {
+    pub(super) fn acknowledge(
+        &mut self,
+        ack: SeqNum,
+        ts: Option<Timestamps>,
+        sack: &SackBlocks,
+        now: Instant,
+    ) -> u32 {
         let acked = ack.since(self.snd_una);
         let flight = self.snd_max.since(self.snd_una);
         let fin = self.fin_sent && ack == self.snd_max;
@@ -106,9 +114,9 @@ impl<P: Payload> Pcb<P> {
         self.rexmt_count = 0;
         self.probe_now = false;
         if self.loss.is_some()
-            && let Some(report) = self.take_report(acked, flight, options, now)
+            && let Some(report) = self.take_report(acked, flight, (ts, sack), now)
         {
-            let measured_us = self.measure(ack, options.timestamps, report.rtt_us, now);
+            let measured_us = self.measure(ack, ts, report.rtt_us, now);
             if measured_us.is_some()
                 && let Some(loss) = self.loss.as_deref_mut()
             {
@@ -117,10 +125,10 @@ impl<P: Payload> Pcb<P> {
             if ack != self.snd_max {
                 self.rearm_rexmt(now);
             }
-            self.after_report(&report, options, now);
+            self.after_report(&report, ts, now);
         } else {
-            let measured_us = self.measure(ack, options.timestamps, None, now);
-            let news = self.plain_news(acked, flight, measured_us, options.timestamps, now);
+            let measured_us = self.measure(ack, ts, None, now);
+            let news = self.plain_news(acked, flight, measured_us, ts, now);
             if self.recovery.on_new_ack(&mut self.cc, ack, &news) && ack != self.snd_max {
                 self.arm_rexmt(now);
             }
@@ -212,10 +220,10 @@ impl<P: Payload> Pcb<P> {
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
         if (flight != 0 || looks_back)
             && self.loss.is_some()
-            && let Some(mut report) = self.take_report(0, flight, options, now)
+            && let Some(mut report) = self.take_report(0, flight, (options.timestamps, &options.sack), now)
         {
             report.is_bare_duplicate = bare && options.sack.is_empty();
-            self.after_report(&report, options, now);
+            self.after_report(&report, options.timestamps, now);
             return;
         }
         if !bare || flight == 0 || self.persist {

@@ -22,7 +22,8 @@ use crate::time::Instant;
 
 use super::events::Input;
 use super::pcb::Pcb;
-use super::segment::{Flags, Header, Payload, Timestamps};
+use super::sack::SackBlocks;
+use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
 use super::timestamp;
 
@@ -63,7 +64,8 @@ impl<P: Payload> Pcb<P> {
         let now = self.clock(now);
         let len = payload_len(&payload);
         if self.is_predicted(header, len) {
-            return self.on_predicted(header, payload, len, now);
+            let acked = self.on_predicted(&header.plain(), len, now);
+            return Input { deliver: payload, acked, ..Input::default() };
         }
         match self.state {
             State::Closed => Input::default(),
@@ -80,20 +82,34 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Takes in a segment whose text, `len` bytes, the caller keeps, if it is the one that is expected next: in order, with
-    /// nothing about it that needs the full procedure. `deliver` is then empty, and all of the text is in order.
-    /// `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s.
-    pub fn on_expected(&mut self, header: &Header, len: u32, now: Instant) -> Option<Input<P>> {
+    /// nothing about it that needs the full procedure. Returns how many bytes to drop from the front of `so_snd`; all of the text
+    /// is in order then. `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s.
+    pub fn on_expected(&mut self, header: &Header, len: u32, now: Instant) -> Option<u32> {
         let now = self.clock(now);
-        self.is_predicted(header, len).then(|| self.on_predicted(header, P::default(), len, now))
+        self.is_predicted(header, len).then(|| self.on_predicted(&header.plain(), len, now))
+    }
+
+    /// [`on_expected`](Self::on_expected) for a header in its short form, which is read where it stands.
+    #[inline]
+    pub fn on_expected_plain(&mut self, header: &PlainHeader, len: u32, now: Instant) -> Option<u32> {
+        let now = self.clock(now);
+        self.is_plain_predicted(header, len).then(|| self.on_predicted(header, len, now))
     }
 
     /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
     /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
     /// and a duplicate acknowledgment is no news.
     pub(super) fn is_predicted(&self, header: &Header, len: u32) -> bool {
+        header.options.sack.is_empty()
+            && header.options.user_timeout.is_none()
+            && self.is_plain_predicted(&header.plain(), len)
+    }
+
+    #[inline(always)]
+    fn is_plain_predicted(&self, header: &PlainHeader, len: u32) -> bool {
         const CONTROLS: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::URG);
         const ODD: Flags = CONTROLS.with(Flags::ECE).with(Flags::CWR).with(Flags::CE);
-        let timestamps_fit = match header.options.timestamps {
+        let timestamps_fit = match header.timestamps {
             Some(ts) => self.ts_on && !timestamp::older(ts.val, self.ts_recent),
             None => !self.ts_on,
         };
@@ -109,13 +125,11 @@ impl<P: Payload> Pcb<P> {
             && len <= self.rcv_wnd()
             && !self.persist
             && self.reass.is_none()
-            && header.options.sack.is_empty()
-            && header.options.user_timeout.is_none()
     }
 
-    fn on_predicted(&mut self, header: &Header, payload: P, len: u32, now: Instant) -> Input<P> {
-        let acked = self.take_predicted(header, header.seq, (len, len), now);
-        Input { deliver: payload, acked, ..Input::default() }
+    #[inline]
+    fn on_predicted(&mut self, header: &PlainHeader, len: u32, now: Instant) -> u32 {
+        self.take_predicted(header, header.seq, (len, len), now)
     }
 
     /// What a predicted segment changes, or several of which `header` is the first's and `last` the sequence number of the
@@ -123,16 +137,16 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     pub(super) fn take_predicted(
         &mut self,
-        header: &Header,
+        header: &PlainHeader,
         last: SeqNum,
         (len, longest): (u32, u32),
         now: Instant,
     ) -> u32 {
         self.last_rcv_at = now;
-        let ts = header.options.timestamps;
+        let ts = header.timestamps;
         self.note_timestamp(header.seq, ts, now);
         let acked = if header.ack.after(self.snd_una) {
-            self.acknowledge(header.ack, &header.options, now)
+            self.acknowledge(header.ack, ts, &SackBlocks::NONE, now)
         } else {
             0
         };

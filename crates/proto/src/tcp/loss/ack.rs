@@ -11,8 +11,8 @@ use crate::time::Instant;
 
 use super::super::cc::{Ack, Cause, Congestion, CongestionControl, Phase, RateSample};
 use super::super::pcb::Pcb;
-use super::super::sack::SackBlock;
-use super::super::segment::{Options, Payload, SACK_BLOCKS_MAX};
+use super::super::sack::{SackBlock, SackBlocks};
+use super::super::segment::{Payload, SACK_BLOCKS_MAX, Timestamps};
 use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
@@ -74,7 +74,7 @@ impl<P: Payload> Pcb<P> {
         &mut self,
         acked: u32,
         flight: u32,
-        options: &Options,
+        (ts, sack): (Option<Timestamps>, &SackBlocks),
         now: Instant,
     ) -> Option<Report> {
         if !self.keeps_records() {
@@ -82,11 +82,11 @@ impl<P: Payload> Pcb<P> {
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
-        let echo = options.timestamps.map(|ts| ts.ecr);
+        let echo = ts.map(|ts| ts.ecr);
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
         let recover = loss.frto.map(|frto| frto.recover);
-        let has_blocks = !options.sack.is_empty();
+        let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
         let rack = &mut loss.rack;
         let mut note = |record: &Record| {
@@ -97,7 +97,7 @@ impl<P: Payload> Pcb<P> {
         };
         loss.records.ack(una, &mut note);
         if has_blocks {
-            let (dsack, blocks) = sorted(options.sack.as_slice(), una, max, oldest);
+            let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
@@ -113,7 +113,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Draws the conclusions from a report.
     #[inline(never)]
-    pub(in crate::tcp) fn after_report(&mut self, report: &Report, options: &Options, now: Instant) {
+    pub(in crate::tcp) fn after_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
         let Some(mut loss) = self.loss.take() else { return };
         let phase = self.recovery.phase();
         self.judge_probe(&mut loss, report, now);
@@ -121,7 +121,7 @@ impl<P: Payload> Pcb<P> {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
-        let echo = options.timestamps.filter(|_| self.ts_on).map(|ts| ts.ecr);
+        let echo = ts.filter(|_| self.ts_on).map(|ts| ts.ecr);
         if self.is_spurious(&mut loss, report, echo) {
             self.undo(&mut loss);
         }
