@@ -47,7 +47,7 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use crate::facade::{AtomicU32, Futex, Ordering, UnsafeCell, heavy_fence, light_fence, spin_loop, thread};
+use crate::facade::{Futex, LockWord, Ordering, UnsafeCell, heavy_fence, light_fence, spin_loop, thread};
 
 /// A mutex for brief sections; see the head of the file. Eight bytes beside the value.
 ///
@@ -55,7 +55,7 @@ use crate::facade::{AtomicU32, Futex, Ordering, UnsafeCell, heavy_fence, light_f
 #[repr(C)]
 pub struct BriefMutex<T> {
     /// (a)
-    locked: AtomicU32,
+    locked: LockWord,
     /// (a) Whether an unlock has to wake.
     parked: Futex,
     /// (m)
@@ -81,7 +81,7 @@ unsafe impl<T: Sync> Sync for BriefGuard<'_, T> {}
 impl<T> BriefMutex<T> {
     /// An unlocked mutex.
     pub fn new(value: T) -> Self {
-        Self { locked: AtomicU32::new(FREE), parked: Futex::new(NOBODY), value: UnsafeCell::new(value) }
+        Self { locked: LockWord::new(FREE), parked: Futex::new(NOBODY), value: UnsafeCell::new(value) }
     }
 
     /// Locks it. One compare-exchange if it is free. **Blocks** otherwise: spins briefly, yields, then sleeps.

@@ -10,7 +10,7 @@ use crate::count::{self, Site, What};
 
 /// What every word can do, over the type `$value` that it holds.
 macro_rules! word_operations {
-    ($value:ty) => {
+    ($value:ty, $what:expr) => {
         /// The value, by the only one who can see the word.
         pub fn get_mut(&mut self) -> &mut $value {
             self.0.get_mut()
@@ -89,13 +89,13 @@ macro_rules! word_operations {
         #[inline]
         #[track_caller]
         fn wrote(&self) {
-            count::wrote(self, What::Word, Site::here());
+            count::wrote(self, $what, Site::here());
         }
 
         #[inline]
         #[track_caller]
         fn read(&self) {
-            count::read(self, What::Word, Site::here());
+            count::read(self, $what, Site::here());
         }
     };
 }
@@ -129,7 +129,7 @@ macro_rules! word {
                 Self(atomic::$name::new(value))
             }
 
-            word_operations!($value);
+            word_operations!($value, What::Word);
             fetch_operations!($value: $($fetch)*);
         }
     };
@@ -153,7 +153,21 @@ impl<T> AtomicPtr<T> {
         Self(atomic::AtomicPtr::new(value))
     }
 
-    word_operations!(*mut T);
+    word_operations!(*mut T, What::Word);
+}
+
+/// A word whose writes are those of a lock, whoever takes it.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct LockWord(atomic::AtomicU32);
+
+impl LockWord {
+    /// A word with this value.
+    pub const fn new(value: u32) -> Self {
+        Self(atomic::AtomicU32::new(value))
+    }
+
+    word_operations!(u32, What::Lock);
 }
 
 /// The word under `word`, for the kernel.
