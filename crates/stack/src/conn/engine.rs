@@ -30,12 +30,11 @@ use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
-use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
 
 use super::emit::{HOSTED_MAX, emit, emit_bare};
-use super::error::SockError;
+use super::error::failure;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf, Socket};
@@ -454,22 +453,6 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         end_of_stream(cx, conn, so);
         cx.outbox.gone.push(Gone::Closed(Arc::clone(conn)));
     }
-}
-
-/// The error that the events mean. A reset after the peer's FIN is a broken pipe, as on Linux.
-fn failure(events: Events, peer_was_done: bool, reported: Option<Unreachable>) -> Option<SockError> {
-    let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
-    // What the network has said of it is the reason why nothing is heard any more (RFC 5461 section 2.1).
-    let silence = reported.map_or(SockError::TimedOut, SockError::reported);
-    [
-        (Events::REFUSED, SockError::Refused),
-        (Events::RESET, reset),
-        (Events::TIMED_OUT, silence),
-        (Events::UNREACHABLE, silence),
-        (Events::DATA_AFTER_CLOSE, SockError::Reset),
-    ]
-    .into_iter()
-    .find_map(|(event, error)| events.has(event).then_some(error))
 }
 
 /// Nothing more will come or go: unsent bytes are dropped, everybody is woken.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::unreachable::Unreachable;
 
 /// A connection's pending error.
@@ -73,6 +74,26 @@ impl SockError {
             Unreachable::Malformed => Self::Protocol,
         }
     }
+}
+
+/// The error that the events mean. A reset after the peer's FIN is a broken pipe, as on Linux.
+pub(super) fn failure(
+    events: Events,
+    peer_was_done: bool,
+    reported: Option<Unreachable>,
+) -> Option<SockError> {
+    let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
+    // What the network has said of it is the reason why nothing is heard any more (RFC 5461 section 2.1).
+    let silence = reported.map_or(SockError::TimedOut, SockError::reported);
+    [
+        (Events::REFUSED, SockError::Refused),
+        (Events::RESET, reset),
+        (Events::TIMED_OUT, silence),
+        (Events::UNREACHABLE, silence),
+        (Events::DATA_AFTER_CLOSE, SockError::Reset),
+    ]
+    .into_iter()
+    .find_map(|(event, error)| events.has(event).then_some(error))
 }
 
 impl From<SockError> for io::Error {
