@@ -13,7 +13,7 @@
 //! Nothing is guarded by a turn, and who has none is not kept from anything: he only waits a while. What a thread does
 //! with its turn is not known (it may sleep in its application, or wait for a lock that somebody in the queue has), so:
 //!
-//! * A writer in the queue looks around every [`LOOK_EVERY_WAITING`], and who hands a turn on does so every few milliseconds: a turn that is
+//! * A writer in the queue looks around every 25 ms, and who hands a turn on does so every 10: a turn that is
 //!   older than 20 ms is taken back, and while the process does not use its cores, there are twice as many turns
 //!   from look to look, up to 64 for each core. With cores in use they become fewer again. So what is lost where the cores
 //!   rest for another reason is the time of some looks, and afterwards next to nothing.
@@ -37,9 +37,9 @@
 //! Each thread sleeps on a [`WaitQueue`] of its own, whose condition is its place in the list, under the mutex: the
 //! ticket is taken in the section that puts it into a queue, and whoever gives it a turn notifies in the section that does, and
 //! wakes after it. And why nobody waits while a turn is free: every section that frees a turn or lengthens a
-//! queue ends with [`Rota::fill`], which leaves no core with room while anybody is queued.
+//! queue ends with `Rota::fill`, which leaves no core with room while anybody is queued.
 //!
-//! What a writer waits for in the meantime is not lost either: its ticket for space is dropped, and it looks at its buffer again.
+//! What a writer waited for before is not lost either: its ticket for space is dropped, and it looks at its buffer again.
 //!
 //! Rank: the mutex is a leaf; wakes come after it. Where there is no crowd a full buffer costs a look at the thread's own
 //! state and a load. Must not know buffers or sockets. Tests: `turns/tests.rs`, `turns/rota.rs`, `tests/loom/turns.rs`.
@@ -103,7 +103,7 @@ pub enum Asked {
     Waited,
     /// It has a turn, and waits for its reader.
     Holds,
-    /// There is no crowd: it waits as always.
+    /// It waits as always: there is no crowd, or so many turns that they mean no core.
     Alone,
 }
 
@@ -132,7 +132,7 @@ impl Turns {
             holder.rounds.set(holder.rounds.get() + 1);
             if holder.rounds.get() < ROUNDS_MAX {
                 holder.go(full.moves);
-                return Asked::Holds;
+                return if holder.cpu.get().is_some() { Asked::Holds } else { Asked::Alone };
             }
         }
         // Relaxed: a measure.
