@@ -7,6 +7,8 @@
 //! Everything here is called under the mutex of [`Turns`](super::Turns). Must not know threads, clocks or sockets: who waits
 //! is a `T`, and times and the load are arguments.
 //!
+//! Bound: an entry for each thread that waits for a turn or has one.
+//!
 //! Invariants: an id is in one queue, or holds one turn, or is neither. A core holds `per_core` turns at most, but for those
 //! that it held when that number fell. After [`Rota::fill`] no queue has anybody while a core has room.
 //! Tests: below.
