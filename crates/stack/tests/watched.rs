@@ -56,6 +56,8 @@ impl Netif for Moving {
     }
 }
 
+/// What does not end a round.
+const FILLER: u8 = 255;
 /// Longer than any sleep that somebody ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -74,17 +76,18 @@ fn a_sleep_ends_though_the_flow_has_moved_to_another_queue() {
         let before = lab.count("input_watches");
         let mut reader = server.try_clone().unwrap();
         let reader = std::thread::spawn(move || {
-            // Enough in a row for the queue to count as this connection's.
-            (0..40).for_each(|_| reader.read_exact(&mut [0]).unwrap());
-            let mut last = [0];
-            reader.read_exact(&mut last).unwrap();
+            let mut last = [FILLER];
+            while last == [FILLER] {
+                reader.read_exact(&mut last).unwrap();
+            }
             last
         });
-        for _ in 0..40 {
-            client.write_all(&[1]).unwrap();
+        // As many in a row as it takes for the queue to count as this connection's.
+        common::eventually("a reader sleeps in the interface", || {
+            client.write_all(&[FILLER]).unwrap();
             std::thread::sleep(SLICE);
-        }
-        common::eventually("a reader sleeps in the interface", || lab.count("input_watches") > before);
+            lab.count("input_watches") > before
+        });
         common::eventually("all was read", || server.available().unwrap() == 0);
         now.fetch_xor(1, Ordering::SeqCst);
         client.write_all(&[round]).unwrap();

@@ -113,7 +113,7 @@ fn a_stack_that_fails_is_out_of_the_row_and_the_others_go_on() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("a sample of rr with smoltcp"), "{}", stderr(&output));
     let text = stdout(&output);
-    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         let counts =
