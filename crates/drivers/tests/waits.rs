@@ -15,6 +15,8 @@ use sockeye_drivers::TunConfig;
 
 /// Round trips after which a queue counts as one connection's.
 const ROUNDS: usize = 40;
+/// How long to wait for what a busy machine may put off.
+const LONG: Duration = Duration::from_secs(20);
 
 /// A stack whose callers sleep at once, and a listener of it.
 fn lab(v6: bool) -> (Lab, TcpListener) {
@@ -96,8 +98,11 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
         let [watches, batches, by_callers] = more;
         watches > 0 && 2 * by_callers > batches
     };
-    // Where all threads share a core the answer may always be there before the reader looks.
-    let is_so = (0..10).any(|_| takes_them_himself(&mut seen));
+    // Where all threads share a core, or others want it, the answer may for a while always be there before the reader looks.
+    let until = Instant::now() + LONG;
+    let is_so = std::iter::repeat_with(|| takes_them_himself(&mut seen))
+        .take_while(|is_so| *is_so || Instant::now() < until)
+        .any(|is_so| is_so);
     assert!(is_so, "sleeps at the device, batches, batches taken by the reader: {seen:?}");
     end(&stream, echo);
 }
