@@ -1,6 +1,6 @@
-//! Where the thread runs, on how many CPUs it may, and when the kernel's timer last looked.
+//! Where the thread runs, on how many CPUs it may, what the clocks show, and how to have memory brought near.
 //!
-//! All are hints: a thread can be moved right after the question. Tests: below.
+//! But for the clocks all are hints: a thread can be moved right after the question. Tests: below.
 
 use crate::facade::unmodelled::OnceLock;
 
@@ -28,8 +28,20 @@ pub(crate) fn tick() -> i64 {
 
 /// CPU time that the threads of the process have used, in microseconds. A system call that adds up over all of them.
 pub(crate) fn used_by_process() -> u64 {
-    let used = clock(libc::CLOCK_PROCESS_CPUTIME_ID);
-    u64::try_from(used.tv_sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(used.tv_nsec / 1_000)).unwrap_or(0)
+    micros(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Microseconds of the system's monotonic clock, whose zero means nothing. No system call. As a difference of two `Instant`s of
+/// `std`, without the arithmetic on pairs that this costs.
+#[inline]
+pub fn monotonic_micros() -> u64 {
+    micros(libc::CLOCK_MONOTONIC)
+}
+
+#[inline]
+fn micros(id: libc::clockid_t) -> u64 {
+    let at = clock(id);
+    u64::try_from(at.tv_sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(at.tv_nsec / 1_000)).unwrap_or(0)
 }
 
 /// What a clock of the system shows.
@@ -42,6 +54,22 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     at
 }
 
+/// Asks for the first `bytes` of `value` to be brought near, for the caller will need them soon. A hint, which reads nothing.
+#[inline]
+pub fn fetch_ahead<T>(value: &T, bytes: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_LEN) {
+        let place = core::ptr::from_ref(value).cast::<i8>().wrapping_add(offset);
+        // SAFETY: the instruction has no effect that a program could see, wherever the place is.
+        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (value, bytes);
+}
+
+/// Bytes of a cache line.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LINE_LEN: usize = 64;
 const MICROS_PER_SEC: i64 = 1_000_000;
 const NANOS_PER_SEC: i64 = 1_000_000_000;
 
@@ -69,6 +97,15 @@ mod tests {
         while super::used_by_process() == first {
             core::hint::spin_loop();
         }
+    }
+
+    #[test]
+    fn the_clock_in_microseconds_agrees_with_that_of_std() {
+        let (start, since) = (std::time::Instant::now(), super::monotonic_micros());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let micros = super::monotonic_micros() - since;
+        assert!(u128::from(micros) <= start.elapsed().as_micros() + 1);
+        assert!(micros >= 1_999);
     }
 
     #[test]

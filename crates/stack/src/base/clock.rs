@@ -6,11 +6,18 @@
 use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_proto::time::Instant;
+use sockeye_sync::cpu::monotonic_micros;
 use sockeye_sync::facade::{AtomicU64, Ordering};
 
 pub(crate) enum Clock {
-    System { epoch: StdInstant },
-    Driven { micros: AtomicU64 },
+    System {
+        epoch: StdInstant,
+        /// The same moment, as `monotonic_micros` counts.
+        epoch_micros: u64,
+    },
+    Driven {
+        micros: AtomicU64,
+    },
 }
 
 /// Time zero of a stack: not 0, so that no stored instant is mistaken for "never".
@@ -18,7 +25,7 @@ const START_MICROS: u64 = 1_000_000;
 
 impl Clock {
     pub fn system() -> Self {
-        Self::System { epoch: StdInstant::now() }
+        Self::System { epoch: StdInstant::now(), epoch_micros: monotonic_micros() }
     }
 
     pub fn driven() -> Self {
@@ -27,8 +34,8 @@ impl Clock {
 
     pub fn now(&self) -> Instant {
         match self {
-            Self::System { epoch } => {
-                let elapsed = u64::try_from(epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
+            Self::System { epoch_micros, .. } => {
+                let elapsed = monotonic_micros().saturating_sub(*epoch_micros);
                 Instant::from_micros(elapsed.saturating_add(START_MICROS))
             }
             // Relaxed: the time is a value of its own, nothing is published through it.
@@ -55,7 +62,7 @@ impl Clock {
     /// A point of this clock as a point of the system's; `None` for a driven clock.
     pub fn to_std(&self, at: Instant) -> Option<StdInstant> {
         match self {
-            Self::System { epoch } => Some(*epoch + Self::since_start(at)),
+            Self::System { epoch, .. } => Some(*epoch + Self::since_start(at)),
             Self::Driven { .. } => None,
         }
     }

@@ -43,6 +43,7 @@
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::BriefGuard;
+use sockeye_sync::cpu::fetch_ahead;
 use sockeye_sync::facade::Arc;
 
 use super::emit::HOSTED_MAX;
@@ -52,6 +53,9 @@ use super::{Conn, Work, engine};
 use crate::base::payload::Data;
 use crate::stack::counter;
 use crate::switches::Entry;
+
+/// Bytes of a connection that a segment touches; see [`Conn`].
+const AHEAD_LEN: usize = 512;
 
 /// The other end of a visited connection, its buffers locked, and the segment for it.
 pub(crate) struct Call<'s> {
@@ -69,6 +73,12 @@ pub(super) fn is_open(cx: &Context<'_>, conn: &Conn) -> bool {
 /// Runs output on a visit. For a caller who settles at once.
 #[inline]
 pub(super) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: BriefGuard<'_, Socket>) {
+    if let Some((_, peer)) = cx.ends
+        && so.rcv.cpu == cx.cpu
+    {
+        // Its lines are what the segment is about to touch; from another core they would be taken away.
+        fetch_ahead(&**peer, AHEAD_LEN);
+    }
     run(cx, conn, so, engine::finish);
 }
 
