@@ -293,20 +293,28 @@ fn plain_input(
         acked(cx, conn, so, acked_len);
     }
     if len > 0 {
-        text(cx, pcb, conn, so, payload);
+        let _nothing_is_left_to_do = text(cx, pcb, conn, so, payload);
     }
 }
 
-/// Text in order, for whoever reads it.
+/// Text in order, for whoever reads it. False if nobody will, which has ended the connection.
 #[inline]
-fn text(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
+fn text(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    payload: Data,
+) -> bool {
     if so.rcv.closed {
         // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
         // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
         cx.outbox.freed.push(payload.0);
-        return close(cx, pcb, conn, so, true);
+        close(cx, pcb, conn, so, true);
+        return false;
     }
     deliver(cx, conn, so, payload);
+    true
 }
 
 /// A segment for this connection.
@@ -336,11 +344,7 @@ fn input(
     if effect.acked > 0 {
         acked(cx, conn, so, effect.acked);
     }
-    let has_ended = so.rcv.closed && !effect.deliver.is_empty();
-    if !effect.deliver.is_empty() {
-        text(cx, pcb, conn, so, effect.deliver);
-    }
-    if has_ended {
+    if !effect.deliver.is_empty() && !text(cx, pcb, conn, so, effect.deliver) {
         return;
     }
     if !effect.events.is_empty() {
