@@ -11,6 +11,11 @@
 //! eight threads share their region with the same thread's only. The objects themselves are ordinary `Arc`s; nothing
 //! is ever put back.
 //!
+//! Nor may the way from one to the next be a constant distance: another prefetcher learns it, in virtual addresses, and
+//! runs past the last region into those of the batch beside it, four objects deep. So the regions of a round come in an order in
+//! which no distance between two of them, or between every second, fourth and so on, occurs twice: a Costas array,
+//! the powers of 3 modulo 17 (Welch's construction).
+//!
 //! Must not know what the objects are. Bound: memory for one batch lies ready for each core that
 //! makes objects, some [`REGIONS`] times [`REGION_BYTES`]. A mutex, one for each of [`LANES`] cores, is a leaf and orders
 //! nothing but its list; it is not modelled. Tests: below, also under miri.
@@ -37,8 +42,10 @@ struct Store<T> {
 /// Makers on so many cores do not meet; cores beyond share.
 const LANES: usize = 16;
 
-/// Regions among which the objects of a batch are dealt.
+/// Regions among which the objects of a batch are dealt. One less than a prime, for [`round`].
 const REGIONS: usize = 16;
+/// Its powers are all numbers from 1 to [`REGIONS`], modulo the prime.
+const GENERATOR: usize = 3;
 /// How far apart two objects in a row shall be, bytes: what prefetchers regard as one region.
 const REGION_BYTES: usize = 4096;
 /// Objects count as no smaller than this, bytes, so that a batch of small ones has a bound too.
@@ -81,7 +88,7 @@ impl<T> Scatter<T> {
         let mut shells: Vec<_> = (0..batch).map(|_| Arc::<T>::new_uninit()).collect();
         shells.sort_unstable_by_key(|shell| Arc::as_ptr(shell).addr());
         let mut places: Vec<Option<Arc<MaybeUninit<T>>>> = shells.into_iter().map(Some).collect();
-        let order = (0..per_region).flat_map(|first| (first..batch).step_by(per_region));
+        let order = (0..per_region).flat_map(|first| round().map(move |region| region * per_region + first));
         order.filter_map(|place| places[place].take()).collect()
     }
 
@@ -89,6 +96,11 @@ impl<T> Scatter<T> {
     fn per_region() -> usize {
         REGION_BYTES.div_ceil(size_of::<T>().max(MIN_BYTES))
     }
+}
+
+/// All regions, in an order without a stride; see the head of the file.
+fn round() -> impl Iterator<Item = usize> {
+    core::iter::successors(Some(1), |power| Some(power * GENERATOR % (REGIONS + 1))).map(|power| power - 1).take(REGIONS)
 }
 
 impl<T> Default for Scatter<T> {
@@ -141,6 +153,19 @@ mod tests {
         let near = places.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < REGION_BYTES).count();
         // The order is by address, so only where the batch itself is in pieces can neighbours be near.
         assert!(near <= batch / 8, "{near} of {batch} are near: {places:?}");
+    }
+
+    #[test]
+    fn a_round_has_every_region_and_no_distance_twice() {
+        let regions: Vec<_> = round().collect();
+        let mut sorted = regions.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..REGIONS).collect::<Vec<_>>());
+        for lag in 1..REGIONS {
+            let ways = || regions.iter().zip(&regions[lag..]).map(|(&from, &to)| to.wrapping_sub(from));
+            let different: std::collections::HashSet<usize> = ways().collect();
+            assert_eq!(different.len(), ways().count(), "every {lag}. of {regions:?}");
+        }
     }
 
     #[test]
