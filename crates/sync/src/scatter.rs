@@ -100,7 +100,9 @@ impl<T> Scatter<T> {
 
 /// All regions, in an order without a stride; see the head of the file.
 fn round() -> impl Iterator<Item = usize> {
-    core::iter::successors(Some(1), |power| Some(power * GENERATOR % (REGIONS + 1))).map(|power| power - 1).take(REGIONS)
+    core::iter::successors(Some(1), |power| Some(power * GENERATOR % (REGIONS + 1)))
+        .map(|power| power - 1)
+        .take(REGIONS)
 }
 
 impl<T> Default for Scatter<T> {

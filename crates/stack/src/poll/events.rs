@@ -1,0 +1,87 @@
+//! What a wait finds: the sockets that are ready.
+//!
+//! Must not know how they are found (`poll.rs`). Tests: `tests/suite/poll.rs`.
+
+use super::Token;
+use super::ready::Ready;
+
+/// One socket that is ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub(super) token: Token,
+    pub(super) ready: Ready,
+}
+
+impl Event {
+    /// The token given when the socket was registered.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+    /// A read or accept would not block.
+    pub fn is_readable(&self) -> bool {
+        self.ready.any(Ready::READABLE)
+    }
+    /// A write would not block, or a connect is over.
+    pub fn is_writable(&self) -> bool {
+        self.ready.any(Ready::WRITABLE)
+    }
+    /// The last byte of urgent data has come and is not read yet.
+    pub fn is_priority(&self) -> bool {
+        self.ready.any(Ready::PRIORITY)
+    }
+    /// The peer will send no more.
+    pub fn is_read_closed(&self) -> bool {
+        self.ready.any(Ready::READ_CLOSED)
+    }
+    /// The peer will take no more.
+    pub fn is_write_closed(&self) -> bool {
+        self.ready.any(Ready::WRITE_CLOSED)
+    }
+    /// Neither direction goes any more (EPOLLHUP). Told for UNIX-domain sockets.
+    pub fn is_hung_up(&self) -> bool {
+        self.ready.any(Ready::HUNG_UP)
+    }
+    /// An error is pending; `take_error` has it.
+    pub fn is_error(&self) -> bool {
+        self.ready.any(Ready::ERROR)
+    }
+}
+
+/// The result of a wait.
+#[derive(Debug)]
+pub struct Events {
+    pub(super) list: Vec<Event>,
+    capacity: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events a wait, at least 1.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self { list: Vec::with_capacity(capacity), capacity }
+    }
+    /// The events.
+    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
+        self.list.iter()
+    }
+    /// True if the wait ended without any.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() == self.capacity
+    }
+}
+
+impl<'a> IntoIterator for &'a Events {
+    type Item = &'a Event;
+    type IntoIter = std::slice::Iter<'a, Event>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
