@@ -35,7 +35,7 @@ use crate::blocking::Timeout;
 use crate::stack::{WeakStack, counter};
 use table::Held;
 
-pub use events::{Event, Events};
+pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
 pub(crate) use registration::{Gone, Registration, Watchers};
 pub(crate) use table::Queue;
@@ -238,7 +238,11 @@ impl Poll {
             let slot = table.slots.get(held.entry.index as usize);
             let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { continue };
             let Some(found) = registration.look(held) else { continue };
-            events.list.push(Event { token: registration.token, ready: found.ready });
+            events.list.push(Event {
+                token: registration.token,
+                ready: found.ready,
+                socket: registration.place(),
+            });
             if found.stays {
                 table.round.push_back(Held { is_reported: true, ..held });
             }

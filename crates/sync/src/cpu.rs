@@ -54,17 +54,33 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     at
 }
 
-/// Asks for the first `bytes` of `value` to be brought near, for the caller will need them soon. A hint, which reads nothing.
-#[inline]
-pub fn fetch_ahead<T>(value: &T, bytes: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_LEN) {
-        let place = core::ptr::from_ref(value).cast::<i8>().wrapping_add(offset);
-        // SAFETY: the instruction has no effect that a program could see, wherever the place is.
-        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place) };
+/// A piece of memory that somebody will need soon. It says nothing of whether there still is anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    start: usize,
+    len: usize,
+}
+
+impl Place {
+    /// Nowhere.
+    pub const NONE: Self = Self { start: 0, len: 0 };
+
+    /// The first `len` bytes of `value`.
+    #[inline]
+    pub fn of<T>(value: &T, len: usize) -> Self {
+        Self { start: core::ptr::from_ref(value).addr(), len: len.min(size_of::<T>()) }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (value, bytes);
+
+    /// Asks for it to be brought near. A hint, which reads nothing.
+    #[inline]
+    pub fn fetch_ahead(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        for offset in (0..self.len).step_by(LINE_LEN) {
+            let line = core::ptr::without_provenance::<i8>(self.start.wrapping_add(offset));
+            // SAFETY: the instruction has no effect that a program could see, wherever the place is.
+            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line) };
+        }
+    }
 }
 
 /// Bytes of a cache line.

@@ -49,6 +49,9 @@ use answer::Answers;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
 
+/// Bytes of a [`Conn`] that a segment touches, from its beginning on.
+pub(crate) const HOT_LEN: usize = 512;
+
 /// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
 ///
 /// `repr(C)` keeps the order below: what every segment touches comes first and lies together, eight lines of

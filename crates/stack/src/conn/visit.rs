@@ -43,19 +43,16 @@
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::BriefGuard;
-use sockeye_sync::cpu::fetch_ahead;
+use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
 
 use super::emit::HOSTED_MAX;
 use super::outbox::{Context, OtherEnd};
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, Work, engine};
+use super::{Conn, HOT_LEN, Work, engine};
 use crate::base::payload::Data;
 use crate::stack::counter;
 use crate::switches::Entry;
-
-/// Bytes of a connection that a segment touches; see [`Conn`].
-const AHEAD_LEN: usize = 512;
 
 /// The other end of a visited connection, its buffers locked, and the segment for it.
 pub(crate) struct Call<'s> {
@@ -77,7 +74,7 @@ pub(super) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: BriefGuard<'_, 
         && so.rcv.cpu == cx.cpu
     {
         // Its lines are what the segment is about to touch; from another core they would be taken away.
-        fetch_ahead(&**peer, AHEAD_LEN);
+        Place::of(&**peer, HOT_LEN).fetch_ahead();
     }
     run(cx, conn, so, engine::finish);
 }

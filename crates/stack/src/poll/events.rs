@@ -2,6 +2,8 @@
 //!
 //! Must not know how they are found (`poll.rs`). Tests: `tests/suite/poll.rs`.
 
+use sockeye_sync::cpu::Place;
+
 use super::Token;
 use super::ready::Ready;
 
@@ -10,6 +12,8 @@ use super::ready::Ready;
 pub struct Event {
     pub(super) token: Token,
     pub(super) ready: Ready,
+    /// Where the socket begins in memory, as far as that helps.
+    pub(super) socket: Place,
 }
 
 impl Event {
@@ -60,9 +64,12 @@ impl Events {
         let capacity = capacity.max(1);
         Self { list: Vec::with_capacity(capacity), capacity }
     }
-    /// The events.
-    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
-        self.list.iter()
+    /// The events. While one is served, what the next one's socket has in memory is asked for.
+    pub fn iter(&self) -> Iter<'_> {
+        if let Some(first) = self.list.first() {
+            first.socket.fetch_ahead();
+        }
+        Iter { rest: self.list.iter() }
     }
     /// True if the wait ended without any.
     pub fn is_empty(&self) -> bool {
@@ -80,8 +87,34 @@ impl Events {
 
 impl<'a> IntoIterator for &'a Events {
     type Item = &'a Event;
-    type IntoIter = std::slice::Iter<'a, Event>;
+    type IntoIter = Iter<'a>;
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
+
+/// The events of a wait: see [`Events::iter`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    rest: std::slice::Iter<'a, Event>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Event> {
+        let event = self.rest.next()?;
+        if let Some(following) = self.rest.as_slice().first() {
+            following.socket.fetch_ahead();
+        }
+        Some(event)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rest.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+impl std::iter::FusedIterator for Iter<'_> {}

@@ -16,6 +16,7 @@
 use std::io;
 
 use smallvec::SmallVec;
+use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Generation, Look, Readiness};
 
@@ -23,6 +24,7 @@ use super::ready::Ready;
 use super::table::{Entry, Held, Queue};
 use super::target::Target;
 use super::{Token, Trigger};
+use crate::conn::HOT_LEN;
 use crate::conn::outbox::Wake;
 
 /// A socket in a set. On cache lines of its own: neighbours in memory are often other threads'.
@@ -133,6 +135,14 @@ impl Registration {
         let ready = is_ready()?;
         // A mark that came in between has queued it itself; then it is in the inbox and not held.
         Some(Found { ready, stays: self.word.keep_shared() })
+    }
+
+    /// Where its socket begins in memory.
+    pub fn place(&self) -> Place {
+        match &self.target {
+            Target::Conn(conn) => Place::of(&**conn, HOT_LEN),
+            Target::Listener(_) | Target::Unix(_) | Target::Udp(_) => Place::NONE,
+        }
     }
 
     /// The set that it belongs to.
