@@ -87,7 +87,7 @@ pub use perimeter::{
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
-pub use scatter::Scatter;
+pub use scatter::{Scatter, Shells};
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};

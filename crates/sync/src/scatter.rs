@@ -6,23 +6,20 @@
 //! core's cache. (Seen on AMD family 26: connections dealt to two threads in turn ran at 0.7 M round trips a second
 //! and core, and at 1.6 M with pages between them.)
 //!
-//! So memory is taken for a batch of objects at once and handed out in an order that goes from region to region,
-//! round [`REGIONS`] of them. That is a power of two, so that objects, or pairs of them, dealt in turn to two, four or
+//! So memory is taken for a batch of objects at once ([`Shells`]) and handed out in an order that goes from region to region,
+//! 16 of them. That is a power of two, so that objects, or pairs of them, dealt in turn to two, four or
 //! eight threads share their region with the same thread's only. The objects themselves are ordinary `Arc`s; nothing
 //! is ever put back.
 //!
-//! Nor may the way from one to the next be a constant distance: another prefetcher learns it, in virtual addresses, and
-//! runs past the last region into those of the batch beside it, four objects deep. So the regions of a round come in an order in
-//! which no distance between two of them, or between every second, fourth and so on, occurs twice: a Costas array,
-//! the powers of 3 modulo 17 (Welch's construction).
-//!
 //! Must not know what the objects are. Bound: memory for one batch lies ready for each core that
-//! makes objects, some [`REGIONS`] times [`REGION_BYTES`]. A mutex, one for each of [`LANES`] cores, is a leaf and orders
-//! nothing but its list; it is not modelled. Tests: below, also under miri.
+//! makes objects, some 16 times [`REGION_BYTES`]. A mutex, one for each of [`LANES`] cores, is a leaf and orders
+//! nothing but its batch; it is not modelled. Tests: below, also under miri.
 
-use core::mem::MaybeUninit;
+mod shells;
 
 use crate::facade::unmodelled::{Arc, Mutex};
+
+pub use shells::Shells;
 
 /// Makes `Arc`s whose memory is spread; see the head of the file.
 pub struct Scatter<T> {
@@ -34,18 +31,12 @@ pub struct Scatter<T> {
 struct Lane<T>(Mutex<Store<T>>);
 
 struct Store<T> {
-    /// Memory for objects to come, in the reverse of the order in which it is handed out.
-    shells: Vec<Arc<MaybeUninit<T>>>,
+    shells: Shells<T>,
     made: u64,
 }
 
 /// Makers on so many cores do not meet; cores beyond share.
 const LANES: usize = 16;
-
-/// Regions among which the objects of a batch are dealt. One less than a prime, for [`round`].
-const REGIONS: usize = 16;
-/// Its powers are all numbers from 1 to [`REGIONS`], modulo the prime.
-const GENERATOR: usize = 3;
 /// How far apart two objects in a row shall be, bytes: what prefetchers regard as one region.
 const REGION_BYTES: usize = 4096;
 /// Objects count as no smaller than this, bytes, so that a batch of small ones has a bound too.
@@ -54,7 +45,7 @@ const MIN_BYTES: usize = 64;
 impl<T> Scatter<T> {
     /// With no memory yet.
     pub fn new() -> Self {
-        let lane = |_| Lane(Mutex::new(Store { shells: Vec::new(), made: 0 }));
+        let lane = |_| Lane(Mutex::new(Store { shells: Shells::new(Self::per_region()), made: 0 }));
         Self { lanes: (0..LANES).map(lane).collect() }
     }
 
@@ -62,47 +53,19 @@ impl<T> Scatter<T> {
     /// not next to the one before that was made on `cpu`. Does not block for long: the lock is held for a batch of
     /// allocations at most.
     pub fn make(&self, cpu: u32, value: impl FnOnce(u64) -> T) -> Arc<T> {
-        let (mut shell, number) = self.shell(cpu as usize % LANES);
-        match Arc::get_mut(&mut shell) {
-            Some(slot) => slot.write(value(number)),
-            None => unreachable!("a shell is in nobody else's hands"),
+        let (shell, number) = {
+            let lane = cpu as usize % LANES;
+            let mut store = self.lanes[lane].0.lock();
+            store.made += 1;
+            (store.shells.take(), store.made * LANES as u64 + lane as u64)
         };
-        // SAFETY: the slot has just been written.
-        unsafe { shell.assume_init() }
-    }
-
-    fn shell(&self, lane: usize) -> (Arc<MaybeUninit<T>>, u64) {
-        let mut store = self.lanes[lane].0.lock();
-        store.made += 1;
-        let number = store.made * LANES as u64 + lane as u64;
-        if store.shells.is_empty() {
-            store.shells = Self::batch();
-        }
-        (store.shells.pop().unwrap_or_else(Arc::new_uninit), number)
-    }
-
-    /// A batch, ordered so that neighbours in the list are a region apart.
-    fn batch() -> Vec<Arc<MaybeUninit<T>>> {
-        let per_region = Self::per_region();
-        let batch = REGIONS * per_region;
-        let mut shells: Vec<_> = (0..batch).map(|_| Arc::<T>::new_uninit()).collect();
-        shells.sort_unstable_by_key(|shell| Arc::as_ptr(shell).addr());
-        let mut places: Vec<Option<Arc<MaybeUninit<T>>>> = shells.into_iter().map(Some).collect();
-        let order = (0..per_region).flat_map(|first| round().map(move |region| region * per_region + first));
-        order.filter_map(|place| places[place].take()).collect()
+        shell.fill(value(number))
     }
 
     /// Objects that fill a region.
     fn per_region() -> usize {
         REGION_BYTES.div_ceil(size_of::<T>().max(MIN_BYTES))
     }
-}
-
-/// All regions, in an order without a stride; see the head of the file.
-fn round() -> impl Iterator<Item = usize> {
-    core::iter::successors(Some(1), |power| Some(power * GENERATOR % (REGIONS + 1)))
-        .map(|power| power - 1)
-        .take(REGIONS)
 }
 
 impl<T> Default for Scatter<T> {
@@ -121,6 +84,7 @@ impl<T> core::fmt::Debug for Scatter<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::shells::REGIONS;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -155,19 +119,6 @@ mod tests {
         let near = places.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < REGION_BYTES).count();
         // The order is by address, so only where the batch itself is in pieces can neighbours be near.
         assert!(near <= batch / 8, "{near} of {batch} are near: {places:?}");
-    }
-
-    #[test]
-    fn a_round_has_every_region_and_no_distance_twice() {
-        let regions: Vec<_> = round().collect();
-        let mut sorted = regions.clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..REGIONS).collect::<Vec<_>>());
-        for lag in 1..REGIONS {
-            let ways = || regions.iter().zip(&regions[lag..]).map(|(&from, &to)| to.wrapping_sub(from));
-            let different: std::collections::HashSet<usize> = ways().collect();
-            assert_eq!(different.len(), ways().count(), "every {lag}. of {regions:?}");
-        }
     }
 
     #[test]

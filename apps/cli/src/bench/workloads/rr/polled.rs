@@ -85,8 +85,8 @@ impl<P: Provider> Share<P> {
             poller: provider.poller()?,
             ends: Vec::new(),
             closed_count: 0,
-            message: vec![0x52; size],
-            buf: vec![0; size],
+            message: apart(size, 0x52),
+            buf: apart(size, 0),
         })
     }
 
@@ -151,6 +151,13 @@ impl<P: Provider> Share<P> {
     }
 }
 
+/// `size` times `byte`, not on a cache line with what other threads write: they get their buffers from the same thread.
+fn apart(size: usize, byte: u8) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size.max(PAGE_BYTES));
+    bytes.resize(size, byte);
+    bytes
+}
+
 /// One connection's end.
 struct End<S> {
     stream: S,
@@ -209,6 +216,8 @@ fn send(stream: &impl Stream, message: &[u8], meter: &Meter) -> io::Result<()> {
     Ok(())
 }
 
+/// Room of a thread's buffer at least: what a prefetcher regards as one region.
+const PAGE_BYTES: usize = 4096;
 /// How long a thread waits for readiness before it looks at the stop flag again.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
