@@ -85,6 +85,43 @@ fn a_device_that_cuts_gets_frames_longer_than_its_mtu_and_gives_us_such() {
 }
 
 #[test]
+fn a_bulk_sender_hands_over_more_at_once_than_a_packet_can_say() {
+    if skipped("BIG TCP") {
+        return;
+    }
+    let small = Lab::new(&TunConfig { big_tcp: false, ..TunConfig::default() });
+    assert_eq!(small.tun.segment_max(), 65_535);
+    let lab = Lab::new(&TunConfig::default());
+    if lab.tun.segment_max() == 65_535 {
+        return eprintln!("skipped: BIG TCP: a kernel before 6.3");
+    }
+    let at = lab.kernel_addr(false, 0);
+    let listener = lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let to = listener.local_addr().unwrap();
+    let data = common::bytes(5, 64 << 20);
+    let expected = common::hash(&data);
+    let received = lab.kernel(move || {
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        common::hash(&received)
+    });
+    let mut stream = TcpStream::connect_on(&lab.stack, to).unwrap();
+    // As large frames as go: a record of one is enough, whatever the reader makes of the window.
+    let mut longest = 0;
+    for chunk in data.chunks(4 << 20) {
+        let before = lab.tun.counts()[0];
+        stream.write_all(chunk).unwrap();
+        let now = lab.tun.counts()[0];
+        longest =
+            longest.max((now.bytes_out - before.bytes_out) / (now.frames_out - before.frames_out).max(1));
+    }
+    drop(stream);
+    assert_eq!(received.join().unwrap(), expected);
+    assert!(longest > 65_535, "frames had {longest} bytes at most, on average over one write");
+    assert_all_understood(&lab);
+}
+
+#[test]
 fn who_waits_takes_frames_himself_and_the_input_thread_takes_them_when_nobody_does() {
     if skipped("frames taken by callers") {
         return;

@@ -28,6 +28,9 @@
 //! How it works inside is told in `ARCHITECTURE.md`; the code is read best in the order of the data's way:
 //! `conn/user.rs` (send and receive), `conn/engine.rs` (the perimeter), `conn/outbox.rs`, `route.rs`.
 #![forbid(unsafe_code)]
+// A stack leads to its connections and they to their pollers and back: with the counted locks, whether that is Send takes the
+// documentation's compiler more than its 128 steps.
+#![recursion_limit = "256"]
 #![warn(missing_docs)]
 
 #[cfg(feature = "tokio")]

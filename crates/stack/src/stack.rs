@@ -458,9 +458,9 @@ impl Core {
     }
 
     /// What a new pcb is made with.
-    pub fn tcp_settings(&self, local: IpAddr, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
-        let config = &self.config;
-        let link = self.link(local, via);
+    pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
+        let (config, local) = (&self.config, tuple.local.addr);
+        let link = self.link(local, via, Some(tuple.remote.addr));
         Settings {
             mss: link.mss,
             peer_mss_default: peer_mss_default(local),
@@ -492,12 +492,13 @@ impl Core {
         self.config.rcvbuf_max.max(rcv_buf).min(RCV_WND_MAX)
     }
 
-    /// The first link of the way.
-    fn link(&self, local: IpAddr, via: Via) -> Link {
+    /// The first link of the way, to `remote` if that is known.
+    fn link(&self, local: IpAddr, via: Via, remote: Option<IpAddr>) -> Link {
         match self.netifs.out(via) {
             Some((id, netif)) => {
                 let mtu = self.links.mtu(id, netif.mtu(), local.is_ipv6());
-                Link::of_mtu(mtu, local).cut_by_device(netif.segment_max(), local)
+                let is_neighbor = remote.is_some_and(|remote| self.netifs.is_neighbor(id, remote));
+                Link::of_mtu(mtu, local).cut_by_device(netif.segment_max(), local, is_neighbor)
             }
             None => self.loopback.link(local),
         }
@@ -507,7 +508,7 @@ impl Core {
     pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
         let config = &self.config;
         ListenParams {
-            mss: self.link(local, via).mss,
+            mss: self.link(local, via, None).mss,
             peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
             window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),

@@ -4,7 +4,7 @@ mod common;
 #[path = "common/lab.rs"]
 mod lab;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,6 +58,102 @@ fn a_device_that_cuts_gets_large_frames_that_say_into_what() {
         transfer(&lab, "large");
         assert!(large.load(Ordering::Relaxed) > 0);
         assert!(lab.count("frames_in") < (2 * BYTES / mss) as u64, "{}", lab.count("frames_in"));
+    }
+}
+
+/// An end of a wire that takes more than an IP packet can say, and cuts it as the device of a kernel would, into pieces that the wire
+/// takes.
+struct Cutting {
+    end: WireEnd,
+    takes: Arc<AtomicU32>,
+    long: Arc<AtomicUsize>,
+}
+
+/// What it takes; the wire takes 65,535.
+const TAKES: u32 = 200_000;
+/// Where the lengths and checksums of an IPv4 header without options stand, and what of TCP is behind it.
+const IP_LENGTH: usize = 2;
+const IP_SUM: usize = 10;
+const TCP_AT: usize = 20;
+
+impl Netif for Cutting {
+    as_its_end!(without segment_max);
+    fn segment_max(&self) -> u32 {
+        self.takes.load(Ordering::Relaxed)
+    }
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let mut cut = Vec::new();
+        for mut frame in frames.drain(..) {
+            let takes = self.takes.load(Ordering::Relaxed) as usize;
+            assert!(frame.len() <= takes, "{} bytes for who takes {takes}", frame.len());
+            if frame.len() > 65_535 {
+                self.long.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(frame.head()[IP_LENGTH..][..2], [0, 0]);
+                let part_len = 40 * usize::from(frame.gso_size);
+                while frame.payload.len() > part_len {
+                    let payload = frame.payload.split_front(part_len);
+                    let mut part = TxFrame::new(frame.head(), payload, frame.checksum).unwrap();
+                    part.gso_size = frame.gso_size;
+                    // FIN and PSH are the last one's.
+                    part.head_mut()[TCP_AT + 13] &= !0b1001;
+                    say_length(&mut part);
+                    cut.push(part);
+                    let seq = &mut frame.head_mut()[TCP_AT + 4..TCP_AT + 8];
+                    let next = u32::from_be_bytes(seq.try_into().unwrap()).wrapping_add(part_len as u32);
+                    seq.copy_from_slice(&next.to_be_bytes());
+                }
+                say_length(&mut frame);
+            }
+            cut.push(frame);
+        }
+        self.end.transmit(flow, &mut cut)
+    }
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.end.receive(queue, max, sink)
+    }
+    fn wait(&self, queue: usize, spin: Duration) {
+        self.end.wait(queue, spin);
+    }
+}
+
+/// Writes the length of an IPv4 packet, and the sum of its header.
+fn say_length(frame: &mut TxFrame) {
+    let len = u16::try_from(frame.len()).unwrap().to_be_bytes();
+    let head = frame.head_mut();
+    head[IP_LENGTH..][..2].copy_from_slice(&len);
+    head[IP_SUM..][..2].fill(0);
+    let sum =
+        head[..TCP_AT].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    head[IP_SUM..][..2].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[test]
+fn a_neighbor_gets_more_at_once_than_a_packet_can_say_and_less_once_the_device_takes_less() {
+    let _guard = common::watchdog("frames longer than packets");
+    for v6 in [false, true] {
+        let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
+        let (left, right) = wire(&config).unwrap();
+        let (takes, long) = (Arc::new(AtomicU32::new(TAKES)), Arc::new(AtomicUsize::new(0)));
+        let left = Cutting { end: left, takes: Arc::clone(&takes), long: Arc::clone(&long) };
+        let mut lab = Lab::between(left, right, |_| {});
+        lab.v6 = v6;
+        transfer(&lab, "long");
+        let longs = long.load(Ordering::Relaxed);
+        assert!((longs > 0) != v6, "{longs} frames longer than packets, IPv6: {v6}");
+        // As if the way had changed: a connection that counts on much finds a device that takes a packet's worth.
+        let (client, server) = lab.pair();
+        takes.store(65_535, Ordering::Relaxed);
+        let data = Random::new("less").bytes(BYTES);
+        let expected = (data.len(), hash_of(&data));
+        let sender = std::thread::spawn(move || {
+            send_chunked(&client, &data, 1_000_000, &mut Random::new("less writes"))
+        });
+        let mut reads = Random::new("less reads");
+        assert_eq!(receive_chunked(&server, 100_000, false, &mut reads), expected);
+        join_all(vec![sender]);
+        assert_eq!(long.load(Ordering::Relaxed), longs);
+        assert_eq!(lab.count("frames_unsendable"), 0);
     }
 }
 

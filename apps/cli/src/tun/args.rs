@@ -73,6 +73,9 @@ pub struct DeviceArgs {
     /// Every packet with its checksum and no longer than the MTU, instead of 64 KiB at once
     #[arg(long)]
     pub no_offload: bool,
+    /// Frames of 64 KiB at most also where the kernel takes 256 KiB (BIG TCP), for programs that read packets and do not know such
+    #[arg(long)]
+    pub no_big_tcp: bool,
 
     /// Another setting of the stack, as congestion_control=bbr or rcvbuf_max=16M; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
@@ -128,6 +131,7 @@ impl DeviceArgs {
             layer: if self.tap { Layer::Ethernet } else { Layer::Ip },
             queues: self.queues,
             offload: !self.no_offload,
+            big_tcp: !self.no_big_tcp,
             mtu: self.mtu,
             ..TunConfig::default()
         };
@@ -257,7 +261,7 @@ mod tests {
     #[test]
     fn settings_reach_the_device_the_stack_and_the_record() {
         let plan = plan(
-            "--addr 10.9.0.2/24 --tap --queues 2 --mtu 9000 --no-offload --set sndbuf=1M --pcap x --pcap-max 2M",
+            "--addr 10.9.0.2/24 --tap --queues 2 --mtu 9000 --no-offload --no-big-tcp --set sndbuf=1M --pcap x --pcap-max 2M",
         )
         .unwrap();
         assert_eq!((plan.device.layer, plan.device.queues), (Layer::Ethernet, 2));

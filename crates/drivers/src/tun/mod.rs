@@ -3,7 +3,7 @@
 //! A device has one or more queues, each a file descriptor. The kernel sends a flow's packets to the queue by which the
 //! flow last came to it, so frames out take the queue that their flow's hash names, and the answers come back there: a
 //! connection stays with one input thread. With `offload` a frame carries up to 64 KiB of one TCP segment in either
-//! direction and nobody computes checksums.
+//! direction and nobody computes checksums; to a neighbor on a TUN device, where the kernel knows it (BIG TCP), up to 256 KiB.
 //!
 //! # Which file
 //! | file | holds |
@@ -11,6 +11,7 @@
 //! | this one | opening, adopting, and the [`Netif`] |
 //! | `queue.rs` | one queue: reading, writing, waiting |
 //! | `read.rs` | frames into packet memory |
+//! | `kernel.rs` | what its version lets a device do |
 //! | `vnet.rs` | the header before each frame |
 //!
 //! # When the device goes
@@ -19,6 +20,7 @@
 //!
 //! It must not know the stack. Tests: `tests/devices.rs`, `tests/transfers.rs`.
 
+mod kernel;
 mod queue;
 mod read;
 mod vnet;
@@ -60,6 +62,10 @@ pub struct TunConfig {
     pub queues: usize,
     /// Leave checksums and the cutting of TCP segments to the kernel, in both directions. Default on.
     pub offload: bool,
+    /// With `offload`, on a TUN device, over IPv4 and to hosts on its own network: hand over up to 256 KiB of a TCP segment at once, in
+    /// packets whose total length is 0 (BIG TCP), if the kernel's version is 6.3 or later. Off for programs on its side that
+    /// read packets and do not know such ones. Default on.
+    pub big_tcp: bool,
     /// Bytes of the largest IP packet, 1,280 to 65,535; `None` leaves the device as it is. Default `None`.
     pub mtu: Option<u32>,
     /// Let the device stay when the last descriptor of it is closed. Default off.
@@ -75,6 +81,7 @@ impl Default for TunConfig {
             layer: Layer::Ip,
             queues: 1,
             offload: true,
+            big_tcp: true,
             mtu: None,
             persist: false,
             mac: None,
@@ -126,6 +133,8 @@ struct Device {
     medium: Medium,
     mtu: u32,
     offload: bool,
+    /// As of [`Netif::segment_max`].
+    segment_max: u32,
     /// The kernel takes UDP datagrams that are to be cut.
     udp_offload: bool,
     gone: AtomicBool,
@@ -140,6 +149,9 @@ const MTU_MIN: u32 = 1280;
 const MTU_MAX: u32 = 65_535;
 /// The largest IP packet with segmentation offload, bytes: the length field's largest value.
 const SEGMENT_MAX: u32 = 65_535;
+/// The same for a TUN device of a kernel that knows longer ones: a write of 256 KiB is one frame. More makes no difference, and
+/// waits longer for a window.
+const BIG_SEGMENT_MAX: u32 = 260 << 10;
 
 impl Tun {
     /// Opens a device, and brings it up. It has no address on the kernel's side then; see [`Tun::link`].
@@ -172,11 +184,11 @@ impl Tun {
             link.set_mtu(mtu)?;
         }
         link.set_up(true)?;
-        Self::with(fds, link, flags, None, config.mac)
+        Self::with(fds, link, (flags, config.big_tcp), None, config.mac)
     }
 
     /// Takes over a device that somebody else has opened. Its settings stay; offloads are used if it has headers for
-    /// them (`IFF_VNET_HDR`).
+    /// them (`IFF_VNET_HDR`), those of [`TunConfig::big_tcp`] apart: who reads its packets is not known.
     ///
     /// # Errors
     /// `InvalidInput` if a descriptor is no TUN device's, if the device puts other headers before packets
@@ -195,13 +207,13 @@ impl Tun {
             }
             fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
         }
-        Self::with(adopted.fds, KernelLink::new(&name), flags, adopted.mtu, adopted.mac)
+        Self::with(adopted.fds, KernelLink::new(&name), (flags, false), adopted.mtu, adopted.mac)
     }
 
     fn with(
         fds: Vec<OwnedFd>,
         link: KernelLink,
-        flags: i32,
+        (flags, big_tcp): (i32, bool),
         mtu: Option<u32>,
         mac: Option<MacAddr>,
     ) -> io::Result<Self> {
@@ -223,9 +235,17 @@ impl Tun {
         } else {
             Medium::Ethernet(mac.map_or_else(|| link.mac().map(neighbor_of), Ok)?)
         };
+        let segment_max = match medium {
+            _ if !offload => 0,
+            // Its other side is the kernel's own IP, and not a bridge whose ports would cut in software.
+            Medium::Ip if big_tcp && kernel::takes_big_tcp() => BIG_SEGMENT_MAX,
+            Medium::Ip | Medium::Ethernet(_) => SEGMENT_MAX,
+        };
         let queues = fds.into_iter().map(|fd| Queue::new(fd, offload)).collect::<io::Result<_>>()?;
         let gone = AtomicBool::new(false);
-        Ok(Self { device: Arc::new(Device { queues, link, medium, mtu, offload, udp_offload, gone }) })
+        Ok(Self {
+            device: Arc::new(Device { queues, link, medium, mtu, offload, segment_max, udp_offload, gone }),
+        })
     }
 
     /// The kernel's side of the device.
@@ -294,7 +314,7 @@ impl Netif for Tun {
     }
 
     fn segment_max(&self) -> u32 {
-        if self.device.offload { SEGMENT_MAX } else { 0 }
+        self.device.segment_max
     }
 
     fn udp_segment_max(&self) -> u32 {

@@ -32,8 +32,8 @@ use super::vnet;
 /// Pieces of a frame that are written without being joined first: header of the device, headers, and payload of so
 /// many mbufs but two.
 const PIECES_MAX: usize = 64;
-/// Mbufs of what most frames carry: a segment of 64 KiB lies in two clusters, or three.
-const PIECES_FEW: usize = 4;
+/// Mbufs of what most frames carry: a segment of 64 KiB lies in two clusters, or three; one of 256 KiB in four to six.
+const PIECES_FEW: usize = 6;
 
 /// What a queue counts.
 pub(super) mod count {

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket as KernelSocket};
 
 use sockeye::netif::Route;
-use sockeye::{TcpListener, TcpStream, UdpSocket};
+use sockeye::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Layer, TunConfig};
@@ -107,6 +107,29 @@ fn streams_arrive_whole_through_a_router_with_a_smaller_mtu() {
         }
         path.bed.assert_empties();
     }
+}
+
+#[test]
+fn a_neighbor_behind_a_router_gets_all_of_what_is_too_long_for_its_link() {
+    if skipped("a neighbor behind a router") {
+        return;
+    }
+    let Some(path) = Path::new(Layer::Ip, true) else { return };
+    // An address of the host's own network, which the router has a way to and stands in for.
+    let (stack, own) = (&path.bed.lab.stack, "10.8.0.77/24".parse().unwrap());
+    stack.add_address(path.bed.netif, own).unwrap();
+    let router = &path.bed.lab.namespace;
+    content(router, &format!("ip route add 10.8.0.77/32 dev {}", path.bed.device()));
+    sysctl(router, "ipv4/conf/down/proxy_arp", "1");
+    let at = SocketAddr::new(addr(HOST[0]), 0);
+    let listener = path.in_host(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let mut socket = TcpSocket::new_v4(stack);
+    socket.bind(SocketAddr::new(own.addr(), 0)).unwrap();
+    let ours = socket.connect(listener.local_addr().unwrap()).unwrap();
+    let server = std::thread::spawn(move || exchange(listener.accept().unwrap().0, 3, 10 * LEN));
+    let [sent, received] = exchange(ours, 4, 10 * LEN);
+    assert_eq!(server.join().unwrap(), [received, sent]);
+    path.bed.assert_empties();
 }
 
 #[test]

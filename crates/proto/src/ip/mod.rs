@@ -330,7 +330,28 @@ pub fn protocol_at(head: &[u8]) -> usize {
 /// See [`EmitError`]; nothing has been written then.
 pub fn emit(header: &Header, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
     match header.addresses {
-        Addresses::V4 { src, dst } => v4::emit(header, src, dst, payload_len, out),
+        Addresses::V4 { src, dst } => v4::emit(header, (src, dst), payload_len, Length::InHeader, out),
         Addresses::V6 { src, dst } => v6::emit(header, src, dst, payload_len, out),
     }
+}
+
+/// As [`emit`], for a packet that is cut before it reaches a wire: an IPv4 packet of more than 65,535 bytes has a total length of
+/// 0, and is as long as its frame. That is how Linux has known such packets since 6.3 (BIG TCP).
+///
+/// # Errors
+/// See [`EmitError`]; for IPv6 as of [`emit`].
+pub fn emit_to_be_cut(header: &Header, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
+    match header.addresses {
+        Addresses::V4 { src, dst } => v4::emit(header, (src, dst), payload_len, Length::FromFrame, out),
+        Addresses::V6 { src, dst } => v6::emit(header, src, dst, payload_len, out),
+    }
+}
+
+/// Where the length of a packet stands that is too long for its field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Length {
+    /// Nowhere: it must not be so long.
+    InHeader,
+    /// It is the frame's.
+    FromFrame,
 }

@@ -214,6 +214,18 @@ fn emit_refuses_what_does_not_fit() {
 }
 
 #[test]
+fn a_packet_that_is_cut_may_be_longer_than_an_ipv4_header_can_say() {
+    let mut out = [0; 40];
+    for (payload_len, field) in [(0, 20), (65_515, 65_535), (65_516, 0), (500_000, 0)] {
+        assert_eq!(emit_to_be_cut(&V4, payload_len, &mut out), Ok(20));
+        assert_eq!(u16::from_be_bytes([out[2], out[3]]), field);
+        assert_eq!(Sum::of(&out[..20]).folded(), 0xffff);
+    }
+    assert_eq!(emit_to_be_cut(&v6(), 65_535, &mut out), Ok(40));
+    assert_eq!(emit_to_be_cut(&v6(), 65_536, &mut out), Err(EmitError::PayloadTooLong(65_536)));
+}
+
+#[test]
 fn addresses_are_of_one_family_and_reverse() {
     assert_eq!(Addresses::new(V4.addresses.src(), v6().addresses.dst()), None);
     for addresses in [V4.addresses, v6().addresses] {

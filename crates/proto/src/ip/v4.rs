@@ -8,7 +8,7 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 
 use super::fragment::Fragment;
-use super::{Addresses, EmitError, Header, HeaderChecksum, ParseError, Sum, V4_HEADER_LEN};
+use super::{Addresses, EmitError, Header, HeaderChecksum, Length, ParseError, Sum, V4_HEADER_LEN};
 
 /// Where the protocol number stands.
 pub(super) const PROTOCOL_AT: usize = 9;
@@ -124,9 +124,9 @@ fn verify(packet: &[u8], header_len: usize) -> Result<(), ParseError> {
 /// See [`super::emit`].
 pub(super) fn emit(
     header: &Header,
-    src: Ipv4Addr,
-    dst: Ipv4Addr,
+    (src, dst): (Ipv4Addr, Ipv4Addr),
     payload_len: usize,
+    length: Length,
     out: &mut [u8],
 ) -> Result<usize, EmitError> {
     let have = out.len();
@@ -134,8 +134,10 @@ pub(super) fn emit(
         return Err(EmitError::BufferTooShort { need: V4_HEADER_LEN, have });
     };
     let packet_len = payload_len.saturating_add(V4_HEADER_LEN);
-    let Ok(packet_len) = u16::try_from(packet_len) else {
-        return Err(EmitError::PayloadTooLong(payload_len));
+    let packet_len = match u16::try_from(packet_len) {
+        Ok(packet_len) => packet_len,
+        Err(_) if length == Length::FromFrame => 0,
+        Err(_) => return Err(EmitError::PayloadTooLong(payload_len)),
     };
     let [len_a, len_b] = packet_len.to_be_bytes();
     let [frag_a, frag_b] = DONT_FRAGMENT.to_be_bytes();
@@ -159,7 +161,7 @@ pub(super) fn emit_fragment(
     payload_len: usize,
     out: &mut [u8],
 ) -> Result<usize, EmitError> {
-    let len = emit(header, src, dst, payload_len, out)?;
+    let len = emit(header, (src, dst), payload_len, Length::InHeader, out)?;
     let more = if fragment.more { MORE_FRAGMENTS } else { 0 };
     // The identification of IPv4 has 16 bits: the lower half names the datagram.
     let [.., id_a, id_b] = fragment.id.to_be_bytes();

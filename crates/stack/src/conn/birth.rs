@@ -28,7 +28,7 @@ pub(crate) struct Name {
 
 /// What the pcb of a connection of this name is made with.
 pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
-    let mut tcp = core.tcp_settings(name.tuple.local.addr, name.via, settings.rcvbuf, ts_offset);
+    let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcvbuf, ts_offset);
     let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
     tcp.path_mtu = known.map_or(0, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
     tcp.nodelay = settings.nodelay;

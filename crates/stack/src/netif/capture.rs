@@ -32,7 +32,8 @@ pub struct CaptureConfig {
     pub path: PathBuf,
     /// What the file calls the interface. Default `sockeye`.
     pub name: String,
-    /// Bytes of each frame that are kept, at least 1. Default 262,144: all.
+    /// Bytes of each frame that are kept, at least 1. Default 262,144, the most that readers of such files take: all but the end
+    /// of the longest frames that a TUN device may get.
     pub snaplen: u32,
     /// Bytes after which a file is full, at least 4,096; a batch may go beyond. Default 1 GiB.
     pub file_max: u64,

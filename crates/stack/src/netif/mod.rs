@@ -84,9 +84,12 @@ pub trait Netif: Send + Sync + 'static {
     /// Whether frames may be given to [`transmit`](Self::transmit) without a TCP or UDP checksum. Constant.
     fn offloads_checksum(&self) -> bool;
 
-    /// Bytes of the largest IP packet that [`transmit`](Self::transmit) takes with [`TxFrame::gso_size`] set, at most
-    /// 65,535; 0 if it takes none, which is the default. Constant. Connections then hand over so much at once, and
-    /// the device cuts it. Such a frame has [`Checksum::Device`].
+    /// Bytes of the largest IP packet that [`transmit`](Self::transmit) takes with [`TxFrame::gso_size`] set; 0 if it takes none,
+    /// which is the default. Constant. Connections then hand over so much at once, and the device cuts it. Such a frame has
+    /// [`Checksum::Device`].
+    ///
+    /// More than 65,535, at most 524,280, is for devices that take IPv4 packets longer than the header can say: they have a total
+    /// length of 0 and are as long as the frame (Linux's BIG TCP). Only connections to neighbors make such ones.
     fn segment_max(&self) -> u32 {
         0
     }

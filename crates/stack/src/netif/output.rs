@@ -14,7 +14,7 @@ use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
-use super::table::{NetifId, Via};
+use super::table::{NetifId, PACKET_MAX, Via};
 use super::{Checksum, HEAD_MAX, Netif, TxFrame};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -27,6 +27,9 @@ use crate::tcp::marks::Marks;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
+
+/// Text of a segment of which every IP packet can say how long it is, whatever its headers.
+const PACKET_TEXT_MAX: usize = PACKET_MAX as usize - HEAD_MAX;
 
 /// A bell to ring: the queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,35 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
     let marks = Marks::of(&conn.options);
+    if payload.0.len() > PACKET_TEXT_MAX {
+        return push_long(cx, via, conn, (header, gso_size, marks), payload);
+    }
     add(cx, via, conn.hash, &conn.tuple, (header, gso_size, marks), payload);
+}
+
+/// [`push`] of more than one IP packet has a length for: whole to an interface that takes it, else in parts. The connection
+/// has made it for the way that it had when it began, and routes change.
+#[cold]
+fn push_long(
+    cx: &mut Context<'_>,
+    via: Via,
+    conn: &Conn,
+    (header, gso_size, marks): (&Header, u16, Marks),
+    mut payload: Data,
+) {
+    let takes = cx.core.netifs.out(via).map_or(0, |(_, netif)| netif.segment_max() as usize);
+    let mut header = *header;
+    let last = header.flags;
+    while payload.0.len() + HEAD_MAX > takes && payload.0.len() > PACKET_TEXT_MAX {
+        let part_len = (PACKET_TEXT_MAX - PACKET_TEXT_MAX % usize::from(gso_size.max(1))).max(1);
+        let part = Data(payload.0.split_front(part_len));
+        header.flags = last.without(Flags::FIN).without(Flags::PSH);
+        add(cx, via, conn.hash, &conn.tuple, (&header, gso_size, marks), part);
+        // At most a packet, so it fits.
+        header.seq += part_len as u32;
+    }
+    header.flags = last;
+    add(cx, via, conn.hash, &conn.tuple, (&header, gso_size, marks), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
@@ -79,7 +110,7 @@ fn add(
 ) {
     let Some((id, netif)) = cx.core.netifs.out(via) else { return };
     let marks = marks.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
-    let Some(mut frame) = encode(netif, tuple, header, marks, payload.0) else {
+    let Some(mut frame) = encode(netif, tuple, header, marks, payload.0, gso_size > 0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };
     frame.gso_size = gso_size;
@@ -156,20 +187,23 @@ pub(crate) fn ring(cx: &mut Context<'_>) {
     }
 }
 
-/// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be.
+/// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be. One that `is_cut` by the
+/// device may be longer over IPv4.
 fn encode(
     netif: &dyn Netif,
     tuple: &FourTuple,
     header: &Header,
     marks: Marks,
     payload: Chain,
+    is_cut: bool,
 ) -> Option<TxFrame> {
     let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
     let tcp_len = wire::header_len(header) + payload.len();
     let ecn = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
     let ip_header = marks.header(addresses, ecn);
     let mut head = [0; HEAD_MAX];
-    let ip_len = ip::emit(&ip_header, tcp_len, &mut head).ok()?;
+    let emit = if is_cut { ip::emit_to_be_cut } else { ip::emit };
+    let ip_len = emit(&ip_header, tcp_len, &mut head).ok()?;
     let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
     let (checksum, sum) = if netif.offloads_checksum() {
         (Checksum::Device, ChecksumOut::Offload(pseudo))

@@ -172,14 +172,20 @@ impl Link {
         Self { mss, segment_max: 0, headers_len: u16::try_from(headers).unwrap_or(u16::MAX) }
     }
 
-    /// This link, with a device that takes IP packets of `packet_max` bytes and cuts them; 0 for none.
-    pub fn cut_by_device(self, packet_max: u32, addr: IpAddr) -> Self {
+    /// This link, with a device that takes IP packets of `packet_max` bytes and cuts them; 0 for none. More than a packet can say
+    /// of its length is for neighbors only, over IPv4: whoever passes it on would have to cut it in software.
+    pub fn cut_by_device(self, packet_max: u32, addr: IpAddr, is_neighbor: bool) -> Self {
         let headers = if addr.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
-        let packet = packet_max.min(u32::from(u16::MAX));
+        let most = if addr.is_ipv4() && is_neighbor { SEGMENT_MAX } else { PACKET_MAX };
+        let packet = packet_max.min(most);
         Self { segment_max: packet.saturating_sub(headers + OPTIONS_MAX), ..self }
     }
 }
 
+/// The longest IP packet that says its length, bytes.
+pub(super) const PACKET_MAX: u32 = u16::MAX as u32;
+/// The longest that is handed over to be cut, bytes: what Linux allows (`GSO_MAX_SIZE`).
+const SEGMENT_MAX: u32 = 8 * PACKET_MAX;
 /// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).
 const HEADERS_V4: u32 = 40;
 /// IPv6 and TCP headers without options, bytes.
@@ -299,6 +305,11 @@ impl Netifs {
     /// Whether `addr` means everybody on the network of one of our addresses.
     pub fn is_broadcast(&self, addr: IpAddr) -> bool {
         self.tables().addresses().iter().any(|own| own.prefix.broadcast() == Some(addr))
+    }
+
+    /// Whether `addr` is on the network of an address of this interface.
+    pub fn is_neighbor(&self, netif: NetifId, addr: IpAddr) -> bool {
+        self.tables().addresses().iter().any(|own| own.netif == netif && own.prefix.contains(addr))
     }
 
     /// The interface that has the address `addr`.
@@ -548,5 +559,19 @@ mod tests {
         let (v4, v6) = (addr("10.0.0.1"), addr("fd00::1"));
         assert_eq!((Link::of_mtu(1500, v4).mss, Link::of_mtu(1500, v6).mss), (1460, 1440));
         assert_eq!(Link::of_mtu(65536, v4), Link { mss: 65495, segment_max: 0, headers_len: 40 });
+    }
+
+    #[test]
+    fn only_a_neighbor_over_ipv4_is_given_more_than_a_packet_can_say() {
+        let (v4, v6) = (addr("10.0.0.1"), addr("fd00::1"));
+        let max = |device, addr, is_neighbor| {
+            Link::of_mtu(1500, addr).cut_by_device(device, addr, is_neighbor).segment_max
+        };
+        assert_eq!((max(0, v4, true), max(40_000, v4, true), max(65_535, v4, true)), (0, 39_920, 65_455));
+        assert_eq!((max(200_000, v4, true), max(200_000, v4, false)), (199_920, 65_455));
+        assert_eq!((max(200_000, v6, true), max(u32::MAX, v4, true)), (65_435, 524_200));
+        let (netifs, a, b) = with_two();
+        assert!(netifs.is_neighbor(a, addr("10.0.0.9")) && !netifs.is_neighbor(a, addr("10.0.1.9")));
+        assert!(!netifs.is_neighbor(b, addr("10.0.0.9")));
     }
 }

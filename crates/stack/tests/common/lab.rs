@@ -94,6 +94,12 @@ pub fn addrs(side: usize) -> [Prefix; 2] {
 /// The methods of a `Netif` that an end of a wire, in the field `end`, answers for it.
 macro_rules! as_its_end {
     () => {
+        as_its_end!(without segment_max);
+        fn segment_max(&self) -> u32 {
+            self.end.segment_max()
+        }
+    };
+    (without segment_max) => {
         fn mtu(&self) -> u32 {
             self.end.mtu()
         }
@@ -102,9 +108,6 @@ macro_rules! as_its_end {
         }
         fn offloads_checksum(&self) -> bool {
             self.end.offloads_checksum()
-        }
-        fn segment_max(&self) -> u32 {
-            self.end.segment_max()
         }
         fn udp_segment_max(&self) -> u32 {
             self.end.udp_segment_max()
