@@ -8,6 +8,8 @@
 //! What does not fit a queue is dropped and counted. A sender is not held back by that: TCP finds the loss and
 //! slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
+use std::net::IpAddr;
+
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
 use sockeye_proto::tcp::meter::Tally;
@@ -27,9 +29,6 @@ use crate::tcp::marks::Marks;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
-
-/// Text of a segment of which every IP packet can say how long it is, whatever its headers.
-const PACKET_TEXT_MAX: usize = PACKET_MAX as usize - HEAD_MAX;
 
 /// A bell to ring: the queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,35 +61,7 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
     let marks = Marks::of(&conn.options);
-    if payload.0.len() > PACKET_TEXT_MAX {
-        return push_long(cx, via, conn, (header, gso_size, marks), payload);
-    }
     add(cx, via, conn.hash, &conn.tuple, (header, gso_size, marks), payload);
-}
-
-/// [`push`] of more than one IP packet has a length for: whole to an interface that takes it, else in parts. The connection
-/// has made it for the way that it had when it began, and routes change.
-#[cold]
-fn push_long(
-    cx: &mut Context<'_>,
-    via: Via,
-    conn: &Conn,
-    (header, gso_size, marks): (&Header, u16, Marks),
-    mut payload: Data,
-) {
-    let takes = cx.core.netifs.out(via).map_or(0, |(_, netif)| netif.segment_max() as usize);
-    let mut header = *header;
-    let last = header.flags;
-    while payload.0.len() + HEAD_MAX > takes && payload.0.len() > PACKET_TEXT_MAX {
-        let part_len = (PACKET_TEXT_MAX - PACKET_TEXT_MAX % usize::from(gso_size.max(1))).max(1);
-        let part = Data(payload.0.split_front(part_len));
-        header.flags = last.without(Flags::FIN).without(Flags::PSH);
-        add(cx, via, conn.hash, &conn.tuple, (&header, gso_size, marks), part);
-        // At most a packet, so it fits.
-        header.seq += part_len as u32;
-    }
-    header.flags = last;
-    add(cx, via, conn.hash, &conn.tuple, (&header, gso_size, marks), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
@@ -110,15 +81,67 @@ fn add(
 ) {
     let Some((id, netif)) = cx.core.netifs.out(via) else { return };
     let marks = marks.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
-    let Some(mut frame) = encode(netif, tuple, header, marks, payload.0, gso_size > 0) else {
-        return cx.core.input.count(count::UNSENDABLE, 1);
-    };
-    frame.gso_size = gso_size;
     let flow = Some((via, hash));
     if cx.outbox.pending.flow != flow {
         flush(cx);
         cx.outbox.pending.flow = flow;
     }
+    if gso_size > 0 {
+        let most = text_max(netif, tuple, header);
+        if payload.0.len() > most {
+            return add_parts(cx, netif, tuple, (header, gso_size, marks), payload.0, most);
+        }
+    }
+    add_frame(cx, netif, tuple, (header, gso_size, marks), payload.0);
+}
+
+/// Text of such a segment that the interface takes to be cut.
+fn text_max(netif: &dyn Netif, tuple: &FourTuple, header: &Header) -> usize {
+    let (ip_len, most) = match tuple.local.addr {
+        IpAddr::V4(_) => (ip::V4_HEADER_LEN, u32::MAX),
+        IpAddr::V6(_) => (ip::V6_HEADER_LEN, PACKET_MAX),
+    };
+    (netif.segment_max().min(most) as usize).saturating_sub(ip_len + wire::header_len(header))
+}
+
+/// [`add`] of more than the interface takes at once, in parts: the connection has made it for the way that it had when it
+/// began, and routes change.
+#[cold]
+fn add_parts(
+    cx: &mut Context<'_>,
+    netif: &dyn Netif,
+    tuple: &FourTuple,
+    (header, mss, marks): (&Header, u16, Marks),
+    mut payload: Chain,
+    most: usize,
+) {
+    let mss_len = usize::from(mss);
+    let part_len = (most - most % mss_len).max(mss_len);
+    let gso_size = |len: usize| if len > mss_len { mss } else { 0 };
+    let mut part = *header;
+    part.flags = header.flags.without(Flags::FIN).without(Flags::PSH);
+    while payload.len() > part_len {
+        let text = payload.split_front(part_len);
+        add_frame(cx, netif, tuple, (&part, gso_size(part_len), marks), text);
+        // Less than a segment has.
+        part.seq += part_len as u32;
+    }
+    part.flags = header.flags;
+    let gso_size = gso_size(payload.len());
+    add_frame(cx, netif, tuple, (&part, gso_size, marks), payload);
+}
+
+fn add_frame(
+    cx: &mut Context<'_>,
+    netif: &dyn Netif,
+    tuple: &FourTuple,
+    (header, gso_size, marks): (&Header, u16, Marks),
+    payload: Chain,
+) {
+    let Some(mut frame) = encode(netif, tuple, header, marks, payload, gso_size > 0) else {
+        return cx.core.input.count(count::UNSENDABLE, 1);
+    };
+    frame.gso_size = gso_size;
     cx.outbox.pending.frames.push(frame);
 }
 
