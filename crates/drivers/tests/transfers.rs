@@ -95,6 +95,7 @@ fn a_bulk_sender_hands_over_more_at_once_than_a_packet_can_say() {
     if lab.tun.segment_max() == 65_535 {
         return eprintln!("skipped: BIG TCP: a kernel before 6.3");
     }
+    assert_eq!(lab.tun.segment_max(), 260 << 10);
     let at = lab.kernel_addr(false, 0);
     let listener = lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
     let to = listener.local_addr().unwrap();

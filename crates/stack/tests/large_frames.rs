@@ -12,6 +12,7 @@ use common::{Random, eventually, hash_of, join_all, receive_chunked, send_chunke
 use lab::{Lab, Tap, as_its_end};
 use sockeye::netif::{Netif, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
 use sockeye_mbuf::{CLUSTER_MAX, Pool};
+use sockeye_proto::ip::Sum;
 
 const BYTES: usize = 3_000_000;
 
@@ -123,10 +124,8 @@ fn say_length(frame: &mut TxFrame) {
     let head = frame.head_mut();
     head[IP_LENGTH..][..2].copy_from_slice(&len);
     head[IP_SUM..][..2].fill(0);
-    let sum =
-        head[..TCP_AT].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    head[IP_SUM..][..2].copy_from_slice(&sum.to_be_bytes());
+    let checksum = Sum::of(&head[..TCP_AT]).checksum();
+    head[IP_SUM..][..2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub struct DeviceArgs {
     /// Every packet with its checksum and no longer than the MTU, instead of 64 KiB at once
     #[arg(long)]
     pub no_offload: bool,
+
     /// Frames of 64 KiB at most also where the kernel takes 256 KiB (BIG TCP), for programs that read packets and do not know such
     #[arg(long)]
     pub no_big_tcp: bool,
@@ -265,7 +266,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((plan.device.layer, plan.device.queues), (Layer::Ethernet, 2));
-        assert_eq!((plan.device.mtu, plan.device.offload), (Some(9000), false));
+        assert_eq!((plan.device.mtu, plan.device.offload, plan.device.big_tcp), (Some(9000), false, false));
         assert_eq!(plan.stack.sndbuf, 1 << 20);
         assert_eq!(plan.capture.unwrap().file_max, 2 << 20);
     }

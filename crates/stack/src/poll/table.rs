@@ -47,6 +47,7 @@ pub(super) struct Inbox {
 }
 
 /// The poller's own side. On other cache lines than the inbox.
+#[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Table {
     pub slots: Vec<Slot>,
@@ -58,18 +59,6 @@ pub(super) struct Table {
     pub round: VecDeque<Held>,
     /// The inbox's list while it is taken over; empty else.
     pub arrived: Vec<Entry>,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            memory: Shells::new(1),
-            round: VecDeque::new(),
-            arrived: Vec::new(),
-        }
-    }
 }
 
 /// The place of a registration.

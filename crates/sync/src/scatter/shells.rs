@@ -62,6 +62,13 @@ impl<T> Shells<T> {
     }
 }
 
+impl<T> Default for Shells<T> {
+    /// Of objects side by side.
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
 impl<T> Shell<T> {
     /// The object, as `Arc::new` would make it.
     pub fn fill(mut self, value: T) -> Arc<T> {
