@@ -43,6 +43,7 @@ use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix};
+use crate::panics::{PanicReport, Panics};
 use crate::ports::Ports;
 use crate::prune::Pruner;
 use crate::recycle::Recycler;
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub fast_open_keys: fastopen::Keys,
     pub ip: Ip,
     pub links: Links,
+    /// Whom the application has named to hear of panics.
+    pub panics: Panics,
     counters: Counters<{ counter::COUNT }>,
     /// The shared perimeters of the grains `Global` and `PerCore`.
     perimeters: Box<[Arc<Perimeter<Item>>]>,
@@ -196,6 +199,18 @@ impl Stack {
     /// workers calls it never.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
         self.core().workers.set_driver(wake.map(|wake| Box::new(wake) as crate::workers::Driver));
+    }
+
+    /// Has `hook` called once for each panic that the stack catches; `None` takes it away.
+    ///
+    /// The stack catches panics of the application's wakers, hooks and interfaces where it calls them, and panics of its own
+    /// protocol code, which end the connection concerned with an error. Each is counted (`panics_foreign`, `panics_protocol`)
+    /// whether there is a hook or not, and Rust's own panic hook has printed it before.
+    ///
+    /// `hook` is called on the thread that caught the panic, with no lock of the stack held: it may block, use sockets and panic,
+    /// and replace itself. A panic in it is counted and not reported.
+    pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
+        self.core().panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::panics::Hook>));
     }
 
     /// What happened so far: names and counts, in a fixed order. Counts of different threads are not
@@ -377,6 +392,7 @@ impl Core {
             fast_open_keys: fastopen::Keys::new(entropy.bytes()),
             ip: Ip::new(clock.now()),
             links: Links::new(),
+            panics: Panics::default(),
             counters: Counters::new(),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },

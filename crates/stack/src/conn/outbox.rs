@@ -25,6 +25,7 @@ use crate::input::watch;
 use crate::ip::Received;
 use crate::netif::TxFrame;
 use crate::netif::output::{self, Doorbell, Pending};
+use crate::panics::{self, Caught, PanicSource};
 use crate::poll::Queue;
 use crate::stack::Core;
 use crate::switches::Entry;
@@ -155,6 +156,8 @@ pub(crate) struct Outbox {
     /// Children of a listener that has closed: to be reset.
     pub orphans: Vec<Arc<Conn>>,
     pub wakes: Vec<Wake>,
+    /// Panics that were caught under a lock, to be reported outside of all.
+    pub caught: Vec<Caught>,
     /// Buffers to give back, outside the locks under which they were unlinked.
     pub freed: Vec<Chain>,
     /// Clusters without views, likewise.
@@ -303,7 +306,11 @@ impl<'s> Context<'s> {
         output::ring(self);
         while let Some(wake) = self.outbox.wakes.pop() {
             wake.kick(self.core);
-            wake.fire();
+            panics::contain(self.core, PanicSource::Waker, "Waker::wake", || wake.fire());
+        }
+        // After the wakes: the hook that is told may block.
+        while let Some(caught) = self.outbox.caught.pop() {
+            caught.report(self.core);
         }
     }
 

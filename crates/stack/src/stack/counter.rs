@@ -53,7 +53,11 @@ pub const HOSTED: usize = 55;
 pub const ROUSED: usize = 56;
 /// Turns of writers.
 pub const TURNS: usize = 57;
-pub const COUNT: usize = 58;
+/// Panics of wakers, hooks and interfaces that were caught.
+pub const PANICS_FOREIGN: usize = 58;
+/// Panics of protocol code that were caught.
+pub const PANICS_PROTOCOL: usize = 59;
+pub const COUNT: usize = 60;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -114,6 +118,8 @@ pub const NAMES: [&str; COUNT] = [
     "segments_hosted",
     "readers_roused",
     "writers_turns",
+    "panics_foreign",
+    "panics_protocol",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).
