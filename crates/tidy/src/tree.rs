@@ -88,7 +88,8 @@ fn collect(root: &Path, folder: &Path, depth: usize, files: &mut Vec<Source>) ->
             if !OUTSIDE.iter().any(|outside| name.starts_with(outside) && !name.starts_with(".gith")) {
                 collect(root, &path, depth + 1, files)?;
             }
-        } else if kind.is_file() {
+        // In a linked work tree `.git` is a file that names the folder of the repository.
+        } else if kind.is_file() && name != ".git" {
             // What is not text has no lines to check. A file may vanish while others work in the tree.
             if let Ok(text) = fs::read_to_string(&path) {
                 let relative = path.strip_prefix(root).map_err(io::Error::other)?;
