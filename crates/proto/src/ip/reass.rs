@@ -4,15 +4,33 @@
 //! fit: then all of it is dropped. It must not know packet memory: a piece is whatever the caller keeps, its length and
 //! its cost in bytes are told.
 //!
-//! # Who may take from whom
-//! | bound | answer |
-//! |---|---|
-//! | [`FRAGMENTS_MAX`] pieces of a datagram | the datagram is dropped |
-//! | [`SOURCE_DATAGRAMS_MAX`] datagrams or [`SOURCE_COST_MAX`] bytes of one source | its own oldest is dropped |
-//! | [`DATAGRAMS_MAX`] datagrams or [`COST_MAX`] bytes in all | the oldest of the source that holds most is dropped, if that is more than the newcomer's; else the new fragment |
+//! # Eviction
+//! A source address proves nothing, so no bound here makes a newcomer wait: whatever is full, something older gives way.
+//! Which datagram that is depends on how much its source holds, in *shares*: one for each [`SHARE_DATAGRAMS`] datagrams
+//! and each [`SHARE_COST`] bytes, whichever are more, rounded down.
 //!
-//! So a flood from one source, or from many that hold one datagram each, never takes the place of what another has
-//! begun and holds no more of.
+//! | bound | what is dropped |
+//! |---|---|
+//! | [`FRAGMENTS_MAX`] pieces of a datagram | that datagram |
+//! | [`SOURCE_DATAGRAMS_MAX`] datagrams or [`SOURCE_COST_MAX`] bytes of one source | the oldest datagram of that source |
+//! | [`DATAGRAMS_MAX`] datagrams or [`COST_MAX`] bytes in all | the oldest datagram of the source with the most shares; among sources with equally many, of the one whose oldest datagram is the oldest |
+//!
+//! The datagram that the new fragment belongs to is never the one that gives way. A fragment is refused for want of room only
+//! if its datagram alone would exceed [`SOURCE_COST_MAX`].
+//!
+//! What follows for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 256 KiB):
+//! - Sources that hold a share or more, however many there are, never evict it.
+//! - An attacker who spreads its fragments over forged sources evicts it only by beginning [`DATAGRAMS_MAX`] newer datagrams, or
+//!   filling nearly [`COST_MAX`] newer bytes, between its first fragment and its last. At 100,000 forged fragments a
+//!   second that leaves it 10 ms.
+//! - An attacker who forges the honest source's own address needs [`SOURCE_DATAGRAMS_MAX`] newer datagrams. One who also guesses
+//!   the identification can spoil the datagram with a single overlapping fragment, which nothing in IP prevents.
+//!
+//! Shares are coarse so that a source which has a few datagrams under way, or one long one, is not the heaviest among forged
+//! sources that hold a single short datagram each.
+//!
+//! A fragment costs a bounded number of searches in ordered maps of at most [`DATAGRAMS_MAX`] entries, plus a walk over the datagrams of
+//! one source ([`SOURCE_DATAGRAMS_MAX`]) for each eviction; it evicts as many datagrams as it takes to free its bytes.
 //!
 //! # Overlaps
 //! Fragments that overlap, disagree about the end or reach beyond it drop the datagram with all that is still to come
@@ -24,6 +42,7 @@
 #[cfg(test)]
 mod tests;
 
+use core::cmp::Reverse;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,6 +61,10 @@ pub const SOURCE_COST_MAX: usize = 1 << 20;
 pub const DATAGRAMS_MAX: usize = 1024;
 /// Bytes in all.
 pub const COST_MAX: usize = 4 << 20;
+/// Datagrams of one source that make a share; see the module's head.
+pub const SHARE_DATAGRAMS: usize = 8;
+/// Bytes of one source that make a share: more than the longest datagram in pieces of 576 bytes occupies.
+pub const SHARE_COST: usize = 256 << 10;
 /// How long a datagram may take in IPv4 (Linux: `ipfrag_time`).
 const TIME_V4: Duration = Duration::from_secs(30);
 /// How long a datagram may take in IPv6 (RFC 8200 section 4.5).
@@ -102,7 +125,7 @@ pub enum Refused {
     TooMany,
     /// Its datagram was dropped before.
     Dead,
-    /// There is no room for another datagram.
+    /// Its datagram alone would occupy more than one source may.
     NoRoom,
     /// Marks of ECN that cannot come from one datagram.
     Ecn,
@@ -144,18 +167,36 @@ struct Datagram<H, P> {
 
 #[derive(Default)]
 struct Source {
-    /// Oldest first.
-    datagrams: VecDeque<Key>,
+    /// Oldest first, with their running numbers.
+    datagrams: VecDeque<(u64, Key)>,
     cost: usize,
+}
+
+/// Where a source stands among all: the greatest gives way first. Shares, the number of its oldest datagram, its address.
+type Rank = (usize, Reverse<u64>, IpAddr);
+
+impl Source {
+    fn shares(&self) -> usize {
+        (self.datagrams.len() / SHARE_DATAGRAMS).max(self.cost / SHARE_COST)
+    }
+
+    /// `None` of a source without datagrams, which is not kept.
+    fn rank(&self, src: IpAddr) -> Option<Rank> {
+        self.datagrams.front().map(|(oldest, _)| (self.shares(), Reverse(*oldest), src))
+    }
 }
 
 /// See the module's head. `H` is what is kept of headers, `P` a payload.
 pub struct Reass<H, P> {
     datagrams: BTreeMap<Key, Datagram<H, P>>,
     sources: BTreeMap<IpAddr, Source>,
+    /// Every source once, by its rank at present.
+    ranks: BTreeSet<Rank>,
     ends: BTreeSet<(Instant, Key)>,
     cost: usize,
     evicted: u64,
+    /// Datagrams that were ever begun.
+    begun: u64,
 }
 
 impl<H, P> Default for Reass<H, P> {
@@ -163,9 +204,11 @@ impl<H, P> Default for Reass<H, P> {
         Self {
             datagrams: BTreeMap::new(),
             sources: BTreeMap::new(),
+            ranks: BTreeSet::new(),
             ends: BTreeSet::new(),
             cost: 0,
             evicted: 0,
+            begun: 0,
         }
     }
 }
@@ -202,8 +245,8 @@ impl<H, P> Reass<H, P> {
             Ok(bounds) => bounds,
             Err(refused) => return Outcome::Refused(refused),
         };
-        if !self.datagrams.contains_key(&key) && !self.begin(key, now) {
-            return Outcome::Refused(Refused::NoRoom);
+        if !self.datagrams.contains_key(&key) {
+            self.begin(key, now);
         }
         if !self.make_room(&key, piece.cost) {
             // What was begun only now and cannot be gone on with leaves no mark.
@@ -239,16 +282,13 @@ impl<H, P> Reass<H, P> {
         count
     }
 
-    /// Begins a datagram, if there is a place for it.
-    fn begin(&mut self, key: Key, now: Instant) -> bool {
+    /// Begins a datagram. If there is no place for it, another gives way.
+    fn begin(&mut self, key: Key, now: Instant) {
         let own = self.sources.get(&key.src).map_or(0, |source| source.datagrams.len());
         if own >= SOURCE_DATAGRAMS_MAX {
             self.evict_oldest_of(key.src, None);
         } else if self.datagrams.len() >= DATAGRAMS_MAX {
-            let most = self.sources.iter().max_by_key(|(_, source)| source.datagrams.len());
-            let victim = most.filter(|(_, source)| source.datagrams.len() > own + 1).map(|(src, _)| *src);
-            let Some(victim) = victim else { return false };
-            self.evict_oldest_of(victim, None);
+            self.evict_from_heaviest(None);
         }
         let deadline = now + if key.src.is_ipv4() { TIME_V4 } else { TIME_V6 };
         let datagram = Datagram {
@@ -264,11 +304,13 @@ impl<H, P> Reass<H, P> {
         };
         self.datagrams.insert(key, datagram);
         self.ends.insert((deadline, key));
-        self.sources.entry(key.src).or_default().datagrams.push_back(key);
-        true
+        self.begun += 1;
+        let number = self.begun;
+        self.change_source(key.src, |source| source.datagrams.push_back((number, key)));
     }
 
-    /// Sees to it that a piece of `cost` bytes fits the bounds, without touching the datagram it is for.
+    /// Makes room for a piece of `cost` bytes, without touching the datagram that it belongs to. False if that datagram leaves
+    /// none.
     fn make_room(&mut self, key: &Key, cost: usize) -> bool {
         while self.cost_of(key.src) + cost > SOURCE_COST_MAX {
             if !self.evict_oldest_of(key.src, Some(key)) {
@@ -276,10 +318,7 @@ impl<H, P> Reass<H, P> {
             }
         }
         while self.cost + cost > COST_MAX {
-            let own = self.cost_of(key.src) + cost;
-            let most = self.sources.iter().max_by_key(|(_, source)| source.cost);
-            let victim = most.filter(|(_, source)| source.cost > own).map(|(src, _)| *src);
-            if !victim.is_some_and(|victim| self.evict_oldest_of(victim, Some(key))) {
+            if !self.evict_from_heaviest(Some(key)) {
                 return false;
             }
         }
@@ -290,14 +329,40 @@ impl<H, P> Reass<H, P> {
         self.sources.get(&src).map_or(0, |source| source.cost)
     }
 
+    /// Drops the oldest datagram of the source that ranks first, or of the next if it has none but `spared`. False if there
+    /// is no other datagram.
+    fn evict_from_heaviest(&mut self, spared: Option<&Key>) -> bool {
+        let mut first = self.ranks.iter().rev().map(|(_, _, src)| *src);
+        // Only one source can hold `spared` and nothing else.
+        let (heaviest, next) = (first.next(), first.next());
+        [heaviest, next].into_iter().flatten().any(|src| self.evict_oldest_of(src, spared))
+    }
+
     /// Drops the oldest datagram of a source but `spared`. False if there is none.
     fn evict_oldest_of(&mut self, src: IpAddr, spared: Option<&Key>) -> bool {
         let Some(source) = self.sources.get(&src) else { return false };
-        let Some(oldest) = source.datagrams.iter().find(|key| Some(*key) != spared).copied() else {
-            return false;
-        };
+        let mut others = source.datagrams.iter().map(|(_, key)| key).filter(|key| Some(*key) != spared);
+        let Some(oldest) = others.next().copied() else { return false };
         self.evicted += 1;
         self.remove(&oldest).is_some()
+    }
+
+    /// Changes what is noted of a source, and its rank with it.
+    fn change_source(&mut self, src: IpAddr, change: impl FnOnce(&mut Source)) {
+        let source = self.sources.entry(src).or_default();
+        let before = source.rank(src);
+        change(source);
+        let after = source.rank(src);
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.ranks.remove(&before);
+        }
+        match after {
+            Some(after) => drop(self.ranks.insert(after)),
+            None => drop(self.sources.remove(&src)),
+        }
     }
 
     fn remove_if_empty(&mut self, key: &Key) {
@@ -310,21 +375,16 @@ impl<H, P> Reass<H, P> {
         let datagram = self.datagrams.remove(key)?;
         self.ends.remove(&(datagram.deadline, *key));
         self.cost -= datagram.cost;
-        if let Some(source) = self.sources.get_mut(&key.src) {
+        self.change_source(key.src, |source| {
             source.cost -= datagram.cost;
-            source.datagrams.retain(|own| own != key);
-            if source.datagrams.is_empty() {
-                self.sources.remove(&key.src);
-            }
-        }
+            source.datagrams.retain(|(_, own)| own != key);
+        });
         Some(datagram)
     }
 
     fn charge(&mut self, key: &Key, cost: usize) {
         self.cost += cost;
-        if let Some(source) = self.sources.get_mut(&key.src) {
-            source.cost += cost;
-        }
+        self.change_source(key.src, |source| source.cost += cost);
         if let Some(datagram) = self.datagrams.get_mut(key) {
             datagram.cost += cost;
         }
@@ -338,9 +398,7 @@ impl<H, P> Reass<H, P> {
         datagram.headers = None;
         datagram.is_dead = true;
         self.cost -= cost;
-        if let Some(source) = self.sources.get_mut(&key.src) {
-            source.cost -= cost;
-        }
+        self.change_source(key.src, |source| source.cost -= cost);
     }
 
     /// Takes a datagram out if nothing of it is missing.

@@ -108,19 +108,46 @@ fn a_flood_of_one_source_takes_only_its_own_places() {
 }
 
 #[test]
-fn a_flood_of_many_sources_does_not_take_what_is_begun_and_who_holds_most_gives_first() {
+fn forged_sources_never_keep_a_fresh_datagram_out() {
     let mut table = Table::default();
-    give(&mut table, key(1, 1), 0, true, 8);
-    for id in 0..10 {
-        give(&mut table, key(2, id), 0, true, 8);
+    (10..3000).for_each(|src| drop(give(&mut table, key(src, 1), 0, true, 8)));
+    assert_eq!(table.len(), DATAGRAMS_MAX);
+    // As many newcomers as there are places, but one, between the two fragments.
+    assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), None);
+    (5000..5000 + DATAGRAMS_MAX as u32 - 1).for_each(|src| drop(give(&mut table, key(src, 1), 0, true, 8)));
+    assert!(matches!(give(&mut table, key(1, 1), 8, false, 1), Outcome::Complete(..)));
+    // One more takes the place of the oldest.
+    give(&mut table, key(1, 2), 0, true, 8);
+    (9000..9000 + DATAGRAMS_MAX as u32).for_each(|src| drop(give(&mut table, key(src, 1), 0, true, 8)));
+    assert!(matches!(give(&mut table, key(1, 2), 8, false, 1), Outcome::Pending));
+    assert_eq!(table.len(), DATAGRAMS_MAX);
+}
+
+#[test]
+fn bytes_of_forged_sources_never_keep_a_long_fresh_datagram_out() {
+    let mut table = Table::default();
+    // None of them holds as much as the honest one will.
+    for src in 10..200 {
+        (0..2).for_each(|part| drop(give(&mut table, key(src, 1), part * 16_000, true, 16_000)));
     }
-    for src in 10..3000 {
-        give(&mut table, key(src, 1), 0, true, 8);
+    assert!(table.cost() > COST_MAX - 32_000 && table.cost() <= COST_MAX);
+    let parts = (0..4).map(|part| give(&mut table, key(1, 1), part * 16_000, part < 3, 16_000));
+    assert!(matches!(parts.last(), Some(Outcome::Complete(..))));
+    assert!(table.cost() > COST_MAX - 96_000, "no more gave way than was needed");
+}
+
+#[test]
+fn a_source_within_its_share_loses_nothing_to_one_that_holds_more() {
+    let mut table = Table::default();
+    (0..7).for_each(|id| drop(give(&mut table, key(1, id), 0, true, 8)));
+    // Sources that hold as many as they may, more than there are places for.
+    for src in 10..100 {
+        (0..100).for_each(|id| drop(give(&mut table, key(src, id), 0, true, 8)));
     }
     assert_eq!(table.len(), DATAGRAMS_MAX);
-    assert_eq!(table.sources[&IpAddr::V4(2.into())].datagrams.len(), 1, "nine were more than others had");
-    assert_eq!(refusal(give(&mut table, key(5000, 1), 0, true, 8)), Some(Refused::NoRoom));
-    assert!(matches!(give(&mut table, key(1, 1), 8, false, 1), Outcome::Complete(..)));
+    for id in 0..7 {
+        assert!(matches!(give(&mut table, key(1, id), 8, false, 1), Outcome::Complete(..)), "{id}");
+    }
 }
 
 #[test]
@@ -216,5 +243,86 @@ proptest! {
         }
         table.expire(Instant::ZERO + TIME_V6, drop);
         prop_assert_eq!((table.cost(), table.len(), table.sources.len(), table.ends.len()), (0, 0, 0, 0));
+    }
+}
+
+/// Eviction as the module's head states it, by looking through a list: source, identification, cost, oldest first.
+#[derive(Default)]
+struct Shares(Vec<(u32, u32, usize)>);
+
+impl Shares {
+    fn of(&self, src: u32) -> (usize, usize) {
+        let own = self.0.iter().filter(|datagram| datagram.0 == src);
+        (own.clone().count(), own.map(|datagram| datagram.2).sum())
+    }
+
+    fn evict(&mut self, of: Option<u32>, spared: (u32, u32)) {
+        // Of each source: datagrams, bytes, the place of the oldest.
+        let mut sources: HashMap<u32, (usize, usize, usize)> = HashMap::new();
+        for (at, (src, _, cost)) in self.0.iter().enumerate() {
+            let source = sources.entry(*src).or_insert((0, 0, at));
+            *source = (source.0 + 1, source.1 + cost, source.2);
+        }
+        let rank = |at: usize| {
+            let (count, cost, oldest) = sources[&self.0[at].0];
+            ((count / SHARE_DATAGRAMS).max(cost / SHARE_COST), Reverse(oldest))
+        };
+        let mut others = (0..self.0.len()).filter(|at| (self.0[*at].0, self.0[*at].1) != spared);
+        let victim = match of {
+            Some(src) => others.find(|at| self.0[*at].0 == src),
+            None => others.reduce(|best, at| if rank(at) > rank(best) { at } else { best }),
+        };
+        self.0.remove(victim.expect("something gives way"));
+    }
+
+    fn on_fragment(&mut self, src: u32, id: u32, cost: usize) {
+        if !self.0.iter().any(|datagram| (datagram.0, datagram.1) == (src, id)) {
+            if self.of(src).0 >= SOURCE_DATAGRAMS_MAX {
+                self.evict(Some(src), (src, id));
+            } else if self.0.len() >= DATAGRAMS_MAX {
+                self.evict(None, (src, id));
+            }
+            self.0.push((src, id, 0));
+        }
+        while self.of(src).1 + cost > SOURCE_COST_MAX {
+            self.evict(Some(src), (src, id));
+        }
+        while self.0.iter().map(|datagram| datagram.2).sum::<usize>() + cost > COST_MAX {
+            self.evict(None, (src, id));
+        }
+        self.0.iter_mut().find(|datagram| (datagram.0, datagram.1) == (src, id)).unwrap().2 += cost;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    /// Sources that hold little and much, until the table is full of datagrams, of bytes, or of both.
+    #[test]
+    fn evicts_what_the_rule_says(
+        filled in 0u32..1100,
+        fragments in prop::collection::vec((0u32..40, 0u32..40, 0usize..3), 1..400),
+        large in 1usize..120_000,
+    ) {
+        let (mut table, mut model) = (Table::default(), Shares::default());
+        let many = (0..filled).map(|src| (1000 + src, 1, 0));
+        for (n, (src, id, size)) in many.chain(fragments).enumerate() {
+            let cost = [8, 1500, large][size];
+            // Bytes are told and not held, and no two fragments of a datagram touch.
+            let fragment = Piece { cost, ..piece((n * 16 % 65_000) as u16, true, vec![0; 8]) };
+            if table.datagrams.get(&key(src, id)).is_some_and(|held| held.cost + cost > SOURCE_COST_MAX) {
+                continue;
+            }
+            table.on_fragment(key(src, id), fragment, Instant::ZERO);
+            model.on_fragment(src, id, cost);
+            if n % 16 > 0 {
+                continue;
+            }
+            let held: BTreeMap<Key, usize> = table.datagrams.iter().map(|(key, held)| (*key, held.cost)).collect();
+            let expected: BTreeMap<Key, usize> = model.0.iter().map(|(src, id, cost)| (key(*src, *id), *cost)).collect();
+            prop_assert_eq!(held, expected);
+            prop_assert_eq!(table.ranks.len(), table.sources.len());
+        }
+        table.expire(Instant::ZERO + TIME_V6, drop);
+        prop_assert_eq!((table.cost(), table.sources.len(), table.ranks.len()), (0, 0, 0));
     }
 }
