@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
+use tokio::task::coop;
 
 use crate::world::World;
 
@@ -150,7 +151,9 @@ impl Tasks {
         self.running.set(Some(id));
         let waker = Waker::from(Arc::clone(&task.alarm));
         let (task, is_over) = ambient.scope(|| {
-            let is_over = task.body.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            // The budget of a tokio task that a simulation may run in is not its tasks' own.
+            let mut body = coop::unconstrained(task.body.as_mut());
+            let is_over = Pin::new(&mut body).poll(&mut Context::from_waker(&waker)).is_ready();
             // Sockets that go with a task close within its scope.
             if is_over { (None, true) } else { (Some(task), false) }
         });

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use sockeye_sim::net::{TcpListener, TcpStream};
+use sockeye_sim::net::{TcpListener, TcpStream, UdpSocket};
 use sockeye_sim::{Aborted, LinkConfig, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -132,6 +132,29 @@ fn an_aborted_task_drops_what_it_holds() {
         assert_eq!(ended.await.unwrap().unwrap(), 0);
         assert_eq!(holds.await, Err(Aborted));
     });
+}
+
+/// A thousand datagrams through a host's loopback. How many events that took.
+async fn talks_to_itself(net: sockeye_sim::Net) -> u64 {
+    let host = net.host("host");
+    let talk = host.spawn(async {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let own = socket.local_addr().unwrap();
+        for _ in 0..1000 {
+            socket.send_to(b"?", own).await.unwrap();
+            assert_eq!(socket.recv(&mut [0; 4]).await.unwrap(), 1);
+        }
+    });
+    talk.await.unwrap();
+    net.events()
+}
+
+#[test]
+fn a_run_inside_a_task_of_tokio_does_not_depend_on_that_task_s_budget() {
+    let outside = Sim::new(8).run(talks_to_itself);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let inside = runtime.block_on(async { Sim::new(8).run(talks_to_itself) });
+    assert_eq!(inside, outside);
 }
 
 #[test]

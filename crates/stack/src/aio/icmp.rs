@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddrV6};
 use std::task::{Context, Poll, ready};
 
+use super::coop::{self, cooperative};
 use crate::EchoReply;
 use crate::stack::Stack;
 use crate::udp::recv::poll_readable;
@@ -69,7 +70,7 @@ impl IcmpSocket {
 
     /// [`readable`](Self::readable) as a poll function.
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_readable(&self.inner.handle.pcb, cx.waker()).map(Ok)
+        coop::poll(cx, |cx| poll_readable(&self.inner.handle.pcb, cx.waker())).map(Ok)
     }
 
     /// Sends the peer an echo request. Never waits.
@@ -77,7 +78,7 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`crate::IcmpSocket::send`].
     pub async fn send(&self, seq: u16, data: &[u8]) -> io::Result<()> {
-        self.inner.send(seq, data)
+        cooperative(|_| Poll::Ready(self.inner.send(seq, data))).await
     }
 
     /// Sends an echo request to a host or a group. Never waits.
@@ -85,7 +86,7 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`crate::IcmpSocket::send_to`].
     pub async fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
-        self.inner.send_to(seq, data, to)
+        cooperative(|_| Poll::Ready(self.inner.send_to(seq, data, to))).await
     }
 
     /// Sends an echo request to an address on the interface that its scope id names. Never waits.
@@ -93,7 +94,7 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`crate::IcmpSocket::send_to_scoped`].
     pub async fn send_to_scoped(&self, seq: u16, data: &[u8], to: SocketAddrV6) -> io::Result<()> {
-        self.inner.send_to_scoped(seq, data, to)
+        cooperative(|_| Poll::Ready(self.inner.send_to_scoped(seq, data, to))).await
     }
 
     /// Receives an answer; data beyond `buf` is cut off. May be cancelled: no answer is lost then.
@@ -106,12 +107,16 @@ impl IcmpSocket {
 
     /// [`recv`](Self::recv) as a poll function.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<EchoReply>> {
-        loop {
-            match self.inner.recv(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_recv_ready(cx))?,
-                done => return Poll::Ready(done),
+        coop::poll(cx, |cx| {
+            loop {
+                match self.inner.recv(buf) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        ready!(poll_readable(&self.inner.handle.pcb, cx.waker()));
+                    }
+                    done => return Poll::Ready(done),
+                }
             }
-        }
+        })
     }
 
     /// [`recv`](Self::recv) if there is an answer.

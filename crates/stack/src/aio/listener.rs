@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll};
 
-use super::TcpStream;
+use super::{TcpStream, coop};
 use crate::stack::Stack;
 
 /// A listener in the shape of `tokio::net::TcpListener`. Several tasks may accept; each connection goes to
@@ -51,13 +51,13 @@ impl TcpListener {
 
     /// [`accept`](Self::accept) as a poll function.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        match self.inner.listener.pop_or_register(cx.waker()) {
+        coop::poll(cx, |cx| match self.inner.listener.pop_or_register(cx.waker()) {
             None => Poll::Pending,
             Some(conn) => {
                 let (stream, addr) = self.inner.adopt(conn);
                 Poll::Ready(TcpStream::from_std(stream).map(|stream| (stream, addr)))
             }
-        }
+        })
     }
 
     /// The address that is listened on.

@@ -1,11 +1,13 @@
 //! The same sockets in `tokio`'s shape (feature `tokio`).
 //!
 //! There is no reactor in between: the protocol code that delivers bytes takes the task's waker out of
-//! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits.
+//! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits, and on its runtime they keep
+//! to its cooperative budget (`coop.rs`).
 //!
 //! Each direction of a stream keeps the waker of one task, the last that polled, as `AsyncRead` and
 //! `AsyncWrite` ask for.
 
+mod coop;
 mod icmp;
 mod listener;
 mod split;

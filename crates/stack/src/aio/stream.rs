@@ -1,6 +1,5 @@
 //! [`TcpStream`] of the asynchronous kind.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::coop::{self, cooperative};
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::conn::{user, wakers};
 use crate::stack::Stack;
@@ -49,7 +49,7 @@ impl TcpStream {
         let mut socket = TcpSocket::for_addr(stack, addr);
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
-        poll_fn(|cx| wakers::poll_connect(&inner.conn, cx.waker())).await?;
+        cooperative(|cx| wakers::poll_connect(&inner.conn, cx.waker())).await?;
         Ok(Self { inner })
     }
 
@@ -77,7 +77,7 @@ impl TcpStream {
     /// # Errors
     /// None; a pending error makes the stream readable.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| wakers::poll_readable(&self.inner.conn, cx.waker())).await;
+        cooperative(|cx| wakers::poll_readable(&self.inner.conn, cx.waker())).await;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl TcpStream {
     /// # Errors
     /// None; a pending error makes the stream writable.
     pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|cx| wakers::poll_writable(&self.inner.conn, cx.waker())).await;
+        cooperative(|cx| wakers::poll_writable(&self.inner.conn, cx.waker())).await;
         Ok(())
     }
 
@@ -112,12 +112,7 @@ impl TcpStream {
     /// # Errors
     /// As for a write.
     pub async fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
-        loop {
-            match self.inner.send_mbufs(chain) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                done => return done,
-            }
-        }
+        cooperative(|cx| self.poll_until_writable(cx, || self.inner.send_mbufs(chain))).await
     }
 
     /// [`crate::TcpStream::recv_mbufs`], once there are bytes. May be cancelled: nothing is taken then.
@@ -125,12 +120,7 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub async fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
-        loop {
-            match self.inner.recv_mbufs(max) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
-                done => return done,
-            }
-        }
+        cooperative(|cx| self.poll_until_readable(cx, || self.inner.recv_mbufs(max))).await
     }
 
     /// Copies received bytes without taking them, once there are any.
@@ -138,12 +128,7 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.inner.peek(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
-                done => return done,
-            }
-        }
+        cooperative(|cx| self.poll_until_readable(cx, || self.inner.peek(buf))).await
     }
 
     /// The address of the other end.
@@ -222,20 +207,13 @@ impl TcpStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let unfilled = buf.initialize_unfilled();
-        let room = unfilled.len();
-        loop {
-            let mut parts = [IoSliceMut::new(&mut unfilled[..room])];
-            match user::recv(self.inner.core(), &self.inner.known_ends(), &mut parts) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(wakers::poll_readable(&self.inner.conn, cx.waker()));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok(bytes) => {
-                    buf.advance(bytes);
-                    return Poll::Ready(Ok(()));
-                }
-            }
-        }
+        let receive = || {
+            let mut parts = [IoSliceMut::new(&mut *unfilled)];
+            user::recv(self.inner.core(), &self.inner.known_ends(), &mut parts)
+        };
+        let bytes = ready!(coop::poll(cx, |cx| self.poll_until_readable(cx, receive)))?;
+        buf.advance(bytes);
+        Poll::Ready(Ok(()))
     }
 
     pub(super) fn poll_write_shared(
@@ -243,10 +221,40 @@ impl TcpStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            match user::send_for_task(self.inner.core(), &self.inner.ends(), bufs, cx.waker()) {
+        coop::poll(cx, |cx| {
+            let send = || user::send_for_task(self.inner.core(), &self.inner.ends(), bufs, cx.waker());
+            match ready!(self.poll_until_writable(cx, send)) {
                 // At the memory cap: the task is woken to try again.
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Poll::Pending,
+                done => Poll::Ready(done),
+            }
+        })
+    }
+
+    /// Polls `f` until it would not block on reading.
+    fn poll_until_readable<R>(
+        &self,
+        cx: &Context<'_>,
+        mut f: impl FnMut() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            match f() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(wakers::poll_readable(&self.inner.conn, cx.waker()));
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// Polls `f` until it would not block on writing.
+    fn poll_until_writable<R>(
+        &self,
+        cx: &Context<'_>,
+        mut f: impl FnMut() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            match f() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(wakers::poll_writable(&self.inner.conn, cx.waker()));
                 }

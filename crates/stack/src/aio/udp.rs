@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use ::tokio::io::ReadBuf;
 
+use super::coop;
 use crate::stack::Stack;
 use crate::udp::recv::poll_readable;
 use crate::{Outgoing, RecvMeta, SendMeta};
@@ -81,17 +82,17 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `tokio`.
     pub async fn writable(&self) -> io::Result<()> {
-        Ok(())
+        poll_fn(|cx| self.poll_send_ready(cx)).await
     }
 
     /// [`readable`](Self::readable) as a poll function.
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_readable(&self.inner.handle.pcb, cx.waker()).map(Ok)
+        coop::poll(cx, |cx| poll_readable(&self.inner.handle.pcb, cx.waker())).map(Ok)
     }
 
     /// [`writable`](Self::writable) as a poll function.
-    pub fn poll_send_ready(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        coop::poll(cx, |_| Poll::Ready(Ok(())))
     }
 
     /// Sends to the peer.
@@ -317,26 +318,32 @@ impl UdpSocket {
     }
 
     /// Polls a receive until it would not block.
-    fn receiving<R>(&self, cx: &Context<'_>, mut f: impl FnMut() -> io::Result<R>) -> Poll<io::Result<R>> {
-        loop {
-            match f() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(poll_readable(&self.inner.handle.pcb, cx.waker()));
+    fn receiving<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut f: impl FnMut() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        coop::poll(cx, |cx| {
+            loop {
+                match f() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        ready!(poll_readable(&self.inner.handle.pcb, cx.waker()));
+                    }
+                    done => return Poll::Ready(done),
                 }
-                done => return Poll::Ready(done),
             }
-        }
+        })
     }
 
     /// Polls a send. At the memory cap the task is woken after a while to try again.
-    fn sending<R>(&self, cx: &Context<'_>, f: impl FnOnce() -> io::Result<R>) -> Poll<io::Result<R>> {
-        match f() {
+    fn sending<R>(&self, cx: &mut Context<'_>, f: impl FnOnce() -> io::Result<R>) -> Poll<io::Result<R>> {
+        coop::poll(cx, |cx| match f() {
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                 let core = self.inner.handle.core();
                 core.memory_waiters.register(core, cx.waker());
                 Poll::Pending
             }
             done => Poll::Ready(done),
-        }
+        })
     }
 }

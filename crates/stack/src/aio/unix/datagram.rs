@@ -7,7 +7,8 @@ use std::io;
 use std::path::Path;
 use std::task::{Context, Poll};
 
-use super::{data_wrapper_methods, poll_recv, poll_send, wrapper_methods};
+use super::super::coop::cooperative;
+use super::{data_wrapper_methods, poll_recv, poll_send, try_later, wrapper_methods};
 use crate::stack::Stack;
 use crate::unix::SocketAddr;
 
@@ -82,8 +83,8 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::send_to`].
     pub async fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        poll_fn(|cx| {
-            let sock = &self.inner.sock;
+        let sock = &self.inner.sock;
+        cooperative(|cx| {
             match self.inner.send_to_addr(buf, addr) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // A flow that is full tells its sender, whose waker has to be there before it is asked.
@@ -93,11 +94,7 @@ impl UnixDatagram {
                         done => Poll::Ready(done),
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                    let core = sock.core();
-                    core.memory_waiters.register(core, cx.waker());
-                    Poll::Pending
-                }
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => try_later(sock.core(), cx),
                 done => Poll::Ready(done),
             }
         })

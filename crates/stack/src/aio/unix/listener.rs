@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
+use super::super::coop;
 use super::{UnixSeqpacket, UnixStream, wrapper_methods};
 use crate::stack::Stack;
 use crate::unix::SocketAddr;
@@ -50,7 +51,7 @@ macro_rules! listener {
 
             /// [`accept`](Self::accept) as a poll function.
             pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<($accepted, SocketAddr)>> {
-                let sock = ready!(poll_accept(&self.inner.sock, cx.waker()))?;
+                let sock = ready!(coop::poll(cx, |cx| poll_accept(&self.inner.sock, cx.waker())))?;
                 let addr = sock.peer_addr()?;
                 let accepted = $accepted::from_std(crate::unix::$accepted { sock })?;
                 Poll::Ready(Ok((accepted, addr)))

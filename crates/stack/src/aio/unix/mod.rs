@@ -17,61 +17,74 @@ pub use seqpacket::UnixSeqpacket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::UnixStream;
 
-use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use super::coop::{self, cooperative};
+use crate::stack::{Core, Stack};
 use crate::unix::ready::{poll_readable, poll_writable};
 use crate::unix::sock::Sock;
 
 /// Polls a receive until it would not block.
-fn poll_recv<R>(sock: &Sock, cx: &Context<'_>, mut f: impl FnMut() -> io::Result<R>) -> Poll<io::Result<R>> {
-    loop {
-        match f() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                ready!(poll_readable(sock, cx.waker()));
+fn poll_recv<R>(
+    sock: &Sock,
+    cx: &mut Context<'_>,
+    mut f: impl FnMut() -> io::Result<R>,
+) -> Poll<io::Result<R>> {
+    coop::poll(cx, |cx| {
+        loop {
+            match f() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(poll_readable(sock, cx.waker()));
+                }
+                done => return Poll::Ready(done),
             }
-            done => return Poll::Ready(done),
         }
-    }
+    })
 }
 
 /// Polls a send until it would not block. At the memory cap the task is woken after a while to try again.
-fn poll_send<R>(sock: &Sock, cx: &Context<'_>, mut f: impl FnMut() -> io::Result<R>) -> Poll<io::Result<R>> {
-    loop {
-        match f() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                ready!(poll_writable(sock, cx.waker()));
+fn poll_send<R>(
+    sock: &Sock,
+    cx: &mut Context<'_>,
+    mut f: impl FnMut() -> io::Result<R>,
+) -> Poll<io::Result<R>> {
+    coop::poll(cx, |cx| {
+        loop {
+            match f() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(poll_writable(sock, cx.waker()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    return try_later(sock.core(), cx);
+                }
+                done => return Poll::Ready(done),
             }
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                let core = sock.core();
-                core.memory_waiters.register(core, cx.waker());
-                return Poll::Pending;
-            }
-            done => return Poll::Ready(done),
         }
-    }
+    })
+}
+
+/// Has the task woken at the next slow tick, for what nobody announces.
+fn try_later<R>(core: &Core, cx: &Context<'_>) -> Poll<R> {
+    core.memory_waiters.register(core, cx.waker());
+    Poll::Pending
 }
 
 async fn readable(sock: &Sock) -> io::Result<()> {
-    poll_fn(|cx| poll_readable(sock, cx.waker())).await;
+    cooperative(|cx| poll_readable(sock, cx.waker())).await;
     Ok(())
 }
 
 async fn writable(sock: &Sock) -> io::Result<()> {
-    poll_fn(|cx| poll_writable(sock, cx.waker())).await;
+    cooperative(|cx| poll_writable(sock, cx.waker())).await;
     Ok(())
 }
 
-/// Waits until a connect finds room in the backlog. There is no waker for that: a listener knows its acceptors.
-async fn connected<R>(stack: &crate::Stack, mut f: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    poll_fn(|cx| match f() {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let core = stack.core();
-            // The same slow tick as for memory: a full backlog is as rare.
-            core.memory_waiters.register(core, cx.waker());
-            Poll::Pending
-        }
+/// Waits until a connect finds room in the backlog. There is no waker for that: a listener knows its acceptors. A full backlog
+/// is as rare as a want of memory, so the task tries again as for that.
+async fn connected<R>(stack: &Stack, mut f: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    cooperative(|cx| match f() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => try_later(stack.core(), cx),
         done => Poll::Ready(done),
     })
     .await
