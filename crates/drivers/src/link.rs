@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sockeye::netif::{MacAddr, Prefix};
 
 use crate::netlink::{ask, attribute, change, message};
-use crate::sys::{IfReq, with_ifreq};
+use crate::sys::{IfReq, IfRequest, with_ifreq};
 
 /// An interface of the kernel, by its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ impl KernelLink {
     /// # Errors
     /// `NotFound` if there is no such interface.
     pub fn index(&self) -> io::Result<u32> {
-        let request = self.get(libc::SIOCGIFINDEX)?;
+        let request = self.get(IfRequest::GET_INDEX)?;
         u32::try_from(request.int()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
 
@@ -46,7 +46,7 @@ impl KernelLink {
     /// # Errors
     /// The system's.
     pub fn mtu(&self) -> io::Result<u32> {
-        let request = self.get(libc::SIOCGIFMTU)?;
+        let request = self.get(IfRequest::GET_MTU)?;
         u32::try_from(request.int()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
 
@@ -55,7 +55,7 @@ impl KernelLink {
     /// # Errors
     /// `InvalidInput` for one that the device cannot have; the system's.
     pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        self.set(libc::SIOCSIFMTU, &mtu.to_ne_bytes())
+        self.set(IfRequest::SET_MTU, &mtu.to_ne_bytes())
     }
 
     /// Frames that the kernel keeps for us at most, before it drops.
@@ -63,7 +63,7 @@ impl KernelLink {
     /// # Errors
     /// The system's.
     pub fn set_queue_len(&self, frames: u32) -> io::Result<()> {
-        self.set(libc::SIOCSIFTXQLEN, &frames.to_ne_bytes())
+        self.set(IfRequest::SET_TX_QUEUE_LEN, &frames.to_ne_bytes())
     }
 
     /// Its Ethernet address, meaningless for interfaces without one.
@@ -72,7 +72,7 @@ impl KernelLink {
     /// The system's.
     pub fn mac(&self) -> io::Result<MacAddr> {
         // A `sockaddr`: the family, then the address.
-        let [_, _, mac @ ..] = self.get(libc::SIOCGIFHWADDR)?.bytes::<8>();
+        let [_, _, mac @ ..] = self.get(IfRequest::GET_LLADDR)?.bytes::<8>();
         Ok(MacAddr(mac))
     }
 
@@ -91,7 +91,7 @@ impl KernelLink {
     pub fn set_up(&self, up: bool) -> io::Result<()> {
         let flags = self.flags()?;
         let flags = if up { flags | UP } else { flags & !UP };
-        self.set(libc::SIOCSIFFLAGS, &flags.to_ne_bytes())
+        self.set(IfRequest::SET_FLAGS, &flags.to_ne_bytes())
     }
 
     /// Gives it an address, with its network. An IPv4 address takes the place of the one before. If the interface is up,
@@ -103,9 +103,9 @@ impl KernelLink {
     pub fn add_addr(&self, prefix: Prefix) -> io::Result<()> {
         match prefix.addr() {
             IpAddr::V4(addr) => {
-                self.set(libc::SIOCSIFADDR, &sockaddr(addr))?;
+                self.set(IfRequest::SET_ADDR, &sockaddr(addr))?;
                 let bits = u32::MAX.checked_shl(32 - u32::from(prefix.len())).unwrap_or(0);
-                self.set(libc::SIOCSIFNETMASK, &sockaddr(Ipv4Addr::from(bits)))
+                self.set(IfRequest::SET_NETMASK, &sockaddr(Ipv4Addr::from(bits)))
             }
             IpAddr::V6(addr) => {
                 change(&new_addr(addr, prefix.len(), self.index()?))?;
@@ -115,16 +115,16 @@ impl KernelLink {
     }
 
     fn flags(&self) -> io::Result<u16> {
-        Ok(u16::from_ne_bytes(self.get(libc::SIOCGIFFLAGS)?.bytes()))
+        Ok(u16::from_ne_bytes(self.get(IfRequest::GET_FLAGS)?.bytes()))
     }
 
-    fn get(&self, request: libc::c_ulong) -> io::Result<IfReq> {
+    fn get(&self, request: IfRequest) -> io::Result<IfReq> {
         let mut argument = IfReq::new(&self.name)?;
         with_ifreq(control(AddressFamily::INET)?, request, &mut argument)?;
         Ok(argument)
     }
 
-    fn set(&self, request: libc::c_ulong, bytes: &[u8]) -> io::Result<()> {
+    fn set(&self, request: IfRequest, bytes: &[u8]) -> io::Result<()> {
         let mut argument = IfReq::new(&self.name)?;
         argument.set_bytes(bytes);
         with_ifreq(control(AddressFamily::INET)?, request, &mut argument)

@@ -1,7 +1,8 @@
 //! `ioctl`, for interfaces and for TUN devices.
 //!
-//! It must not know what the requests mean. The one invariant: what a request reads or writes behind the pointer is no
-//! larger than what lies there, which is the caller's part and stated at each function. Tests: through `link.rs`, `tun/`.
+//! The invariant: what a request reads or writes behind the pointer is no larger than what lies there. A request is only a
+//! number to the compiler, so those whose argument is an `ifreq` or a number are listed here, by a type for each of the two,
+//! and a request with any other argument goes through an `unsafe fn`. Tests: here, and through `link.rs` and `tun/`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -64,23 +65,58 @@ impl IfReq {
     }
 }
 
-/// A request that reads and writes an `ifreq`. `request` must be one of those.
-pub(crate) fn with_ifreq(fd: impl AsFd, request: Ioctl, argument: &mut IfReq) -> io::Result<()> {
-    with_struct(fd, request, argument)
+/// A request that reads and writes one `ifreq` and follows no pointer in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IfRequest(Ioctl);
+
+impl IfRequest {
+    pub const GET_FLAGS: Self = Self(libc::SIOCGIFFLAGS);
+    pub const GET_INDEX: Self = Self(libc::SIOCGIFINDEX);
+    pub const GET_LLADDR: Self = Self(libc::SIOCGIFHWADDR);
+    pub const GET_MTU: Self = Self(libc::SIOCGIFMTU);
+    /// Name and flags of a TUN device's descriptor. No other driver has this number.
+    pub const GET_TUN: Self = Self(libc::TUNGETIFF);
+    pub const SET_ADDR: Self = Self(libc::SIOCSIFADDR);
+    pub const SET_FLAGS: Self = Self(libc::SIOCSIFFLAGS);
+    pub const SET_MTU: Self = Self(libc::SIOCSIFMTU);
+    pub const SET_NETMASK: Self = Self(libc::SIOCSIFNETMASK);
+    /// Makes or joins a TUN device.
+    pub const SET_TUN: Self = Self(libc::TUNSETIFF);
+    pub const SET_TX_QUEUE_LEN: Self = Self(libc::SIOCSIFTXQLEN);
 }
 
-/// A request that reads and writes a `T`, plain old data. `request` must be one for that structure.
-pub(crate) fn with_struct<T>(fd: impl AsFd, request: Ioctl, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the pointer is to a live `T`, which ours alone is meanwhile; the kernel keeps to the size that the
-    // request stands for, which is that of `T` by this function's contract.
+/// A request whose argument is a number and no pointer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NumberRequest(Ioctl);
+
+impl NumberRequest {
+    pub const SET_PERSIST: Self = Self(libc::TUNSETPERSIST);
+    pub const SET_OFFLOAD: Self = Self(libc::TUNSETOFFLOAD);
+}
+
+/// Makes a request about an interface.
+pub(crate) fn with_ifreq(fd: impl AsFd, request: IfRequest, argument: &mut IfReq) -> io::Result<()> {
+    // SAFETY: the requests of this type read and write one `ifreq` and no memory beside it; `IfReq` has its layout, and
+    // any bytes are a valid one.
+    unsafe { with_struct(fd, request.0, argument) }
+}
+
+/// Makes a request that reads and writes a `T`.
+///
+/// # Safety
+/// For the device or socket `fd`, `request` must be one that reads and writes at most the bytes of one `T` at its argument, that
+/// follows no pointer in it, and that leaves a valid `T` there, whether it succeeds or not.
+pub(crate) unsafe fn with_struct<T>(fd: impl AsFd, request: Ioctl, argument: &mut T) -> io::Result<()> {
+    // SAFETY: the pointer is to a live `T`, which nobody else refers to during the call; by this function's contract the
+    // kernel touches nothing else and leaves a `T`.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, std::ptr::from_mut(argument)) };
     checked(result)
 }
 
-/// A request whose argument is a number.
-pub(crate) fn with_number(fd: impl AsFd, request: Ioctl, argument: u32) -> io::Result<()> {
-    // SAFETY: no memory of ours is concerned: the argument is a value to these requests.
-    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, c_ulong::from(argument)) };
+/// Makes a request whose argument is a number.
+pub(crate) fn with_number(fd: impl AsFd, request: NumberRequest, argument: u32) -> io::Result<()> {
+    // SAFETY: requests of this type take their argument as a value, so no memory is concerned.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request.0, c_ulong::from(argument)) };
     checked(result)
 }
 

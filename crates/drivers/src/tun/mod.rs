@@ -36,7 +36,7 @@ use sockeye_mbuf::Pool;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::link::KernelLink;
-use crate::sys::{IfReq, with_ifreq, with_number, with_struct};
+use crate::sys::{IfReq, IfRequest, NumberRequest, with_ifreq, with_number, with_struct};
 use queue::{Outcome, Queue, count};
 
 /// What the frames of a device are.
@@ -178,7 +178,7 @@ impl Tun {
         }
         let link = KernelLink::new(&name);
         if let Some(first) = fds.first().filter(|_| config.persist) {
-            with_number(first, libc::TUNSETPERSIST, 1)?;
+            with_number(first, NumberRequest::SET_PERSIST, 1)?;
         }
         if let Some(mtu) = config.mtu {
             link.set_mtu(mtu)?;
@@ -199,7 +199,7 @@ impl Tun {
         let (mut name, mut flags) = (String::new(), 0);
         for fd in &adopted.fds {
             let mut request = IfReq::new("")?;
-            with_ifreq(fd, libc::TUNGETIFF, &mut request)
+            with_ifreq(fd, IfRequest::GET_TUN, &mut request)
                 .map_err(|error| invalid(format!("a descriptor that is no TUN device's: {error}")))?;
             (name, flags) = (request.name(), i32::from(i16::from_ne_bytes(request.bytes())));
             if flags & libc::IFF_NO_PI == 0 {
@@ -221,11 +221,12 @@ impl Tun {
         let mut udp_offload = false;
         if let Some(first) = fds.first().filter(|_| offload) {
             let mut header_len = vnet::LEN as libc::c_int;
-            with_struct(first, libc::TUNSETVNETHDRSZ, &mut header_len)?;
+            // SAFETY: `first` is a TUN device's, of which this request reads an `int` at its argument and writes nothing.
+            unsafe { with_struct(first, libc::TUNSETVNETHDRSZ, &mut header_len)? };
             // A kernel before 6.2 knows nothing of the second, in neither direction.
-            udp_offload = with_number(first, libc::TUNSETOFFLOAD, OFFLOADS | UDP_OFFLOADS).is_ok();
+            udp_offload = with_number(first, NumberRequest::SET_OFFLOAD, OFFLOADS | UDP_OFFLOADS).is_ok();
             if !udp_offload {
-                with_number(first, libc::TUNSETOFFLOAD, OFFLOADS)?;
+                with_number(first, NumberRequest::SET_OFFLOAD, OFFLOADS)?;
             }
         }
         let mtu = mtu.map_or_else(|| link.mtu(), Ok)?;
@@ -408,7 +409,7 @@ fn control_file() -> io::Result<OwnedFd> {
 fn attach(fd: impl AsFd, name: &str, flags: i32) -> io::Result<String> {
     let mut request = IfReq::new(name)?;
     request.set_bytes(&(flags as u16).to_ne_bytes());
-    with_ifreq(fd, libc::TUNSETIFF, &mut request).map_err(|error| {
+    with_ifreq(fd, IfRequest::SET_TUN, &mut request).map_err(|error| {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::INVAL) => invalid(format!(
                 "{name}: there is a device of this name that is of another kind or has one queue only"
