@@ -1,18 +1,20 @@
 //! The side of who looks.
 //!
-//! Goes through the folder and asks every program in it. What does not answer is told and left out; what is no more is
-//! removed. Tests: `tests/diag.rs`.
+//! Goes through the folder and asks every program in it. A program that does not tell in time is listed and left out; the name
+//! of one that has ended is removed. Tests: `tests/diag.rs`, `tests/hostile.rs`.
 
 use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::folder::{at, check, folder};
+use crate::name::connect;
 use crate::report::Report;
 
-/// How long a program may keep silent.
+/// How long a program may take to send all of its report.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
 /// Bytes of the longest report that is read: some 100,000 sockets.
 pub const REPORT_MAX: u64 = 64 << 20;
 
@@ -66,9 +68,32 @@ pub fn reports_in(folder: &Path) -> io::Result<(Vec<Report>, Vec<Unreachable>)> 
 }
 
 fn ask(path: &Path) -> io::Result<Report> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PROGRAM_TIMEOUT))?;
+    let deadline = Instant::now() + PROGRAM_TIMEOUT;
+    let mut stream = match connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(late("it accepts no clients and its queue is full"));
+        }
+        connected => connected?,
+    };
     let mut text = Vec::new();
-    stream.take(REPORT_MAX).read_to_end(&mut text)?;
+    let mut piece = vec![0; PIECE];
+    while text.len() < REPORT_MAX as usize {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late(&format!("{} bytes came in {} ms", text.len(), PROGRAM_TIMEOUT.as_millis())));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(len) => text.extend_from_slice(&piece[..len]),
+            // The loop finds that the time is over.
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
     serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+fn late(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no report: {why}"))
 }

@@ -12,16 +12,18 @@
 //! user and nobody else may enter it (mode 0700, checked at each use), which is all the access control that there is.
 //!
 //! # Bounds
-//! One client at a time is served, for at most a second; a report is read up to [`REPORT_MAX`] bytes; a program that
-//! hangs is given up after a second. Sockets of programs that ended are swept away by whoever meets them.
+//! A program serves four clients at a time, and each of them for at most a second in all. A report is read up to [`REPORT_MAX`] bytes,
+//! and a program that has not sent all of it after a second is given up. Sockets of programs that ended are removed by
+//! the next one who looks.
 //!
-//! Must not know command lines or how a report is shown. Tests: `tests/diag.rs`.
+//! Must not know command lines or how a report is shown. Tests: `tests/`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod client;
 mod fields;
 mod folder;
+mod name;
 mod report;
 mod serve;
 

@@ -1,33 +1,52 @@
 //! The side of the program whose stack is shown.
 //!
-//! One thread sleeps in `accept`. It keeps the stack. Dropping the
-//! [`Published`] handle ends it by connecting to the socket once more after setting `stop`, and removes the name.
+//! One thread owns the listening socket and everything that is told through it. It sleeps in `poll` on that socket, on the
+//! clients that have not read all of their report, and on one end of a pair of sockets; dropping [`Published`] shuts down
+//! the other end. Nothing here connects to the name in the folder, which anybody of the same user can remove or replace.
 //!
-//! Tests: `tests/diag.rs`.
+//! # Bounds
+//! [`CLIENTS_MAX`] clients at a time, each with one deadline for the whole exchange; further ones wait in the kernel's queue. No
+//! client blocks the thread: what a client does not take at once stays beside its socket until it does, or until its
+//! deadline.
+//!
+//! The thread gives the stack back when it ends, so that the last handle is dropped by who drops [`Published`] and never by
+//! a thread that somebody joins.
+//!
+//! Tests: `tests/diag.rs`, `tests/hostile.rs`.
 
-use std::io::{self, Write};
+use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use sockeye::Stack;
 
-use crate::folder::{at, ensure, folder};
+use crate::folder::{ensure, folder};
+use crate::name::Name;
 use crate::report::Report;
 
-/// How long one client may take to read.
+/// How long one client may take, from when it is accepted until it has all of its report.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Clients that are served at a time. Each may keep a whole report in memory.
+const CLIENTS_MAX: usize = 4;
+/// How long no client is accepted after the system refused one, for want of descriptors, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A stack that is shown until this is dropped. Keeps the stack.
+/// A stack that is shown until this is dropped. Keeps the stack. In a child of `fork` it does nothing when it is dropped.
 #[must_use = "the stack is shown for as long as this lives"]
 #[derive(Debug)]
 pub struct Published {
-    path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    name: Name,
+    /// The process that shows it. A child of `fork` has no thread to end, and the name is not its own.
+    pid: u32,
+    /// The other end is watched by the thread.
+    stop: UnixStream,
+    thread: Option<JoinHandle<Shown>>,
 }
 
 /// Shows `stack` under `name` to programs of the same user.
@@ -44,37 +63,33 @@ pub fn publish(stack: &Stack, name: &str) -> io::Result<Published> {
 /// # Errors
 /// As for [`publish`].
 pub fn publish_in(folder: &Path, stack: &Stack, name: &str) -> io::Result<Published> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     ensure(folder)?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!("{}-{number}.sock", std::process::id()));
-    // An earlier process of our number has left it.
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).map_err(|error| at(&path, error))?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let (listener, path) = Name::take(folder)?;
+    listener.set_nonblocking(true)?;
+    let (stop, stopped) = UnixStream::pair()?;
     let shown = Shown { stack: stack.clone(), name: name.to_owned(), since: Instant::now() };
-    let thread = {
-        let stop = Arc::clone(&stop);
-        std::thread::Builder::new()
-            .name("sockeye-diag".to_owned())
-            .spawn(move || shown.serve(&listener, &stop))
-    };
-    let thread = thread.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-    Ok(Published { path, stop, thread: Some(thread) })
+    let server = Server { listener, stopped, shown, clients: Vec::new(), paused_until: None };
+    let thread = std::thread::Builder::new().name("sockeye-diag".to_owned()).spawn(move || server.run());
+    let thread = thread.inspect_err(|_| path.remove())?;
+    Ok(Published { name: path, pid: std::process::id(), stop, thread: Some(thread) })
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // Wakes the thread, which then sees `stop`. If nobody listens any more it is gone already.
-        let woken = UnixStream::connect(&self.path).is_ok();
-        let _ = std::fs::remove_file(&self.path);
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
+        if self.pid != std::process::id() {
+            return;
+        }
+        // While the socket is open, its file's number cannot belong to another.
+        self.name.remove();
+        let _ = self.stop.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            // Its stack is dropped here. An error is a panic, which has been reported already.
+            drop(thread.join());
         }
     }
 }
 
+#[derive(Debug)]
 struct Shown {
     stack: Stack,
     name: String,
@@ -82,25 +97,119 @@ struct Shown {
 }
 
 impl Shown {
-    fn serve(&self, listener: &UnixListener, stop: &AtomicBool) {
-        for client in listener.incoming() {
-            if stop.load(Ordering::Acquire) {
-                return;
+    fn line(&self) -> io::Result<Vec<u8>> {
+        let report = Report::of(&self.stack, &self.name, self.since.elapsed().as_secs_f64());
+        let mut line = serde_json::to_vec(&report)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// A client that has not read all of its report.
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+    sent: usize,
+    deadline: Instant,
+}
+
+impl Client {
+    /// Sends what the client's socket takes now. Whether there is more to send.
+    fn has_more(&mut self) -> bool {
+        while self.sent < self.line.len() {
+            // Without a signal when the client is gone, whatever the program does about SIGPIPE.
+            match send(&self.stream, &self.line[self.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(len) => self.sent += len,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
             }
-            match client {
-                // Who went away or does not read gets no report, and the next one does.
-                Ok(client) => drop(self.answer(client)),
-                // Out of descriptors, say: not at full speed.
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+        false
+    }
+}
+
+struct Server {
+    listener: UnixListener,
+    /// Readable once the thread is to end.
+    stopped: UnixStream,
+    shown: Shown,
+    clients: Vec<Client>,
+    paused_until: Option<Instant>,
+}
+
+impl Server {
+    /// Serves until it is stopped, and gives back what was shown.
+    fn run(mut self) -> Shown {
+        loop {
+            let now = Instant::now();
+            self.clients.retain(|client| client.deadline > now);
+            self.paused_until = self.paused_until.filter(|until| *until > now);
+            match self.wait(now) {
+                Ok(Ready { stop: true, .. }) => return self.shown,
+                Ok(ready) => self.serve(&ready),
+                // Out of memory, say. It comes back without running at full speed, and still sees that it is to end.
+                Err(_) => std::thread::sleep(ACCEPT_PAUSE),
             }
         }
     }
 
-    fn answer(&self, mut client: UnixStream) -> io::Result<()> {
-        client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-        let report = Report::of(&self.stack, &self.name, self.since.elapsed().as_secs_f64());
-        let mut line = serde_json::to_vec(&report)?;
-        line.push(b'\n');
-        client.write_all(&line)
+    /// Sleeps until something is to be done.
+    fn wait(&self, now: Instant) -> io::Result<Ready> {
+        let is_accepting = self.clients.len() < CLIENTS_MAX && self.paused_until.is_none();
+        let none = PollFlags::empty();
+        let mut fds = vec![
+            PollFd::new(&self.stopped, PollFlags::IN),
+            PollFd::new(&self.listener, if is_accepting { PollFlags::IN } else { none }),
+        ];
+        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::OUT)));
+        let deadlines = self.clients.iter().map(|client| client.deadline).chain(self.paused_until);
+        let timeout = deadlines.min().map(|at| at.saturating_duration_since(now));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Ok(Ready {
+            stop: is_ready(&fds[0]),
+            accept: is_ready(&fds[1]) && is_accepting,
+            clients: fds[2..].iter().map(is_ready).collect(),
+        })
     }
+
+    fn serve(&mut self, ready: &Ready) {
+        let mut is_ready = ready.clients.iter();
+        self.clients.retain_mut(|client| !is_ready.next().is_some_and(|ready| *ready) || client.has_more());
+        if ready.accept {
+            match self.accept() {
+                Ok(Some(mut client)) => {
+                    if client.has_more() {
+                        self.clients.push(client);
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => self.paused_until = Some(Instant::now() + ACCEPT_PAUSE),
+            }
+        }
+    }
+
+    /// The next client with its report; none if it went away.
+    fn accept(&self) -> io::Result<Option<Client>> {
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let deadline = Instant::now() + CLIENT_TIMEOUT;
+        Ok(Some(Client { stream, line: self.shown.line()?, sent: 0, deadline }))
+    }
+}
+
+/// What is to be done.
+struct Ready {
+    stop: bool,
+    accept: bool,
+    /// In the order of the server's.
+    clients: Vec<bool>,
 }
