@@ -33,8 +33,9 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed};
 use crate::listen::Listener;
+use crate::panics::{self, PanicSource};
 use crate::route;
-use crate::stack::{WeakStack, counter};
+use crate::stack::{Core, WeakStack, counter};
 
 /// SYNs of one listener that nobody has decided on yet, at most.
 pub(crate) const UNDECIDED_MAX: usize = 4096;
@@ -59,12 +60,12 @@ impl Admission {
     }
 
     /// Sets the hook, or takes it away.
-    pub fn set(&self, hook: Option<(WeakStack, Arc<Box<Hook>>)>) {
+    pub fn set(&self, core: &Core, hook: Option<(WeakStack, Arc<Box<Hook>>)>) {
         let asks = hook.is_some();
         let before = std::mem::replace(&mut *self.hook.lock(), hook);
         self.asks.store(asks, Ordering::Relaxed);
         // Outside the lock: what the closure holds may run anything when it is dropped.
-        drop(before);
+        panics::release(core, PanicSource::Hook, "drop of a SYN hook", before);
     }
 }
 
@@ -76,8 +77,11 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Calls the hook. Outside all locks.
-    pub fn ask(self) {
-        (self.hook)(self.syn);
+    pub fn ask(self, core: &Core) {
+        let Self { hook, syn } = self;
+        panics::contain(core, PanicSource::Hook, "a SYN hook", || hook(syn));
+        // It may have been replaced meanwhile; then this is its last reference.
+        panics::release(core, PanicSource::Hook, "drop of a SYN hook", hook);
     }
 }
 
@@ -108,7 +112,7 @@ pub(crate) fn ask(
 /// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
 /// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
-/// A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in what it captures: it is dropped with the
+/// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in what it captures: it is dropped with the
 /// listener's last handle.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct Syn {

@@ -63,6 +63,7 @@ mod snapshot;
 mod stack;
 mod switches;
 mod tcp;
+mod threads;
 mod timers;
 mod udp;
 pub mod unix;

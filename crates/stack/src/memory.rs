@@ -52,6 +52,7 @@ impl MemoryWaiters {
         drop(tasks);
         if is_first {
             core.workers.arm(0, (core.clock.now() + PAUSE).as_micros(), TimerKey::Memory);
+            core.workers.tell_driver(core);
         }
     }
 

@@ -104,6 +104,11 @@ pub(crate) fn contain<R>(
     }
 }
 
+/// Drops a value of the application's with no lock held; a panic in its drop is caught and reported.
+pub(crate) fn release<T>(core: &Core, source: PanicSource, place: &'static str, value: T) {
+    contain(core, source, place, || drop(value));
+}
+
 /// Drops a value of the application's whose drop may panic, with no lock held and nobody to tell.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {

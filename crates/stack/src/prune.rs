@@ -43,6 +43,7 @@ impl Pruner {
     pub fn ask(&self, core: &Core) {
         if self.is_first() {
             core.workers.arm(0, (core.clock.now() + PAUSE).as_micros(), TimerKey::Prune);
+            core.workers.tell_driver(core);
         }
     }
 

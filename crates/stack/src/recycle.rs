@@ -159,6 +159,7 @@ impl Recycler {
     pub fn arm(&self, core: &Core) {
         if !self.is_armed.swap(true, Ordering::Relaxed) {
             core.workers.arm(0, (core.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            core.workers.tell_driver(core);
         }
     }
 

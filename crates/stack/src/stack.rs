@@ -43,7 +43,7 @@ use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix};
-use crate::panics::{PanicReport, Panics};
+use crate::panics::{self, PanicReport, PanicSource, Panics};
 use crate::ports::Ports;
 use crate::prune::Pruner;
 use crate::recycle::Recycler;
@@ -134,11 +134,7 @@ impl Stack {
             }
         });
         for index in 0..workers {
-            let core = stack.share_core();
-            let thread = std::thread::Builder::new()
-                .name(format!("sockeye-{index}"))
-                .spawn(move || core.workers.run(&core, index))?;
-            stack.keep_thread(thread);
+            stack.spawn(format!("sockeye-{index}"), move |core| core.workers.run(core, index))?;
         }
         Ok(stack)
     }
@@ -176,11 +172,15 @@ impl Stack {
         let mut next: Option<Instant> = None;
         if core.config.workers == 0 {
             core.workers.driver_came();
-            next = core.input.poll(core).then(|| core.clock.now());
+            let more = panics::contain(core, PanicSource::Protocol, "input", || core.input.poll(core));
+            // Of what panicked nobody knows whether it was all.
+            next = more.unwrap_or(true).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
-                let at = core.workers.turn(core, lane, &mut due);
+                let turn = || core.workers.turn(core, lane, &mut due);
+                let at = panics::contain(core, PanicSource::Protocol, "a turn of the timers", turn).flatten();
                 next = core.workers.told(core, lane, next.into_iter().chain(at).min());
             }
+            core.workers.tell_driver(core);
         }
         next.map(Clock::since_start)
     }
@@ -194,11 +194,13 @@ impl Stack {
     /// loop { next = poll(now); wait for the eventfd, the devices or next }
     /// ```
     ///
-    /// `wake` runs with locks of the stack held: it may write to an eventfd, set a flag or wake a thread or task, and
-    /// must not call the stack or block. Frames that arrive are not told here but by their interface, and a stack with
-    /// workers calls it never.
+    /// `wake` runs at the end of that call, on its thread and with no lock of the stack held. It may use sockets and call
+    /// `poll`, and replace itself; a panic in it is caught and reported ([`set_panic_hook`](Self::set_panic_hook)). While it
+    /// blocks, so does the call. Frames that arrive are not told here but by their interface, and a stack with workers never
+    /// calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
-        self.core().workers.set_driver(wake.map(|wake| Box::new(wake) as crate::workers::Driver));
+        let core = self.core();
+        core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::workers::Driver));
     }
 
     /// Has `hook` called once for each panic that the stack catches; `None` takes it away.
@@ -257,11 +259,8 @@ impl Stack {
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         core.input.add(id, queues);
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
-            let core = self.share_core();
-            let thread = std::thread::Builder::new()
-                .name(format!("sockeye-in{}.{queue}", id.index()))
-                .spawn(move || core.input.run(&core, id, queue))?;
-            self.keep_thread(thread);
+            let name = format!("sockeye-in{}.{queue}", id.index());
+            self.spawn(name, move |core| core.input.run(core, id, queue))?;
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);

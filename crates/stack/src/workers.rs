@@ -16,10 +16,14 @@
 //! Whoever calls `Stack::poll` is told when to call again, and may be doing something else when an application's call
 //! makes that too late. `sleeps_until` is then what he was last told ([`Workers::told`] writes it, and looks at the queue
 //! *afterwards*). Whoever arms an earlier timer, or puts a perimeter into the queue, looks at `sleeps_until` under the
-//! same mutex *afterwards*, sets it to 0 and calls the hook that the driver has left ([`Workers::set_driver`]). So of the
-//! two that come together one sees the other, and the hook is called once for each answer that was overtaken.
+//! same mutex *afterwards*, and sets it to 0. So of the two that come together one sees the other, and the driver's hook
+//! ([`Workers::set_driver`]) is owed one call for each answer that was overtaken.
+//!
+//! The hook is the application's, and a timer may be armed under a lock. So the call is only noted in `driver_owed` there,
+//! and made by [`Workers::tell_driver`], which every thread that may have noted it runs after its last lock is released:
+//! the end of each [`Context`], and the few places that arm a timer outside of one. No call is lost: a thread that notes
+//! one looks at the note afterwards, and finds it unless another thread has taken it, which then makes the call.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_proto::time::Instant;
@@ -28,8 +32,10 @@ use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
 
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
+use crate::panics::{self, PanicSource};
 use crate::stack::{Core, counter};
 use crate::switches::Wake;
+use crate::threads::{self, Role};
 use crate::timers::{Entry, TimerKey, Wheel};
 
 /// All lanes of a stack.
@@ -38,8 +44,11 @@ pub(crate) struct Workers {
     stop: AtomicBool,
     /// Whether each lane has a worker of its own.
     has_threads: bool,
-    /// Tells who drives a stack without threads that he is wanted earlier than he was told.
+    /// Tells the driver of a stack without threads that it is wanted earlier than it was told. The mutex is a leaf; the hook
+    /// is called and dropped outside of it.
     driver: Mutex<Option<Arc<Driver>>>,
+    /// (a) The driver's hook is to be called. Only in a stack without threads.
+    driver_owed: AtomicBool,
 }
 
 /// See [`Workers::set_driver`].
@@ -72,6 +81,7 @@ impl Workers {
             stop: AtomicBool::new(false),
             has_threads: threads > 0,
             driver: Mutex::new(None),
+            driver_owed: AtomicBool::new(false),
         }
     }
 
@@ -83,7 +93,8 @@ impl Workers {
         &self.lanes[(pick % self.lanes.len() as u64) as usize]
     }
 
-    /// Asks for a call at `at` microseconds, on `cpu`, whose own wheel is taken where there may be many calls.
+    /// Asks for a call at `at` microseconds, on `cpu`, whose own wheel is taken where there may be many calls. Outside of a
+    /// [`Context`] the caller looks with [`tell_driver`](Self::tell_driver) afterwards.
     pub fn arm(&self, cpu: u32, at: u64, key: TimerKey) {
         let pick = match key {
             TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
@@ -99,17 +110,15 @@ impl Workers {
             if self.has_threads {
                 lane.sleeper.wake_if_sleeping();
             } else {
-                self.call_driver(lane);
+                self.owe_driver(lane);
             }
         }
     }
 
-    /// Has `driver` called when `Stack::poll` is wanted earlier than its last answer said. It runs under locks of the
-    /// stack.
-    pub fn set_driver(&self, driver: Option<Driver>) {
+    /// Has `driver` called when `Stack::poll` is wanted earlier than its last answer said.
+    pub fn set_driver(&self, core: &Core, driver: Option<Driver>) {
         let before = std::mem::replace(&mut *self.driver.lock(), driver.map(Arc::new));
-        // Outside the lock: it may run anything when it is dropped.
-        drop(before);
+        panics::release(core, PanicSource::Hook, "drop of a driver's hook", before);
     }
 
     /// The driver has come: until he is told anew, he looks by himself.
@@ -130,13 +139,33 @@ impl Workers {
         if lane.queue.is_empty() { next } else { Some(core.clock.now()) }
     }
 
-    /// Calls the driver's hook, unless he has been called since he was told.
+    /// Notes that the driver is wanted, unless that was noted since its last answer.
     #[cold]
-    fn call_driver(&self, lane: &Lane) {
-        let was_told = std::mem::take(&mut lane.clockwork.lock().sleeps_until) != 0;
+    fn owe_driver(&self, lane: &Lane) {
+        if std::mem::take(&mut lane.clockwork.lock().sleeps_until) != 0 {
+            // Release, with the acquire in `tell_driver`.
+            self.driver_owed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Calls the driver's hook if that was noted. With no lock held: the hook is foreign and may call the stack.
+    #[inline]
+    pub fn tell_driver(&self, core: &Core) {
+        if !self.has_threads && self.driver_owed.load(Ordering::Relaxed) {
+            self.call_driver(core);
+        }
+    }
+
+    #[cold]
+    fn call_driver(&self, core: &Core) {
+        if !self.driver_owed.swap(false, Ordering::Acquire) {
+            return;
+        }
         let driver = self.driver.lock().clone();
-        if let Some(driver) = driver.filter(|_| was_told) {
-            driver();
+        if let Some(driver) = driver {
+            panics::contain(core, PanicSource::Hook, "a driver's hook", || driver());
+            // It may have been replaced meanwhile; then this is its last reference.
+            panics::release(core, PanicSource::Hook, "drop of a driver's hook", driver);
         }
     }
 
@@ -145,7 +174,7 @@ impl Workers {
         let lane = self.lane(conn.hash);
         lane.queue.push(Arc::clone(conn));
         if !self.has_threads {
-            self.call_driver(lane);
+            self.owe_driver(lane);
         } else if lane.sleeper.wake_if_sleeping() {
             core.count(counter::WORKER_WAKES);
         }
@@ -181,10 +210,13 @@ impl Workers {
     pub fn run(&self, core: &Core, index: usize) {
         let lane = &self.lanes[index];
         let mut due = Vec::new();
-        IS_WORKER.set(true);
+        threads::enter(Role::Worker);
         loop {
-            self.turn(core, index, &mut due);
-            core.recycler.flush_lane(core, index);
+            // Each item of a turn is contained by itself: this is for what is around them.
+            panics::contain(core, PanicSource::Protocol, "a worker's turn", || {
+                self.turn(core, index, &mut due);
+                core.recycler.flush_lane(core, index);
+            });
             let ticket = lane.sleeper.prepare_sleep();
             let deadline = {
                 let mut clockwork = lane.clockwork.lock();
@@ -216,10 +248,12 @@ impl Workers {
             core.recycler.flush_lane(core, index);
         }
         for conn in handed {
-            Context::run_as_worker(core, |cx| engine::resume(cx, &conn));
+            panics::contain(core, PanicSource::Protocol, "a connection left to a worker", || {
+                Context::run_as_worker(core, |cx| engine::resume(cx, &conn));
+            });
         }
         for entry in due.drain(..) {
-            fire(core, entry);
+            panics::contain(core, PanicSource::Protocol, "a timer", || fire(core, entry));
         }
         // Asked for last: what was just done has set timers of its own, and may have handed over more.
         if !lane.queue.is_empty() {
@@ -252,15 +286,6 @@ fn sooner(core: &Core, deadline: Option<StdInstant>) -> Option<StdInstant> {
         Wake::Delayed => deadline.into_iter().chain(StdInstant::now().checked_add(LOOK_INTERVAL)).min(),
         Wake::Immediate | Wake::Elide => deadline,
     }
-}
-
-/// Whether the calling thread is a worker, of whatever stack: one that must not wait for a worker.
-pub(crate) fn is_current() -> bool {
-    IS_WORKER.get()
-}
-
-thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How often a worker looks for perimeters that were left to it without waking it (`Wake::Delayed`): the

@@ -129,7 +129,8 @@ impl Wake {
             Self::Acceptor(thread) => thread.wake(),
             Self::Task(waker) => waker.wake(),
             Self::Poller(queue) => queue.wake(),
-            Self::Ask(asked) => asked.ask(),
+            // Its panics are a hook's: whoever empties the outbox asks.
+            Self::Ask(_) => {}
             Self::Udp(pcb) => pcb.receive.wait.wake(),
         }
     }
@@ -199,9 +200,28 @@ pub(crate) struct Context<'s> {
     pub outbox: Box<Outbox>,
 }
 
+/// Does the rest of a call that panics: others wait for what is in its outbox. The item that panicked has left its list, so
+/// each attempt begins with another one.
+struct Rest<'a, 's>(&'a mut Context<'s>);
+
+impl Drop for Rest<'_, '_> {
+    #[cold]
+    fn drop(&mut self) {
+        for _ in 0..REST_TRIES_MAX {
+            match panics::catch(PanicSource::Protocol, "the rest of a call", || self.0.flush()) {
+                Ok(()) => return,
+                Err(caught) => caught.report(self.0.core),
+            }
+        }
+    }
+}
+
+/// Panics in the rest of one call after which what is left of it is given up.
+const REST_TRIES_MAX: usize = 100;
+
 thread_local! {
     /// The outbox between calls. A call inside a call (a waker that uses a socket) finds it taken and
-    /// works with a fresh one.
+    /// works with a fresh one, and so does the call after one that has panicked.
     static SPARE: Cell<Option<Box<Outbox>>> = const { Cell::new(None) };
 }
 
@@ -232,8 +252,10 @@ impl<'s> Context<'s> {
             direct: None,
             outbox,
         };
-        let result = f(&mut cx);
-        cx.flush();
+        let rest = Rest(&mut cx);
+        let result = f(rest.0);
+        rest.0.flush();
+        std::mem::forget(rest);
         // The thread may be ending; then the box is simply freed.
         let _ = SPARE.try_with(|spare| spare.set(Some(cx.outbox)));
         result
@@ -304,9 +326,15 @@ impl<'s> Context<'s> {
             self.core.workers.arm(self.cpu, at, key);
         }
         output::ring(self);
+        self.core.workers.tell_driver(self.core);
         while let Some(wake) = self.outbox.wakes.pop() {
             wake.kick(self.core);
-            panics::contain(self.core, PanicSource::Waker, "Waker::wake", || wake.fire());
+            match wake {
+                Wake::Ask(asked) => asked.ask(self.core),
+                wake => {
+                    panics::contain(self.core, PanicSource::Waker, "Waker::wake", || wake.fire());
+                }
+            }
         }
         // After the wakes: the hook that is told may block.
         while let Some(caught) = self.outbox.caught.pop() {

@@ -42,7 +42,7 @@ use super::sockbuf::Buffers;
 use super::{Conn, Work, engine, reason};
 use crate::stack::{Core, counter};
 use crate::switches::Rcvd;
-use crate::workers;
+use crate::threads;
 
 /// What a reader owes the protocol for the bytes that he took.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ pub(super) fn owed(core: &Core, so: &Buffers) -> Owed {
         Rcvd::Precheck if so.rcv.update_due() => Owed::Message,
         Rcvd::Precheck => Owed::Nothing,
         Rcvd::Async => Owed::Message,
-        Rcvd::Sync if workers::is_current() || core.config.workers == 0 => Owed::Message,
+        Rcvd::Sync if threads::is_worker() || core.config.workers == 0 => Owed::Message,
         Rcvd::Sync => Owed::Reply,
     }
 }

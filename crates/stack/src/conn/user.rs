@@ -23,7 +23,7 @@ use crate::input::placed::Placing;
 use crate::input::watch::{self, Waiters};
 use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
-use crate::workers;
+use crate::threads;
 
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
@@ -435,7 +435,7 @@ fn wait_for(
 pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
     // A thread that has to run perimeters itself must not sleep until somebody gives it one.
-    let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !workers::is_current();
+    let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
     Context::run(core, |cx| match cx.entry {
         Entry::NoDrain if may_sleep => engine::connect(cx, conn),
         Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),

@@ -39,6 +39,8 @@ mod parse;
 pub(crate) mod placed;
 pub(crate) mod watch;
 
+use std::ops::ControlFlow;
+
 use sockeye_proto::icmp;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Perimeter};
@@ -49,7 +51,9 @@ use crate::ip::{self, Received};
 use crate::link;
 use crate::netif::table::NetifId;
 use crate::netif::{RxFrame, down};
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
+use crate::threads::{self, Role};
 
 use busy::Place;
 use parse::Parsed;
@@ -115,23 +119,41 @@ impl Input {
 
     /// An input thread's life.
     pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
+        threads::enter(Role::Input);
         let at = Place { netif, queue };
         let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
         while !self.stop.load(Ordering::Acquire) {
-            if busy::turn_or_aside(core, at, bytes_max, &mut deputy) != Some(0) {
-                bytes_max = BATCH_BYTES_MAX.min(bytes_max * 2);
-                continue;
-            }
-            bytes_max = BATCH_BYTES_MIN;
-            if down::is_gone(core, netif) {
+            let step = || self.step(core, at, &mut bytes_max, &mut deputy);
+            // What panics here ends its batch at most, and never the thread.
+            if let Some(ControlFlow::Break(())) = panics::contain(core, PanicSource::Protocol, "input", step)
+            {
                 return;
             }
-            if let Some(netif) = core.netifs.netif(netif) {
-                self.count(count::SLEEPS, 1);
-                core.recycler.before_wait(core);
-                netif.wait(queue, core.config.spin_max);
-            }
         }
+    }
+
+    /// An input thread takes a batch, or stands aside, or waits. `Break` if the interface is gone.
+    fn step(
+        &self,
+        core: &Core,
+        at: Place,
+        bytes_max: &mut usize,
+        deputy: &mut busy::Deputy,
+    ) -> ControlFlow<()> {
+        if busy::turn_or_aside(core, at, *bytes_max, deputy) != Some(0) {
+            *bytes_max = BATCH_BYTES_MAX.min(*bytes_max * 2);
+            return ControlFlow::Continue(());
+        }
+        *bytes_max = BATCH_BYTES_MIN;
+        if down::is_gone(core, at.netif) {
+            return ControlFlow::Break(());
+        }
+        if let Some(netif) = core.netifs.netif(at.netif) {
+            self.count(count::SLEEPS, 1);
+            core.recycler.before_wait(core);
+            netif.wait(at.queue, core.config.spin_max);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Handles what has arrived, for a stack without threads. True if there may be more.

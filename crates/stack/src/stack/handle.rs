@@ -12,17 +12,31 @@
 //! The handle that [`Stack::new`] gave keeps all lanes. After it is gone a lane goes with its last clone, and a clone made
 //! where there is no lane any more is counted with the one it is made from. The `Handle` goes with the last lane.
 //!
-//! Nothing here is a protocol of its own: a lane that is found is kept by the count that was raised to find it. Tests: below;
-//! `crates/counted/stack/tests/lives.rs` (no core writes another's line).
+//! Nothing here is a protocol of its own: a lane that is found is kept by the count that was raised to find it.
+//!
+//! # The end
+//! The `Handle`'s drop stops the threads and joins them, so that the interfaces are closed when it returns. A thread of a
+//! stack joins nobody: wakers and hooks run there and may hold a last handle, and if the workers of two stacks did so for
+//! each other, each would wait for the other to end. So if the last handle is dropped on such a thread, the threads end
+//! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does what
+//! was handed to workers that are gone.
+//!
+//! Tests: below; `tests/panics/ends.rs`; `crates/counted/stack/tests/lives.rs` (no core writes another's line).
 
-use std::thread::JoinHandle;
+use std::io;
+use std::thread::{self, JoinHandle};
 
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, OnceLock, Weak};
 
 use super::Core;
+use crate::panics::{self, PanicSource};
+use crate::threads;
 
 /// A handle of a stack. Clones are the same stack, which ends with the last of them; each socket has one.
+///
+/// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
+/// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards.
 pub struct Stack(Arc<Lane>);
 
 /// A handle that does not keep its stack.
@@ -43,6 +57,22 @@ struct Handle {
     core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lanes: OnceLock<Box<[Weak<Lane>]>>,
+    end: Arc<End>,
+}
+
+/// Held by the threads and the handle: whoever is the last does what is left. See the module's head.
+struct End {
+    core: Arc<Core>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let core = &self.core;
+        panics::contain(core, PanicSource::Protocol, "the end of a stack", || core.workers.finish(core));
+        // What the application has set ends with the stack, each by itself: one may panic.
+        core.workers.set_driver(core, None);
+        core.panics.set_hook(None);
+    }
 }
 
 /// Cores beyond share.
@@ -55,6 +85,7 @@ impl Stack {
             core: Arc::clone(&core),
             threads: Mutex::new(Vec::new()),
             lanes: OnceLock::new(),
+            end: Arc::new(End { core: Arc::clone(&core) }),
         });
         let lane =
             |kept| Arc::new(Lane { core: Arc::clone(&core), handle: Arc::clone(&handle), _kept: kept });
@@ -67,14 +98,17 @@ impl Stack {
         &self.0.core
     }
 
-    /// For a thread of the stack's, which may outlive the handles by a little.
+    /// For what may outlive the handles by a little.
     pub(super) fn share_core(&self) -> Arc<Core> {
         Arc::clone(&self.0.core)
     }
 
-    /// A thread to end with the stack.
-    pub(super) fn keep_thread(&self, thread: JoinHandle<()>) {
+    /// Starts a thread that ends with the stack.
+    pub(super) fn spawn(&self, name: String, life: impl FnOnce(&Core) + Send + 'static) -> io::Result<()> {
+        let end = Arc::clone(&self.0.handle.end);
+        let thread = thread::Builder::new().name(name).spawn(move || life(&end.core))?;
         self.0.handle.threads.lock().push(thread);
+        Ok(())
     }
 
     /// A handle that does not keep it.
@@ -109,14 +143,12 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.core.workers.stop();
         self.core.input.stop(&self.core);
-        let me = std::thread::current().id();
-        for thread in self.threads.lock().drain(..) {
-            // A waker that runs on a worker may hold the last handle; the worker then ends by itself.
-            if thread.thread().id() != me {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if !threads::is_of_a_stack() {
+            for thread in threads {
                 let _ = thread.join();
             }
         }
-        self.core.workers.finish(&self.core);
     }
 }
 

@@ -137,13 +137,14 @@ impl TcpListener {
     /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
     /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time, SYNs beyond
     /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
-    /// use sockets, and should not block: that thread has other connections' segments to bring. It must not panic.
+    /// use sockets, and should not block: that thread has other connections' segments to bring. A panic in it is caught and reported
+    /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
     ///
     /// Handles of the listener share the hook.
     pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
         let hook = hook
             .map(|hook| (self.stack.downgrade(), Arc::new(Box::new(hook) as Box<crate::admission::Hook>)));
-        self.listener.admission.set(hook);
+        self.listener.admission.set(self.core(), hook);
     }
 
     /// SO_ERROR: a listener has none.
@@ -170,7 +171,7 @@ impl Drop for TcpListener {
             return;
         }
         // What the hook keeps may be SYNs, which keep this listener: without it they let go of each other.
-        self.listener.admission.set(None);
+        self.listener.admission.set(self.core(), None);
         let core = self.core();
         core.ports.unbind(self.listener.bind_id, self.listener.local.port);
         let orphans = self.listener.close();
