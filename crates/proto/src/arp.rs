@@ -8,6 +8,7 @@ use core::net::Ipv4Addr;
 
 use smoltcp::wire::{ArpHardware, ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetProtocol};
 
+use crate::ip::martian;
 use crate::neighbor::LinkAddr;
 
 /// Bytes of a packet.
@@ -85,9 +86,7 @@ impl Packet {
     fn sender_is_sane(&self) -> bool {
         let (addr, lladdr) = (self.sender, EthernetAddress(self.sender_lladdr));
         let is_probe = addr.is_unspecified() && self.operation == Operation::Request;
-        let is_host =
-            !addr.is_unspecified() && !addr.is_multicast() && !addr.is_broadcast() && !addr.is_loopback();
-        lladdr.is_unicast() && self.sender_lladdr != [0; 6] && (is_probe || is_host)
+        lladdr.is_unicast() && self.sender_lladdr != [0; 6] && (is_probe || martian::is_host(addr.into()))
     }
 
     /// A request for `target`, by us.
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn who_cannot_be_a_host_is_refused() {
         let good = Packet::request(HERE, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        for sender in ["224.0.0.1", "255.255.255.255", "127.0.0.1"] {
+        for sender in ["224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.1", "240.0.0.1"] {
             let bad = Packet { sender: sender.parse().unwrap(), ..good };
             assert_eq!(Packet::parse(&bad.emit()), Err(Refusal::BadSender), "{sender}");
         }

@@ -42,7 +42,7 @@ use crate::link::{self, LinkOptions, Links};
 use crate::memory::MemoryWaiters;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
-use crate::netif::{Netif, NetifId, Prefix};
+use crate::netif::{Netif, NetifId, Prefix, RpFilter};
 use crate::panics::{self, PanicReport, PanicSource, Panics};
 use crate::ports::Ports;
 use crate::prune::Pruner;
@@ -240,8 +240,8 @@ impl Stack {
         self.attach_with(netif, addrs, &LinkOptions::default())
     }
 
-    /// [`attach`](Self::attach) with a say in how the stack behaves on the link, if that is Ethernet: there it also gives
-    /// itself a link-local address, looks whether other hosts have its addresses, and listens to routers.
+    /// [`attach`](Self::attach) with a say in how the stack behaves on the link. If that is Ethernet, it also gives itself a
+    /// link-local address there, looks whether other hosts have its addresses, and listens to routers.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -255,6 +255,7 @@ impl Stack {
         netif.attached(&core.pool);
         let medium = netif.medium();
         let id = core.netifs.add(Box::new(netif))?;
+        core.netifs.set_rp_filter(id, options.rp_filter)?;
         link::attach(core, id, medium, options);
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         core.input.add(id, queues);
@@ -268,7 +269,8 @@ impl Stack {
     }
 
     /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: what a proxy or
-    /// gateway behind a TUN device needs. Which sockets get them is said there:
+    /// gateway behind a TUN device needs. An address that cannot be a host's elsewhere is never among them: of the loopback, of
+    /// a link, IPv4-mapped or the like (the table is in `docs/addresses.md`). Which sockets get them is said there:
     /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent). On an interface with link addresses they still
     /// have to be addressed to the stack's own.
     ///
@@ -276,6 +278,23 @@ impl Stack {
     /// `InvalidInput` if the interface is another stack's.
     pub fn set_any_address(&self, netif: NetifId, any: bool) -> io::Result<()> {
         self.core().netifs.set_takes_any(netif, any)
+    }
+
+    /// Sets what is asked of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from
+    /// the first frame on, attach with [`LinkOptions::rp_filter`].
+    ///
+    /// # Errors
+    /// `InvalidInput` if the interface is another stack's.
+    pub fn set_rp_filter(&self, netif: NetifId, filter: RpFilter) -> io::Result<()> {
+        self.core().netifs.set_rp_filter(netif, filter)
+    }
+
+    /// What is asked of them.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the interface is another stack's.
+    pub fn rp_filter(&self, netif: NetifId) -> io::Result<RpFilter> {
+        self.core().netifs.rp_filter(netif)
     }
 
     /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one

@@ -9,6 +9,7 @@
 pub mod checksum;
 pub mod ecn;
 pub mod fragment;
+pub mod martian;
 pub mod reass;
 pub mod source;
 #[cfg(test)]

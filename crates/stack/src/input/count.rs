@@ -91,8 +91,12 @@ pub(crate) const PLACED: usize = 44;
 pub(crate) const JOINED: usize = 45;
 /// Times that a caller became the watcher of a queue, to sleep in its interface.
 pub(crate) const WATCHES: usize = 46;
+/// Of those not for us: to an address that nobody outside can mean.
+pub(crate) const MARTIAN_DST: usize = 47;
+/// Of those not for us: refused by the interface's check of the reverse path.
+pub(crate) const RP_FILTER: usize = 48;
 /// How many there are.
-pub(crate) const COUNT: usize = 47;
+pub(crate) const COUNT: usize = 49;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -143,11 +147,16 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_placed",
     "input_joined",
     "input_watches",
+    "frames_martian_dst",
+    "frames_rp_filter",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.
-pub(crate) const MIB: [(usize, &str); 2] =
-    [(BAD_IP_CHECKSUM, "IpExtInCsumErrors"), (BAD_TCP_CHECKSUM, "TcpInCsumErrors")];
+pub(crate) const MIB: [(usize, &str); 3] = [
+    (BAD_IP_CHECKSUM, "IpExtInCsumErrors"),
+    (BAD_TCP_CHECKSUM, "TcpInCsumErrors"),
+    (RP_FILTER, "TcpExtIPReversePathFilter"),
+];
 
 /// The counter of the reason for which IP headers are refused, and that of all such frames.
 pub(crate) fn of_ip(error: &ParseError) -> (usize, usize) {

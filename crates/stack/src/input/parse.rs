@@ -12,7 +12,6 @@ use sockeye_mbuf::{CLUSTER_MAX, Chain, Exhausted, Mbuf, Pool};
 use sockeye_proto::arp;
 use sockeye_proto::icmp::{self, Problem};
 use sockeye_proto::ip;
-use sockeye_proto::ndp::wire::HOP_LIMIT;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire;
 
@@ -20,10 +19,11 @@ use super::count;
 use super::ethernet::LinkHeader;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
-use crate::ip::count::IN_HDR_ERRORS;
+use crate::ip::count::{IN_ADDR_ERRORS, IN_HDR_ERRORS, V6_IN_ADDR_ERRORS, V6_IN_HDR_ERRORS};
 use crate::ip::{Cast, Head, Received};
 use crate::memory;
-use crate::netif::table::{NetifId, is_host};
+use crate::netif::admit::Verdict;
+use crate::netif::table::NetifId;
 use crate::netif::tables::Tables;
 use crate::netif::{Checksum, Medium, RxFrame};
 use crate::stack::Core;
@@ -71,14 +71,9 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
     };
     let inside = range.start + link.len..range.end + link.len;
     let addresses = ip_header.addresses;
-    let (src, dst) = (addresses.src(), addresses.dst());
-    // Our own addresses do not come in from outside (RFC 1122 section 3.2.1.3).
-    if !from.tables.takes_in(from.netif, dst) || !is_host(src) || from.tables.is_local(src) {
-        let cast = to_many(core, from, &ip_header)?;
+    let cast = admitted(core, from, &ip_header)?;
+    if ip_header.protocol != ip::PROTOCOL_TCP || cast != Cast::Unicast || link.cast != Cast::Unicast {
         return other(core, from, link, ip_header, cast, inside, &frame).map(Parsed::Other);
-    }
-    if ip_header.protocol != ip::PROTOCOL_TCP || link.cast != Cast::Unicast {
-        return other(core, from, link, ip_header, Cast::Unicast, inside, &frame).map(Parsed::Other);
     }
     let segment = Segment::of(&frame, inside).ok_or_else(|| malformed(core, count::TRUNCATED))?;
     match frame.checksum {
@@ -104,7 +99,10 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
         core.input.count(count::MARKED, 1);
     }
     let payload = Data(segment.payload(core, &frame, in_head)?);
-    let to = FourTuple { local: Endpoint::new(dst, ports.dst), remote: Endpoint::new(src, ports.src) };
+    let to = FourTuple {
+        local: Endpoint::new(addresses.dst(), ports.dst),
+        remote: Endpoint::new(addresses.src(), ports.src),
+    };
     Ok(Parsed::Segment(Packet { to, header, payload }))
 }
 
@@ -117,39 +115,51 @@ fn fragment(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>
         Ok(parsed) => parsed,
         Err(error) => return refused(core, from, link, frame, error),
     };
-    let (src, dst) = (header.addresses.src(), header.addresses.dst());
-    let is_ours = from.tables.takes_in(from.netif, dst) && is_host(src) && !from.tables.is_local(src);
-    let cast = if is_ours { Cast::Unicast } else { to_many(core, from, &header)? };
+    let cast = admitted(core, from, &header)?;
     let inside = range.start + link.len..range.end + link.len;
     let lent = RxFrame { own: None, ..*frame };
     let received = other(core, from, link, header, cast, inside, &lent)?;
     Ok(Parsed::Other(Received { fragment: Some(place), ..received }))
 }
 
-/// A packet that is not for us alone, or does not come from one host. Of such, those are taken that went to all on
-/// the link or to a group of ours; TCP is never among them (RFC 9293 MUST-57). Their source may be unspecified, if
-/// its host has no address yet.
-fn to_many(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, usize> {
-    let (src, dst) = (header.addresses.src(), header.addresses.dst());
-    // Who has an address of ours too, and says so: that must be heard (RFC 4862 section 5.4.4).
-    let is_neighbor_s = header.protocol == ip::PROTOCOL_ICMPV6 && header.hop_limit == HOP_LIMIT;
-    let from_outside =
-        (is_host(src) || src.is_unspecified()) && (is_neighbor_s || !from.tables.is_local(src));
-    if !from_outside || header.protocol == ip::PROTOCOL_TCP {
-        let is_to_many = || dst.is_multicast() || from.tables.cast(from.netif, dst).is_some();
-        if !from_outside {
-            core.input.count(count::MARTIAN, 1);
-        } else if is_to_many() {
-            core.input.count(count::TCP_TO_MANY, 1);
+/// To whom a packet is sent that is for us. TCP is for one host only (RFC 9293 MUST-57).
+///
+/// # Errors
+/// The counter under which it is dropped.
+#[inline]
+fn admitted(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, usize> {
+    match from.tables.verdict(from.netif, header) {
+        Verdict::Here => Ok(Cast::Unicast),
+        Verdict::Many if header.protocol != ip::PROTOCOL_TCP => {
+            let cast = cast_to_many(core, from, header.addresses.dst());
+            cast.ok_or_else(|| not_for_us(core, header, Verdict::Elsewhere))
         }
-        return Err(count::NOT_FOR_US);
+        why => Err(not_for_us(core, header, why)),
     }
-    let cast = cast_to_many(core, from, dst);
-    if cast.is_none() && !is_host(src) {
-        // Without an address a host talks to all, and not to one.
-        core.input.count(count::MARTIAN, 1);
+}
+
+/// Counts a packet that is dropped for its addresses: why, and what the kernel's MIB says. Linux has no counter for martian
+/// sources in IPv4, and counts them among the bad headers in IPv6.
+#[cold]
+fn not_for_us(core: &Core, header: &ip::Header, why: Verdict) -> usize {
+    let is_v6 = header.addresses.src().is_ipv6();
+    let addr_errors = if is_v6 { V6_IN_ADDR_ERRORS } else { IN_ADDR_ERRORS };
+    match why {
+        Verdict::Here | Verdict::Many => core.input.count(count::TCP_TO_MANY, 1),
+        Verdict::Elsewhere => core.ip.count(addr_errors),
+        Verdict::MartianDestination => {
+            core.input.count(count::MARTIAN_DST, 1);
+            core.ip.count(addr_errors);
+        }
+        Verdict::MartianSource => {
+            core.input.count(count::MARTIAN, 1);
+            if is_v6 {
+                core.ip.count(V6_IN_HDR_ERRORS);
+            }
+        }
+        Verdict::ReversePath => core.input.count(count::RP_FILTER, 1),
     }
-    cast.ok_or(count::NOT_FOR_US)
+    count::NOT_FOR_US
 }
 
 /// Who takes `dst`, if that is everybody on the link or a group of ours.
@@ -251,12 +261,13 @@ const OPTION_REPORT: u8 = 0x80;
 fn reported(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>) -> Option<Received> {
     let packet = frame.head.get(link.len..)?;
     let (header, range) = ip::parse_refused(packet, frame.len() - link.len)?;
-    let (src, dst) = (header.addresses.src(), header.addresses.dst());
-    if !is_host(src) || from.tables.is_local(src) {
-        return None;
-    }
-    let is_ours = from.tables.takes_in(from.netif, dst);
-    let cast = if is_ours { Cast::Unicast } else { cast_to_many(core, from, dst)? };
+    let cast = match from.tables.verdict(from.netif, &header) {
+        Verdict::Here => Cast::Unicast,
+        Verdict::Many => cast_to_many(core, from, header.addresses.dst())?,
+        Verdict::Elsewhere | Verdict::MartianSource | Verdict::MartianDestination | Verdict::ReversePath => {
+            return None;
+        }
+    };
     let lent = RxFrame { own: None, ..*frame };
     other(core, from, link, header, cast, range.start + link.len..range.end + link.len, &lent).ok()
 }

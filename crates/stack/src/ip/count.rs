@@ -5,7 +5,7 @@
 //! the README's table. Tests: `tests/ip.rs`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 45;
+pub(crate) const COUNT: usize = 49;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -100,6 +100,14 @@ pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
 pub(crate) const PATH_MTU_LEARNED: usize = 43;
 /// Errors that quote too little of a packet to say whose it was, or what is no packet.
 pub(crate) const ICMP_IN_BAD_QUOTES: usize = 44;
+/// IPv4 packets to an address at which they cannot be taken in: another host's, or nobody's.
+pub(crate) const IN_ADDR_ERRORS: usize = 45;
+/// The same of IPv6.
+pub(crate) const V6_IN_ADDR_ERRORS: usize = 46;
+/// IPv6 packets from an address that cannot be outside. Other headers of both families: [`IN_HDR_ERRORS`].
+pub(crate) const V6_IN_HDR_ERRORS: usize = 47;
+/// Errors about a conversation that goes out by another interface than that by which they came.
+pub(crate) const ICMP_IN_ELSEWHERE: usize = 48;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -148,4 +156,8 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("icmp_in_echo_drops", ""),
     ("ip_path_mtu_learned", ""),
     ("icmp_in_bad_quotes", ""),
+    ("ip_in_addr_errors", "IpInAddrErrors"),
+    ("ip6_in_addr_errors", "Ip6InAddrErrors"),
+    ("ip6_in_hdr_errors", "Ip6InHdrErrors"),
+    ("icmp_in_elsewhere", ""),
 ];

@@ -14,6 +14,7 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
 use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
 use sockeye_proto::ip;
+use sockeye_proto::ip::martian::{Class, Kind, Source};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
@@ -26,7 +27,7 @@ use crate::conn::{Work, engine};
 use crate::icmp::echo;
 use crate::link;
 use crate::netif::TxFrame;
-use crate::netif::table::{NetifId, is_host};
+use crate::netif::table::NetifId;
 use crate::prune;
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
@@ -97,25 +98,32 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     cx.core.ip.count(index);
     let mut quoted = quoting.payload.clone();
     quoted.trim_front(HEADER_LEN);
-    if !undelivered(cx, quoted, error, quoting.header.addresses.src()) {
+    if !undelivered(cx, quoted, error, (quoting.netif, quoting.header.addresses.src())) {
         cx.core.ip.count(count::ICMP_IN_ERRORS);
         cx.core.ip.count(count::ICMP_IN_BAD_QUOTES);
     }
 }
 
-/// A frame of ours found nobody at its next hop: whose it was is told as by an ICMP error. Not to be called with a
-/// lock held.
-pub(crate) fn no_neighbor(cx: &mut Context<'_>, frame: &TxFrame) {
+/// A frame of ours found nobody at its next hop on the link of `netif`: whose it was is told as by an ICMP error. Not to be
+/// called with a lock held.
+pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame) {
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
     let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
     let Ok((header, _)) = parsed else { return };
     let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return prune::ask_later(cx) };
     quoted.append(frame.payload.clone());
-    undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), header.addresses.src());
+    undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), (netif, header.addresses.src()));
 }
 
-/// `offender` says that this beginning of a packet of ours could not be delivered. False if it cannot be understood.
-fn undelivered(cx: &mut Context<'_>, mut quoted: Chain, error: Error, offender: IpAddr) -> bool {
+/// `offender` says, by the interface `netif`, that this beginning of a packet of ours could not be delivered. False if it
+/// cannot be understood. Of a conversation that goes out elsewhere nobody there can know: nothing is believed, be it of TCP,
+/// of UDP or an echo request.
+fn undelivered(
+    cx: &mut Context<'_>,
+    mut quoted: Chain,
+    error: Error,
+    (netif, offender): (NetifId, IpAddr),
+) -> bool {
     let mut head = [0; QUOTED_HEAD_MAX];
     let len = quoted.copy_to(0, &mut head);
     // The quote is a part of the packet, so its length field says more than there is.
@@ -123,7 +131,10 @@ fn undelivered(cx: &mut Context<'_>, mut quoted: Chain, error: Error, offender: 
     let Ok((header, range)) = parsed else { return false };
     quoted.trim_front(range.start);
     let len = quoted.len();
-    if header.protocol == ip::PROTOCOL_TCP {
+    let (local, remote) = (header.addresses.src(), header.addresses.dst());
+    if !cx.core.netifs.tables().goes_out_by(netif, local, remote) {
+        cx.core.ip.count(count::ICMP_IN_ELSEWHERE);
+    } else if header.protocol == ip::PROTOCOL_TCP {
         segment_undelivered(cx, &header.addresses, &quoted, error);
     } else if header.protocol == ip::PROTOCOL_UDP {
         let is_ours = crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
@@ -267,14 +278,20 @@ fn may_answer(family: Family, received: &Received, why: Error) -> bool {
     let (first, len) = received.first::<1>();
     let is_error = received.header.protocol == protocol && (len == 0 || Message::is_error(family, first[0]));
     let is_first = received.fragment.is_none_or(|place| place.offset == 0);
-    let has_sender = is_host(received.header.addresses.src());
-    (is_single(received) || concerns_many && has_sender) && !is_error && is_first
+    let is_to_some = received.cast == Cast::Unicast || concerns_many;
+    is_to_some && has_sender(received) && !is_error && is_first
 }
 
 /// Whether a packet went from one host to one.
 fn is_single(received: &Received) -> bool {
-    let src = received.header.addresses.src();
-    received.cast == Cast::Unicast && (is_host(src) || received.netif == NetifId::LOOPBACK)
+    received.cast == Cast::Unicast && has_sender(received)
+}
+
+/// Whether there can be somebody who is answered. Those that cannot were dropped when the packet came in, but for what is
+/// unspecified.
+fn has_sender(received: &Received) -> bool {
+    let kind = if received.netif == NetifId::LOOPBACK { Kind::Loopback } else { Kind::Wire };
+    Class::of(received.header.addresses.src()).source(kind) == Source::Host
 }
 
 /// Takes a token, or counts that there is none.

@@ -3,12 +3,13 @@
 use std::io;
 use std::net::IpAddr;
 
+use sockeye_proto::ip::martian::is_host;
 use sockeye_proto::ndp::stable::Identifiers;
 pub use sockeye_proto::neighbor::State as NeighborState;
 
 use super::station::Station;
 use crate::conn::outbox::Context;
-use crate::netif::{MacAddr, NetifId};
+use crate::netif::{MacAddr, NetifId, RpFilter};
 use crate::stack::Stack;
 
 /// A neighbor: a host on the link of an interface.
@@ -38,7 +39,8 @@ pub enum Addressing {
     Eui64,
 }
 
-/// How an interface on Ethernet behaves. Start from [`LinkOptions::default`]; without meaning for other media.
+/// How an interface behaves. Start from [`LinkOptions::default`]. All but [`rp_filter`](Self::rp_filter) has a meaning on
+/// Ethernet only.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// It listens to router advertisements: default routes, prefixes and addresses (RFC 4861, RFC 4862). Default true.
@@ -50,11 +52,20 @@ pub struct LinkOptions {
     pub detect_duplicates: bool,
     /// How its own IPv6 addresses are made.
     pub addressing: Addressing,
+    /// What is asked of the sources of packets that come in; [`Stack::set_rp_filter`] changes it. Default
+    /// [`RpFilter::Off`](crate::netif::RpFilter::Off).
+    pub rp_filter: RpFilter,
 }
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        Self { accept_ra: true, link_local: true, detect_duplicates: true, addressing: Addressing::default() }
+        Self {
+            accept_ra: true,
+            link_local: true,
+            detect_duplicates: true,
+            addressing: Addressing::default(),
+            rp_filter: RpFilter::default(),
+        }
     }
 }
 
@@ -101,7 +112,7 @@ impl Stack {
     pub fn set_neighbor(&self, netif: NetifId, addr: IpAddr, lladdr: MacAddr) -> io::Result<()> {
         let station = self.station(netif)?;
         let is_group = lladdr.0[0] & 1 != 0;
-        if is_group || !crate::netif::table::is_host(addr) {
+        if is_group || !is_host(addr) {
             let message = format!("{addr} at {lladdr}: not the addresses of one host");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }

@@ -1,16 +1,18 @@
 //! ARP that has come in (RFC 826), and what it says of our own addresses (RFC 5227). The bytes may be anything.
 //! Tests: `tests/link/`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use sockeye_proto::arp::{Operation, Packet, Refusal};
 use sockeye_proto::dad::Standing;
+use sockeye_proto::ip::martian::Class;
 use sockeye_proto::neighbor::Advert;
 
 use super::station::{ETHERTYPE_ARP, Work};
 use super::{addresses, count};
 use crate::conn::outbox::Context;
 use crate::netif::table::NetifId;
+use crate::stack::Core;
 
 /// A packet has come in at `id`.
 pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
@@ -27,6 +29,11 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
             });
         }
     };
+    // Who says to be all hosts of a network would get what is sent to all.
+    if !packet.sender.is_unspecified() && is_of_network(core, id, packet.sender) {
+        core.links.count(count::ARP_REFUSED);
+        return core.links.count(count::ARP_BAD_SENDER);
+    }
     // Our own, brought back by the link.
     if packet.sender_lladdr == station.mac {
         return;
@@ -37,6 +44,12 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
         answer(&mut work, &packet);
     }
     work.finish();
+}
+
+/// Whether an address is a network's or everybody's on it.
+fn is_of_network(core: &Core, id: NetifId, addr: Ipv4Addr) -> bool {
+    let class = core.netifs.tables().class(id, addr.into());
+    matches!(class, Class::Broadcast | Class::BroadcastElsewhere | Class::Network)
 }
 
 /// Whether somebody else uses an address of ours, or probes one that we are probing.

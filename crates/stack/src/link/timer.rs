@@ -24,7 +24,7 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
     report(&mut work);
     work.finish();
     for frame in undelivered {
-        icmp::no_neighbor(cx, &frame);
+        icmp::no_neighbor(cx, id, &frame);
     }
 }
 

@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 
 use sockeye_mbuf::Pool;
 
+pub(crate) mod admit;
 mod capture;
 mod channel;
 mod configure;
@@ -60,6 +61,7 @@ pub(crate) mod tables;
 mod wire;
 
 pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
+pub use admit::RpFilter;
 pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, RxPlaced, TxFrame};

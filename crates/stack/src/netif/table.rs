@@ -23,8 +23,6 @@ use sockeye_sync::facade::{AtomicU32, AtomicU64, OnceLock, Ordering, Read, Snaps
 use super::tables::{NoWay, Tables, full, invalid};
 use super::{Address, AddressState, Netif, Prefix, Route};
 
-pub(crate) use super::tables::is_host;
-
 /// Interfaces that a stack may have, loopback not counted.
 pub(crate) const NETIFS_MAX: usize = 16;
 /// Queues of an interface in each direction.
@@ -224,7 +222,7 @@ impl Netifs {
     }
 
     /// Changes addresses and routes, all of it or nothing.
-    fn change(&self, change: impl FnOnce(&mut Tables) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Tables) -> io::Result<()>) -> io::Result<()> {
         let _changing = self.changing.lock();
         let new = self.tables.read().changed(change)?;
         let generation = new.generation();
@@ -317,7 +315,7 @@ impl Netifs {
         self.tables().addresses().iter().find(|own| own.prefix.addr() == addr).map(|own| own.netif)
     }
 
-    fn known(&self, netif: NetifId) -> io::Result<()> {
+    pub(super) fn known(&self, netif: NetifId) -> io::Result<()> {
         match self.netif(netif) {
             Some(_) => Ok(()),
             None => Err(invalid(format!("{netif:?} is no interface of this stack"))),
@@ -458,7 +456,7 @@ mod tests {
             assert_eq!(netifs.source(addr(to)).ok(), from.map(addr), "{to}");
         }
         assert_eq!(netifs.tables().lookup(addr("10.0.1.1")).ok(), Some(Via::LOOPBACK));
-        let takes_in = |netif, to| netifs.tables().takes_in(netif, addr(to));
+        let takes_in = |netif, to| netifs.tables().admits(netif, "9.9.9.8", to);
         assert!(takes_in(a, "10.0.1.1") && !takes_in(a, "127.0.0.1"));
         let foreign = |netif| ["9.9.9.9", "224.0.0.1", "127.0.0.1"].map(|dst| takes_in(netif, dst));
         netifs.set_takes_any(a, true).unwrap();
@@ -471,7 +469,18 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_or_no_hosts_is_refused_and_changes_nothing() {
         let (netifs, a, _) = with_two();
-        for bad in ["10.0.0.1/24", "127.0.0.1/8", "0.0.0.0/0", "224.0.0.1/4", "::1/128", "ff02::1/16"] {
+        for bad in [
+            "10.0.0.1/24",
+            "127.0.0.1/8",
+            "0.0.0.0/0",
+            "0.0.0.1/8",
+            "224.0.0.1/4",
+            "240.0.0.1/4",
+            "::1/128",
+            "::ffff:10.0.0.9/128",
+            "::10.0.0.9/128",
+            "ff02::1/16",
+        ] {
             let refused = netifs.assign(a, &prefixes(&["10.7.0.1/24", bad])).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{bad}");
         }

@@ -3,7 +3,8 @@
 //! Tables never change. Whoever changes something makes new ones from the old ([`Tables::changed`]) and puts them in
 //! their place (`table.rs`); a reader works with those that it has read. Invariants: routes stand in the order in which
 //! they are preferred, the longest prefix first; no address stands twice; the generation is one
-//! more than that of the tables before. Must not know interfaces but by their number.
+//! more than that of the tables before. Must not know interfaces but by their number. What a packet's addresses may be is
+//! decided in `admit.rs`.
 //!
 //! # The neighbor hint
 //! When a connection's peer has acknowledged something new, the next hop of its route can be reached in both
@@ -18,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use sockeye_proto::ip::martian;
 use sockeye_proto::ip::source::{self, Candidate};
 use sockeye_proto::ndp::{ALL_NODES, solicited_node};
 use sockeye_proto::time::Instant;
@@ -25,7 +27,7 @@ use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 
 use super::scope;
 use super::table::{NetifId, Via};
-use super::{Address, AddressState, Route, RouteKind};
+use super::{Address, AddressState, Route, RouteKind, RpFilter};
 use crate::ip::Cast;
 
 /// Addresses of all interfaces together.
@@ -109,6 +111,9 @@ pub(crate) struct Tables {
     routes: Vec<Entry>,
     /// A bit for each interface that takes in packets to every host's address.
     any_address: u64,
+    /// A bit for each interface that looks for a way back to the sources of its packets: some way, and one by itself.
+    rp_loose: u64,
+    rp_strict: u64,
 }
 
 impl Tables {
@@ -134,29 +139,30 @@ impl Tables {
                 .any(|own| own.prefix.addr() == addr && own.state != AddressState::Tentative)
     }
 
-    /// Whether a packet that came in by `netif` may be for `addr`.
-    #[inline]
-    pub fn takes_in(&self, netif: NetifId, addr: IpAddr) -> bool {
-        // What is of a link is ours on that link only (RFC 4007 section 9).
-        let is_ours = |own: &Address| {
-            own.prefix.addr() == addr
-                && own.state != AddressState::Tentative
-                && (own.netif == netif || !scope::is_of_link(addr))
-        };
-        !addr.is_loopback() && (self.addresses.iter().any(is_ours) || self.takes_any(netif) && is_host(addr))
-    }
-
     /// Whether packets to every host's address are taken in there.
-    fn takes_any(&self, netif: NetifId) -> bool {
+    pub(super) fn takes_any(&self, netif: NetifId) -> bool {
         self.any_address & bit(netif) != 0
     }
 
     pub(super) fn set_takes_any(&mut self, netif: NetifId, any: bool) {
-        let bit = bit(netif);
-        self.any_address = if any { self.any_address | bit } else { self.any_address & !bit };
+        set_bit(&mut self.any_address, netif, any);
     }
 
-    fn of(&self, netif: NetifId) -> impl Iterator<Item = &Address> {
+    /// What is asked of the sources of packets that come in there.
+    pub(super) fn rp_filter(&self, netif: NetifId) -> RpFilter {
+        match (self.rp_loose & bit(netif) != 0, self.rp_strict & bit(netif) != 0) {
+            (false, false) => RpFilter::Off,
+            (true, false) => RpFilter::Loose,
+            (_, true) => RpFilter::Strict,
+        }
+    }
+
+    pub(super) fn set_rp_filter(&mut self, netif: NetifId, filter: RpFilter) {
+        set_bit(&mut self.rp_loose, netif, filter == RpFilter::Loose);
+        set_bit(&mut self.rp_strict, netif, filter == RpFilter::Strict);
+    }
+
+    pub(super) fn of(&self, netif: NetifId) -> impl Iterator<Item = &Address> {
         self.addresses.iter().filter(move |own| own.netif == netif)
     }
 
@@ -166,18 +172,15 @@ impl Tables {
         match dst {
             IpAddr::V4(Ipv4Addr::BROADCAST) => Some(Cast::Broadcast),
             IpAddr::V4(ALL_HOSTS) | IpAddr::V6(ALL_NODES) => Some(Cast::Multicast),
-            IpAddr::V4(_) => self.is_broadcast(netif, dst).then_some(Cast::Broadcast),
+            IpAddr::V4(_) => {
+                self.of(netif).any(|own| own.prefix.broadcast() == Some(dst)).then_some(Cast::Broadcast)
+            }
             IpAddr::V6(group) => {
                 // Tentative addresses too: duplicate detection asks for them there.
                 let is_asked = |own: &Address| matches!(own.prefix.addr(), IpAddr::V6(own) if solicited_node(own) == group);
                 self.of(netif).any(is_asked).then_some(Cast::Multicast)
             }
         }
-    }
-
-    /// Whether `addr` is all hosts of a network on this link.
-    pub fn is_broadcast(&self, netif: NetifId, addr: IpAddr) -> bool {
-        self.of(netif).any(|own| own.prefix.broadcast() == Some(addr))
     }
 
     /// The way to `remote`.
@@ -288,7 +291,7 @@ impl Tables {
 
     pub(super) fn add_address(&mut self, address: Address) -> io::Result<()> {
         let addr = address.prefix.addr();
-        if !is_host(addr) || self.addresses.iter().any(|own| own.prefix.addr() == addr) {
+        if !martian::is_host(addr) || self.addresses.iter().any(|own| own.prefix.addr() == addr) {
             return Err(invalid(format!("{addr} cannot be an interface's address, or is one already")));
         }
         if self.addresses.len() >= ADDRESSES_MAX {
@@ -321,7 +324,7 @@ impl Tables {
         let route = Route { destination: route.destination.network(), ..route };
         if route.gateway().is_some_and(|gateway| {
             gateway.is_ipv4() != route.destination.addr().is_ipv4()
-                || !is_host(gateway)
+                || !martian::is_host(gateway)
                 || self.is_local(gateway)
         }) {
             return Err(invalid("a gateway has to be another host of the destination's family".to_owned()));
@@ -355,12 +358,6 @@ impl Tables {
 /// The group of all hosts of a link (RFC 1112 section 4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
-/// Whether `addr` can be the address of one host.
-pub(crate) fn is_host(addr: IpAddr) -> bool {
-    let broadcast = matches!(addr, IpAddr::V4(v4) if v4.is_broadcast());
-    !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast() && !broadcast
-}
-
 /// Whether `addr` means somebody on the link, whatever the routes say.
 fn is_of_link(addr: IpAddr) -> bool {
     let link_local = match addr {
@@ -373,6 +370,10 @@ fn is_of_link(addr: IpAddr) -> bool {
 /// An interface as a bit: there are fewer than bits. The loopback has none.
 fn bit(netif: NetifId) -> u64 {
     1u64.checked_shl(u32::try_from(netif.index()).unwrap_or(u32::MAX)).unwrap_or(0)
+}
+
+fn set_bit(bits: &mut u64, netif: NetifId, is_set: bool) {
+    *bits = if is_set { *bits | bit(netif) } else { *bits & !bit(netif) };
 }
 
 pub(super) fn invalid(message: String) -> io::Error {

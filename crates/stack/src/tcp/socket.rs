@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use sockeye_proto::ip::martian::is_host;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_sync::facade::Arc;
@@ -177,7 +178,8 @@ impl TcpSocket {
         let core = self.stack.core();
         scope::check_bind(core, &addr)?;
         let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
-        if !is_ours && !self.settings.transparent {
+        let may_be_foreign = self.settings.transparent && is_host(local.addr);
+        if !is_ours && !may_be_foreign {
             let message = format!(
                 "{} is not an address of this stack: use 127.0.0.0/8, ::1, the wildcard or an interface's address",
                 local.addr

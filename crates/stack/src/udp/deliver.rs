@@ -66,9 +66,12 @@ impl Shared {
         true
     }
 
-    /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address.
+    /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address. What a
+    /// host without an address says is for those who may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would
+    /// go to the loopback, in the name of whoever answers.
     pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
         let group = flow.tuple.local.addr;
+        let is_nameless = flow.tuple.remote.addr.is_unspecified();
         let membership = Membership { group, interface: flow.interface };
         let mut receivers = 0;
         self.table.with(cpu, |copy| {
@@ -77,6 +80,9 @@ impl Shared {
             }
             self.table.each(copy, &flow.tuple, |pcb| {
                 if group.is_multicast() && !wants(pcb, &membership) {
+                    return;
+                }
+                if is_nameless && !pcb.options.broadcast.load(Ordering::Relaxed) {
                     return;
                 }
                 receivers += 1;

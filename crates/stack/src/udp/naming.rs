@@ -11,6 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rustix::io::Errno;
+use sockeye_proto::ip::martian::is_host;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::name::{Name, wildcard};
@@ -19,7 +20,6 @@ use super::ports::Ports;
 use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
-use crate::netif::tables::is_host;
 use crate::netif::{NetifId, scope};
 use crate::stack::{Core, Stack};
 

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use rustix::io::Errno;
+use sockeye_proto::ip::martian::is_host;
 use sockeye_sync::facade::Ordering;
 
 use super::groups::LOOPBACK;
@@ -12,7 +13,7 @@ use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
 use crate::netif::table::Via;
-use crate::netif::tables::{NoWay, is_host};
+use crate::netif::tables::NoWay;
 use crate::netif::{Netif, NetifId};
 use crate::stack::Core;
 

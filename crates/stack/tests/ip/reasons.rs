@@ -24,3 +24,33 @@ fn martians_and_tcp_to_many_are_told_from_what_is_for_others() {
         (5, 4, 11)
     );
 }
+
+#[test]
+fn addresses_that_cannot_be_are_counted_as_the_kernel_counts_them() {
+    let mut host = Host::new();
+    for (src, dst) in [("127.0.0.1", "10.9.0.1"), ("240.0.0.1", "10.9.0.1"), ("::ffff:127.0.0.1", "fd09::1")]
+    {
+        host.send(&packet(between(src, dst), EXPERIMENT, b"?"));
+    }
+    for (src, dst) in [
+        ("10.9.0.2", "127.0.0.1"),
+        ("10.9.0.2", "0.0.0.0"),
+        ("fd09::2", "::1"),
+        ("fd09::2", "::ffff:10.9.0.1"),
+        ("fd09::2", "ff01::1"),
+    ] {
+        host.send(&packet(between(src, dst), EXPERIMENT, b"?"));
+    }
+    host.send(&packet(between("10.9.0.2", "10.9.0.77"), EXPERIMENT, b"?"));
+    host.send(&packet(between("fd09::2", "fd09::77"), EXPERIMENT, b"?"));
+    for (name, count) in [
+        ("frames_martian", 3),
+        ("frames_martian_dst", 5),
+        ("ip_in_addr_errors", 3),
+        ("ip6_in_addr_errors", 4),
+        ("ip6_in_hdr_errors", 1),
+        ("frames_not_for_us", 10),
+    ] {
+        assert_eq!(host.count(name), count, "{name}");
+    }
+}

@@ -58,6 +58,20 @@ fn a_flood_of_packets_to_absent_hosts_stays_within_its_bound_and_gives_its_memor
     assert_eq!(lab.stacks[0].memory_in_use(), 0);
 }
 
+#[test]
+fn nobody_takes_what_is_sent_to_all_by_saying_to_be_all() {
+    let mut lab = Lab::new(&[&["10.0.0.1/24"], &["10.0.0.2/24"]]);
+    lab.pass(Duration::from_secs(15));
+    for sender in ["10.0.0.255", "10.0.0.0", "255.255.255.255", "240.0.0.1", "0.1.2.3", "127.0.0.1"] {
+        let refused = lab.count(0, "arp_bad_sender");
+        let forged = arp::Packet::request([2, 9, 9, 9, 9, 9], sender.parse().unwrap(), host(1));
+        lab.inject(0, frame(ALL, mac(5), ARP, &forged.emit()));
+        lab.turn();
+        assert!(lab.neighbor(0, sender).is_none(), "{sender}");
+        assert_eq!(lab.count(0, "arp_bad_sender"), refused + 1, "{sender}");
+    }
+}
+
 /// Bytes with the right checksum for where they go, so that they get past it.
 fn summed(family: u8, mut body: Vec<u8>) -> Vec<u8> {
     body[2..4].fill(0);

@@ -1,0 +1,473 @@
+//! Which addresses may stand in a packet that comes in: every class of address, as source and as destination, of both
+//! families, on each kind of interface and medium, with TCP, UDP and ICMP inside.
+//!
+//! "Taken" means that the packet had an effect that an application or a peer can see: an answer of any kind, or a
+//! datagram in a socket. What is not taken must have none, not even a question for a neighbor.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use sockeye::netif::{ChannelConfig, ChannelPort, LinkOptions, MacAddr, Medium, NetifId, channel};
+use sockeye::{IcmpSocket, Stack, TcpListener, TcpSocket, UdpBuilder, UdpSocket};
+use sockeye_proto::icmp::{Error, Message, Unreachable};
+use sockeye_proto::ip::{Addresses, PROTOCOL_UDP};
+use sockeye_proto::tcp::segment::{Flags, Header};
+use sockeye_proto::tcp::wire::Ports;
+
+use crate::common;
+use crate::host::{between, bytes_of, frame, icmp, packet};
+use crate::segments::segment_of;
+
+/// What an interface takes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// What is for the stack's own addresses.
+    Wire,
+    /// What is for any host (`Stack::set_any_address`).
+    Any,
+}
+use Kind::{Any, Wire};
+
+/// What becomes of a packet to an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    /// It is taken in as one for a host.
+    Host,
+    /// TCP is dropped, datagrams are taken in, and no error is sent.
+    Many,
+    /// It is dropped.
+    Nobody,
+}
+
+/// Our addresses on the interface where packets come in, and on another.
+const OURS: [[&str; 3]; 2] =
+    [["10.9.0.1/24", "fd09::1/64", "fe80::a/64"], ["10.77.0.1/24", "fd77::1/64", "fe80::b/64"]];
+/// The station of each of our two interfaces, and the station that sends.
+const MACS: [MacAddr; 3] =
+    [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 1, 1]), MacAddr([2, 0, 0, 0, 0, 9])];
+
+/// Each class of address: an example, whether a packet from it is taken, and what becomes of one to it, on an interface
+/// that takes in what is for us, and on one that takes in what is for any host.
+const TABLE: [(&str, bool, To, To); 55] = [
+    // Hosts: on the link, elsewhere, on our other link, and of the link only.
+    ("10.9.0.2", true, To::Nobody, To::Host),
+    ("192.0.2.9", true, To::Nobody, To::Host),
+    ("10.77.0.9", true, To::Nobody, To::Host),
+    ("169.254.7.7", true, To::Nobody, To::Nobody),
+    ("fd09::2", true, To::Nobody, To::Host),
+    ("2001:db8::9", true, To::Nobody, To::Host),
+    ("fd77::9", true, To::Nobody, To::Host),
+    ("fe80::9", true, To::Nobody, To::Nobody),
+    // IPv6 has neither broadcast nor network addresses.
+    ("fd09::", true, To::Nobody, To::Host),
+    ("fd09::ffff:ffff:ffff:ffff", true, To::Nobody, To::Host),
+    // Our own: of this interface, of another, and of another link.
+    ("10.9.0.1", false, To::Host, To::Host),
+    ("10.77.0.1", false, To::Host, To::Host),
+    ("fd09::1", false, To::Host, To::Host),
+    ("fd77::1", false, To::Host, To::Host),
+    ("fe80::a", false, To::Host, To::Host),
+    ("fe80::b", false, To::Nobody, To::Nobody),
+    // Unspecified, and "this network".
+    ("0.0.0.0", false, To::Nobody, To::Nobody),
+    ("::", false, To::Nobody, To::Nobody),
+    ("0.0.0.1", false, To::Nobody, To::Nobody),
+    ("0.1.2.3", false, To::Nobody, To::Nobody),
+    ("0.255.255.255", false, To::Nobody, To::Nobody),
+    // Loopback.
+    ("127.0.0.0", false, To::Nobody, To::Nobody),
+    ("127.0.0.1", false, To::Nobody, To::Nobody),
+    ("127.255.255.255", false, To::Nobody, To::Nobody),
+    ("::1", false, To::Nobody, To::Nobody),
+    // IPv4 in IPv6's clothes, mapped and compatible.
+    ("::ffff:127.0.0.1", false, To::Nobody, To::Nobody),
+    ("::ffff:10.9.0.1", false, To::Nobody, To::Nobody),
+    ("::ffff:10.9.0.2", false, To::Nobody, To::Nobody),
+    ("::ffff:192.0.2.9", false, To::Nobody, To::Nobody),
+    ("::ffff:0.0.0.0", false, To::Nobody, To::Nobody),
+    ("::ffff:255.255.255.255", false, To::Nobody, To::Nobody),
+    ("::127.0.0.1", false, To::Nobody, To::Nobody),
+    ("::10.9.0.1", false, To::Nobody, To::Nobody),
+    ("::192.0.2.9", false, To::Nobody, To::Nobody),
+    ("::2", false, To::Nobody, To::Nobody),
+    // Groups: that of all hosts, some that nobody has joined, and those that never leave an interface.
+    ("224.0.0.1", false, To::Many, To::Many),
+    ("224.0.0.9", false, To::Nobody, To::Nobody),
+    ("239.255.255.255", false, To::Nobody, To::Nobody),
+    ("ff02::1", false, To::Many, To::Many),
+    ("ff02::77", false, To::Nobody, To::Nobody),
+    ("ff0e::77", false, To::Nobody, To::Nobody),
+    ("ff01::1", false, To::Nobody, To::Nobody),
+    ("ff00::1", false, To::Nobody, To::Nobody),
+    // Reserved.
+    ("240.0.0.0", false, To::Nobody, To::Nobody),
+    ("240.0.0.1", false, To::Nobody, To::Nobody),
+    ("255.255.255.254", false, To::Nobody, To::Nobody),
+    // Broadcast: limited, of this network, and of the other interface's.
+    ("255.255.255.255", false, To::Many, To::Many),
+    ("10.9.0.255", false, To::Many, To::Many),
+    ("10.77.0.255", false, To::Nobody, To::Nobody),
+    // Network addresses: of this network, and of the other interface's.
+    ("10.9.0.0", false, To::Nobody, To::Nobody),
+    ("10.77.0.0", false, To::Nobody, To::Nobody),
+    // Beside those that mean something else.
+    ("1.0.0.0", true, To::Nobody, To::Host),
+    ("223.255.255.255", true, To::Nobody, To::Host),
+    ("::1:0:0:0", true, To::Nobody, To::Host),
+    ("::fffe:127.0.0.1", true, To::Nobody, To::Host),
+];
+
+/// A stack with two interfaces, with a listener and a receiver for everything that is taken in.
+struct Bed {
+    stack: Stack,
+    ids: Vec<NetifId>,
+    ports: Vec<ChannelPort>,
+    medium: Medium,
+    receivers: Vec<UdpSocket>,
+    _listener: TcpListener,
+}
+
+impl Bed {
+    fn new(kind: Kind, is_ethernet: bool) -> Self {
+        let stack = common::stack_with(|config| config.workers = 0);
+        let (mut ids, mut ports) = (Vec::new(), Vec::new());
+        let medium = |link: usize| if is_ethernet { Medium::Ethernet(MACS[link]) } else { Medium::Ip };
+        let quiet = LinkOptions {
+            accept_ra: false,
+            link_local: false,
+            detect_duplicates: false,
+            ..LinkOptions::default()
+        };
+        for (link, ours) in OURS.iter().enumerate() {
+            let config = ChannelConfig { medium: medium(link), ..ChannelConfig::default() };
+            let (channel, mut port) = channel(&config).unwrap();
+            let prefixes = ours.map(|prefix| prefix.parse().unwrap());
+            ids.push(stack.attach_with(channel, &prefixes, &quiet).unwrap());
+            ports.append(&mut port);
+        }
+        // Whatever may be answered can be.
+        for network in ["0.0.0.0/0", "::/0"] {
+            stack.add_route(network.parse().unwrap(), ids[0]).unwrap();
+        }
+        stack.set_any_address(ids[0], kind == Any).unwrap();
+        let mut socket = TcpSocket::new_v6(&stack);
+        let receiver = UdpBuilder::new_v6(&stack);
+        let (listener, any) = match kind {
+            Wire => {
+                socket.bind("[::]:80".parse().unwrap()).unwrap();
+                (socket.listen(16).unwrap(), None)
+            }
+            Any => {
+                socket.set_transparent(true);
+                (socket.listen_any(16).unwrap(), Some(receiver.transparent(true).bind_any().unwrap()))
+            }
+        };
+        let v6 = UdpBuilder::new_v6(&stack).only_v6(true).bind("[::]:7".parse().unwrap()).unwrap();
+        let v4 = UdpSocket::bind_on(&stack, "0.0.0.0:7").unwrap();
+        v6.join_multicast_v6(&"ff02::1".parse().unwrap(), ids[0].interface_index()).unwrap();
+        v4.join_multicast_v4(&"224.0.0.1".parse().unwrap(), &"10.9.0.1".parse().unwrap()).unwrap();
+        let receivers: Vec<_> = [v6, v4].into_iter().chain(any).collect();
+        receivers.iter().for_each(|receiver| receiver.set_nonblocking(true).unwrap());
+        let bed = Self { stack, ids, ports, medium: medium(0), receivers, _listener: listener };
+        if is_ethernet {
+            // Groups are reported, addresses announced.
+            for second in 1..20 {
+                bed.stack.poll(Duration::from_secs(second));
+            }
+        }
+        bed.effects();
+        bed
+    }
+
+    /// Packets that were sent, by whichever interface, and datagrams that sockets have.
+    fn effects(&self) -> (usize, usize) {
+        for _ in 0..20 {
+            self.stack.poll(Duration::from_secs(20));
+        }
+        let sent = self.ports.iter().map(|port| std::iter::from_fn(|| port.try_recv()).count()).sum();
+        let of = |receiver: &UdpSocket| std::iter::from_fn(|| receiver.recv_from(&mut [0; 64]).ok()).count();
+        (sent, self.receivers.iter().map(of).sum())
+    }
+
+    /// What a packet brings about that comes in by the first interface.
+    fn give(&self, packet: &[u8]) -> (usize, usize) {
+        let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+        let bytes = match self.medium {
+            Medium::Ip => packet.to_vec(),
+            Medium::Ethernet(_) => frame(MACS[0], MACS[2], ethertype, packet),
+        };
+        self.ports[0].try_send(&bytes[..]).unwrap();
+        self.effects()
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        common::counter(&self.stack, name)
+    }
+}
+
+fn datagram(addresses: Addresses, ports: (u16, u16)) -> Vec<u8> {
+    let mut bytes = [&ports.0.to_be_bytes()[..], &ports.1.to_be_bytes(), &[0, 10, 0, 0], b"hi"].concat();
+    let sum = addresses.pseudo_header(PROTOCOL_UDP, 10).add_bytes(&bytes).checksum();
+    bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+    packet(addresses, PROTOCOL_UDP, &bytes)
+}
+
+/// TCP and UDP to a port that is open and to one that is not, and an echo request.
+fn packets(addresses: Addresses) -> [Vec<u8>; 5] {
+    let syn = |dst| {
+        let header = Header { flags: Flags::SYN, window: 1000, ..Header::default() };
+        segment_of(addresses, Ports { src: 4000, dst }, &header)
+    };
+    let ask = icmp(addresses, Message::EchoRequest { id: 1, seq: 1 }, b"hi");
+    [syn(80), syn(81), datagram(addresses, (4000, 7)), datagram(addresses, (4000, 8)), ask]
+}
+
+/// A peer, and an address of ours, for the other end of a packet. Both are of the link if `addr` is, on which it is talked to.
+fn other_end(addr: &str, ends: [&'static str; 3]) -> &'static str {
+    let parsed: IpAddr = addr.parse().unwrap();
+    match parsed {
+        IpAddr::V4(_) => ends[0],
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => ends[2],
+        IpAddr::V6(_) => ends[1],
+    }
+}
+
+fn is_taken(bed: &Bed, addresses: Addresses) -> Vec<bool> {
+    packets(addresses).iter().map(|packet| bed.give(packet) != (0, 0)).collect()
+}
+
+#[test]
+fn what_comes_from_no_host_is_neither_answered_nor_delivered() {
+    let mut wrong = Vec::new();
+    for (src, taken, ..) in TABLE {
+        for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
+            let bed = Bed::new(kind, is_ethernet);
+            let addresses = between(src, other_end(src, ["10.9.0.1", "fd09::1", "fe80::a"]));
+            let found = is_taken(&bed, addresses);
+            // On Ethernet the first answer asks for the neighbor, and the others wait with it.
+            let expected = if is_ethernet && taken { found.contains(&taken) } else { found == [taken; 5] };
+            if !expected {
+                wrong.push(format!("from {src}, {kind:?}, Ethernet {is_ethernet}: {found:?}"));
+            }
+            let martians = bed.count("frames_martian");
+            if !taken && martians != 5 {
+                wrong.push(format!("from {src}, {kind:?}: {martians} of 5 are counted"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "TCP open, TCP closed, UDP open, UDP closed, echo:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_goes_to_no_host_is_neither_answered_nor_delivered() {
+    let mut wrong = Vec::new();
+    for (dst, _, wire, any) in TABLE {
+        for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
+            let bed = Bed::new(kind, is_ethernet);
+            let addresses = between(other_end(dst, ["10.9.0.2", "fd09::2", "fe80::9"]), dst);
+            let found: Vec<_> = packets(addresses).iter().map(|packet| bed.give(packet)).collect();
+            let taken: Vec<_> = found.iter().map(|found| *found != (0, 0)).collect();
+            let expected = match if kind == Wire { wire } else { any } {
+                To::Nobody => taken == [false; 5],
+                To::Host => taken == [true; 5] || is_ethernet && taken.contains(&true),
+                // A question to many is answered in IPv6 only (RFC 4443 section 4.2).
+                To::Many => {
+                    let echo = usize::from(dst.contains(':'));
+                    found[..4] == [(0, 0), (0, 0), (0, 1), (0, 0)] && found[4].0 >= echo
+                }
+            };
+            if !expected {
+                wrong.push(format!("to {dst}, {kind:?}, Ethernet {is_ethernet}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "TCP open, TCP closed, UDP open, UDP closed, echo:\n{}", wrong.join("\n"));
+}
+
+/// What stands between these two is said to be of a link that it does not come from.
+#[test]
+fn a_source_of_the_link_reaches_only_what_is_on_that_link() {
+    for (dst, taken) in [("fe80::a", true), ("fd09::1", true), ("fd77::1", false), ("2001:db8::1", false)] {
+        let bed = Bed::new(Any, false);
+        assert_eq!(is_taken(&bed, between("fe80::9", dst)), [taken; 5], "{dst}");
+    }
+}
+
+/// The whole of a host's loopback, asked for by way of those who answer.
+#[test]
+fn no_answer_is_led_into_the_loopback() {
+    for (name, kind) in [("wire", Wire), ("any", Any)] {
+        let bed = Bed::new(kind, false);
+        let inside: Vec<_> = ["127.0.0.1:99", "[::1]:99"]
+            .map(|addr| UdpSocket::bind_on(&bed.stack, addr).unwrap())
+            .into_iter()
+            .inspect(|socket| socket.set_nonblocking(true).unwrap())
+            .collect();
+        let echo = UdpSocket::bind_on(&bed.stack, "[::]:53").unwrap();
+        let echo_v4 = UdpSocket::bind_on(&bed.stack, "0.0.0.0:54").unwrap();
+        for socket in [&echo, &echo_v4] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        for (src, ..) in TABLE {
+            for (dst, port) in [
+                ("10.9.0.1", 53),
+                ("10.9.0.1", 54),
+                ("255.255.255.255", 54),
+                ("224.0.0.1", 54),
+                ("10.9.0.255", 54),
+                ("fd09::1", 53),
+                ("fe80::a", 53),
+                ("ff02::1", 53),
+            ] {
+                if src.contains(':') != dst.contains(':') {
+                    continue;
+                }
+                bed.ports[0].try_send(&datagram(between(src, dst), (99, port))[..]).unwrap();
+                bed.stack.poll(Duration::from_secs(20));
+                for socket in [&echo, &echo_v4] {
+                    let mut bytes = [0; 64];
+                    while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+                        let _ = socket.send_to(&bytes[..len], from);
+                    }
+                }
+                bed.stack.poll(Duration::from_secs(20));
+                for socket in &inside {
+                    let got = socket.recv_from(&mut [0; 64]).map(|(_, from)| from);
+                    assert!(got.is_err(), "{name}, from {src} to {dst}: the loopback got one of {got:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A host without an address is heard by who can answer it: DHCP does it so (RFC 2131 section 4.1).
+#[test]
+fn a_host_without_an_address_is_heard_by_who_may_answer_it_with_a_broadcast() {
+    let bed = Bed::new(Wire, false);
+    let server = UdpSocket::bind_on(&bed.stack, "0.0.0.0:67").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let discover = datagram(between("0.0.0.0", "255.255.255.255"), (68, 67));
+    assert_eq!(bed.give(&discover), (0, 0));
+    assert!(server.recv_from(&mut [0; 64]).is_err(), "what it sent to 0.0.0.0 would go to the loopback");
+    server.set_broadcast(true).unwrap();
+    assert_eq!(bed.give(&discover), (0, 0));
+    let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
+    assert_eq!(from, SocketAddr::from(([0, 0, 0, 0], 68)));
+    // To one host, or to a network, nobody talks without an address.
+    for dst in ["10.9.0.1", "10.9.0.255"] {
+        bed.give(&datagram(between("0.0.0.0", dst), (68, 67)));
+        assert!(server.recv_from(&mut [0; 64]).is_err(), "{dst}");
+    }
+}
+
+/// An error of ICMP about a packet from `src` to `dst`.
+fn error_about(quoted: &[u8], from: &str, to: &str, error: Error) -> Vec<u8> {
+    icmp(between(from, to), Message::Error(error), quoted)
+}
+
+#[test]
+fn an_error_from_outside_reaches_no_conversation_of_the_loopback() {
+    for (near, far, own, router) in [
+        ("127.0.0.1", "127.0.0.1", "10.9.0.1", "10.9.0.2"),
+        ("::1", "::1", "fd09::1", "fd09::2"),
+        ("10.9.0.1", "10.9.0.1", "10.9.0.1", "10.9.0.2"),
+        ("fd77::1", "fd09::1", "fd77::1", "fd77::2"),
+    ] {
+        for error in [Error::Unreachable(Unreachable::Port), Error::PacketTooBig(1280)] {
+            let bed = Bed::new(Wire, false);
+            let socket =
+                UdpSocket::bind_on(&bed.stack, SocketAddr::new(near.parse().unwrap(), 1000)).unwrap();
+            let _peer = UdpSocket::bind_on(&bed.stack, SocketAddr::new(far.parse().unwrap(), 2000)).unwrap();
+            socket.connect(SocketAddr::new(far.parse().unwrap(), 2000)).unwrap();
+            socket.set_recv_err(true).unwrap();
+            let quoted = datagram(between(near, far), (1000, 2000));
+            bed.give(&error_about(&quoted, router, own, error));
+            assert!(socket.take_error().unwrap().is_none(), "{near} {error:?}");
+            assert!(socket.recv_err(&mut [0; 16]).is_none(), "{near} {error:?}");
+            assert_eq!(bed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
+
+            let ping = IcmpSocket::bind_on(&bed.stack, near.parse().unwrap()).unwrap();
+            ping.connect(far.parse().unwrap()).unwrap();
+            let request = Message::EchoRequest { id: ping.id(), seq: 1 };
+            let quoted = icmp(between(near, far), request, b"data");
+            bed.give(&error_about(&quoted, router, own, error));
+            assert!(ping.recv_err(&mut [0; 16]).is_none(), "{near} {error:?}");
+            assert_eq!(bed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
+        }
+    }
+}
+
+/// The first segment that left by an interface, without its link header.
+fn first_sent(port: &ChannelPort) -> Vec<u8> {
+    bytes_of(&port.try_recv().expect("a segment"))
+}
+
+#[test]
+fn an_error_reaches_a_conversation_only_by_the_interface_that_it_goes_out_by() {
+    for (far, own, router) in [("10.77.0.9", "10.77.0.1", "10.9.0.2"), ("fd77::9", "fd77::1", "fd09::2")] {
+        let bed = Bed::new(Wire, false);
+        let refused = Error::Unreachable(Unreachable::Port);
+        let far = SocketAddr::new(far.parse().unwrap(), 2000);
+        // A datagram's.
+        let socket = UdpSocket::bind_on(&bed.stack, SocketAddr::new(own.parse().unwrap(), 1000)).unwrap();
+        socket.connect(far).unwrap();
+        let quoted = datagram(between(own, &far.ip().to_string()), (1000, 2000));
+        let by = |link: usize, error| {
+            bed.ports[link].try_send(&error_about(&quoted, router, own, error)[..]).unwrap();
+            bed.effects();
+            socket.take_error().unwrap().is_some()
+        };
+        assert!(!by(0, refused), "it did not go out there");
+        assert!(!by(0, Error::PacketTooBig(1300)), "nor so");
+        assert_eq!(bed.count("ip_path_mtu_learned"), 0);
+        assert!(by(1, refused), "it did");
+        by(1, Error::PacketTooBig(1300));
+        assert_eq!(bed.count("ip_path_mtu_learned"), 1);
+
+        // A handshake's, whose sequence number is known.
+        let mut socket =
+            if far.is_ipv4() { TcpSocket::new_v4(&bed.stack) } else { TcpSocket::new_v6(&bed.stack) };
+        socket.set_nonblocking(true);
+        let stream = socket.connect(far).unwrap();
+        let syn = first_sent(&bed.ports[1]);
+        let errors: Vec<bool> = [0, 1]
+            .map(|link: usize| {
+                bed.ports[link].try_send(&error_about(&syn, router, own, refused)[..]).unwrap();
+                bed.effects();
+                stream.take_error().unwrap().is_some()
+            })
+            .into();
+        assert_eq!(errors, [false, true], "{far}");
+    }
+}
+
+#[test]
+fn half_open_connections_and_redirects_are_not_touched() {
+    let bed = Bed::new(Wire, false);
+    let addresses = between("10.9.0.2", "10.9.0.1");
+    let syn = Header { flags: Flags::SYN, window: 1000, ..Header::default() };
+    bed.ports[0].try_send(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &syn)[..]).unwrap();
+    bed.stack.poll(Duration::from_secs(20));
+    let syn_ack = first_sent(&bed.ports[0]);
+    let error = Error::Unreachable(Unreachable::Port);
+    for link in [0, 1] {
+        bed.ports[link].try_send(&error_about(&syn_ack, "10.9.0.9", "10.9.0.1", error)[..]).unwrap();
+        // Redirects of both families: to another router (RFC 792 type 5, RFC 4861 type 137).
+        let mut redirect = vec![5, 1, 0, 0, 10, 9, 0, 66];
+        redirect.extend(&syn_ack[..28]);
+        let sum = sockeye_proto::ip::Sum::ZERO.add_bytes(&redirect).checksum();
+        redirect[2..4].copy_from_slice(&sum.to_be_bytes());
+        bed.ports[link].try_send(&packet(between("10.9.0.9", "10.9.0.1"), 1, &redirect)[..]).unwrap();
+    }
+    assert_eq!(bed.effects(), (0, 0));
+    let routes = bed.stack.routes();
+    // The handshake goes on as if nothing had been said.
+    let (_, range) = sockeye_proto::ip::parse(&syn_ack, sockeye_proto::ip::HeaderChecksum::Verify).unwrap();
+    let checked = sockeye_proto::tcp::wire::ChecksumIn::Trusted;
+    let (_, answer, _) = sockeye_proto::tcp::wire::parse(&syn_ack[range], checked).unwrap();
+    let ack =
+        Header { flags: Flags::ACK, seq: answer.ack, ack: answer.seq + 1, window: 1000, ..Header::default() };
+    bed.give(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &ack));
+    assert_eq!((bed.stack.connection_count(), bed.stack.routes()), (1, routes));
+    assert_eq!(bed.ids.len(), 2);
+}
