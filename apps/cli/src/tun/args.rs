@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sockeye::Config;
-use sockeye::netif::{CaptureConfig, Prefix};
+use sockeye::netif::{CaptureConfig, Prefix, RpFilter};
 use sockeye_drivers::{Layer, TunConfig};
 
 use crate::bench::args::key_value;
@@ -78,6 +78,10 @@ pub struct DeviceArgs {
     #[arg(long)]
     pub no_big_tcp: bool,
 
+    /// Take in only packets to whose source there is a way back (RFC 3704): loose, by any device; strict, by this one; off, all
+    #[arg(long, value_name = "off|loose|strict", default_value = "off", value_parser = rp_filter)]
+    pub rp_filter: RpFilter,
+
     /// Another setting of the stack, as congestion_control=bbr or rcvbuf_max=16M; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
@@ -113,6 +117,7 @@ pub struct Plan {
     pub addrs: Vec<Prefix>,
     /// The kernel's addresses.
     pub kernel: Vec<Prefix>,
+    pub rp_filter: RpFilter,
     pub capture: Option<CaptureConfig>,
 }
 
@@ -141,7 +146,8 @@ impl DeviceArgs {
             snaplen: self.snaplen.unwrap_or(CaptureConfig::to(path).snaplen),
             ..CaptureConfig::to(path)
         });
-        Ok(Plan { device, stack, addrs: self.addr.clone(), kernel: self.kernel()?, capture })
+        let (kernel, rp_filter) = (self.kernel()?, self.rp_filter);
+        Ok(Plan { device, stack, addrs: self.addr.clone(), kernel, rp_filter, capture })
     }
 
     /// The kernel's addresses, as they were given or as they suggest themselves.
@@ -200,6 +206,15 @@ fn peer(text: &str) -> Result<Peer, String> {
     text.parse().map(Peer::Addr).map_err(|error| format!("{error}; or none"))
 }
 
+fn rp_filter(text: &str) -> Result<RpFilter, String> {
+    match text {
+        "off" => Ok(RpFilter::Off),
+        "loose" => Ok(RpFilter::Loose),
+        "strict" => Ok(RpFilter::Strict),
+        _ => Err("give off, loose or strict".to_owned()),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
@@ -249,6 +264,7 @@ mod tests {
             ("--addr 10.9.0.2/24 --set sndbuff=1", "sndbuff"),
             ("--addr 10.9.0.2/24 --set sndbuf=1", "sndbuf"),
             ("--addr 10.9.0.2/24 --serve finger", "no service"),
+            ("--addr 10.9.0.2/24 --rp-filter on", "off, loose or strict"),
             ("--addr 10.9.0.2/24 --pcap-max 1M", "--pcap"),
             ("--addr 10.9.0.2/24 --seconds=-1", "seconds"),
             ("--addr 10.9.0.2/24 --idle-timeout=-1", "seconds"),
@@ -262,12 +278,13 @@ mod tests {
     #[test]
     fn settings_reach_the_device_the_stack_and_the_record() {
         let plan = plan(
-            "--addr 10.9.0.2/24 --tap --queues 2 --mtu 9000 --no-offload --no-big-tcp --set sndbuf=1M --pcap x --pcap-max 2M",
+            "--addr 10.9.0.2/24 --tap --queues 2 --mtu 9000 --no-offload --no-big-tcp --rp-filter strict --set sndbuf=1M --pcap x --pcap-max 2M",
         )
         .unwrap();
         assert_eq!((plan.device.layer, plan.device.queues), (Layer::Ethernet, 2));
         assert_eq!((plan.device.mtu, plan.device.offload, plan.device.big_tcp), (Some(9000), false, false));
         assert_eq!(plan.stack.sndbuf, 1 << 20);
+        assert_eq!(plan.rp_filter, RpFilter::Strict);
         assert_eq!(plan.capture.unwrap().file_max, 2 << 20);
     }
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sockeye::Stack;
-use sockeye::netif::{AddressState, CaptureConfig, CaptureHandle, capture};
+use sockeye::netif::{AddressState, CaptureConfig, CaptureHandle, LinkOptions, capture};
 use sockeye_diag::Published;
 use sockeye_drivers::Tun;
 use tokio::time::{Instant, sleep};
@@ -51,15 +51,16 @@ impl Running {
             tun.link().add_addr(*peer)?;
         }
         let stack = Stack::new(plan.stack.clone())?;
+        let options = LinkOptions { rp_filter: plan.rp_filter, ..LinkOptions::default() };
         let capture = match &plan.capture {
             Some(config) => {
                 let config = CaptureConfig { name: tun.link().name().to_owned(), ..config.clone() };
                 let (captured, handle) = capture(tun.clone(), &config)?;
-                stack.attach(captured, &plan.addrs)?;
+                stack.attach_with(captured, &plan.addrs, &options)?;
                 Some(handle)
             }
             None => {
-                stack.attach(tun.clone(), &plan.addrs)?;
+                stack.attach_with(tun.clone(), &plan.addrs, &options)?;
                 None
             }
         };
