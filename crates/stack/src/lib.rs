@@ -43,6 +43,10 @@ mod blocking;
 mod config;
 mod conn;
 mod demux;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
+#[cfg(not(feature = "failpoints"))]
+mod failpoints;
 pub mod fastopen;
 mod icmp;
 mod input;

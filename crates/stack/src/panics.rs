@@ -125,6 +125,12 @@ fn discard_payload(payload: Box<dyn Any + Send>) {
 }
 
 impl Caught {
+    /// Lets the panic go on, to whoever catches it next.
+    #[cold]
+    pub fn resume(self) -> ! {
+        std::panic::resume_unwind(self.payload)
+    }
+
     /// Counts the panic and tells the application's hook. Outside all locks.
     #[cold]
     pub fn report(self, core: &Core) {

@@ -32,6 +32,7 @@ use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
 
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
+use crate::failpoints::{self, Point};
 use crate::panics::{self, PanicSource};
 use crate::stack::{Core, counter};
 use crate::switches::Wake;
@@ -103,6 +104,9 @@ impl Workers {
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();
+        if matches!(key, TimerKey::Conn { .. }) {
+            failpoints::hit(Point::Arm, 0);
+        }
         clockwork.wheel.insert(Entry { at, key });
         let sleeps_too_long = at < clockwork.sleeps_until;
         drop(clockwork);

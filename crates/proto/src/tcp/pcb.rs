@@ -226,6 +226,12 @@ impl<P: Payload> Pcb<P> {
         pcb
     }
 
+    /// No connection: takes nothing, sends nothing, and has no timer.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self::new(&Settings::default(), SeqNum::default(), State::Closed, Instant::from_micros(0))
+    }
+
     fn new(s: &Settings, iss: SeqNum, state: State, now: Instant) -> Self {
         let mss = s.mss.max(MSS_MIN);
         Self {

@@ -109,7 +109,7 @@ impl<P: Payload> Pcb<P> {
     /// Where the peer's window ends before SND.NXT (it did not take our probe), a reset behind that end would
     /// not be acceptable to it (RFC 5961 section 3.2), and it would wait for us for ever. The SYN is no part
     /// of the window.
-    pub(super) fn reset_header(&self) -> Header {
+    pub fn reset_header(&self) -> Header {
         let edge = self.snd_una + self.snd_wnd;
         let is_synchronized = self.state != State::SynReceived;
         Header {

@@ -38,8 +38,9 @@ use super::error::failure;
 use super::exit::{self, At};
 use super::outbox::{Claimed, Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf, Socket};
-use super::{Conn, Item, Work, fast_open, notsent, rcvd, reason, rollup, visit};
+use super::{Conn, Item, Work, contain, fast_open, notsent, rcvd, reason, rollup, visit};
 use crate::base::payload::Data;
+use crate::failpoints::{self, Point};
 use crate::netif::output;
 use crate::poll::Ready;
 use crate::stack::counter;
@@ -72,11 +73,10 @@ pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
         },
     };
     cx.core.count(counter::ENTERED);
-    let mut so = conn.so.lock();
-    let (pcb, buffers) = so.parts();
-    step(cx, pcb, conn, buffers, work);
-    finish(cx, pcb, conn, buffers);
-    drop(so);
+    contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
+        step(cx, pcb, conn, so, work);
+        finish(cx, pcb, conn, so);
+    });
     drive(cx, inside, conn, 1);
 }
 
@@ -99,10 +99,7 @@ pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     // It may have been a while.
     cx.now = cx.core.clock.now();
     cx.core.count(counter::ENTERED);
-    let mut so = conn.so.lock();
-    let (pcb, buffers) = so.parts();
-    finish(cx, pcb, conn, buffers);
-    drop(so);
+    contain::guarded(cx, conn, &mut conn.so.lock(), "output", finish);
     exit::leave(cx, inside, conn, At::Connect);
 }
 
@@ -128,8 +125,7 @@ pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGu
         return notify(cx, conn, reason::OUTPUT);
     };
     cx.core.count(counter::ENTERED);
-    let (pcb, buffers) = so.parts();
-    finish(cx, pcb, conn, buffers);
+    contain::guarded(cx, conn, &mut so, "output", finish);
     drop(so);
     drive(cx, inside, conn, 1);
 }
@@ -188,18 +184,19 @@ fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     let mut ran = 0;
     let mut works = inside.take().map(|item| item.work);
     while let Some(work) = works.next() {
-        let mut so = own.so.lock();
-        let (pcb, buffers) = so.parts();
-        step(cx, pcb, own, buffers, work);
-        let mut run = 1;
-        while run < RUN_MAX
-            && let Some(next) = works.next()
-        {
-            step(cx, pcb, own, buffers, next);
-            run += 1;
-        }
-        finish(cx, pcb, own, buffers);
-        ran += run;
+        let run = contain::guarded(cx, own, &mut own.so.lock(), "input", |cx, pcb, own, so| {
+            step(cx, pcb, own, so, work);
+            let mut run = 1;
+            while run < RUN_MAX
+                && let Some(next) = works.next()
+            {
+                step(cx, pcb, own, so, next);
+                run += 1;
+            }
+            finish(cx, pcb, own, so);
+            run
+        });
+        ran += run.unwrap_or(1);
     }
     ran
 }
@@ -214,17 +211,19 @@ pub(super) fn run(
     work: Work,
     max: usize,
 ) -> usize {
-    let (pcb, buffers) = so.parts();
-    step(cx, pcb, conn, buffers, work);
-    let mut ran = 1;
-    let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
-    while ran < max
-        && let Some(next) = inside.pop_if(same)
-    {
-        step(cx, pcb, conn, buffers, next.work);
-        ran += 1;
-    }
-    ran
+    let ran = contain::guarded(cx, conn, so, "input", |cx, pcb, conn, so| {
+        step(cx, pcb, conn, so, work);
+        let mut ran = 1;
+        let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
+        while ran < max
+            && let Some(next) = inside.pop_if(same)
+        {
+            step(cx, pcb, conn, so, next.work);
+            ran += 1;
+        }
+        ran
+    });
+    ran.unwrap_or(1)
 }
 
 /// One item.
@@ -235,18 +234,21 @@ pub(super) fn step(
     so: &mut Buffers,
     work: Work,
 ) {
+    failpoints::hit(Point::Step, failpoints::of_conn(conn));
     // This thread may have read the clock before another one that was here first: effects come after causes.
     cx.now = pcb.clock(cx.now);
     match work {
         Work::Segment(header, payload) => plain_input(cx, pcb, conn, so, &header, payload),
         Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Undelivered(seq, error) => {
+            failpoints::hit(Point::Undelivered, failpoints::of_conn(conn));
             let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
             on_events(cx, pcb, conn, so, events);
         }
         Work::Notify => {
             // Re-armed before anything is looked at: what is posted from here on comes again.
             let reasons = conn.notify.take();
+            failpoints::hit(Point::Notified, failpoints::of_conn(conn));
             notified(cx, pcb, conn, so, reasons);
         }
     }
@@ -287,6 +289,7 @@ fn plain_input(
     let Some(acked_len) = pcb.on_expected_plain(header, len, cx.now) else {
         return input(cx, pcb, conn, so, &(*header).into(), payload);
     };
+    failpoints::hit(Point::Segment, failpoints::of_conn(conn));
     cx.core.count(counter::SEGMENTS_IN);
     take_spares(cx, conn);
     if acked_len > 0 {
@@ -338,6 +341,7 @@ fn input(
         return;
     }
     let effect = pcb.on_segment(header, payload, cx.now);
+    failpoints::hit(Point::Segment, failpoints::of_conn(conn));
     if let Some(reply) = effect.reply {
         emit_bare(cx, conn, reply);
     }
@@ -376,6 +380,7 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
         rare.mark.acked(bytes);
     }
     so.snd.cpu = cx.cpu;
+    failpoints::hit(Point::Acked, failpoints::of_conn(conn));
     if so.snd.is_writable() {
         wake_writers(cx, conn, so);
     }
@@ -409,6 +414,7 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
     // Relaxed: a hint, where the next bytes will come from.
     so.rcv.cpu = if cx.is_host { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
     so.rcv.chain.append(payload.0);
+    failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);
 }
 
@@ -460,7 +466,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
 }
 
 /// Nothing more will come or go: unsent bytes are dropped, everybody is woken.
-fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
     cx.outbox.freed.push(std::mem::take(&mut so.snd.chain));
     so.snd.shut = true;
     so.snd.due_at = u32::MAX;
@@ -481,6 +487,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & reason::TIMER != 0 {
         conn.timer_at.store(0, Ordering::Relaxed);
         let outcome = pcb.on_timer(cx.now);
+        failpoints::hit(Point::Timer, failpoints::of_conn(conn));
         if let Some(reply) = outcome.reply {
             emit_bare(cx, conn, reply);
         }
@@ -541,6 +548,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     loop {
         pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
         let Some(segment) = &mut next else { break };
+        failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
         let mut payload = if segment.len == 0 {
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
@@ -551,6 +559,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         };
         let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
         emit(cx, conn, &mut segment.head, &mut payload, mss);
+        failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
     }
     if !cx.outbox.pending.is_empty() {
         so.snd.unit = pcb.full_len();

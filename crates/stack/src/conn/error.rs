@@ -28,6 +28,8 @@ pub(crate) enum SockError {
     Protocol,
     /// The interface is gone (ENETDOWN).
     NetDown,
+    /// The stack's protocol code panicked, and the connection was given up.
+    Panicked,
 }
 
 impl SockError {
@@ -44,6 +46,7 @@ impl SockError {
             Self::NoProtocol => 8,
             Self::Protocol => 9,
             Self::NetDown => 10,
+            Self::Panicked => 11,
         }
     }
 
@@ -59,6 +62,7 @@ impl SockError {
             Self::NoProtocol,
             Self::Protocol,
             Self::NetDown,
+            Self::Panicked,
         ]
         .into_iter()
         .find(|error| error.code() == code)
@@ -110,10 +114,15 @@ impl From<SockError> for io::Error {
             SockError::NoProtocol => io::ErrorKind::Unsupported,
             SockError::Protocol => io::ErrorKind::InvalidData,
             SockError::NetDown => io::ErrorKind::NetworkDown,
+            SockError::Panicked => return io::Error::new(io::ErrorKind::ConnectionAborted, PANICKED),
         };
         Self::from(kind)
     }
 }
+
+/// What calls on a connection report whose protocol code has panicked.
+const PANICKED: &str = "the stack's protocol code panicked while it ran for this connection, which was given up: this is a bug \
+                        of the stack; please report it with the message of the panic";
 
 #[cfg(test)]
 mod tests {
@@ -121,10 +130,10 @@ mod tests {
 
     #[test]
     fn codes_name_errors_both_ways_and_zero_is_none() {
-        for code in 1..=10 {
+        for code in 1..=11 {
             assert_eq!(SockError::from_code(code).unwrap().code(), code);
         }
         assert_eq!(SockError::from_code(0), None);
-        assert_eq!(SockError::from_code(11), None);
+        assert_eq!(SockError::from_code(12), None);
     }
 }

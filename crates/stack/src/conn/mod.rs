@@ -10,6 +10,7 @@
 
 mod answer;
 pub(crate) mod birth;
+pub(crate) mod contain;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
@@ -364,12 +365,19 @@ impl Conn {
         }
     }
 
-    /// Takes the pending error (`SO_ERROR`), which is then gone.
+    /// Takes the pending error (`SO_ERROR`), which is then gone; but that of a panic stays, for everybody who asks.
     pub fn take_error(&self) -> Option<SockError> {
         if self.so_error.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        SockError::from_code(self.so_error.swap(0, Ordering::AcqRel))
+        self.panicked().or_else(|| SockError::from_code(self.so_error.swap(0, Ordering::AcqRel)))
+    }
+
+    /// The error of a connection whose protocol code has panicked.
+    pub fn panicked(&self) -> Option<SockError> {
+        // Acquire: with the release of `set_error`.
+        let code = self.so_error.load(Ordering::Acquire);
+        (code == SockError::Panicked.code()).then_some(SockError::Panicked)
     }
 
     /// True while an error is pending; for readiness.
@@ -379,7 +387,9 @@ impl Conn {
 
     /// Leaves an error for whoever asks next.
     pub fn set_error(&self, error: SockError) {
-        self.so_error.store(error.code(), Ordering::Release);
+        if self.panicked().is_none() {
+            self.so_error.store(error.code(), Ordering::Release);
+        }
     }
 }
 

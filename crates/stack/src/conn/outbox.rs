@@ -17,7 +17,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Claim, Inside, WaitQueue};
 
 use super::visit::{self, Call};
-use super::{Conn, Item, Work, engine, reason};
+use super::{Conn, Item, Work, contain, engine, reason};
 use crate::admission::Asked;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -80,8 +80,8 @@ impl<'s> Claimed<'s> {
 }
 
 impl Drop for Claimed<'_> {
-    /// Only a panic brings an unredeemed claim here. Its connection would be occupied for ever, so it is
-    /// poisoned, as if the panic had been inside.
+    /// Only a panic of whoever keeps the claim brings it here unredeemed. Its connection would be occupied for ever, so its
+    /// perimeter is poisoned.
     fn drop(&mut self) {
         if let Some((claim, _work)) = self.of.take() {
             drop(self.conn.perimeter().redeem(claim));
@@ -200,28 +200,9 @@ pub(crate) struct Context<'s> {
     pub outbox: Box<Outbox>,
 }
 
-/// Does the rest of a call that panics: others wait for what is in its outbox. The item that panicked has left its list, so
-/// each attempt begins with another one.
-struct Rest<'a, 's>(&'a mut Context<'s>);
-
-impl Drop for Rest<'_, '_> {
-    #[cold]
-    fn drop(&mut self) {
-        for _ in 0..REST_TRIES_MAX {
-            match panics::catch(PanicSource::Protocol, "the rest of a call", || self.0.flush()) {
-                Ok(()) => return,
-                Err(caught) => caught.report(self.0.core),
-            }
-        }
-    }
-}
-
-/// Panics in the rest of one call after which what is left of it is given up.
-const REST_TRIES_MAX: usize = 100;
-
 thread_local! {
     /// The outbox between calls. A call inside a call (a waker that uses a socket) finds it taken and
-    /// works with a fresh one, and so does the call after one that has panicked.
+    /// works with a fresh one.
     static SPARE: Cell<Option<Box<Outbox>>> = const { Cell::new(None) };
 }
 
@@ -252,13 +233,12 @@ impl<'s> Context<'s> {
             direct: None,
             outbox,
         };
-        let rest = Rest(&mut cx);
-        let result = f(rest.0);
-        rest.0.flush();
-        std::mem::forget(rest);
+        // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
+        let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
+        cx.drain("the rest of a call", Self::flush);
         // The thread may be ending; then the box is simply freed.
         let _ = SPARE.try_with(|spare| spare.set(Some(cx.outbox)));
-        result
+        result.unwrap_or_else(|caught| caught.resume())
     }
 
     /// The other end of `conn`, if it is known, in this process and still in the demux table.
@@ -288,8 +268,21 @@ impl<'s> Context<'s> {
     }
 
     /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
-    /// Outside every perimeter.
+    /// Outside every perimeter. What panics is dropped, and the rest is done.
     pub fn settle(&mut self) {
+        self.drain("what was left to do", Self::settle_rest);
+    }
+
+    /// Calls `rest` until it is done; each of its panics has used something up.
+    #[inline]
+    pub fn drain(&mut self, place: &'static str, mut rest: impl FnMut(&mut Self)) {
+        while let Err(caught) = panics::catch(PanicSource::Protocol, place, || rest(self)) {
+            self.outbox.caught.push(caught);
+        }
+    }
+
+    #[inline]
+    fn settle_rest(&mut self) {
         loop {
             if let Some(call) = self.call.take() {
                 visit::answer(self, call);
@@ -315,15 +308,19 @@ impl<'s> Context<'s> {
 
     /// Does everything that was noted, and what doing it notes in turn.
     fn flush(&mut self) {
-        self.settle();
-        if self.core.recycler.is_inline() {
-            self.outbox.freed.clear();
-            drop(std::mem::take(&mut self.outbox.spares));
-        } else {
-            self.give_back();
-        }
-        for (at, key) in self.outbox.timers.drain(..) {
-            self.core.workers.arm(self.cpu, at, key);
+        loop {
+            self.settle();
+            self.drain("giving memory back", |cx| {
+                if cx.core.recycler.is_inline() {
+                    cx.outbox.freed.clear();
+                    drop(std::mem::take(&mut cx.outbox.spares));
+                } else {
+                    cx.give_back();
+                }
+            });
+            if self.arm_timers() {
+                break;
+            }
         }
         output::ring(self);
         self.core.workers.tell_driver(self.core);
@@ -339,6 +336,45 @@ impl<'s> Context<'s> {
         // After the wakes: the hook that is told may block.
         while let Some(caught) = self.outbox.caught.pop() {
             caught.report(self.core);
+        }
+    }
+
+    /// Asks the wheel for the calls that were noted. False if connections had to end: a connection without its timer could wait
+    /// for ever.
+    #[inline]
+    fn arm_timers(&mut self) -> bool {
+        let mut timers = std::mem::take(&mut self.outbox.timers);
+        let (mut rest, mut arming, mut all_armed) = (timers.drain(..), None, true);
+        while let Err(caught) = panics::catch(PanicSource::Protocol, "arming a timer", || {
+            for (at, key) in rest.by_ref() {
+                arming = Some(key);
+                self.core.workers.arm(self.cpu, at, key);
+            }
+        }) {
+            all_armed = false;
+            self.not_armed(arming, caught);
+        }
+        drop(rest);
+        if all_armed {
+            // The list keeps its memory between calls.
+            self.outbox.timers = timers;
+        }
+        all_armed
+    }
+
+    /// The wheel has panicked over a timer.
+    #[cold]
+    fn not_armed(&mut self, key: Option<TimerKey>, caught: Caught) {
+        let conn = match key {
+            Some(TimerKey::Conn { hash, serial }) => {
+                self.core.demux.find(hash, |conn| conn.serial as u32 == serial)
+            }
+            // The others ask again the next time that they have something to do.
+            Some(_) | None => None,
+        };
+        match conn {
+            Some(conn) => contain::end_outside(self, &conn, caught),
+            None => self.outbox.caught.push(caught),
         }
     }
 

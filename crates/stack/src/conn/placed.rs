@@ -14,8 +14,9 @@ use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, RecvBuf};
-use super::{Conn, engine, run, tune};
+use super::{Conn, contain, engine, run, tune};
 use crate::base::payload::Data;
+use crate::failpoints::{self, Point};
 use crate::input::count;
 use crate::input::placed::Placed;
 use crate::stack::counter;
@@ -37,24 +38,39 @@ pub(crate) fn input(
     };
     core.input.count(count::ACQUISITIONS, 1);
     core.count(counter::ENTERED);
-    let mut came = Came::default();
-    let mut so = conn.so.lock();
-    let (pcb, buffers) = so.parts();
+    let came = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
+        hold(cx, pcb, conn, so, segments)
+    });
+    // After a panic the reader is told of that, and nothing that is in his buffer counts.
+    let came = came.unwrap_or_default();
+    engine::drive(cx, inside, conn, came.tally.segments as usize);
+    came.bytes
+}
+
+/// Accepts as many of `segments` as can be, under a hold of the buffers' mutex, and runs output.
+fn hold(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    segments: &mut std::iter::Peekable<impl Iterator<Item = Placed>>,
+) -> Came {
+    let core = cx.core;
     let snd_una = pcb.snd_una();
-    while takes_text(&buffers.rcv) && accept(cx, pcb, conn, buffers, segments, &mut came) {}
+    let mut came = Came::default();
+    while takes_text(&so.rcv) && accept(cx, pcb, conn, so, segments, &mut came) {}
     let ran = came.tally.segments;
     if ran > 0 {
+        failpoints::hit(Point::Placed, failpoints::of_conn(conn));
         core.count_many(counter::SEGMENTS_IN, ran);
         core.input.count(count::run_of(ran as usize), 1);
         core.input.count(count::PLACED, u64::from(ran));
-        pcb.meter(came.tally, Tally::default(), engine::is_full(buffers), cx.now);
-        tune::after_run(cx, pcb, conn, buffers, came.text);
-        engine::finish(cx, pcb, conn, buffers);
+        pcb.meter(came.tally, Tally::default(), engine::is_full(so), cx.now);
+        tune::after_run(cx, pcb, conn, so, came.text);
+        engine::finish(cx, pcb, conn, so);
         run::confirm(cx, pcb, conn, snd_una);
     }
-    drop(so);
-    engine::drive(cx, inside, conn, ran as usize);
-    came.bytes
+    came
 }
 
 /// What was accepted.

@@ -148,7 +148,8 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         let ticket = replies.wait.prepare();
         drop(counts);
         replies.wait.wait(ticket, Some(Instant::now() + REPLY_LOOK), Spin::up_to(core.config.spin_max));
-        if conn.perimeter().is_poisoned() {
+        // Whoever ended the connection has replied to all who had asked by then.
+        if conn.is_dead() || conn.perimeter().is_poisoned() {
             return;
         }
     }

@@ -17,7 +17,7 @@ use sockeye_sync::facade::Arc;
 
 use super::engine::{self, RUN_MAX};
 use super::outbox::Context;
-use super::{Conn, Item, Work};
+use super::{Conn, Item, Work, contain};
 
 /// Most items of a batch, and therefore most connections marked at a time.
 pub(super) const ROLLUP_MAX: usize = 32;
@@ -67,8 +67,7 @@ pub(super) fn item(
 ) -> usize {
     let mut so = conn.so.lock();
     let ran = engine::run(cx, inside, conn, &mut so, work, max);
-    let (pcb, buffers) = so.parts();
-    engine::finish(cx, pcb, conn, buffers);
+    contain::guarded(cx, conn, &mut so, "output", engine::finish);
     ran
 }
 
@@ -82,9 +81,7 @@ fn mark(cx: &mut Context<'_>, conn: Arc<Conn>) {
 /// The output of every marked connection.
 fn settle(cx: &mut Context<'_>) {
     while let Some(conn) = cx.outbox.marked.pop() {
-        let mut so = conn.so.lock();
-        let (pcb, buffers) = so.parts();
-        engine::finish(cx, pcb, &conn, buffers);
+        contain::guarded(cx, &conn, &mut conn.so.lock(), "output", engine::finish);
     }
 }
 

@@ -25,8 +25,9 @@ use sockeye_sync::{Entry, Inside};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
-use super::{Conn, Item, Work, engine, tune};
+use super::{Conn, Item, Work, contain, engine, tune};
 use crate::base::payload::Data;
+use crate::failpoints::{self, Point};
 use crate::input::{Packet, count};
 use crate::stack::counter;
 
@@ -121,29 +122,44 @@ fn stay(
     let mut next = || next().map(|packet| (packet.header, packet.payload));
     let (mut ran, mut waiting, mut has_ended) = (0, Some(first), false);
     while waiting.is_some() {
-        let mut so = conn.so.lock();
-        let (pcb, so) = so.parts();
-        let snd_una = pcb.snd_una();
         let mut hold = Hold::default();
-        while !hold.is_full()
-            && let Some(segment) = waiting.take()
-        {
-            waiting = arrive(cx, pcb, conn, so, &mut hold, segment, &mut next);
-            if waiting.is_none() && !is_over(pcb) {
-                waiting = next();
-            }
-        }
+        let ended = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
+            self::hold(cx, pcb, conn, so, &mut hold, &mut waiting, &mut next)
+        });
         ran += hold.segments;
-        // At most HOLD_MAX.
-        let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
-        let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
-        pcb.meter(came, Tally::default(), engine::is_full(so), cx.now);
-        tune::after_run(cx, pcb, conn, so, hold.text);
-        engine::finish(cx, pcb, conn, so);
-        confirm(cx, pcb, conn, snd_una);
-        has_ended = is_over(pcb);
+        has_ended = ended.unwrap_or(true);
     }
     (ran, has_ended)
+}
+
+/// Runs what is `waiting` and what `next` gives, as far as one hold of the buffers' mutex goes, and output. True if the connection
+/// has ended.
+fn hold(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    hold: &mut Hold,
+    waiting: &mut Option<(Header, Data)>,
+    next: &mut impl FnMut() -> Option<(Header, Data)>,
+) -> bool {
+    let snd_una = pcb.snd_una();
+    while !hold.is_full()
+        && let Some(segment) = waiting.take()
+    {
+        *waiting = arrive(cx, pcb, conn, so, hold, segment, next);
+        if waiting.is_none() && !is_over(pcb) {
+            *waiting = next();
+        }
+    }
+    // At most HOLD_MAX.
+    let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
+    let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
+    pcb.meter(came, Tally::default(), engine::is_full(so), cx.now);
+    tune::after_run(cx, pcb, conn, so, hold.text);
+    engine::finish(cx, pcb, conn, so);
+    confirm(cx, pcb, conn, snd_una);
+    is_over(pcb)
 }
 
 /// What came under one hold of the buffers' mutex.
@@ -230,6 +246,7 @@ pub(super) fn take_joined(
 ) {
     cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
     let acked_len = pcb.on_joined(joined, cx.now);
+    failpoints::hit(Point::Joined, failpoints::of_conn(conn));
     if acked_len > 0 {
         engine::acked(cx, conn, so, acked_len);
     }

@@ -16,8 +16,9 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 use super::outbox::Context;
 use super::sockbuf::Buffers;
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, LINGER_OFF, answer, engine, rcvd, reason};
+use super::{Conn, LINGER_OFF, answer, contain, engine, rcvd, reason};
 use crate::blocking::{self, Timeout};
+use crate::failpoints::{self, Point};
 use crate::input::busy;
 use crate::input::placed::Placing;
 use crate::input::watch::{self, Waiters};
@@ -79,6 +80,15 @@ impl Ends<'_> {
 
 /// [`send`], with what to do when there is no packet memory.
 fn send_or<S: Source>(
+    core: &Core,
+    ends: &Ends<'_>,
+    rest: Rest<S>,
+    no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
+) -> io::Result<usize> {
+    contain::call(core, ends.conn, "write", || send_rest(core, ends, rest, no_memory))
+}
+
+fn send_rest<S: Source>(
     core: &Core,
     ends: &Ends<'_>,
     mut rest: Rest<S>,
@@ -188,6 +198,7 @@ fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result
         so.snd.chain.append(chain);
     }
     rest.is_begun = true;
+    failpoints::hit(Point::Write, failpoints::of_conn(conn));
     if rest.is_urgent {
         let urgent = so.snd.len();
         so.snd.rare_mut().urgent = urgent;
@@ -245,14 +256,16 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
 /// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
 pub(crate) fn recv(core: &Core, ends: &Ends<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let wanted = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
-    recv_into(core, ends, wanted, &mut Scatter::new(bufs))
+    contain::call(core, ends.conn, "read", || recv_into(core, ends, wanted, &mut Scatter::new(bufs)))
 }
 
 /// [`recv`] of at most `wanted` bytes as they lie in packet memory: not copied.
 pub(crate) fn recv_chain(core: &Core, ends: &Ends<'_>, wanted: usize) -> io::Result<Chain> {
-    let mut taken = Chain::new();
-    recv_into(core, ends, wanted, &mut taken)?;
-    Ok(taken)
+    contain::call(core, ends.conn, "read", || {
+        let mut taken = Chain::new();
+        recv_into(core, ends, wanted, &mut taken)?;
+        Ok(taken)
+    })
 }
 
 fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S) -> io::Result<usize> {
@@ -286,6 +299,7 @@ fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S)
         }
         let mut freed = Freed::new();
         let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
+        failpoints::hit(Point::Read, failpoints::of_conn(conn));
         if so.rcv.urgent.is_some() {
             so.rcv.pass_mark();
         }
@@ -309,6 +323,10 @@ fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S)
 
 /// Copies the first bytes without taking them (MSG_PEEK).
 pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize> {
+    contain::call(core, conn, "peek", || peek_into(core, conn, buf))
+}
+
+fn peek_into(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize> {
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     while !buf.is_empty() {
         let so = conn.so.lock();
@@ -436,9 +454,13 @@ pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
     // A thread that has to run perimeters itself must not sleep until somebody gives it one.
     let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
-    Context::run(core, |cx| match cx.entry {
-        Entry::NoDrain if may_sleep => engine::connect(cx, conn),
-        Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),
+    // The error is left for `finish_connect`, or whoever else asks for it.
+    let _ = contain::call(core, conn, "connect", || {
+        Context::run(core, |cx| match cx.entry {
+            Entry::NoDrain if may_sleep => engine::connect(cx, conn),
+            Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),
+        });
+        Ok(())
     });
 }
 
@@ -472,9 +494,19 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
         Shutdown::Write => (false, true),
         Shutdown::Both => (true, true),
     };
+    if let Some(error) = conn.panicked() {
+        return Err(error.into());
+    }
     if matches!(conn.state(), State::Closed | State::TimeWait) {
         return Err(io::ErrorKind::NotConnected.into());
     }
+    contain::call(core, conn, "shutdown", || {
+        shut_down(core, conn, read, write);
+        Ok(())
+    })
+}
+
+fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
     Context::run(core, |cx| {
         let mut so = conn.so.lock();
         so.watch.look_closer();
@@ -493,11 +525,18 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
             engine::notify(cx, conn, reason::SHUTDOWN);
         }
     });
-    Ok(())
 }
 
 /// The last handle is gone: close(2). With unread bytes or SO_LINGER 0 the connection is reset.
 pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
+    // Nobody is left to be told of an error.
+    let _ = contain::call(core, conn, "close", || {
+        close_last(core, conn);
+        Ok(())
+    });
+}
+
+fn close_last(core: &Core, conn: &Arc<Conn>) {
     let (unread, watch, wakers) = {
         let mut so = conn.so.lock();
         so.rcv.closed = true;

@@ -14,7 +14,7 @@
 //! | visiting → called on | the same thread, for the other end, by trying its `so`: [`call`]; it then holds both |
 //! | called on → visiting | the same thread, which by then holds no other `so` and is in no perimeter: [`Context::settle`] |
 //! | visiting → no visit | the unlock |
-//! | visiting → poisoned | a panic: [`Unfinished`] |
+//! | visiting → no visit | a panic, which ends the connection ([`contain`](super::contain)), and the unlock |
 //!
 //! # Why one thread at a time runs protocol code
 //! The pcb stands under the mutex, so the compiler sees to it.
@@ -49,7 +49,7 @@ use sockeye_sync::facade::Arc;
 use super::emit::HOSTED_MAX;
 use super::outbox::{Context, OtherEnd};
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, HOT_LEN, Work, engine};
+use super::{Conn, HOT_LEN, Work, contain, engine};
 use crate::base::payload::Data;
 use crate::stack::counter;
 use crate::switches::Entry;
@@ -114,35 +114,12 @@ fn run(
 ) {
     cx.core.count(counter::ENTERED);
     cx.is_visiting = true;
-    let unfinished = Unfinished { conn, so: &mut so };
-    let (pcb, buffers) = unfinished.so.parts();
-    work(cx, pcb, conn, buffers);
-    std::mem::forget(unfinished);
+    contain::guarded(cx, conn, &mut so, "a visit", work);
     cx.is_visiting = false;
-}
-
-/// A visit; its drop means that protocol code has panicked half way.
-struct Unfinished<'v> {
-    conn: &'v Arc<Conn>,
-    so: &'v mut Socket,
-}
-
-impl Drop for Unfinished<'_> {
-    /// The connection is poisoned, as if it had happened inside. Who is in the perimeter by now, and waits for the mutex, finds it
-    /// closed.
-    #[cold]
-    fn drop(&mut self) {
-        let _reset = self.so.pcb.abort();
-        drop(self.conn.perimeter().try_enter());
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use sockeye_proto::tcp::state::State;
-
     use super::*;
     use crate::{Config, Grain, Stack, TcpListener, TcpStream};
 
@@ -205,18 +182,5 @@ mod tests {
         assert!(!open(Config { grain: Grain::Global, ..driven() }));
         // Without workers everybody drains.
         assert!(!open(Config { entry: Entry::NoDrain, workers: 1, ..Config::default() }));
-    }
-
-    #[test]
-    fn a_panic_on_a_visit_poisons_the_connection() {
-        let (stack, client, _server) = pair(driven());
-        let visit = || {
-            let so = client.conn.so.lock();
-            Context::run(stack.core(), |cx| run(cx, &client.conn, so, |_, _, _, _| panic!("on purpose")));
-        };
-        assert!(catch_unwind(AssertUnwindSafe(visit)).is_err());
-        assert!(client.conn.perimeter().is_poisoned());
-        assert_eq!(client.conn.so.lock().pcb.state(), State::Closed);
-        assert!(client.info().is_err());
     }
 }

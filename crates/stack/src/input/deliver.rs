@@ -64,31 +64,51 @@ fn lock<'s>(cx: &Context<'s>) -> MutexGuard<'s, ()> {
 /// Each run of at most `run_max` packets enters its connection's perimeter.
 fn runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>, run_max: usize) {
     let mut packets = packets.drain(..).peekable();
-    while let Some(first) = packets.next() {
-        let Some(conn) = lookup(cx, &first) else {
-            route(cx, first);
-            continue;
-        };
-        conn.input_at.store(at);
-        let mut left = run_max - 1;
-        let next = || {
-            let packet = packets.next_if(|packet| left > 0 && packet.to == conn.tuple)?;
-            left -= 1;
-            Some(packet)
-        };
-        if run::input(cx, &conn, first, next) {
-            cx.settle();
+    cx.drain("segment input", |cx| {
+        while let Some(first) = packets.next() {
+            let Some(conn) = lookup(cx, &first) else {
+                route(cx, first);
+                continue;
+            };
+            conn.input_at.store(at);
+            let mut left = run_max - 1;
+            let next = || {
+                let packet = packets.next_if(|packet| left > 0 && packet.to == conn.tuple)?;
+                left -= 1;
+                Some(packet)
+            };
+            if run::input(cx, &conn, first, next) {
+                cx.settle();
+            }
         }
-    }
+    });
 }
 
 /// All packets under one stay in the exclusive perimeter, which is left for those without a connection.
 fn exclusive<'s>(cx: &mut Context<'s>, packets: &mut Vec<Packet>) {
     // Looked up first: the table's locks are not taken inside a perimeter.
-    let found: SmallVec<[Option<Arc<Conn>>; BATCH_MAX]> =
-        packets.iter().map(|packet| lookup(cx, packet)).collect();
+    let mut found: SmallVec<[Option<Arc<Conn>>; BATCH_MAX]> = SmallVec::new();
+    cx.drain("segment input", |cx| {
+        while let Some(packet) = packets.get(found.len()) {
+            // If the look-up panics it is left for `route`, which repeats it.
+            found.push(None);
+            let at = found.len() - 1;
+            found[at] = lookup(cx, packet);
+        }
+    });
     let mut held: Option<Held<'s>> = None;
-    for (packet, conn) in packets.drain(..).zip(found) {
+    let mut packets = packets.drain(..).zip(found);
+    cx.drain("segment input", |cx| exclusive_rest(cx, &mut packets, &mut held));
+    leave(cx, held);
+}
+
+/// Handles the rest of `packets`, each with its connection.
+fn exclusive_rest<'s>(
+    cx: &mut Context<'s>,
+    packets: &mut impl Iterator<Item = (Packet, Option<Arc<Conn>>)>,
+    held: &mut Option<Held<'s>>,
+) {
+    for (packet, conn) in packets {
         let Some(conn) = conn.filter(|conn| conn.perimeter().id() == cx.core.input.exclusive.id()) else {
             leave(cx, held.take());
             route(cx, packet);
@@ -104,10 +124,9 @@ fn exclusive<'s>(cx: &mut Context<'s>, packets: &mut Vec<Packet>) {
             leave(cx, Some(hold));
             cx.settle();
         } else {
-            held = Some(hold);
+            *held = Some(hold);
         }
     }
-    leave(cx, held);
 }
 
 /// A stay in the exclusive perimeter.

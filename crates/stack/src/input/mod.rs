@@ -47,11 +47,12 @@ use sockeye_sync::{Counters, Mutex, Perimeter};
 
 use crate::conn::Item;
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::ip::{self, Received};
 use crate::link;
 use crate::netif::table::NetifId;
 use crate::netif::{RxFrame, down};
-use crate::panics::{self, PanicSource};
+use crate::panics::{self, Caught, PanicSource};
 use crate::stack::Core;
 use crate::threads::{self, Role};
 
@@ -188,6 +189,8 @@ struct Batch {
     sole: watch::Sole,
     /// What a waiting reader's buffer has, during a turn for him.
     gathered: Vec<placed::Placed>,
+    /// Panics over frames, which were dropped. Told when the interface is done.
+    caught: Vec<Caught>,
 }
 
 /// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
@@ -211,8 +214,14 @@ fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     frames
 }
 
-/// Reads a frame, and puts what it carried to its like.
+/// Reads a frame, and puts what it carried to its like. The caller is the interface, which a panic must not reach.
 fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
+    let sorted = panics::catch(PanicSource::Protocol, "a frame", || sort_frame(core, from, batch, frame));
+    batch.caught.extend(sorted.err());
+}
+
+fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
+    failpoints::hit(Point::Frame, 0);
     let len = frame.len();
     let parsed = parse::packet(core, from, frame);
     let is_same = matches!(&parsed, Ok(Parsed::Segment(packet)) if batch.guess.is_to(&packet.to));
@@ -231,14 +240,15 @@ fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<
 
 /// Handles what was taken from a queue.
 fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
-    for bytes in batch.arps.drain(..) {
-        link::arp::input(cx, at.netif, &bytes);
-    }
+    cx.outbox.caught.append(&mut batch.caught);
+    // What panics is dropped, and the rest goes on.
+    let mut arps = batch.arps.drain(..);
+    cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));
     deliver::batch(cx, at, &mut batch.packets);
-    for received in batch.others.drain(..) {
-        ip::input(cx, received);
-    }
-    for (received, why) in batch.refused.drain(..) {
-        ip::icmp::error(cx, &received, why);
-    }
+    let mut others = batch.others.drain(..);
+    cx.drain("packet input", |cx| others.by_ref().for_each(|received| ip::input(cx, received)));
+    let mut refused = batch.refused.drain(..);
+    cx.drain("an error report", |cx| {
+        refused.by_ref().for_each(|(received, why)| ip::icmp::error(cx, &received, why));
+    });
 }

@@ -123,8 +123,8 @@ impl TcpStream {
 
 /// Looks at a connection's buffers and pcb, which belong together under their mutex.
 fn look<R>(conn: &Conn, query: impl FnOnce(&Socket) -> R) -> io::Result<R> {
-    if conn.perimeter().is_poisoned() {
-        return Err(io::ErrorKind::ConnectionAborted.into());
+    if let Some(error) = conn.panicked() {
+        return Err(error.into());
     }
     Ok(query(&conn.so.lock()))
 }

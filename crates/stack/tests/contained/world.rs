@@ -1,0 +1,194 @@
+//! Stacks whose panics are counted, with or without threads, on loopback or with a wire between two of them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sockeye::netif::{WireConfig, wire};
+use sockeye::{Config, PanicReport, PanicSource, Stack, TcpListener, TcpStream};
+
+use crate::{common, lab};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    Loopback,
+    /// A wire whose ends do not place text in a reader's buffer.
+    Wire,
+}
+
+/// One stack or two, and what their panic hooks were told.
+pub struct World {
+    /// The client's and the server's, which may be the same.
+    pub stacks: [Stack; 2],
+    pub listener: TcpListener,
+    told: Arc<Mutex<Vec<PanicReport>>>,
+    is_driven: bool,
+    is_one: bool,
+    began: Instant,
+    threads: usize,
+}
+
+impl World {
+    pub fn new(medium: Medium, change: impl Fn(&mut Config)) -> Self {
+        let first = common::stack_with(&change);
+        let (stacks, addr) = match medium {
+            Medium::Loopback => ([first.clone(), first], "127.0.0.1:0".parse().unwrap()),
+            Medium::Wire => {
+                let (left, right) = wire(&WireConfig::default()).unwrap();
+                let second = common::stack_with(&change);
+                first.attach(left, &lab::addrs(0)).unwrap();
+                second.attach(right, &lab::addrs(1)).unwrap();
+                let addr = lab::addrs(1)[0].addr();
+                ([first, second], std::net::SocketAddr::new(addr, 0))
+            }
+        };
+        let told = Arc::new(Mutex::new(Vec::new()));
+        for stack in &stacks {
+            let told = Arc::clone(&told);
+            stack.set_panic_hook(Some(move |report: &PanicReport| told.lock().unwrap().push(report.clone())));
+        }
+        let listener = TcpListener::bind_on(&stacks[1], addr).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let is_driven = stacks[0].config().workers == 0;
+        let is_one = medium == Medium::Loopback;
+        let workers = stacks[0].config().workers;
+        let threads = match medium {
+            Medium::Loopback => workers,
+            // And an input thread each.
+            Medium::Wire => 2 * workers + 2 * workers.min(1),
+        };
+        common::eventually("all threads run", || stack_threads() == threads);
+        Self { stacks, listener, told, is_driven, is_one, began: Instant::now(), threads }
+    }
+
+    /// Lets the stacks do what they have to; sleeps a little if they have threads for it.
+    pub fn turn(&self) {
+        if self.is_driven {
+            for stack in &self.stacks {
+                stack.poll(self.began.elapsed());
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+
+    /// Takes turns until `done` says something.
+    pub fn until<T>(&self, what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(result) = done() {
+                return result;
+            }
+            assert!(Instant::now() < end, "not after {PATIENCE:?}: {what}");
+            self.turn();
+        }
+    }
+
+    /// Client and server of a new connection; neither blocks.
+    pub fn pair(&self) -> Pair {
+        let mut socket = sockeye::TcpSocket::new_v4(&self.stacks[0]);
+        socket.set_nonblocking(true);
+        let client = socket.connect(self.listener.local_addr().unwrap()).unwrap();
+        // Others may be in the queue whose client gave up.
+        let is_its = |server: &TcpStream| server.peer_addr().ok() == client.local_addr().ok();
+        let accept = || self.listener.accept().ok().map(|(server, _)| server).filter(is_its);
+        let server = self.until("a connection is accepted", accept);
+        server.set_nonblocking(true).unwrap();
+        Pair([client, server])
+    }
+
+    /// What the hooks were told so far.
+    pub fn told(&self) -> Vec<PanicReport> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// `panics` panics were counted and told, all of the stack's own code, and nothing is left of anything.
+    pub fn end(self, panics: u64) {
+        // On loopback both are one stack.
+        let stacks = if self.is_one { &self.stacks[..1] } else { &self.stacks[..] };
+        let count = |name| stacks.iter().map(|stack| common::counter(stack, name)).sum::<u64>();
+        self.until("each panic is told", || (self.told().len() as u64 >= panics).then_some(()));
+        assert_eq!(count("panics_protocol"), panics);
+        assert_eq!(count("panics_foreign"), 0);
+        let told = self.told();
+        assert_eq!(told.len() as u64, panics, "{told:?}");
+        for report in &told {
+            assert_eq!(report.source, PanicSource::Protocol, "{report}");
+            assert!(report.message.starts_with("failpoint "), "{report}");
+        }
+        assert_eq!(stack_threads(), self.threads, "a thread has ended");
+        let empty = || stacks.iter().all(|stack| stack.connection_count() == 0 && stack.memory_in_use() == 0);
+        self.until("no connection and no memory is left", || empty().then_some(()));
+    }
+}
+
+/// Client and server.
+pub struct Pair(pub [TcpStream; 2]);
+
+impl Pair {
+    /// What a failpoint knows one end by.
+    pub fn key(&self, side: usize) -> u64 {
+        let end = &self.0[side];
+        u64::from(end.local_addr().unwrap().port()) << 16 | u64::from(end.peer_addr().unwrap().port())
+    }
+
+    /// Every byte that one end writes arrives at the other.
+    pub fn works(&self, world: &World) {
+        for round in 0..10_u8 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let sent = [round; 100];
+                world.until("a small write is taken", || {
+                    (&self.0[from]).write(&sent).ok().filter(|taken| *taken == 100)
+                });
+                let mut got = Vec::new();
+                while got.len() < sent.len() {
+                    let mut buf = [0; 100];
+                    let len = world.until("a message arrives", || (&self.0[to]).read(&mut buf).ok());
+                    assert_ne!(len, 0, "the end of the stream");
+                    got.extend_from_slice(&buf[..len]);
+                }
+                assert_eq!(got, sent);
+            }
+        }
+    }
+}
+
+/// How one end of a connection ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// A call reported this error.
+    Failed(ErrorKind, String),
+    /// The stream ended without one.
+    Eof,
+}
+
+impl End {
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Failed(ErrorKind::ConnectionAborted, text) if text.contains("panicked"))
+    }
+
+    pub fn is_reset(&self) -> bool {
+        matches!(self, Self::Failed(ErrorKind::ConnectionReset, _))
+    }
+}
+
+/// What a call says of the end, if it has come.
+pub fn end_of(called: std::io::Result<usize>, is_read: bool) -> Option<End> {
+    match called {
+        Ok(0) if is_read => Some(End::Eof),
+        Ok(_) => None,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => Some(End::Failed(error.kind(), error.to_string())),
+    }
+}
+
+/// Threads of stacks in this process.
+pub fn stack_threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(entry.ok()?.path().join("comm")).ok()
+    };
+    names.filter_map(name).filter(|name| name.starts_with("sockeye")).count()
+}
