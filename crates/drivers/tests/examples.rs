@@ -8,8 +8,12 @@ mod allow;
 mod byo_loop;
 #[path = "../examples/common/mod.rs"]
 mod common;
+#[path = "common/hidden.rs"]
+mod hidden;
 #[path = "common/mod.rs"]
 mod lab;
+#[path = "../examples/gateway/reach.rs"]
+mod reach;
 #[path = "../examples/tun_http.rs"]
 mod tun_http;
 
@@ -21,6 +25,7 @@ use std::time::Duration;
 
 use allow::AllowList;
 use common::{Policy, sandbox, tcp, udp};
+use hidden::{HIDDEN, HIDDEN_OWN, OWN, packet};
 use lab::{bytes, eventually, exchange, hash, skipped};
 use sockeye::{Config, Stack};
 use sockeye_drivers::link::KernelLink;
@@ -220,7 +225,8 @@ fn a_gateway_lets_through_what_is_on_the_list_and_names_what_is_not() {
     let [good, bad] = [&allowed, &forbidden].map(|listener| listener.local_addr().unwrap());
     let (heard, unheard) = (world.udp_echo(true), world.udp_echo(true));
     let log = Arc::clone(&lines);
-    let patterns = [good.to_string(), format!("[2001:db8::/32]:{}", heard.port())];
+    // They are addresses of the host that the gateway runs on, so they have to be named one by one.
+    let patterns = [good.to_string(), heard.to_string()];
     *list.lock().unwrap() =
         Some(AllowList::new(&patterns, move |line| log.lock().unwrap().push(line.to_owned())).unwrap());
 
@@ -247,7 +253,9 @@ fn a_gateway_lets_through_what_is_on_the_list_and_names_what_is_not() {
 #[test]
 fn an_allow_list_takes_addresses_networks_and_wildcards_and_says_what_is_wrong() {
     let permits = |pattern: &str, to: &str| {
-        let list = AllowList::new(&[pattern.to_owned()], |_| {}).unwrap();
+        let patterns: Vec<String> = pattern.split(' ').map(str::to_owned).collect();
+        let is_own = |addr| OWN.iter().any(|own| own.parse() == Ok(addr));
+        let list = AllowList::with(&patterns, is_own, |_| {}).unwrap();
         list.permits(common::Protocol::Tcp, to.parse().unwrap())
     };
     for (pattern, to) in [
@@ -257,6 +265,19 @@ fn an_allow_list_takes_addresses_networks_and_wildcards_and_says_what_is_wrong()
         ("*:*", "10.0.0.1:1"),
         ("[2001:db8::1]:443", "[2001:db8::1]:443"),
         ("[2001:db8::/32]:443", "[2001:db8:1::1]:443"),
+        // What is named, in either form of an address.
+        ("[::ffff:10.0.0.1]:80", "10.0.0.1:80"),
+        ("10.0.0.1:80", "[::ffff:10.0.0.1]:80"),
+        ("127.0.0.1:80", "127.0.0.1:80"),
+        ("127.0.0.0/8:80", "127.9.9.9:80"),
+        ("[::1]:80", "[::1]:80"),
+        ("169.254.169.254:80", "169.254.169.254:80"),
+        ("10.1.1.1:80", "10.1.1.1:80"),
+        ("[2001:db8::1:1]:80", "[2001:db8::1:1]:80"),
+        // What carries another address, if both are named.
+        ("*:80", "[64:ff9b::8.8.8.8]:80"),
+        ("[64:ff9b::/96]:80 8.8.8.8:80", "[64:ff9b::8.8.8.8]:80"),
+        ("[64:ff9b:1::/48]:80", "[64:ff9b:1::8.8.8.8]:80"),
     ] {
         assert!(permits(pattern, to), "{pattern} {to}");
     }
@@ -266,8 +287,23 @@ fn an_allow_list_takes_addresses_networks_and_wildcards_and_says_what_is_wrong()
         ("10.0.0.0/8:*", "11.0.0.1:80"),
         ("*:53", "10.0.0.1:54"),
         ("[2001:db8::/32]:443", "[2001:db9::1]:443"),
+        // An address that carries another one is judged by both.
+        ("[64:ff9b::/96]:80", "[64:ff9b::8.8.8.8]:80"),
+        ("[2000::/3]:80", "[2002:808:808::1]:80"),
+        ("8.8.8.8:80", "[2002:808:808::1]:80"),
     ] {
         assert!(!permits(pattern, to), "{pattern} {to}");
+    }
+    // Nobody who writes "everything" means the host itself, its link, or many; whatever form they come in.
+    for everything in [
+        "*:80",
+        "0.0.0.0/0:80 [::/0]:80",
+        "0.0.0.0/1:80 128.0.0.0/1:80 [::/1]:80 [8000::/1]:80 10.0.0.0/8:80",
+    ] {
+        for to in HIDDEN.iter().chain(&HIDDEN_OWN) {
+            assert!(!permits(everything, &format!("{to}:80")), "{everything} {to}");
+        }
+        assert!(permits(everything, "8.8.8.8:80") && permits(everything, "[2620:fe::9]:80"), "{everything}");
     }
     for wrong in ["", "10.0.0.1", "10.0.0.1:", ":80", "10.0.0.1:65536", "10.0.0.0/33:80", "2001:db8::g:80"] {
         assert!(AllowList::new(&[wrong.to_owned()], |_| {}).is_err(), "{wrong:?}");
@@ -350,4 +386,129 @@ fn one_thread_serves_the_kernel_from_a_loop_of_its_own() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap().unwrap());
     assert!(turns < 200_000, "{turns} turns: it does not sleep");
+}
+
+/// Services of a host, of both families and for datagrams, on one port.
+struct Services {
+    port: u16,
+    tcp: [TcpListener; 2],
+    udp: [UdpSocket; 2],
+}
+
+impl Services {
+    fn at([v4, v6]: [&str; 2]) -> Self {
+        let tcp = TcpListener::bind((v4, 0)).unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let services = Self {
+            port,
+            tcp: [tcp, TcpListener::bind((v6, port)).unwrap()],
+            udp: [v4, v6].map(|addr| UdpSocket::bind((addr, port)).unwrap()),
+        };
+        services.tcp.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+        services.udp.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        services
+    }
+
+    fn assert_untouched(&self, by: &str) {
+        for listener in &self.tcp {
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{by}");
+        }
+        for socket in &self.udp {
+            assert_eq!(socket.recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock, "{by}");
+        }
+    }
+}
+
+#[test]
+fn a_gateway_leads_nobody_to_the_host_who_is_allowed_everything() {
+    if skipped("a gateway that is to lead to its host") {
+        return;
+    }
+    let list = Arc::new(Mutex::new(None::<AllowList>));
+    let asked = Arc::clone(&list);
+    let world = World::new(Arc::new(move |protocol, to| {
+        asked.lock().unwrap().as_ref().unwrap().permits(protocol, to)
+    }));
+    let start = || {
+        // The addresses outside have taken the place of the loopback's: it gets its own again, under another label.
+        KernelLink::new("lo:0").add_addr("127.0.0.1/8".parse().unwrap()).unwrap();
+        [Services::at(["127.0.0.1", "::1"]), Services::at(OUTSIDE)]
+    };
+    let [services, at_own] = world.outside.run(start).unwrap();
+    let patterns = [services.port, at_own.port].map(|port| format!("*:{port}"));
+    *list.lock().unwrap() = Some(AllowList::new(&patterns, |_| {}).unwrap());
+    // As the kernel of the sandbox lets its programs say it; what it keeps to itself is in the test with packets.
+    let own = OUTSIDE.map(|own| SocketAddr::new(own.parse().unwrap(), at_own.port).to_string());
+    let ways = [
+        "[::127.0.0.1]",
+        "[2002:7f00:1::1]",
+        "[64:ff9b::127.0.0.1]",
+        "[64:ff9b:1::127.0.0.1]",
+        "169.254.169.254",
+    ];
+    for to in ways.map(|way| format!("{way}:{}", services.port)).into_iter().chain(own) {
+        let to: SocketAddr = to.parse().unwrap();
+        let connect = move || TcpStream::connect_timeout(&to, Duration::from_millis(300));
+        assert!(world.inside.run(connect).unwrap().is_err(), "{to}");
+        let _ = world.udp_client(to).send(b"anybody?");
+        services.assert_untouched(&to.to_string());
+        at_own.assert_untouched(&to.to_string());
+    }
+    // The list is asked, and lets everything else through.
+    let other = list
+        .lock()
+        .unwrap()
+        .as_ref()
+        .unwrap()
+        .permits(common::Protocol::Tcp, ([192, 0, 2, 9], services.port).into());
+    assert!(other);
+}
+
+/// Packets that no kernel would send, on the gateway's stack without a device: nothing is answered as if somebody were there, and
+/// nobody is connected onward.
+#[test]
+fn a_gateway_leads_no_packet_to_the_host_however_it_is_addressed() {
+    let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();
+    let stack = Stack::new(Config::default()).unwrap();
+    let netif =
+        stack.attach(channel, &["10.64.0.2/24", "fd64::2/64"].map(|own| own.parse().unwrap())).unwrap();
+    for network in ["0.0.0.0/0", "::/0"] {
+        stack.add_route(network.parse().unwrap(), netif).unwrap();
+    }
+    stack.set_any_address(netif, true).unwrap();
+    let services = Services::at(["127.0.0.1", "::1"]);
+    let list = Arc::new(AllowList::new(&[format!("*:{}", services.port)], |_| {}).unwrap());
+    let (for_tcp, for_udp) = (Arc::clone(&list), Arc::clone(&list));
+    tcp::serve(&stack, Arc::new(move |protocol, to| for_tcp.permits(protocol, to))).unwrap();
+    udp::serve(&stack, Arc::new(move |protocol, to| for_udp.permits(protocol, to))).unwrap();
+    let frames_in = || stack.counters().iter().find(|(name, _)| *name == "frames_in").unwrap().1;
+    let mut given = 0;
+    for way in HIDDEN.iter().filter(|way| !way.contains('%')) {
+        let to: SocketAddr = format!("{way}:{}", services.port).parse().unwrap();
+        for is_tcp in [true, false] {
+            ports[0].send(&packet(to, is_tcp)[..], None).unwrap();
+            given += 1;
+        }
+    }
+    eventually("the stack has taken everything", || frames_in() >= given);
+    // A place that is nobody's: asked for after all others, so whatever they have brought about was begun before.
+    ports[0].send(&packet(SocketAddr::from(([192, 0, 2, 9], services.port + 1)), true)[..], None).unwrap();
+    let mut answers = Vec::new();
+    while let Some(frame) = ports[0].recv(Some(PATIENCE)) {
+        let mut bytes = vec![0; frame.len()];
+        frame.copy_to(&mut bytes);
+        let is_v4 = bytes[0] >> 4 == 4;
+        let is_last = is_v4 && bytes[12..16] == [192, 0, 2, 9];
+        let flags = if is_v4 { bytes[33] } else { bytes[53] };
+        if is_v4 && bytes[9] == 6 || !is_v4 && bytes[6] == 6 {
+            answers.push(flags);
+        }
+        if is_last {
+            break;
+        }
+    }
+    assert!(answers.iter().all(|flags| flags & 4 != 0), "only resets: {answers:x?}");
+    services.assert_untouched("packets");
+    // What the stack lets through is not let through by the list: 6to4, Teredo, NAT64, ISATAP and site-local addresses.
+    assert!(list.refused().len() >= 10, "{:?}", list.refused());
 }

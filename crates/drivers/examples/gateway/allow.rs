@@ -1,5 +1,10 @@
 //! The list of places that may be reached, and the record of those that were refused.
 //!
+//! A place may be reached if rules cover each of its [forms](reach::forms): the address itself, and any IPv4 address that it
+//! carries. What leads to the host itself, to its link or to many is covered only by a rule that names it: an address of the host
+//! by just this address, a loopback, link-local or multicast address by an address or a network inside that block. `*` and
+//! `0.0.0.0/0` do not name them.
+//!
 //! It must not know sockets. Bound: [`REFUSED_MAX`] places are remembered, lest whoever tries all of them fills memory or
 //! the log. Tests: `tests/examples.rs`.
 
@@ -11,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use sockeye::netif::Prefix;
 
 use super::common::Protocol;
+use super::reach;
 
 /// Most places that are remembered as refused; others are refused without a word.
 pub const REFUSED_MAX: usize = 1024;
@@ -20,6 +26,8 @@ pub struct AllowList {
     rules: Vec<Rule>,
     /// How often each place was refused.
     refused: Mutex<BTreeMap<SocketAddr, u64>>,
+    /// Whether an address is the host's own.
+    is_own: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -36,20 +44,32 @@ impl AllowList {
     /// # Errors
     /// `InvalidInput` for what is no pattern; the system's for a name that has no address.
     pub fn new(patterns: &[String], log: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        Self::with(patterns, reach::is_own, log)
+    }
+
+    /// [`new`](Self::new) for a host that says of which addresses it is.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with(
+        patterns: &[String],
+        is_own: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let mut rules = Vec::new();
         for pattern in patterns {
             rules.extend(parse(pattern)?);
         }
-        Ok(Self { rules, refused: Mutex::default(), log: Box::new(log) })
+        Ok(Self { rules, refused: Mutex::default(), is_own: Box::new(is_own), log: Box::new(log) })
     }
 
     /// Whether `to` may be reached. Does not block, but for the log.
     pub fn permits(&self, protocol: Protocol, to: SocketAddr) -> bool {
-        let covers = |rule: &Rule| {
-            rule.hosts.is_none_or(|hosts| hosts.contains(to.ip()))
-                && rule.port.is_none_or(|port| port == to.port())
-        };
-        let permitted = self.rules.iter().any(covers);
+        let permitted = reach::forms(to.ip()).into_iter().all(|form| {
+            let is_own = (self.is_own)(form);
+            let of_port = self.rules.iter().filter(|rule| rule.port.is_none_or(|port| port == to.port()));
+            of_port.into_iter().any(|rule| rule.names(form, is_own))
+        });
         if !permitted {
             self.note(protocol, to);
         }
@@ -71,6 +91,16 @@ impl AllowList {
             drop(refused);
             (self.log)(&format!("refused {protocol:?} to {to}"));
         }
+    }
+}
+
+impl Rule {
+    /// Whether this place's hosts are meant to be with it.
+    fn names(&self, host: IpAddr, is_own: bool) -> bool {
+        let Some(hosts) = self.hosts else { return !is_own && reach::block(host).is_none() };
+        let is_alone = hosts.len() == if host.is_ipv4() { 32 } else { 128 };
+        let is_inside = reach::block(host).is_none_or(|block| hosts.len() >= block.len());
+        hosts.contains(host) && is_inside && (is_alone || !is_own)
     }
 }
 
@@ -104,6 +134,7 @@ fn parse(pattern: &str) -> io::Result<Vec<Rule>> {
 
 /// The network that is this one host.
 fn alone(addr: IpAddr) -> io::Result<Prefix> {
+    let addr = addr.to_canonical();
     let len = if addr.is_ipv4() { 32 } else { 128 };
     Prefix::new(addr, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }

@@ -6,13 +6,16 @@
 //! What is allowed goes on through ordinary sockets of the kernel.
 //!
 //! `HOST` is an address, a network (`10.0.0.0/8`), a name (resolved once, now) or `*`; IPv6 stands in brackets. `PORT` is a
-//! number or `*`. So `--allow '*:53' --allow example.org:443` permits one site and the names.
+//! number or `*`. So `--allow '*:53' --allow example.org:443` permits one site and the names. The host itself, its loopback, its link
+//! and groups are reached only if they are named (`allow.rs`): neither `*` nor a larger network names them, and no address that
+//! carries theirs leads there.
 //!
-//! Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN). Tests: in `allow.rs`, `tests/examples.rs`.
+//! Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN). Tests: in `reach.rs`, `tests/examples.rs`.
 
 mod allow;
 #[path = "../common/mod.rs"]
 mod common;
+mod reach;
 
 use std::ffi::OsString;
 use std::io;
