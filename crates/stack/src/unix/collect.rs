@@ -25,6 +25,12 @@
 //! look afterwards, so of two at once the later one sees both. And what is garbage stays as it is while
 //! we look: there is no handle to change it with. (A peer may still send more into it; that only adds.)
 //!
+//! # Several stacks
+//! Sockets of different stacks can form one cycle, so the reach goes through stacks, and the locks are taken in address order
+//! whatever stack they are of. The rights in a buffer are counted with the stack of the buffer's socket, which is disposed
+//! of with its own stack; a handle of that is taken where the socket is found, and keeps the stack until all is closed.
+//! What is found is closed in the order in which it was found, which does not depend on addresses: a simulation repeats it.
+//!
 //! Bound: the reach is at most the rights that may be in flight. Tests: `tests/unix_rights.rs`,
 //! `tests/unix_stress.rs`.
 
@@ -34,7 +40,15 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;
-use crate::stack::Core;
+use super::sock::Sock;
+use crate::stack::{Core, Stack};
+
+/// A socket that may be garbage.
+struct Candidate {
+    pcb: Arc<Pcb>,
+    /// `None` for the suspect, whose stack the caller holds.
+    stack: Option<Stack>,
+}
 
 /// Whether every handle of it is in flight.
 pub(crate) fn is_suspect(pcb: &Pcb) -> bool {
@@ -43,51 +57,61 @@ pub(crate) fn is_suspect(pcb: &Pcb) -> bool {
     in_flight > 0 && pcb.users.load(Ordering::SeqCst) == in_flight
 }
 
-/// Collects what became garbage with `suspect`. Outside all locks.
+/// Whether a suspect may be part of a cycle, or lead to one: it holds sockets itself.
+pub(crate) fn may_close_a_cycle(pcb: &Arc<Pcb>) -> bool {
+    is_suspect(pcb) && pcb.so.lock().sockets_held > 0
+}
+
+/// Collects what became garbage with `suspect`, a socket of `core`'s stack. Outside all locks.
 #[cold]
 pub(crate) fn collect(core: &Core, suspect: &Arc<Pcb>) {
     if suspect.so.lock().sockets_held == 0 {
         return;
     }
-    let mut candidates = reach(suspect);
-    candidates.sort_unstable_by_key(|pcb| pcb.id());
-    let dead = take_dead(&candidates);
-    for contents in dead {
+    let candidates = reach(suspect);
+    for (place, contents) in take_dead(&candidates) {
+        let core = candidates[place].stack.as_ref().map_or(core, Stack::core);
         dispose(core, contents);
     }
 }
 
-/// The candidates that can be reached, the suspect among them.
-fn reach(suspect: &Arc<Pcb>) -> Vec<Arc<Pcb>> {
-    let mut found = vec![Arc::clone(suspect)];
+/// The candidates that can be reached, the suspect first.
+fn reach(suspect: &Arc<Pcb>) -> Vec<Candidate> {
+    let mut found = vec![Candidate { pcb: Arc::clone(suspect), stack: None }];
     let mut known: HashMap<usize, ()> = HashMap::from([(suspect.id(), ())]);
     let mut next = 0;
     while next < found.len() {
-        let pcb = Arc::clone(&found[next]);
+        let pcb = Arc::clone(&found[next].pcb);
         next += 1;
         let so = pcb.so.lock();
         for held in held(&so) {
-            if is_suspect(held) && known.insert(held.id(), ()).is_none() {
-                found.push(Arc::clone(held));
+            if is_suspect(&held.pcb) && known.insert(held.pcb.id(), ()).is_none() {
+                found.push(Candidate { pcb: Arc::clone(&held.pcb), stack: Some(held.stack.clone()) });
             }
         }
     }
     found
 }
 
-/// The sockets that lie in a buffer or backlog.
-fn held(so: &So) -> impl Iterator<Item = &Arc<Pcb>> {
-    so.rights().flat_map(|rights| rights.sockets()).chain(so.embryos().map(|sock| &sock.pcb))
+/// The handles that lie in a buffer or backlog.
+fn held(so: &So) -> impl Iterator<Item = &Sock> {
+    so.rights().flat_map(|rights| rights.sockets()).chain(so.embryos())
 }
 
-/// What the dead among `candidates`, which are in address order, held.
-fn take_dead(candidates: &[Arc<Pcb>]) -> Vec<Contents> {
-    let mut locked: Vec<_> = candidates.iter().map(|pcb| pcb.so.lock()).collect();
-    let places: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, pcb)| (pcb.id(), i)).collect();
+/// What the dead among `candidates` held, with their places there, in order.
+fn take_dead(candidates: &[Candidate]) -> Vec<(usize, Contents)> {
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_unstable_by_key(|place| candidates[*place].pcb.id());
+    // By address: nobody else holds two.
+    let mut locked: Vec<_> = order.iter().map(|place| (*place, candidates[*place].pcb.so.lock())).collect();
+    locked.sort_unstable_by_key(|(place, _)| *place);
+    let places: HashMap<usize, usize> =
+        candidates.iter().enumerate().map(|(place, candidate)| (candidate.pcb.id(), place)).collect();
+    let place_of = |held: &Sock| places.get(&held.pcb.id()).copied();
     let edges: Vec<Vec<usize>> =
-        locked.iter().map(|so| held(so).filter_map(|pcb| places.get(&pcb.id()).copied()).collect()).collect();
-    let mut outside: Vec<i64> =
-        candidates.iter().map(|pcb| i64::from(pcb.users.load(Ordering::SeqCst))).collect();
+        locked.iter().map(|(_, so)| held(so).filter_map(place_of).collect()).collect();
+    let users = |candidate: &Candidate| i64::from(candidate.pcb.users.load(Ordering::SeqCst));
+    let mut outside: Vec<i64> = candidates.iter().map(users).collect();
     for to in edges.iter().flatten() {
         outside[*to] -= 1;
     }
@@ -98,6 +122,6 @@ fn take_dead(candidates: &[Arc<Pcb>]) -> Vec<Contents> {
             living.extend(&edges[place]);
         }
     }
-    let dead = locked.iter_mut().zip(is_alive).filter(|(_, is_alive)| !is_alive);
-    dead.map(|(so, _)| so.empty()).collect()
+    let dead = locked.iter_mut().filter(|(place, _)| !is_alive[*place]);
+    dead.map(|(place, so)| (*place, so.empty())).collect()
 }

@@ -4,6 +4,12 @@
 //! [`InFlight`] in the receiver's buffer; a UNIX-domain socket counts such handles (`in_flight`, of its
 //! `users`), for the collector (`collect.rs`).
 //!
+//! # Several stacks
+//! A message travels within one stack, and what it carries may be of others. A socket in flight is a handle like any other:
+//! it keeps its own stack, names and all, until it is received and dropped, or disposed of. It does not keep the
+//! stack that it travels over, whose own sockets do that: when the last handle of the receiving one goes, so does what lies in
+//! its buffer. The bound below is counted with the stack that the message travels over.
+//!
 //! # Bounds
 //! [`RIGHTS_MAX`] in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
 //! allows the user's RLIMIT_NOFILE). The second is dealt out in credits, so that threads which pass rights do not write one line.
@@ -20,15 +26,15 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::facade::Ordering;
 
 use super::ancillary::RIGHTS_MAX;
-use super::pcb::{Contents, Pcb};
+use super::pcb::Contents;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixSocket, UnixStream};
 use crate::stack::Core;
 
-/// Something that a message can carry: a socket of the stack, or a file descriptor of the kernel.
+/// Something that a message can carry: a socket of any stack, or a file descriptor of the kernel.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Right {
@@ -126,10 +132,10 @@ impl InFlight {
         Ok(Self(rights))
     }
 
-    /// They have arrived, or come back.
+    /// They have arrived, or come back. `core` is that of the stack over which they were sent.
     pub fn land(self, core: &Core) -> Vec<Right> {
-        for pcb in self.sockets() {
-            pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
+        for sock in self.sockets() {
+            sock.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
         }
         core.unix.budget.give(self.0.len());
         self.0
@@ -140,8 +146,8 @@ impl InFlight {
     }
 
     /// The UNIX-domain sockets among them.
-    pub fn sockets(&self) -> impl Iterator<Item = &Arc<Pcb>> {
-        self.0.iter().filter_map(Right::unix).map(|sock| &sock.pcb)
+    pub fn sockets(&self) -> impl Iterator<Item = &Sock> {
+        self.0.iter().filter_map(Right::unix)
     }
 
     /// Duplicates of the first `max`, for a peek.
@@ -150,7 +156,7 @@ impl InFlight {
     }
 }
 
-/// Rights that may be in flight in a stack at once.
+/// Rights that may be in flight over a stack at once.
 pub const IN_FLIGHT_MAX: usize = 16_384;
 /// What is waiting to be closed.
 enum Doomed {
@@ -163,7 +169,7 @@ thread_local! {
     static LINE: RefCell<Option<VecDeque<Doomed>>> = const { RefCell::new(None) };
 }
 
-/// Closes what nobody will receive. Outside all locks.
+/// Closes what nobody will receive of the contents of a socket of `core`'s stack. Outside all locks.
 pub(crate) fn dispose(core: &Core, contents: Contents) {
     if contents.is_empty() {
         return;

@@ -91,7 +91,8 @@ impl Cargo {
 
     /// The sockets that will be in flight: to be looked at once they are.
     pub fn sockets(&self) -> Vec<Arc<Pcb>> {
-        self.rights.iter().flat_map(|rights| rights.sockets().cloned()).collect()
+        let sockets = self.rights.iter().flat_map(|rights| rights.sockets());
+        sockets.map(|sock| Arc::clone(&sock.pcb)).collect()
     }
 
     /// Whether there are any.
@@ -104,16 +105,14 @@ impl Cargo {
     }
 }
 
-/// Looks for garbage among sockets that were just sent to `to`. As long as that has a handle outside of
-/// messages they can be received; whoever drops its last one looks himself.
-pub(super) fn after_sending(core: &Core, to: &Pcb, sockets: &[Arc<Pcb>]) {
-    if !collect::is_suspect(to) {
-        return;
-    }
-    for pcb in sockets {
-        if collect::is_suspect(pcb) {
-            collect::collect(core, pcb);
-        }
+/// Looks for garbage among sockets that were just sent to `to`, a socket of `core`'s stack. As long as that has a handle
+/// outside of messages they can be received; the thread that drops its last one looks then.
+///
+/// A socket that became garbage lies in `to`'s buffer, so `to` is garbage, too: the search begins there. The sockets may be
+/// of other stacks.
+pub(super) fn after_sending(core: &Core, to: &Arc<Pcb>, sockets: &[Arc<Pcb>]) {
+    if collect::is_suspect(to) && sockets.iter().any(collect::may_close_a_cycle) {
+        collect::collect(core, to);
     }
 }
 
