@@ -32,7 +32,7 @@
 //!
 //! # What to know
 //! * [`run()`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] says what a link does.
-//! * A program on a [`Host`] connects and binds on that host's stack. A host can [crash](Host::crash) and start again;
+//! * A program on a [`Host`] connects and binds on that host's stack, UNIX-domain sockets included. A host can [crash](Host::crash) and start again;
 //!   links can be [cut](Link::cut), changed while they run, and asked about every packet ([`Direction::filter`]).
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
 //!   nothing unless something happens in it. Programs must not use another clock, and not wait for another thread.
@@ -74,5 +74,5 @@ pub use watch::{Retransmission, Traffic};
 
 /// The sockets that programs use: those of `sockeye`, in the shape of `tokio::net`.
 pub mod net {
-    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, UdpSocket};
+    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, UdpSocket, unix};
 }

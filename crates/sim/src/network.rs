@@ -236,7 +236,8 @@ impl Host {
         self.net.world.lock().hosts[self.index].stack.clone()
     }
 
-    /// Starts a program on it, in which `TcpStream::connect` and `TcpListener::bind` are this host's.
+    /// Starts a program on it: what connects or binds in it does so on this host, as `TcpStream::connect` and
+    /// `UnixListener::bind`.
     pub fn spawn<F: Future + 'static>(&self, program: F) -> JoinHandle<F::Output> {
         self.net.tasks.spawn(Some(self.index), program)
     }
@@ -246,8 +247,8 @@ impl Host {
         self.net.world.lock().hosts[self.index].stack.is_some()
     }
 
-    /// Cuts its power: its programs end where they stand, its stack is gone without a word to anybody. If a program of
-    /// its own calls this, it ends at its next `await`.
+    /// Cuts its power: its programs end where they stand, its stack is gone without a word to anybody, and with it the
+    /// names of its UNIX-domain sockets. If a program of its own calls this, it ends at its next `await`.
     pub fn crash(&self) {
         let mut state = self.net.world.lock();
         let host = &mut state.hosts[self.index];

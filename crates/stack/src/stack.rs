@@ -8,8 +8,8 @@
 
 pub(crate) mod counter;
 mod handle;
+mod scope;
 
-use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -147,19 +147,6 @@ impl Stack {
         DEFAULT.get_or_init(|| {
             Self::new(Config::default()).expect("the default stack needs entropy and worker threads")
         })
-    }
-
-    /// The stack that a call without one uses: that of the innermost [`scope`](Self::scope) on this thread, else
-    /// [`global`](Self::global).
-    pub fn current() -> Self {
-        AMBIENT.with_borrow(Clone::clone).unwrap_or_else(|| Self::global().clone())
-    }
-
-    /// Calls `f`, within which sockets that are made without naming a stack are this stack's:
-    /// `TcpStream::connect` then connects on it instead of on the process's default stack.
-    pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _outer = Outer(AMBIENT.replace(Some(self.clone())));
-        f()
     }
 
     /// Does what is due, for a stack with `workers = 0`: `now` is the time since the stack was made, as
@@ -328,7 +315,8 @@ impl Stack {
         self.core().unix.unlink(&crate::unix::SocketAddr::from_pathname(path)?)
     }
 
-    /// Rights (sockets and file descriptors) that were sent and not received yet.
+    /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and
+    /// not received yet.
     pub fn unix_rights_in_flight(&self) -> usize {
         self.core().unix.in_flight()
     }
@@ -353,22 +341,6 @@ impl Stack {
 impl std::fmt::Debug for Stack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stack").field("connections", &self.connection_count()).finish_non_exhaustive()
-    }
-}
-
-thread_local! {
-    /// The stack of the innermost scope.
-    static AMBIENT: RefCell<Option<Stack>> = const { RefCell::new(None) };
-}
-
-/// The stack of the scope around, put back at the end of the inner one.
-struct Outer(Option<Stack>);
-
-impl Drop for Outer {
-    fn drop(&mut self) {
-        // The inner stack is dropped outside of the cell: its end may run code that asks for the current one.
-        let inner = AMBIENT.replace(self.0.take());
-        drop(inner);
     }
 }
 

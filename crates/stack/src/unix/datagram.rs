@@ -26,12 +26,12 @@ socket_methods!(UnixDatagram);
 data_methods!(UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket bound to this pathname, of the process's default stack.
+    /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
     ///
     /// # Errors
     /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::bind_on(Stack::global(), path)
+        Self::bind_on(&Stack::current(), path)
     }
 
     /// [`bind`](Self::bind) on a stack of your own.
@@ -42,12 +42,12 @@ impl UnixDatagram {
         Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
     }
 
-    /// A socket bound to an address; an unnamed one takes an abstract name that is free.
+    /// A socket of the current stack, bound to an address; an unnamed one takes an abstract name that is free.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
-        Self::bind_addr_on(Stack::global(), addr)
+        Self::bind_addr_on(&Stack::current(), addr)
     }
 
     /// [`bind_addr`](Self::bind_addr) on a stack of your own.
@@ -60,12 +60,12 @@ impl UnixDatagram {
         Ok(socket)
     }
 
-    /// A socket without a name, of the process's default stack.
+    /// A socket of the current stack ([`Stack::current`]), without a name.
     ///
     /// # Errors
     /// None today.
     pub fn unbound() -> io::Result<Self> {
-        Self::unbound_on(Stack::global())
+        Self::unbound_on(&Stack::current())
     }
 
     /// [`unbound`](Self::unbound) on a stack of your own.
@@ -76,12 +76,12 @@ impl UnixDatagram {
         Ok(Self { sock: Sock::new(stack, Kind::Datagram) })
     }
 
-    /// Two sockets that are connected to each other, of the process's default stack.
+    /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
     ///
     /// # Errors
     /// None today.
     pub fn pair() -> io::Result<(Self, Self)> {
-        Self::pair_on(Stack::global())
+        Self::pair_on(&Stack::current())
     }
 
     /// [`pair`](Self::pair) of a stack of your own.

@@ -23,12 +23,12 @@ macro_rules! listener {
         socket_methods!($name);
 
         impl $name {
-            /// Listens at this pathname, on the process's default stack, with the largest backlog, as `std`.
+            /// Listens at this pathname, on the current stack ([`Stack::current`]), with the largest backlog, as `std`.
             ///
             /// # Errors
             /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
             pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-                Self::bind_on(Stack::global(), path)
+                Self::bind_on(&Stack::current(), path)
             }
 
             /// [`bind`](Self::bind) on a stack of your own.
@@ -39,12 +39,12 @@ macro_rules! listener {
                 Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
             }
 
-            /// Listens at an address; an unnamed one takes an abstract name that is free.
+            /// Listens at an address, on the current stack; an unnamed one takes an abstract name that is free.
             ///
             /// # Errors
             /// As for [`bind`](Self::bind).
             pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
-                Self::bind_addr_on(Stack::global(), addr)
+                Self::bind_addr_on(&Stack::current(), addr)
             }
 
             /// [`bind_addr`](Self::bind_addr) on a stack of your own.

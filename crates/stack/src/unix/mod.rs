@@ -12,8 +12,8 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Names are a stack's own: pathnames do not touch the file system, and sockets of different stacks do not
-//! meet. Semantics are Linux's (unix(7)), bounds and differences are in `docs/unix.md`. Errors have
+//! Constructors that do not name a stack make sockets of the current one ([`Stack::current`](crate::Stack::current)). Names
+//! are a stack's own: pathnames do not touch the file system, and sockets of different stacks do not meet. Semantics are Linux's (unix(7)), bounds and differences are in `docs/unix.md`. Errors have
 //! the numbers that Linux gives (`io::Error::raw_os_error`).
 //!
 //! | file | what |

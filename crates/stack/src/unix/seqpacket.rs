@@ -26,13 +26,13 @@ socket_methods!(UnixSeqpacket);
 data_methods!(UnixSeqpacket);
 
 impl UnixSeqpacket {
-    /// Connects to the listener of this pathname, on the process's default stack. Blocks while its backlog is
-    /// full.
+    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]). Blocks while its
+    /// backlog is full.
     ///
     /// # Errors
     /// `NotFound` (ENOENT), `ConnectionRefused` (nobody listens), EPROTOTYPE (another type of socket).
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_on(Stack::global(), path)
+        Self::connect_on(&Stack::current(), path)
     }
 
     /// [`connect`](Self::connect) on a stack of your own.
@@ -43,12 +43,12 @@ impl UnixSeqpacket {
         Self::connect_addr_on(stack, &SocketAddr::from_pathname(path)?)
     }
 
-    /// Connects to an address.
+    /// Connects to an address, on the current stack.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
-        Self::connect_addr_on(Stack::global(), addr)
+        Self::connect_addr_on(&Stack::current(), addr)
     }
 
     /// [`connect_addr`](Self::connect_addr) on a stack of your own.
@@ -59,12 +59,12 @@ impl UnixSeqpacket {
         Ok(Self { sock: listen::connect(&Sock::new(stack, Kind::Seqpacket), addr)? })
     }
 
-    /// Two sockets that are connected to each other, of the process's default stack.
+    /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
     ///
     /// # Errors
     /// None today.
     pub fn pair() -> io::Result<(Self, Self)> {
-        Self::pair_on(Stack::global())
+        Self::pair_on(&Stack::current())
     }
 
     /// [`pair`](Self::pair) of a stack of your own.

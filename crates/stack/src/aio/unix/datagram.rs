@@ -22,12 +22,12 @@ wrapper_methods!(UnixDatagram);
 data_wrapper_methods!(UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket bound to this pathname, of the process's default stack.
+    /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
     ///
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::bind`].
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::bind_addr_on(Stack::global(), &SocketAddr::from_pathname(path)?)
+        Self::bind_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?)
     }
 
     /// A socket bound to an address, on a stack of your own.
@@ -38,12 +38,12 @@ impl UnixDatagram {
         Self::from_std(crate::unix::UnixDatagram::bind_addr_on(stack, addr)?)
     }
 
-    /// A socket without a name, of the process's default stack.
+    /// A socket of the current stack ([`Stack::current`]), without a name.
     ///
     /// # Errors
     /// None today.
     pub fn unbound() -> io::Result<Self> {
-        Self::unbound_on(Stack::global())
+        Self::unbound_on(&Stack::current())
     }
 
     /// [`unbound`](Self::unbound) on a stack of your own.

@@ -24,12 +24,12 @@ macro_rules! listener {
         wrapper_methods!($type);
 
         impl $type {
-            /// Listens at this pathname, on the process's default stack. Never waits.
+            /// Listens at this pathname, on the current stack ([`Stack::current`]). Never waits.
             ///
             /// # Errors
             /// As for the blocking type.
             pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-                Self::bind_addr_on(Stack::global(), &SocketAddr::from_pathname(path)?)
+                Self::bind_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?)
             }
 
             /// Listens at an address, on a stack of your own.

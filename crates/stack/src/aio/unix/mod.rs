@@ -137,12 +137,12 @@ use wrapper_methods;
 macro_rules! data_wrapper_methods {
     ($type:ident) => {
         impl $type {
-            /// Two sockets that are connected to each other, of the process's default stack.
+            /// Two sockets that are connected to each other, of the current stack ([`Stack::current`](crate::Stack::current)).
             ///
             /// # Errors
             /// None today.
             pub fn pair() -> std::io::Result<(Self, Self)> {
-                Self::pair_on(crate::Stack::global())
+                Self::pair_on(&crate::Stack::current())
             }
 
             /// [`pair`](Self::pair) of a stack of your own.

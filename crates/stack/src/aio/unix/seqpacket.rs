@@ -20,13 +20,13 @@ wrapper_methods!(UnixSeqpacket);
 data_wrapper_methods!(UnixSeqpacket);
 
 impl UnixSeqpacket {
-    /// Connects to the listener of this pathname, on the process's default stack; waits while its backlog is
-    /// full.
+    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]); waits while its
+    /// backlog is full.
     ///
     /// # Errors
     /// As for [`crate::unix::UnixSeqpacket::connect`].
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_addr_on(Stack::global(), &SocketAddr::from_pathname(path)?).await
+        Self::connect_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?).await
     }
 
     /// Connects to an address, on a stack of your own.

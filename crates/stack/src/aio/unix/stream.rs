@@ -26,13 +26,13 @@ wrapper_methods!(UnixStream);
 data_wrapper_methods!(UnixStream);
 
 impl UnixStream {
-    /// Connects to the listener of this pathname, on the process's default stack; waits while its backlog is
-    /// full.
+    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]); waits while its
+    /// backlog is full.
     ///
     /// # Errors
     /// As for [`crate::unix::UnixStream::connect`].
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_addr_on(Stack::global(), &SocketAddr::from_pathname(path)?).await
+        Self::connect_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?).await
     }
 
     /// Connects to an address, on a stack of your own.

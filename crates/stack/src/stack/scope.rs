@@ -1,0 +1,55 @@
+//! The current stack: that of the sockets which are made without naming one.
+//!
+//! A scope is a thread's own and ends with the call. Must not know sockets. Tests: `tests/seeded.rs`, `tests/unix_stacks.rs`.
+
+use std::cell::RefCell;
+
+use super::Stack;
+
+thread_local! {
+    /// The stack of the innermost scope.
+    static AMBIENT: RefCell<Option<Stack>> = const { RefCell::new(None) };
+}
+
+/// The stack of the scope around, put back at the end of the inner one.
+struct Outer(Option<Stack>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        // The inner stack is dropped outside of the cell: its end may run code that asks for the current one.
+        let inner = AMBIENT.replace(self.0.take());
+        drop(inner);
+    }
+}
+
+impl Stack {
+    /// The stack that a call without one uses: that of the innermost [`scope`](Self::scope) on this thread, else
+    /// [`global`](Self::global).
+    pub fn current() -> Self {
+        // A thread that ends, and has no thread-local values any more, is in no scope.
+        let ambient = AMBIENT.try_with(|ambient| ambient.borrow().clone()).ok().flatten();
+        ambient.unwrap_or_else(|| Self::global().clone())
+    }
+
+    /// Calls `f`, within which sockets of every kind that are made without naming a stack are this stack's:
+    /// `TcpStream::connect` then connects on it instead of on the process's default stack, and `UnixStream::connect` finds its
+    /// names. A socket stays with its stack after that.
+    ///
+    /// The scope is that of the call, on this thread. An asynchronous constructor looks for the current stack when its
+    /// future is first polled, so the poll has to be within the scope, too.
+    ///
+    /// ```
+    /// use sockeye::{Config, Stack};
+    /// use sockeye::unix::{UnixListener, UnixStream};
+    ///
+    /// let stack = Stack::new(Config::default())?;
+    /// let listener = stack.scope(|| UnixListener::bind("/run/service"))?;
+    /// assert!(stack.scope(|| UnixStream::connect("/run/service")).is_ok());
+    /// assert!(UnixStream::connect("/run/service").is_err(), "the default stack has no such name");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _outer = Outer(AMBIENT.replace(Some(self.clone())));
+        f()
+    }
+}
