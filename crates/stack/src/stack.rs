@@ -40,6 +40,7 @@ use crate::ip::Ip;
 use crate::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::link::{self, LinkOptions, Links};
 use crate::memory::MemoryWaiters;
+use crate::netif::device::Device;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix, RpFilter};
@@ -134,7 +135,7 @@ impl Stack {
             }
         });
         for index in 0..workers {
-            stack.spawn(format!("sockeye-{index}"), move |core| core.workers.run(core, index))?;
+            stack.spawn(format!("sockeye-{index}"), None, move |core| core.workers.run(core, index))?;
         }
         Ok(stack)
     }
@@ -221,8 +222,8 @@ impl Stack {
     ///
     /// # Errors
     /// `InvalidInput` for an address that is the stack's already or no host's, or an interface out of bounds;
-    /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; the system's error if a thread cannot be
-    /// started. The interface then has no address, and is not used.
+    /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; `Other` if one of the interface's methods has
+    /// panicked; the system's error if a thread cannot be started. The interface then has no address, and is not used.
     pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
         self.attach_with(netif, addrs, &LinkOptions::default())
     }
@@ -239,16 +240,16 @@ impl Stack {
         options: &LinkOptions,
     ) -> io::Result<NetifId> {
         let core = self.core();
-        netif.attached(&core.pool);
+        let netif = Device::ask(core, netif)?;
         let medium = netif.medium();
-        let id = core.netifs.add(Box::new(netif))?;
+        let id = core.netifs.add(netif)?;
         core.netifs.set_rp_filter(id, options.rp_filter)?;
         link::attach(core, id, medium, options);
         let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
         core.input.add(id, queues);
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
             let name = format!("sockeye-in{}.{queue}", id.index());
-            self.spawn(name, move |core| core.input.run(core, id, queue))?;
+            self.spawn(name, Some(id), move |core| core.input.run(core, id, queue))?;
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);

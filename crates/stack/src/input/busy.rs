@@ -204,6 +204,20 @@ pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &m
     Some(turn(core, at, bytes_max, &mut batch))
 }
 
+/// The turn of a driver of a stack without threads: how many frames there were. None while somebody else is at it, who may be
+/// the driver itself: an interface that polls the stack when it is asked for frames.
+pub(super) fn turn_of_driver(core: &Core, at: Place) -> usize {
+    let batch = core.input.seats.at(at).and_then(|seat| seat.batch.try_lock());
+    batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
+}
+
+/// An input thread does nothing for so long, or until the stack ends.
+pub(super) fn pause(core: &Core, at: Place, time: Duration) {
+    if let Some(seat) = core.input.seats.at(at) {
+        seat.lookout.bed().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
+    }
+}
+
 /// A caller takes what comes next, or is about to.
 pub(super) fn mark(seat: &Seat) {
     if !seat.served.load(Ordering::Relaxed) {

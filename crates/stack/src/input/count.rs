@@ -95,8 +95,10 @@ pub(crate) const WATCHES: usize = 46;
 pub(crate) const MARTIAN_DST: usize = 47;
 /// Of those not for us: refused by the interface's check of the reverse path.
 pub(crate) const RP_FILTER: usize = 48;
+/// Frames whose interface panicked when it was given them.
+pub(crate) const NETIF_PANICKED: usize = 49;
 /// How many there are.
-pub(crate) const COUNT: usize = 49;
+pub(crate) const COUNT: usize = 50;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -149,6 +151,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_watches",
     "frames_martian_dst",
     "frames_rp_filter",
+    "frames_netif_panicked",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

@@ -50,6 +50,7 @@ use crate::conn::outbox::Context;
 use crate::failpoints::{self, Point};
 use crate::ip::{self, Received};
 use crate::link;
+use crate::netif::device::{FAULTS_MAX, pause_after};
 use crate::netif::table::NetifId;
 use crate::netif::{RxFrame, down};
 use crate::panics::{self, Caught, PanicSource};
@@ -104,13 +105,17 @@ impl Input {
         count::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
     }
 
-    /// Ends the input threads.
-    pub fn stop(&self, core: &Core) {
+    /// Ends the input threads. Returns the interfaces that could not be told.
+    pub fn stop(&self, core: &Core) -> Vec<NetifId> {
         self.stop.store(true, Ordering::Release);
-        for (_, netif) in core.netifs.each() {
-            (0..netif.queue_count()).for_each(|queue| netif.interrupt(queue));
+        let mut deaf = Vec::new();
+        for (id, netif) in core.netifs.each() {
+            // All of its queues, whichever panics.
+            let told = (0..netif.queue_count()).filter(|queue| netif.interrupt(core, *queue)).count();
+            deaf.extend((told < netif.queue_count()).then_some(id));
         }
         self.seats.wake_all();
+        deaf
     }
 
     /// Makes room for the queues of an interface. Before its input threads are started.
@@ -123,8 +128,14 @@ impl Input {
         threads::enter(Role::Input);
         let at = Place { netif, queue };
         let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
+        let mut faults = Faults::default();
         while !self.stop.load(Ordering::Acquire) {
-            let step = || self.step(core, at, &mut bytes_max, &mut deputy);
+            let step = || {
+                if faults.are_too_many(core, at) && down::is_gone(core, netif) {
+                    return ControlFlow::Break(());
+                }
+                self.step(core, at, &mut bytes_max, &mut deputy)
+            };
             // What panics here ends its batch at most, and never the thread.
             if let Some(ControlFlow::Break(())) = panics::contain(core, PanicSource::Protocol, "input", step)
             {
@@ -152,23 +163,52 @@ impl Input {
         if let Some(netif) = core.netifs.netif(at.netif) {
             self.count(count::SLEEPS, 1);
             core.recycler.before_wait(core);
-            netif.wait(at.queue, core.config.spin_max);
+            netif.wait(core, at.queue, core.config.spin_max);
         }
         ControlFlow::Continue(())
     }
 
     /// Handles what has arrived, for a stack without threads. True if there may be more.
     pub fn poll(&self, core: &Core) -> bool {
-        let (mut more, mut batch) = (false, Batch::default());
+        let mut more = false;
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
-                let turns = (0..POLL_MAX / BATCH_MAX)
-                    .take_while(|_| turn(core, Place { netif: id, queue }, BATCH_BYTES_MAX, &mut batch) > 0);
+                let at = Place { netif: id, queue };
+                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| busy::turn_of_driver(core, at) > 0);
                 more |= turns.count() == POLL_MAX / BATCH_MAX;
             }
             down::is_gone(core, id);
         }
         more
+    }
+}
+
+/// What an input thread remembers of the panics of its interface.
+#[derive(Default)]
+struct Faults {
+    /// The interface's count, as it was last seen.
+    seen: u32,
+    /// Looks in a row that found it changed.
+    in_a_row: u32,
+}
+
+impl Faults {
+    /// Pauses, if the interface has panicked since the last look, or gives it up and says so: see `netif/device.rs`.
+    fn are_too_many(&mut self, core: &Core, at: Place) -> bool {
+        let Some(netif) = core.netifs.netif(at.netif) else { return false };
+        let seen = netif.fault_count();
+        if seen == std::mem::replace(&mut self.seen, seen) {
+            self.in_a_row = 0;
+            return false;
+        }
+        self.in_a_row += 1;
+        let too_many = self.in_a_row >= FAULTS_MAX;
+        if too_many {
+            netif.give_up();
+        } else {
+            busy::pause(core, at, pause_after(self.in_a_row));
+        }
+        too_many
     }
 }
 
@@ -201,7 +241,7 @@ fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let most = (bytes_max / largest).clamp(1, BATCH_MAX);
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
-    let frames = netif.receive(queue, most, &mut |frame| sort(core, from, batch, frame));
+    let frames = netif.receive(core, queue, most, |frame| sort(core, from, batch, frame));
     drop(tables);
     if frames == 0 {
         return 0;

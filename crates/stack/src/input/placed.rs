@@ -184,7 +184,7 @@ impl<'a> Placing<'a> {
         let (mut frames, mut begin, mut is_full) = (0, 0, false);
         while !is_full {
             let (head_len, mut is_guessed) = (batch.guess.head_len, false);
-            let got = netif.receive_into(at.queue, head_len, &mut self.buf[begin..], &mut |frame| {
+            let got = netif.receive_into(core, at.queue, head_len, &mut self.buf[begin..], |frame| {
                 if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
                     is_guessed = true;
                     batch.sole.note(true);

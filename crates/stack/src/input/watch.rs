@@ -110,7 +110,7 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
         if !watch.begin(wait.ticket) {
             return Some(Woken::Spinning);
         }
-        let waited = netif.wait_until(wait.at.queue, wait.deadline);
+        let waited = netif.wait_until(core, wait.at.queue, wait.deadline);
         watch.pause();
         let is_late = match waited {
             Waited::Unable => {
@@ -148,6 +148,6 @@ pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
         && busy::seat(core, at).is_some_and(|seat| seat.lookout.relieve(waiters.queue))
         && let Some(netif) = core.netifs.netif(at.netif)
     {
-        netif.kick(at.queue);
+        netif.kick(core, at.queue);
     }
 }

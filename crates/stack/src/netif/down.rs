@@ -15,7 +15,7 @@ use crate::stack::Core;
 
 /// Looks whether an interface is gone, and does what follows if that is new. True if it is gone.
 pub(crate) fn is_gone(core: &Core, id: NetifId) -> bool {
-    let gone = core.netifs.netif(id).is_none_or(|netif| netif.is_down());
+    let gone = core.netifs.netif(id).is_none_or(|netif| netif.is_down(core));
     if gone && core.netifs.withdraw(id) {
         end_connections(core, id);
     }

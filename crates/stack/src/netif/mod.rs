@@ -35,6 +35,13 @@
 //! (`crate::input`); with `workers = 0` the caller of
 //! `Stack::poll` takes its place and nobody waits.
 //!
+//! # Panics
+//! A `Netif` is foreign code to the stack. What does not change is asked for once, when the interface is attached. A panic in
+//! any method is caught and reported (`Stack::set_panic_hook`): [`Netif::transmit`] loses the frames that it was given
+//! (`frames_netif_panicked`), [`Netif::receive`] those that it has not shown, and an interface that panics while it is attached is
+//! refused. After a panic in [`Netif::receive`] or [`Netif::wait`] the input thread pauses, and after ten in a row, for a
+//! third of a second or so, the interface counts as gone. Methods may call the stack, and drop its last handle.
+//!
 //! The loopback is no [`Netif`]: its segments never become frames (`loopback.rs`).
 //!
 //! Tests: at the ends of the files, `tests/wire.rs`, `tests/wire_faults.rs`.
@@ -47,6 +54,7 @@ pub(crate) mod admit;
 mod capture;
 mod channel;
 mod configure;
+pub(crate) mod device;
 pub(crate) mod down;
 mod frame;
 pub(crate) mod loopback;

@@ -16,8 +16,9 @@ use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
+use super::device::Device;
 use super::table::{NetifId, PACKET_MAX, Via};
-use super::{Checksum, HEAD_MAX, Netif, TxFrame};
+use super::{Checksum, HEAD_MAX, TxFrame};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::conn::Conn;
@@ -96,7 +97,7 @@ fn add(
 }
 
 /// Text of such a segment that the interface takes to be cut.
-fn text_max(netif: &dyn Netif, tuple: &FourTuple, header: &Header) -> usize {
+fn text_max(netif: &Device, tuple: &FourTuple, header: &Header) -> usize {
     let (ip_len, most) = match tuple.local.addr {
         IpAddr::V4(_) => (ip::V4_HEADER_LEN, u32::MAX),
         IpAddr::V6(_) => (ip::V6_HEADER_LEN, PACKET_MAX),
@@ -109,7 +110,7 @@ fn text_max(netif: &dyn Netif, tuple: &FourTuple, header: &Header) -> usize {
 #[cold]
 fn add_parts(
     cx: &mut Context<'_>,
-    netif: &dyn Netif,
+    netif: &Device,
     tuple: &FourTuple,
     (header, mss, marks): (&Header, u16, Marks),
     mut payload: Chain,
@@ -133,7 +134,7 @@ fn add_parts(
 
 fn add_frame(
     cx: &mut Context<'_>,
-    netif: &dyn Netif,
+    netif: &Device,
     tuple: &FourTuple,
     (header, gso_size, marks): (&Header, u16, Marks),
     payload: Chain,
@@ -184,28 +185,32 @@ pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut 
 pub(crate) fn device(
     cx: &mut Context<'_>,
     id: NetifId,
-    netif: &dyn Netif,
+    netif: &Device,
     hash: u64,
     frames: &mut Vec<TxFrame>,
 ) -> usize {
     let (core, count) = (cx.core, frames.len());
-    let sent = netif.transmit(hash, frames);
-    core.input.count(count::FRAMES_OUT, (count - sent.dropped_count) as u64);
-    if sent.dropped_count > 0 {
-        core.input.count(count::QUEUE_FULL, sent.dropped_count as u64);
+    let Some(sent) = netif.transmit(core, hash, frames) else {
+        core.input.count(count::NETIF_PANICKED, count as u64);
+        return count;
+    };
+    let dropped = sent.dropped_count.min(count);
+    core.input.count(count::FRAMES_OUT, (count - dropped) as u64);
+    if dropped > 0 {
+        core.input.count(count::QUEUE_FULL, dropped as u64);
     }
     let bell = Doorbell { netif: id, queue: sent.queue };
     if !cx.outbox.doorbells.contains(&bell) {
         cx.outbox.doorbells.push(bell);
     }
-    sent.dropped_count
+    dropped
 }
 
 /// Rings. Outside all locks.
 pub(crate) fn ring(cx: &mut Context<'_>) {
     for bell in cx.outbox.doorbells.drain(..) {
         if let Some(netif) = cx.core.netifs.netif(bell.netif) {
-            netif.ring(bell.queue);
+            netif.ring(cx.core, bell.queue);
         }
     }
 }
@@ -213,7 +218,7 @@ pub(crate) fn ring(cx: &mut Context<'_>) {
 /// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be. One that `is_cut` by the
 /// device may be longer over IPv4.
 fn encode(
-    netif: &dyn Netif,
+    netif: &Device,
     tuple: &FourTuple,
     header: &Header,
     marks: Marks,

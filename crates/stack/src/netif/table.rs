@@ -20,8 +20,10 @@ use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{AtomicU32, AtomicU64, OnceLock, Ordering, Read, Snapshot};
 
+use super::device::Device;
 use super::tables::{NoWay, Tables, full, invalid};
-use super::{Address, AddressState, Netif, Prefix, Route};
+use super::{Address, AddressState, Prefix, Route};
+use crate::panics;
 
 /// Interfaces that a stack may have, loopback not counted.
 pub(crate) const NETIFS_MAX: usize = 16;
@@ -140,7 +142,7 @@ impl ViaCell {
 
 /// See the module's head.
 pub(crate) struct Netifs {
-    netifs: Slots<Box<dyn Netif>>,
+    netifs: Slots<Device>,
     tables: Snapshot<Tables>,
     /// That of the tables.
     generation: AtomicU32,
@@ -202,7 +204,7 @@ impl Netifs {
     }
 
     /// Adds an interface, without addresses so far.
-    pub fn add(&self, netif: Box<dyn Netif>) -> io::Result<NetifId> {
+    pub fn add(&self, netif: Device) -> io::Result<NetifId> {
         let (mtu, queues) = (netif.mtu(), netif.queue_count());
         if !(MTU_MIN..=MTU_MAX).contains(&mtu) || !(1..=QUEUES_MAX).contains(&queues) {
             return Err(invalid(format!(
@@ -362,18 +364,25 @@ impl Netifs {
 
     /// The interface that `via` leads to; `None` for the loopback.
     #[inline]
-    pub fn out(&self, via: Via) -> Option<(NetifId, &dyn Netif)> {
+    pub fn out(&self, via: Via) -> Option<(NetifId, &Device)> {
         Some((via.netif, self.netif(via.netif)?))
     }
 
     #[inline]
-    pub fn netif(&self, id: NetifId) -> Option<&dyn Netif> {
-        self.netifs.at(id.index()).map(Box::as_ref)
+    pub fn netif(&self, id: NetifId) -> Option<&Device> {
+        self.netifs.at(id.index())
     }
 
     /// All interfaces.
-    pub fn each(&self) -> impl Iterator<Item = (NetifId, &dyn Netif)> {
-        (0u16..).map(NetifId).zip(self.netifs.iter().map(Box::as_ref))
+    pub fn each(&self) -> impl Iterator<Item = (NetifId, &Device)> {
+        (0u16..).map(NetifId).zip(self.netifs.iter())
+    }
+}
+
+impl Drop for Netifs {
+    /// Each interface by itself: its drop is foreign code, and the others' are not to suffer by its panic.
+    fn drop(&mut self) {
+        self.netifs.0.iter_mut().filter_map(OnceLock::take).for_each(panics::discard);
     }
 }
 
@@ -418,7 +427,7 @@ mod tests {
     fn with_two() -> (Netifs, NetifId, NetifId) {
         let netifs = Netifs::new();
         let (a, b) = wire(&WireConfig::default()).unwrap();
-        let (a, b) = (netifs.add(Box::new(a)).unwrap(), netifs.add(Box::new(b)).unwrap());
+        let (a, b) = (netifs.add(Device::of(a)).unwrap(), netifs.add(Device::of(b)).unwrap());
         netifs.assign(a, &prefixes(&["10.0.0.1/24", "fd00::1/64"])).unwrap();
         netifs.assign(b, &prefixes(&["10.0.1.1/24"])).unwrap();
         (netifs, a, b)

@@ -30,13 +30,15 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, OnceLock, Weak};
 
 use super::Core;
+use crate::netif::NetifId;
 use crate::panics::{self, PanicSource};
 use crate::threads;
 
 /// A handle of a stack. Clones are the same stack, which ends with the last of them; each socket has one.
 ///
 /// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
-/// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards.
+/// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards. Nor does it wait
+/// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
 pub struct Stack(Arc<Lane>);
 
 /// A handle that does not keep its stack.
@@ -55,7 +57,8 @@ struct Lane {
 /// What ends the stack.
 struct Handle {
     core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that serve a queue of an interface, with its name.
+    threads: Mutex<Vec<(Option<NetifId>, JoinHandle<()>)>>,
     lanes: OnceLock<Box<[Weak<Lane>]>>,
     end: Arc<End>,
 }
@@ -103,11 +106,16 @@ impl Stack {
         Arc::clone(&self.0.core)
     }
 
-    /// Starts a thread that ends with the stack.
-    pub(super) fn spawn(&self, name: String, life: impl FnOnce(&Core) + Send + 'static) -> io::Result<()> {
+    /// Starts a thread that ends with the stack. `serves` is the interface in which it waits.
+    pub(super) fn spawn(
+        &self,
+        name: String,
+        serves: Option<NetifId>,
+        life: impl FnOnce(&Core) + Send + 'static,
+    ) -> io::Result<()> {
         let end = Arc::clone(&self.0.handle.end);
         let thread = thread::Builder::new().name(name).spawn(move || life(&end.core))?;
-        self.0.handle.threads.lock().push(thread);
+        self.0.handle.threads.lock().push((serves, thread));
         Ok(())
     }
 
@@ -142,10 +150,13 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.core.workers.stop();
-        self.core.input.stop(&self.core);
+        let deaf = self.core.input.stop(&self.core);
         let threads = std::mem::take(&mut *self.threads.lock());
         if !threads::is_of_a_stack() {
-            for thread in threads {
+            // A thread whose wait could not be ended is left to itself.
+            for (_, thread) in
+                threads.into_iter().filter(|(serves, _)| serves.is_none_or(|id| !deaf.contains(&id)))
+            {
                 let _ = thread.join();
             }
         }

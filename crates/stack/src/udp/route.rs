@@ -12,9 +12,10 @@ use super::groups::LOOPBACK;
 use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
+use crate::netif::NetifId;
+use crate::netif::device::Device;
 use crate::netif::table::Via;
 use crate::netif::tables::NoWay;
-use crate::netif::{Netif, NetifId};
 use crate::stack::Core;
 
 /// A way.
@@ -49,7 +50,7 @@ pub(crate) fn way(core: &Core, src: IpAddr, dst: IpAddr, interface: u32) -> Resu
 /// ENETUNREACH and the like if there is no way.
 pub(crate) fn path_mtu(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
     let via = core.netifs.tables().lookup(dst).map_err(NoWay::errno)?;
-    let of_link = |(id, netif): (NetifId, &dyn Netif)| core.links.mtu(id, netif.mtu(), dst.is_ipv6());
+    let of_link = |(id, netif): (NetifId, &Device)| core.links.mtu(id, netif.mtu(), dst.is_ipv6());
     let link = core.netifs.out(via).map_or(LOOPBACK_MTU, of_link);
     let known = core.ip.path_mtus.get(&core.key, dst, core.clock.now());
     Ok(known.map_or(link, |path| path.min(link)))

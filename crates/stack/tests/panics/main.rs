@@ -11,6 +11,7 @@ mod common;
 
 mod ends;
 mod hooks;
+mod netifs;
 mod wakers;
 
 use std::sync::mpsc;

@@ -74,6 +74,11 @@ impl<T> OnceLock<T> {
         self.0.set(value)
     }
 
+    /// Empties it.
+    pub fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+
     /// The value, made by `f` if there is none. May block while another thread makes it.
     #[inline]
     #[track_caller]

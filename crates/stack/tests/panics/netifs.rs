@@ -1,0 +1,349 @@
+//! Interfaces that panic, call the stack back or end it, in each of their methods.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sockeye::netif::{
+    Channel, ChannelPort, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited, WireConfig, channel, wire,
+};
+use sockeye::{Config, PanicSource, Stack, TcpListener, TcpStream};
+
+use crate::common::{self, counter, eventually};
+use crate::lab::V4;
+use crate::{LONG, Reports, in_time};
+
+/// Called with the name of a method, each time it is called.
+type Act = dyn Fn(&'static str) + Send + Sync;
+
+/// An interface that does as another does, and something else.
+struct Foreign<N> {
+    inner: N,
+    act: Arc<Act>,
+}
+
+impl<N: Netif> Netif for Foreign<N> {
+    fn mtu(&self) -> u32 {
+        (self.act)("mtu");
+        self.inner.mtu()
+    }
+
+    fn queue_count(&self) -> usize {
+        (self.act)("queue_count");
+        self.inner.queue_count()
+    }
+
+    fn medium(&self) -> Medium {
+        (self.act)("medium");
+        self.inner.medium()
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        (self.act)("offloads_checksum");
+        self.inner.offloads_checksum()
+    }
+
+    fn segment_max(&self) -> u32 {
+        (self.act)("segment_max");
+        self.inner.segment_max()
+    }
+
+    fn udp_segment_max(&self) -> u32 {
+        (self.act)("udp_segment_max");
+        self.inner.udp_segment_max()
+    }
+
+    fn attached(&self, pool: &sockeye_mbuf::Pool) {
+        (self.act)("attached");
+        self.inner.attached(pool);
+    }
+
+    fn is_down(&self) -> bool {
+        (self.act)("is_down");
+        self.inner.is_down()
+    }
+
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        (self.act)("transmit");
+        self.inner.transmit(flow, frames)
+    }
+
+    fn ring(&self, queue: usize) {
+        self.inner.ring(queue);
+        (self.act)("ring");
+    }
+
+    fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let count = self.inner.receive(queue, max, sink);
+        if count > 0 {
+            (self.act)("receive");
+        }
+        count
+    }
+
+    fn receive_into(
+        &self,
+        queue: usize,
+        head_len: usize,
+        place: &mut [u8],
+        sink: &mut dyn FnMut(RxPlaced<'_>),
+    ) -> Option<usize> {
+        self.inner.receive_into(queue, head_len, place, sink)
+    }
+
+    fn wait(&self, queue: usize, spin: Duration) {
+        (self.act)("wait");
+        self.inner.wait(queue, spin);
+    }
+
+    fn interrupt(&self, queue: usize) {
+        self.inner.interrupt(queue);
+        (self.act)("interrupt");
+    }
+
+    fn wait_until(&self, queue: usize, deadline: Option<Instant>) -> Waited {
+        self.inner.wait_until(queue, deadline)
+    }
+}
+
+impl<N> Drop for Foreign<N> {
+    fn drop(&mut self) {
+        (self.act)("drop");
+    }
+}
+
+/// Methods that are called while an interface is in use.
+const IN_USE: [&str; 5] = ["transmit", "ring", "receive", "wait", "is_down"];
+/// Methods that are called once.
+const CONSTANTS: [&str; 7] =
+    ["attached", "mtu", "queue_count", "medium", "offloads_checksum", "segment_max", "udp_segment_max"];
+
+/// What the methods of an interface do beside their own work, once it is set.
+#[derive(Default)]
+struct Script {
+    deed: Mutex<Option<(&'static str, Deed)>>,
+    panics: Mutex<(&'static str, usize)>,
+}
+
+type Deed = Box<dyn FnMut() -> bool + Send>;
+
+impl Script {
+    /// Has `deed` done in `method`, until it returns false.
+    fn set(&self, method: &'static str, deed: impl FnMut() -> bool + Send + 'static) {
+        *self.deed.lock().unwrap() = Some((method, Box::new(deed)));
+    }
+
+    /// Has `method` panic so many times.
+    fn set_panics(&self, method: &'static str, times: usize) {
+        *self.panics.lock().unwrap() = (method, times);
+    }
+
+    fn act(&self, method: &'static str) {
+        let mut panics = self.panics.lock().unwrap();
+        if panics.0 == method && panics.1 > 0 {
+            panics.1 -= 1;
+            drop(panics);
+            panic!("in {method}");
+        }
+        drop(panics);
+        // The deed is done outside of the mutex: it may end in another method.
+        let due = self.deed.lock().unwrap().take_if(|(wanted, _)| *wanted == method);
+        if let Some((_, mut deed)) = due
+            && deed()
+        {
+            *self.deed.lock().unwrap() = Some((method, deed));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deed.lock().unwrap().is_none() && self.panics.lock().unwrap().1 == 0
+    }
+}
+
+/// A stack on a foreign interface, with its peer on the other end of a wire.
+struct Bed {
+    script: Arc<Script>,
+    stack: Stack,
+    peer: Stack,
+}
+
+fn config(c: &mut Config) {
+    // Lost frames are repeated soon.
+    c.rto_min = Duration::from_millis(10);
+}
+
+impl Bed {
+    fn new() -> Self {
+        let (left, right) = wire(&WireConfig::default()).unwrap();
+        let script = Arc::new(Script::default());
+        let acting = Arc::clone(&script);
+        let foreign = Foreign { inner: left, act: Arc::new(move |method| acting.act(method)) };
+        let [stack, peer] = [common::stack_with(config), common::stack_with(config)];
+        stack.attach(foreign, &[V4[0].parse().unwrap()]).unwrap();
+        peer.attach(right, &[V4[1].parse().unwrap()]).unwrap();
+        Self { script, stack, peer }
+    }
+
+    fn pair(&self) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind_on(&self.peer, "10.9.0.2:0").unwrap();
+        let client = TcpStream::connect_on(&self.stack, listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+        }
+        (client, server)
+    }
+}
+
+/// Bytes there and back.
+fn echo(method: &str, (mut client, mut server): (&TcpStream, &TcpStream)) {
+    let mut bytes = [0; 100];
+    client.write_all(&[7; 100]).unwrap_or_else(|error| panic!("{method}: {error}"));
+    server.read_exact(&mut bytes).unwrap_or_else(|error| panic!("{method}: {error}"));
+    server.write_all(&bytes).unwrap_or_else(|error| panic!("{method}: {error}"));
+    client.read_exact(&mut bytes).unwrap_or_else(|error| panic!("{method}: {error}"));
+}
+
+#[test]
+fn an_interface_that_panics_in_a_method_loses_what_it_was_given_and_nothing_else() {
+    for method in IN_USE {
+        let bed = Bed::new();
+        let reports = Reports::of(&bed.stack);
+        let (client, server) = bed.pair();
+        bed.script.set_panics(method, 2);
+        echo(method, (&client, &server));
+        eventually(method, || {
+            echo(method, (&client, &server));
+            bed.script.is_over()
+        });
+        let (one, _) = (bed.pair(), bed.pair());
+        echo(method, (&one.0, &one.1));
+        assert!(reports.all().iter().all(|(source, _)| *source == PanicSource::Netif), "{method}");
+        assert_eq!(reports.all().len(), 2, "{method}: {:?}", reports.all());
+        assert_eq!(counter(&bed.stack, "frames_netif_panicked") > 0, method == "transmit", "{method}");
+    }
+}
+
+#[test]
+fn an_interface_that_panics_while_it_is_attached_is_refused() {
+    for method in CONSTANTS {
+        let stack = common::stack_with(|c| c.workers = 0);
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&dropped);
+        let act = move |called: &str| match called {
+            "drop" => {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            called => assert_ne!(called, method, "a panic"),
+        };
+        let foreign = Foreign { inner: channel(&Default::default()).unwrap().0, act: Arc::new(act) };
+        let refused = stack.attach(foreign, &[]).unwrap_err();
+        assert_eq!((refused.kind(), dropped.load(Ordering::Relaxed)), (ErrorKind::Other, 1), "{method}");
+        stack.attach(channel(&Default::default()).unwrap().0, &[V4[0].parse().unwrap()]).unwrap();
+    }
+}
+
+#[test]
+fn constants_are_asked_for_when_an_interface_is_attached_and_never_again() {
+    let bed_calls = Arc::new(AtomicUsize::new(0));
+    let calls = Arc::clone(&bed_calls);
+    let (left, right) = wire(&WireConfig::default()).unwrap();
+    let act = move |method: &'static str| {
+        calls.fetch_add(usize::from(CONSTANTS.contains(&method)), Ordering::Relaxed);
+    };
+    let bed = Bed { script: Arc::default(), stack: common::stack(), peer: common::stack() };
+    bed.stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
+    bed.peer.attach(right, &[V4[1].parse().unwrap()]).unwrap();
+    let (client, server) = bed.pair();
+    echo("constants", (&client, &server));
+    assert_eq!(bed_calls.load(Ordering::Relaxed), CONSTANTS.len());
+}
+
+#[test]
+fn an_interface_may_call_the_stack_back_from_every_method() {
+    for method in IN_USE.into_iter().skip(1) {
+        in_time(method, move || {
+            let bed = Bed::new();
+            let (client, server) = bed.pair();
+            let (other, _other_end) = bed.pair();
+            let (stack, mut calls) = (bed.stack.clone(), 0);
+            let held: Mutex<Vec<Vec<ChannelPort>>> = Mutex::default();
+            bed.script.set(method, move || {
+                calls += 1;
+                // All tables, and every connection's own lock.
+                assert!(!stack.sockets(true).is_empty());
+                (&other).write_all(b"more").unwrap();
+                drop(TcpListener::bind_on(&stack, "10.9.0.1:0").unwrap());
+                let (netif, ports): (Channel, _) = channel(&Default::default()).unwrap();
+                stack.attach(netif, &[format!("10.7.{calls}.1/24").parse().unwrap()]).unwrap();
+                held.lock().unwrap().push(ports);
+                calls < 3
+            });
+            eventually(method, || {
+                echo(method, (&client, &server));
+                bed.script.is_over()
+            });
+        });
+    }
+}
+
+#[test]
+fn an_interface_may_drop_the_last_handle_of_its_stack_in_every_method() {
+    for method in ["receive", "wait", "is_down"] {
+        in_time(method, move || {
+            let bed = Bed::new();
+            let (client, mut server) = bed.pair();
+            let last = Arc::new(Mutex::new(None));
+            let taken = Arc::clone(&last);
+            bed.script.set(method, move || last.lock().unwrap().take().is_none());
+            let script = Arc::clone(&bed.script);
+            *taken.lock().unwrap() = Some((client, bed.stack));
+            eventually(method, || {
+                // Wakes the input thread, as long as there is one.
+                let _ = server.write_all(b"x");
+                script.is_over()
+            });
+            // The interface goes with its stack, and the script is then the test's alone.
+            eventually(method, || Arc::strong_count(&script) == 2);
+            drop(bed.script);
+        });
+    }
+}
+
+#[test]
+fn an_interface_that_panics_in_its_last_methods_neither_keeps_its_stack_nor_takes_others_along() {
+    for method in ["interrupt", "drop"] {
+        in_time(method, move || {
+            let bed = Bed::new();
+            let (netif, ports) = channel(&Default::default()).unwrap();
+            bed.stack.attach(netif, &["10.7.0.1/24".parse().unwrap()]).unwrap();
+            bed.script.set_panics(method, 1);
+            drop(bed.stack);
+            assert!(bed.script.is_over(), "{method}");
+            eventually(method, || ports[0].recv(Some(Duration::ZERO)).is_none());
+        });
+    }
+}
+
+#[test]
+fn an_interface_whose_wait_always_panics_counts_as_gone_before_long() {
+    let stack = common::stack();
+    let waits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&waits);
+    let act = move |method: &'static str| {
+        if method == "wait" {
+            counted.fetch_add(1, Ordering::Relaxed);
+            panic!("in wait");
+        }
+    };
+    let (left, _right) = wire(&WireConfig::default()).unwrap();
+    let start = Instant::now();
+    stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
+    // Its addresses go with it.
+    eventually("it is gone", || TcpListener::bind_on(&stack, "10.9.0.1:0").is_err());
+    assert_eq!(waits.load(Ordering::Relaxed), 10, "after {:?}", start.elapsed());
+    let error = TcpStream::connect_on(&stack, "10.9.0.2:80").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+}
