@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use sockeye::netif::{ChannelConfig, channel};
 use sockeye::tokio::unix::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream};
 use sockeye::tokio::{IcmpSocket, TcpListener, TcpStream, UdpSocket};
 use sockeye::unix::{MsgFlags, RecvAncillary, SendAncillary, SocketAddr as UnixAddr};
@@ -238,6 +239,32 @@ fn an_icmp_socket_that_is_always_answered() {
     shares_its_thread("send_to_scoped", async || {
         socket.send_to_scoped(1, b"x", here).await.unwrap();
         assert_eq!(socket.try_recv(&mut data).unwrap().len, 1);
+    });
+}
+
+#[test]
+fn a_channel_that_always_has_a_frame_or_room() {
+    let stack = stack();
+    let (netif, ports) = channel(&ChannelConfig::default()).unwrap();
+    stack.attach(netif, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+    let port = &ports[0];
+    let socket = sockeye::UdpSocket::bind_on(&stack, "10.0.0.1:9").unwrap();
+    socket.connect("10.0.0.2:9").unwrap();
+    let frame = {
+        socket.send(b"x").unwrap();
+        let frame = port.try_recv().unwrap();
+        let mut bytes = vec![0; frame.len()];
+        let head = frame.head().len();
+        bytes[..head].copy_from_slice(frame.head());
+        bytes
+    };
+    shares_its_thread("recv", async || {
+        socket.send(b"x").unwrap();
+        assert!(poll_fn(|cx| port.poll_recv(cx)).await.is_some());
+    });
+    shares_its_thread("send", async || {
+        poll_fn(|cx| port.poll_send(cx, &frame[..])).await.unwrap();
+        stack.poll(Duration::ZERO);
     });
 }
 

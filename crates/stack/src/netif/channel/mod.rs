@@ -30,6 +30,7 @@ use sockeye_sync::facade::{Arc, OnceLock};
 
 use super::shape::Shape;
 use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
+use crate::coop;
 use lane::{Lane, Refused};
 
 /// What a channel is like. Start from [`ChannelConfig::default`].
@@ -231,18 +232,20 @@ impl ChannelPort {
         frame: impl Into<Incoming<'a>>,
     ) -> Poll<Result<(), SendError>> {
         let frame = frame.into();
-        match self.try_send(frame) {
-            Err(SendError::Full) => {}
-            done => return Poll::Ready(done),
-        }
-        if self.inward().room_or_wake(cx.waker()) {
-            // There was room after all; if only memory is short, the task tries again by itself.
+        coop::poll(cx, |cx| {
             match self.try_send(frame) {
-                Err(SendError::Full) => cx.waker().wake_by_ref(),
+                Err(SendError::Full) => {}
                 done => return Poll::Ready(done),
             }
-        }
-        Poll::Pending
+            if self.inward().room_or_wake(cx.waker()) {
+                // There was room after all; if only memory is short, the task tries again by itself.
+                match self.try_send(frame) {
+                    Err(SendError::Full) => cx.waker().wake_by_ref(),
+                    done => return Poll::Ready(done),
+                }
+            }
+            Poll::Pending
+        })
     }
 
     /// The next frame of the stack, if there is one. Does not block.
@@ -272,7 +275,7 @@ impl ChannelPort {
     /// The next frame of the stack; `None` if the stack is gone and nothing is left. If there is none, `cx` is woken when
     /// one comes.
     pub fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<Option<TxFrame>> {
-        self.outward().pop_or_wake(cx.waker())
+        coop::poll(cx, |cx| self.outward().pop_or_wake(cx.waker()))
     }
 
     fn inward(&self) -> &Lane<Arrived> {
