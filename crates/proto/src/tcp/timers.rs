@@ -84,7 +84,7 @@ impl<P: Payload> Pcb<P> {
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
         let handshake = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
         let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
-        if self.is_to_be_given_up(most, handshake, now) {
+        if self.is_to_be_given_up(most, handshake, now) || self.is_held_shut() {
             return Verdict::Break(());
         }
         self.rexmt_count += 1;
@@ -114,6 +114,16 @@ impl<P: Payload> Pcb<P> {
         }
         self.arm_rexmt(now);
         Verdict::Continue(())
+    }
+
+    /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as
+    /// they may. It answers them, so nothing else would ever end the connection, and a peer could make us keep what was
+    /// not sent for as long as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is
+    /// gone here).
+    fn is_held_shut(&self) -> bool {
+        self.closed
+            && self.persist
+            && self.rtt.rto_us(self.tuning.rto_max_us) >= u64::from(self.tuning.rto_max_us)
     }
 
     /// Everything that is not known to have arrived may be sent again: with records what they call lost, without

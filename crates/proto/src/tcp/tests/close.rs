@@ -222,3 +222,31 @@ fn a_reset_carries_timestamps_once_they_were_agreed_on() {
     assert_eq!(told(reset), None);
     assert_eq!(Script::established(&plain()).pcb.abort().and_then(told), None);
 }
+
+#[test]
+fn a_peer_that_keeps_its_window_shut_does_not_keep_a_closed_connection_for_ever() {
+    // It answers every probe. Where the application is still there, that may go on; where it is not, it ends.
+    for closed in [false, true] {
+        let mut t = Script::established(&plain());
+        let _ = t.input(t.ack_of(0, 0), &[]);
+        t.write(100);
+        if closed {
+            assert_eq!(t.pcb.close(0, t.now), None);
+        }
+        let mut passed = secs(0);
+        let mut last = Vec::new();
+        while !t.events.has(Events::TIMED_OUT) && passed < secs(3600) {
+            passed += secs(1);
+            let sent = t.wait(secs(1));
+            if !sent.is_empty() && t.pcb.state() != State::Closed {
+                let _ = t.input(t.ack_of(0, 0), &[]);
+            }
+            last = sent;
+        }
+        assert_eq!(t.events.has(Events::TIMED_OUT), closed);
+        if closed {
+            assert!((secs(120)..secs(400)).contains(&passed), "{passed:?}");
+            assert!(last.last().unwrap().1.header().flags.has(RST), "the peer is told");
+        }
+    }
+}
