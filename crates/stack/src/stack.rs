@@ -381,7 +381,7 @@ impl Core {
             input: Input::new(),
             fast_open_cache: fastopen::Cache::default(),
             fast_open_keys: fastopen::Keys::new(entropy.bytes()),
-            ip: Ip::new(clock.now()),
+            ip: Ip::new(),
             links: Links::new(),
             panics: Panics::default(),
             counters: Counters::new(),

@@ -1,11 +1,20 @@
-//! How often one may answer: token buckets for a stack and for each destination (RFC 4443 section 2.4 (f),
-//! RFC 1812 section 4.3.2.8).
+//! How often errors may be sent: token buckets for an interface and for each destination behind it (RFC 4443
+//! section 2.4 (f), RFC 1812 section 4.3.2.8).
 //!
-//! A bucket fills at a rate and never above its burst; who takes a token may send. Destinations share a fixed number
-//! of buckets by a keyed hash, so a flood of forged sources costs no memory and evicts nobody: it takes from at most
-//! the buckets that it hits. This module must not know what is sent. Tests: below.
+//! A bucket fills at a rate and never above its burst; whoever takes a token may send. Destinations share a fixed number
+//! of buckets by a keyed hash, so a flood of forged sources costs no memory and evicts nobody. Such a flood does empty all
+//! of an interface's buckets, which is why each interface has its own: only its neighbors on the same link go without errors.
+//!
+//! An exact common limit would also be an oracle: an attacker who makes a host send a known number of errors to forged sources and then
+//! asks for one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So
+//! what a token of the common bucket costs is drawn: nothing, one or two, and one on average, as Linux does it. Limits per destination need no such
+//! thing, since they tell a destination only of itself.
+//!
+//! This module must not know what is sent. Tests: below.
 
 use core::time::Duration;
+
+use siphasher::sip::SipHasher24;
 
 use crate::time::Instant;
 
@@ -39,6 +48,17 @@ impl Bucket {
         self.level >= self.every
     }
 
+    /// Takes `count` tokens if there is one. What it is short of has to fall in first: filling begins later.
+    fn take_about(&mut self, count: u64, now: Instant) -> bool {
+        let has = self.has_token(now);
+        if has {
+            let cost = self.every.saturating_mul(count);
+            self.at = self.at + Duration::from_micros(cost.saturating_sub(self.level));
+            self.level = self.level.saturating_sub(cost);
+        }
+        has
+    }
+
     /// Takes a token, if there is one.
     pub fn take(&mut self, now: Instant) -> bool {
         let has = self.has_token(now);
@@ -52,23 +72,33 @@ impl Bucket {
 /// Which bound was met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// That of the whole stack.
+    /// That of the interface.
     Global,
     /// That of the destination.
     Destination,
 }
 
-/// A bucket for all, and one for each destination.
+/// The limits of an interface: a bucket for all, and one for each destination.
 #[derive(Clone, Debug)]
 pub struct Limits {
     all: Bucket,
+    key: [u8; 16],
+    /// Random numbers drawn so far.
+    draws: u64,
     each: Box<[Bucket]>,
 }
 
 impl Limits {
-    /// Full buckets: `all` for the stack, copies of `each` for destinations.
-    pub fn new(all: Bucket, each: Bucket) -> Self {
-        Self { all, each: vec![each; DESTINATIONS].into() }
+    /// Full buckets: `all` for the interface, copies of `each` for destinations. `key` is a secret that nothing else is
+    /// drawn from.
+    pub fn new(all: Bucket, each: Bucket, key: [u8; 16]) -> Self {
+        Self { all, key, draws: 0, each: vec![each; DESTINATIONS].into() }
+    }
+
+    /// 0, 1 or 2, not to be foretold.
+    fn draw(&mut self) -> u64 {
+        self.draws = self.draws.wrapping_add(1);
+        SipHasher24::new_with_key(&self.key).hash(&self.draws.to_ne_bytes()) % 3
     }
 
     /// Takes a token of both, or of neither.
@@ -76,13 +106,14 @@ impl Limits {
     /// # Errors
     /// Which of the two was empty.
     pub fn take(&mut self, destination_hash: u64, now: Instant) -> Result<(), Refused> {
+        let cost = self.draw();
         // Less than DESTINATIONS, so the narrowing keeps it.
         let index = (destination_hash % DESTINATIONS as u64) as usize;
         let Some(each) = self.each.get_mut(index) else { return Err(Refused::Destination) };
         if !each.has_token(now) {
             return Err(Refused::Destination);
         }
-        if !self.all.take(now) {
+        if !self.all.take_about(cost, now) {
             return Err(Refused::Global);
         }
         each.take(now);
@@ -118,12 +149,28 @@ mod tests {
 
     #[test]
     fn one_destination_cannot_use_up_what_is_for_all_and_all_bound_each() {
-        let mut limits = Limits::new(Bucket::new(MS, 10, at(0)), Bucket::new(100 * MS, 3, at(0)));
+        let mut limits = Limits::new(Bucket::new(MS, 200, at(0)), Bucket::new(100 * MS, 3, at(0)), [7; 16]);
         let mut take = |hash, ms| (0..20).take_while(|_| limits.take(hash, at(ms)).is_ok()).count();
-        assert_eq!([take(1, 0), take(2, 0), take(3, 0), take(4, 0), take(5, 0)], [3, 3, 3, 1, 0]);
-        assert_eq!(limits.take(5, at(0)), Err(Refused::Global));
+        assert_eq!([take(1, 0), take(2, 0)], [3, 3]);
+        let taken: usize = (3..250).map(|hash| take(hash, 0)).sum();
+        assert!((150..=250).contains(&taken), "{taken}");
+        assert_eq!(limits.take(251, at(0)), Err(Refused::Global));
         assert_eq!(limits.take(1, at(50)), Err(Refused::Destination));
         assert_eq!(limits.take(1 + DESTINATIONS as u64, at(50)), Err(Refused::Destination));
         assert_eq!(limits.take(1, at(100)), Ok(()));
+    }
+
+    #[test]
+    fn how_many_of_a_burst_are_sent_differs_and_is_the_burst_on_average() {
+        let sent = |key: u8| {
+            let each = Bucket::new(MS, 1000, at(0));
+            let mut limits = Limits::new(Bucket::new(MS, 50, at(0)), each, [key; 16]);
+            (0..1000).take_while(|hash| limits.take(*hash, at(0)).is_ok()).count()
+        };
+        let counts: Vec<usize> = (0..200).map(sent).collect();
+        let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+        assert!((47.0..54.0).contains(&mean), "{mean}");
+        let differ = counts.windows(2).filter(|two| two[0] != two[1]).count();
+        assert!(differ > 150, "{differ} of 199 differ from the one before");
     }
 }

@@ -3,13 +3,14 @@
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
 //! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
 //! for a source that is not one, nor for a fragment but the first.
-//! Errors are limited for the stack and for each destination (`sockeye_proto::icmp::limit`). Answers to echo requests are not,
+//! Errors are limited for each interface and each destination (`sockeye_proto::icmp::limit`). Answers to echo requests are not,
 //! as on Linux: each is as long as what it answers, and who has few cores has a queue that is full.
 //! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+use siphasher::sip::SipHasher24;
 use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
 use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
@@ -18,23 +19,24 @@ use sockeye_proto::ip::martian::{Class, Kind, Source};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
+use sockeye_sync::facade::OnceLock;
 
 use super::output::{ChecksumAt, MtuDiscover, Outgoing, flow_of, send};
 use super::{Cast, Received, count};
-use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::addr::{Endpoint, FourTuple, HashKey};
 use crate::conn::outbox::Context;
 use crate::conn::{Work, engine};
 use crate::icmp::echo;
 use crate::link;
 use crate::netif::TxFrame;
-use crate::netif::table::NetifId;
+use crate::netif::table::{NETIFS_MAX, NetifId};
 use crate::prune;
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
 const ERROR_V4_MAX: usize = 576;
 /// Bytes of an IPv6 packet with an error in it (RFC 4443 section 2.4 (c)).
 const ERROR_V6_MAX: usize = 1280;
-/// Errors come at most this often, in a burst of [`ERROR_BURST`] (Linux: `icmp_msgs_per_sec`, `icmp_msgs_burst`).
+/// Errors about what came by one interface come at most this often, in a burst of [`ERROR_BURST`] (Linux: `icmp_msgs_per_sec`, `icmp_msgs_burst`).
 const ERROR_EVERY: Duration = Duration::from_millis(1);
 const ERROR_BURST: u32 = 50;
 /// To one destination they come this often (Linux: `icmp_ratelimit`).
@@ -43,14 +45,25 @@ const ERROR_EACH_BURST: u32 = 6;
 /// The traffic class of errors: "internetwork control" (RFC 1812 section 4.3.2.5).
 const ERROR_CLASS: u8 = 0xc0;
 
-/// How often errors are sent.
-pub(super) struct ErrorRate(Mutex<Limits>);
+/// How often errors are sent, for each interface; the last are those of loopback. Made when the first error is.
+pub(super) struct ErrorRate([OnceLock<Mutex<Limits>>; NETIFS_MAX + 1]);
 
 impl ErrorRate {
-    pub fn new(now: Instant) -> Self {
-        let all = Bucket::new(ERROR_EVERY, ERROR_BURST, now);
-        let each = Bucket::new(ERROR_EACH_EVERY, ERROR_EACH_BURST, now);
-        Self(Mutex::new(Limits::new(all, each)))
+    pub fn new() -> Self {
+        Self([const { OnceLock::new() }; NETIFS_MAX + 1])
+    }
+
+    /// The limits of the interface that the packet in error came by.
+    fn of(&self, netif: NetifId, key: &HashKey, now: Instant) -> &Mutex<Limits> {
+        let index = netif.index().min(NETIFS_MAX);
+        self.0[index].get_or_init(|| {
+            let all = Bucket::new(ERROR_EVERY, ERROR_BURST, now);
+            let each = Bucket::new(ERROR_EACH_EVERY, ERROR_EACH_BURST, now);
+            let half = |n: usize| {
+                SipHasher24::new_with_key(&key.bytes()).hash(format!("ICMP errors {index} {n}").as_bytes())
+            };
+            Mutex::new(Limits::new(all, each, HashKey(half(0), half(1)).bytes()))
+        })
     }
 }
 
@@ -221,7 +234,7 @@ pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
     };
     let addresses = received.header.addresses;
     let flow = flow_of(cx, addresses.dst(), addresses.src());
-    if !allowed(cx, flow) {
+    if !allowed(cx, received.netif, flow) {
         return;
     }
     let Some(quote) = quote(cx, family, received) else {
@@ -295,8 +308,9 @@ fn has_sender(received: &Received) -> bool {
 }
 
 /// Takes a token, or counts that there is none.
-fn allowed(cx: &Context<'_>, flow: u64) -> bool {
-    let refused = match cx.core.ip.error_rate.0.lock().take(flow, cx.now) {
+fn allowed(cx: &Context<'_>, netif: NetifId, flow: u64) -> bool {
+    let limits = cx.core.ip.error_rate.of(netif, &cx.core.key, cx.now);
+    let refused = match limits.lock().take(flow, cx.now) {
         Ok(()) => return true,
         Err(Refused::Global) => count::ICMP_OUT_RATE_LIMIT_GLOBAL,
         Err(Refused::Destination) => count::ICMP_OUT_RATE_LIMIT_HOST,

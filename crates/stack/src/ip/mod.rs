@@ -47,10 +47,10 @@ pub(crate) struct Ip {
 }
 
 impl Ip {
-    pub fn new(now: Instant) -> Self {
+    pub fn new() -> Self {
         Self {
             counters: Counters::new(),
-            error_rate: icmp::ErrorRate::new(now),
+            error_rate: icmp::ErrorRate::new(),
             fragments: fragments::Table::default(),
             ids: output::Ids::default(),
             path_mtus: path_mtu::PathMtus::default(),

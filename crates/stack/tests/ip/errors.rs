@@ -146,5 +146,7 @@ fn errors_are_limited_for_each_destination_and_for_all() {
     let many: usize = (3..200).map(|last| host.send(&from(last)).len()).sum();
     // Some share a bucket with another, as there are fewer buckets than addresses.
     let refused = host.count("icmp_out_rate_limit_global") + host.count("icmp_out_rate_limit_host") - 14;
-    assert_eq!((many, refused), (44, 153));
+    assert_eq!(many as u64 + refused, 197);
+    // What is left of fifty tokens, each error costing none, one or two of them.
+    assert!((22..=88).contains(&many), "{many}");
 }
