@@ -2,7 +2,8 @@
 //! the link's numbers (RFC 4861 section 6.3, RFC 4862 section 5.5).
 //!
 //! Everything learned has a lifetime and ends by the clock; everything has a bound, beyond which advertisements are not
-//! believed. Addresses are only named here: whoever carries out [`Effect::AddAddress`] checks first that nobody
+//! believed, so that forged ones do not drive out what is in use. Only a router that has been found not to answer gives way
+//! to another. Addresses are only named here: whoever carries out [`Effect::AddAddress`] checks first that nobody
 //! else has them (`dad`), and says so with [`Host::on_duplicate`] if somebody has. Tests stand in `host/tests.rs`.
 
 #[cfg(test)]
@@ -256,7 +257,14 @@ impl Host {
             if core::mem::take(&mut known.is_lost) {
                 effects.push(Effect::AddRouter(from));
             }
-        } else if self.routers.len() < ROUTERS_MAX {
+        } else {
+            // One that does not answer gives way: forged routers keep no true one out for longer than it takes to find out.
+            let lost = self.routers.iter().position(|router| router.is_lost);
+            match lost.filter(|_| self.routers.len() >= ROUTERS_MAX) {
+                Some(lost) => drop(self.routers.remove(lost)),
+                None if self.routers.len() >= ROUTERS_MAX => return,
+                None => {}
+            }
             self.routers.push(Router { addr: from, until, is_lost: false });
             effects.push(Effect::AddRouter(from));
         }

@@ -6,9 +6,16 @@
 //!   less time than a flood of packets to absent hosts needs to come round.
 //! * *learned*: somebody has told us of himself and we have never sent to him, at most [`LEARNED_MAX`]; the
 //!   oldest gives way.
-//! * *used*: we have sent to it. All kinds together are at most [`ENTRIES_MAX`]; when they are reached, used entries that
-//!   are STALE and have been silent for [`UNUSED_AFTER`] are thrown out, at most once in [`FORCED_EVERY`], and
-//!   otherwise the newcomer is refused. So neither kind of flood evicts what is in use.
+//! * *used*: we have sent to it. All kinds together are at most [`ENTRIES_MAX`]; when they are reached, entries that
+//!   are STALE and have been silent for [`UNUSED_AFTER`] are thrown out, at most once in [`FORCED_EVERY`]. If that frees
+//!   nothing, the [`GIVE_WAY`] least recently used give way, those through which no higher layer got lately before the
+//!   others. Only permanent entries never do.
+//!
+//! So a newcomer is always taken in, unless all entries are permanent. The first two kinds of flood evict nothing that is in use. An
+//! attacker on the link who *answers* for more than a thousand addresses, and gets us to send to each, does evict
+//! others; what they lose is one round trip to be asked for anew when they are next sent to.
+//! [`take_evicted`](Cache::take_evicted) names them, for whoever keeps copies. Choosing looks at all entries, so it is done for many at
+//! once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries on average.
 //!
 //! When an entry was used or confirmed last is known better by those who send: they keep it outside, where no lock
 //! is, and it is asked for by a [`Hint`] whenever it matters.
@@ -36,6 +43,8 @@ pub const PENDING_BYTES_MAX: usize = 128 << 10;
 const UNUSED_AFTER: Duration = Duration::from_secs(60);
 /// Stale entries are looked through so often (Linux: `gc_interval`).
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Used entries that give way together when there is no room.
+pub const GIVE_WAY: usize = 64;
 /// And at most so often when there is no room.
 const FORCED_EVERY: Duration = Duration::from_secs(1);
 
@@ -116,6 +125,7 @@ pub struct Cache<P> {
     forced_at: Instant,
     /// No entry's timer is due before this; it may be early, never late.
     next: Option<Instant>,
+    evicted: Vec<IpAddr>,
     /// The times of the link.
     pub times: Times,
 }
@@ -142,6 +152,7 @@ impl<P> Cache<P> {
             sweep_at: now + SWEEP_EVERY,
             forced_at: now,
             next: None,
+            evicted: Vec::new(),
             times,
         }
     }
@@ -154,6 +165,11 @@ impl<P> Cache<P> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Used neighbors that gave way to others since the last time it was asked.
+    pub fn take_evicted(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.evicted)
     }
 
     /// The entry of `addr`.
@@ -371,10 +387,35 @@ impl<P> Cache<P> {
 
     fn make_room(&mut self, now: Instant, hint: impl Fn(&IpAddr) -> Hint) -> bool {
         if self.entries.len() >= ENTRIES_MAX && now >= self.forced_at {
-            self.sweep(now, hint);
+            self.sweep(now, &hint);
             self.forced_at = now + FORCED_EVERY;
         }
+        if self.entries.len() >= ENTRIES_MAX {
+            self.evict(now, hint);
+        }
         self.entries.len() < ENTRIES_MAX
+    }
+
+    /// Throws out the least recently used, and what waits for them.
+    fn evict(&mut self, now: Instant, hint: impl Fn(&IpAddr) -> Hint) {
+        let rank = |(addr, slot): (&IpAddr, &Slot<P>)| {
+            if slot.entry.state(now) == State::Permanent {
+                return None;
+            }
+            let hint = hint(addr);
+            let got_through = hint.confirmed.is_some_and(|at| now.since(at) < UNUSED_AFTER);
+            let used = slot.used.max(hint.used.unwrap_or(slot.used));
+            Some((got_through, used, slot.serial, *addr))
+        };
+        let mut ranks: Vec<_> = self.entries.iter().filter_map(rank).collect();
+        if ranks.len() > GIVE_WAY {
+            ranks.select_nth_unstable(GIVE_WAY);
+            ranks.truncate(GIVE_WAY);
+        }
+        for (.., addr) in ranks {
+            self.entries.remove(&addr);
+            self.evicted.push(addr);
+        }
     }
 
     /// Throws out what is stale and was not used for long.

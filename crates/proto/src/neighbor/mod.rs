@@ -23,8 +23,8 @@ use core::time::Duration;
 use crate::time::Instant;
 
 pub use cache::{
-    Cache, Due, ENTRIES_MAX, Expired, Hint, INCOMPLETE_MAX, LEARNED_MAX, Learned, Listed, PENDING_BYTES_MAX,
-    PENDING_MAX, Resolution,
+    Cache, Due, ENTRIES_MAX, Expired, GIVE_WAY, Hint, INCOMPLETE_MAX, LEARNED_MAX, Learned, Listed,
+    PENDING_BYTES_MAX, PENDING_MAX, Resolution,
 };
 
 /// An Ethernet address.

@@ -242,13 +242,12 @@ fn a_flood_of_strangers_requests_leaves_neighbors_in_use_alone() {
 }
 
 #[test]
-fn a_full_table_refuses_until_something_in_it_has_been_silent_for_a_minute() {
+fn a_full_table_throws_out_first_what_has_been_silent_for_a_minute() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     for number in 0..ENTRIES_MAX as u32 {
         assert_eq!(cache.resolve(ip(number), at(0), no_hint), Resolution::Wait { solicit: true });
         cache.on_advert(&ip(number), &answer(A), at(0));
     }
-    assert_eq!(cache.resolve(ip(5000), at(1), no_hint), Resolution::Refused);
     // Half of them go on being used; the others are stale after 30 s and silent for 60.
     let busy = |addr: &IpAddr| {
         let used = matches!(addr, IpAddr::V4(v4) if v4.octets()[3] % 2 == 0);
@@ -257,6 +256,38 @@ fn a_full_table_refuses_until_something_in_it_has_been_silent_for_a_minute() {
     assert_eq!(cache.resolve(ip(5000), at(90), busy), Resolution::Wait { solicit: true });
     assert_eq!(cache.len(), ENTRIES_MAX / 2 + 1);
     assert!(cache.entry(&ip(2)).is_some() && cache.entry(&ip(3)).is_none());
+}
+
+#[test]
+fn who_answers_for_a_thousand_addresses_keeps_no_newcomer_out_and_what_gets_through_stays() {
+    let mut cache: Cache<()> = Cache::new(at(0), TIMES);
+    let connected = |addr: &IpAddr| {
+        let is_so = *addr == ip(1);
+        Hint { used: None, confirmed: is_so.then(|| at(0)) }
+    };
+    cache.resolve(ip(1), at(0), connected);
+    cache.on_advert(&ip(1), &answer(A), at(0));
+    cache.set_permanent(ip(2), A, at(0), connected);
+    for number in 0..5000 {
+        let now = at(1) + Duration::from_millis(u64::from(number));
+        assert_eq!(cache.resolve(ip(10_000 + number), now, connected), Resolution::Wait { solicit: true });
+        cache.on_advert(&ip(10_000 + number), &answer(B), now);
+        assert!(cache.len() <= ENTRIES_MAX);
+    }
+    assert_eq!(cache.resolve(ip(3), at(7), connected), Resolution::Wait { solicit: true });
+    assert!([1, 2, 3].iter().all(|number| cache.entry(&ip(*number)).is_some()));
+    let evicted = cache.take_evicted();
+    assert!(evicted.len() >= 5000 - ENTRIES_MAX && evicted.len() <= 5000 - ENTRIES_MAX + GIVE_WAY + 3);
+    assert!(evicted.iter().all(|addr| cache.entry(addr).is_none()));
+    let oldest = |addr: &IpAddr| (10_000..10_000 + GIVE_WAY as u32).any(|number| *addr == ip(number));
+    assert!(evicted[..GIVE_WAY].iter().all(oldest), "those used longest ago go first");
+}
+
+#[test]
+fn a_table_of_permanent_entries_refuses() {
+    let mut cache: Cache<()> = Cache::new(at(0), TIMES);
+    (0..ENTRIES_MAX as u32).for_each(|number| drop(cache.set_permanent(ip(number), A, at(0), no_hint)));
+    assert_eq!(cache.resolve(ip(5000), at(1), no_hint), Resolution::Refused);
 }
 
 #[test]

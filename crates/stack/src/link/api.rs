@@ -120,6 +120,7 @@ impl Stack {
             let mut work = station.enter(cx);
             let (now, slots) = (work.now(), &station.slots);
             let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
+            work.retract_evicted();
             let Some(ready) = ready else { return Err(io::ErrorKind::QuotaExceeded.into()) };
             work.release(addr, ready);
             work.finish();

@@ -56,8 +56,10 @@ pub(crate) const GROUP_BAD_CHECKSUM: usize = 24;
 pub(crate) const GROUP_OFF_LINK: usize = 25;
 /// Of these: about what is no group.
 pub(crate) const GROUP_BAD_GROUP: usize = 26;
+/// Neighbors that were sent to and gave way to others.
+pub(crate) const EVICTED: usize = 27;
 /// How many there are.
-pub(crate) const COUNT: usize = 27;
+pub(crate) const COUNT: usize = 28;
 
 /// Their names, and the kernel's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -88,4 +90,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("group_messages_bad_checksum", ""),
     ("group_messages_off_link", ""),
     ("group_messages_bad_group", ""),
+    ("neighbor_evicted", ""),
 ];

@@ -74,7 +74,9 @@ impl Work<'_, '_> {
         let links = &self.cx.core.links;
         links.count(count::SLOW_LOOKUPS);
         let (slots, now) = (&self.station.slots, self.cx.now);
-        match self.state.cache.resolve(next_hop, now, |addr| slots.hint(addr)) {
+        let resolution = self.state.cache.resolve(next_hop, now, |addr| slots.hint(addr));
+        self.retract_evicted();
+        match resolution {
             Resolution::Known(to) => {
                 address(frames, &link_header(to, self.station.mac, ethertype));
                 let dropped = self.transmit(flow, frames);
@@ -114,6 +116,13 @@ impl Work<'_, '_> {
             self.solicit(addr, action);
             self.publish(addr);
         }
+    }
+
+    /// Neighbors that gave way to others are not to be found any more.
+    pub(super) fn retract_evicted(&mut self) {
+        let evicted = self.state.cache.take_evicted();
+        self.cx.core.links.count_many(count::EVICTED, evicted.len());
+        evicted.into_iter().for_each(|addr| self.station.slots.retract(addr));
     }
 
     /// Senders may find a neighbor from now on, as long as the table lets them.

@@ -13,4 +13,5 @@ mod groups;
 mod hint;
 mod hostile;
 mod neighbors;
+mod one_station;
 mod routers;

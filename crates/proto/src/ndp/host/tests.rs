@@ -62,6 +62,23 @@ fn routers_are_asked_for_three_times_and_no_more_once_one_has_answered() {
 }
 
 #[test]
+fn a_router_that_does_not_answer_gives_way_to_another_and_no_other_does() {
+    let router = |number: u16| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, number);
+    let mut host = host();
+    host.on_advert(ROUTER, &advert(1800), 1500, START);
+    for number in 0..100 {
+        host.on_advert(router(number), &advert(9000), 1500, START);
+    }
+    assert_eq!(host.routers().count(), ROUTERS_MAX);
+    assert!(host.on_advert(OTHER, &advert(1800), 1500, at(1)).is_empty(), "all may be there");
+    assert_eq!(host.on_router_lost(router(3)), [Effect::RemoveRouter(router(3))]);
+    assert_eq!(host.on_advert(OTHER, &advert(1800), 1500, at(2)), [Effect::AddRouter(OTHER)]);
+    assert!(host.routers().any(|addr| addr == ROUTER), "what is in use stays");
+    assert_eq!(host.routers().count(), ROUTERS_MAX);
+    assert!(host.on_advert(router(3), &advert(9000), 1500, at(3)).is_empty());
+}
+
+#[test]
 fn a_router_ends_by_its_lifetime_or_by_its_word() {
     let mut host = host();
     host.on_advert(ROUTER, &advert(100), 1500, START);
