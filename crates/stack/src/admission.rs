@@ -13,23 +13,26 @@
 //! ```
 //!
 //! A 4-tuple is asked for once at a time: repetitions of its SYN find it *undecided* and are dropped. At most
-//! [`UNDECIDED_MAX`] are undecided at a listener; SYNs beyond that are dropped and counted (`listen_overflows`), and the
-//! peers try again. A decision finds the stack gone, the listener closed or the name taken meanwhile, and then
+//! [`UNDECIDED_MAX`] are undecided at a listener, and of one source (an IPv4 address, or the first 64 bits of an IPv6 one)
+//! [`SOURCE_MAX`], so that one peer whose SYNs take long to decide on leaves room for others. SYNs beyond that are dropped and
+//! counted (`listen_overflows`), and the peers try again. Sources can be forged: a peer that forges four of them fills the table, as
+//! the questions are the application's to answer and cannot be taken back. A decision finds the stack gone, the listener closed or the name taken meanwhile, and then
 //! does what the SYN itself would have done had it come now.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
 //! Must not know handshakes. Tests: `tests/admission.rs`.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::hash::RandomState;
+use std::net::{IpAddr, SocketAddr};
 
+use hashbrown::HashMap;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
-use crate::base::addr::FourTuple;
+use crate::base::addr::{FourTuple, octets};
 use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed};
 use crate::listen::Listener;
@@ -39,6 +42,8 @@ use crate::stack::{Core, WeakStack, counter};
 
 /// SYNs of one listener that nobody has decided on yet, at most.
 pub(crate) const UNDECIDED_MAX: usize = 4096;
+/// And of one source.
+pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
 
 /// What a listener's application is asked by.
 pub(crate) type Hook = dyn Fn(Syn) + Send + Sync;
@@ -49,7 +54,55 @@ pub(crate) struct Admission {
     /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
     asks: AtomicBool,
     hook: Mutex<Option<(WeakStack, Arc<Box<Hook>>)>>,
-    undecided: Mutex<HashSet<FourTuple>>,
+    undecided: Mutex<Undecided>,
+}
+
+/// Connections that the application has been asked about and has not decided on.
+#[derive(Default)]
+struct Undecided {
+    tuples: HashMap<FourTuple, (), RandomState>,
+    /// How many are of each source; none is 0.
+    sources: HashMap<[u8; 16], usize, RandomState>,
+}
+
+/// What became of a question.
+enum Put {
+    New,
+    Repeated,
+    Full,
+}
+
+impl Undecided {
+    fn insert(&mut self, tuple: FourTuple, source: [u8; 16]) -> Put {
+        if self.tuples.contains_key(&tuple) {
+            return Put::Repeated;
+        }
+        let own = self.sources.get(&source).copied().unwrap_or(0);
+        if self.tuples.len() >= UNDECIDED_MAX || own >= SOURCE_MAX {
+            return Put::Full;
+        }
+        self.tuples.insert(tuple, ());
+        self.sources.insert(source, own + 1);
+        Put::New
+    }
+
+    fn remove(&mut self, tuple: &FourTuple, source: [u8; 16]) {
+        if self.tuples.remove(tuple).is_none() {
+            return;
+        }
+        match self.sources.get_mut(&source) {
+            Some(own) if *own > 1 => *own -= 1,
+            Some(_) | None => drop(self.sources.remove(&source)),
+        }
+    }
+}
+
+/// What counts as one source: a host of an IPv6 network has all its addresses to choose from.
+fn source_of(tuple: &FourTuple, is_v6: bool) -> [u8; 16] {
+    match tuple.remote.to_socket_addr(is_v6).ip().to_canonical() {
+        addr @ IpAddr::V4(_) => octets(addr),
+        IpAddr::V6(addr) => (addr.to_bits() & !u128::from(u64::MAX)).to_be_bytes(),
+    }
 }
 
 impl Admission {
@@ -95,15 +148,15 @@ pub(crate) fn ask(
     let admission = &listener.admission;
     let (stack, hook) =
         admission.hook.lock().as_ref().map(|(stack, hook)| (stack.clone(), Arc::clone(hook)))?;
-    let mut undecided = admission.undecided.lock();
-    if undecided.len() >= UNDECIDED_MAX {
-        cx.core.count(counter::LISTEN_OVERFLOWS);
-        return None;
+    let put = admission.undecided.lock().insert(tuple, source_of(&tuple, listener.is_v6));
+    match put {
+        Put::New => {}
+        Put::Repeated => return None,
+        Put::Full => {
+            cx.core.count(counter::LISTEN_OVERFLOWS);
+            return None;
+        }
     }
-    if !undecided.insert(tuple) {
-        return None;
-    }
-    drop(undecided);
     let syn = Syn { stack, listener: Arc::clone(listener), tuple, header: *header };
     Some(Asked { hook, syn })
 }
@@ -169,7 +222,8 @@ impl Syn {
 
 impl Drop for Syn {
     fn drop(&mut self) {
-        self.listener.admission.undecided.lock().remove(&self.tuple);
+        let source = source_of(&self.tuple, self.listener.is_v6);
+        self.listener.admission.undecided.lock().remove(&self.tuple, source);
     }
 }
 

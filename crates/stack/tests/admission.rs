@@ -159,16 +159,16 @@ fn a_decision_that_comes_too_late_harms_nobody() {
 }
 
 #[test]
-fn undecided_syns_are_bounded() {
+fn undecided_syns_of_one_source_are_bounded() {
     let mut driven = Driven::new();
-    let clients: Vec<_> = (0..4097).map(|_| driven.connect()).collect();
-    assert_eq!(driven.asked.lock().unwrap().len(), 4096);
+    let clients: Vec<_> = (0..1025).map(|_| driven.connect()).collect();
+    assert_eq!(driven.asked.lock().unwrap().len(), 1024);
     let counters = driven.stack.counters();
     assert_eq!(counters.iter().find(|(name, _)| *name == "listen_overflows").map(|c| c.1), Some(1));
     driven.asked.lock().unwrap().drain(..).for_each(Syn::refuse);
     driven.pass(Duration::from_millis(1));
     let refused = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
-    assert_eq!(refused, 4096);
+    assert_eq!(refused, 1024);
     driven.pass(Duration::from_secs(2));
     driven.take().expect("the one that was dropped comes again").refuse();
 }
