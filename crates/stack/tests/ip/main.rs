@@ -13,6 +13,7 @@ mod fragments;
 mod malformed;
 mod marks;
 mod martians;
+mod one_sender;
 mod path_mtu;
 mod reasons;
 mod reverse_path;
