@@ -154,7 +154,8 @@ fn a_path_that_loses_nothing_is_filled_whatever_its_length_and_rate() {
     {
         let outcome = send(5, path(rate, rtt), 1, Duration::from_secs(15), Duration::from_secs(10));
         let part = outcome.total() / rate as f64;
-        assert!(part > 0.93 * PAYLOAD && part < 1.01 * PAYLOAD, "{rate} bit/s, {rtt:?}: {part:.3}");
+        // What lay behind a hole when the time began is read in it, and may be a window.
+        assert!(part > 0.93 * PAYLOAD && part < 1.02 * PAYLOAD, "{rate} bit/s, {rtt:?}: {part:.3}");
     }
 }
 

@@ -21,7 +21,7 @@ use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
 use crate::bench::provider::Side;
 use crate::bench::tun::{Mtu, Own, SpinTime, Work, peers};
-use crate::bench::workloads::{Name, Workload, crr, idle, mem, rr, stream};
+use crate::bench::workloads::{Name, Workload, crr, idle, mem, one_way, rr, stream};
 
 /// Options of the command.
 #[derive(Args, Debug, Default)]
@@ -46,7 +46,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "T", value_parser = count)]
     pub threads: Option<usize>,
 
-    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, crr, rcvd, rxfree; wake: of a response)
+    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, one-way, crr, rcvd, rxfree; wake: of a response)
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<usize>,
 
@@ -54,7 +54,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub clients: Vec<usize>,
 
-    /// Set TCP_NODELAY (stream, rr)
+    /// Set TCP_NODELAY (stream, rr, one-way)
     #[arg(long)]
     pub nodelay: bool,
 
@@ -62,7 +62,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub touch: bool,
 
-    /// Both ends of a connection on one core, on two, or wherever (stream, rr, crr)
+    /// Both ends of a connection on one core, on two, or wherever (stream, rr, one-way, crr)
     #[arg(long, value_enum)]
     pub pin: Option<Pin>,
 
@@ -377,16 +377,16 @@ impl BenchArgs {
 
     /// The flags that shape a workload, whether each was given, and the workloads it belongs to.
     fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 8] {
-        use Name::{Crr, Idle, Mem, Rr, Stream};
+        use Name::{Crr, Idle, Mem, OneWay, Rr, Stream};
         [
             ("--connections", !self.connections.is_empty(), &[Stream, Rr, Mem, Idle]),
             ("--threads", self.threads.is_some(), &[Rr, Crr]),
-            ("--size", self.size.is_some(), &[Stream, Rr, Crr]),
+            ("--size", self.size.is_some(), &[Stream, Rr, OneWay, Crr]),
             ("--clients", !self.clients.is_empty(), &[Crr]),
-            ("--nodelay", self.nodelay, &[Stream, Rr]),
+            ("--nodelay", self.nodelay, &[Stream, Rr, OneWay]),
             ("--touch", self.touch, &[Mem]),
-            ("--pin", self.pin.is_some(), &[Stream, Rr, Crr]),
-            ("--spin", self.spin.is_some(), &[Stream, Rr, Crr, Idle]),
+            ("--pin", self.pin.is_some(), &[Stream, Rr, OneWay, Crr]),
+            ("--spin", self.spin.is_some(), &[Stream, Rr, OneWay, Crr, Idle]),
         ]
     }
 
@@ -428,6 +428,10 @@ impl BenchArgs {
             }
             Name::Rr => {
                 self.rr_specs(counts(1, rr::CONNECTIONS_MAX)?)?.into_iter().map(Workload::Rr).collect()
+            }
+            Name::OneWay => {
+                let size = self.size.unwrap_or(one_way::SIZE);
+                vec![Workload::OneWay(one_way::Spec { size, nodelay: self.nodelay })]
             }
             Name::Crr => self.crr_specs()?.into_iter().map(Workload::Crr).collect(),
             Name::Mem => {

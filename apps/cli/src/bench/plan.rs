@@ -19,7 +19,7 @@ use crate::bench::meter::Timing;
 use crate::bench::pin::{Pin, usable_cores};
 use crate::bench::provider::Side;
 use crate::bench::providers::kernel::congestion;
-use crate::bench::workloads::{Name, Params, Workload, crr, idle, mem, rr, stream};
+use crate::bench::workloads::{Name, Params, Workload, crr, idle, mem, one_way, rr, stream};
 
 /// Whether Sockeye's blocked threads spin before they sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -94,7 +94,7 @@ impl Effort {
 
     fn samples_of(self, workload: &Workload) -> usize {
         match workload {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) => self.samples,
+            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => self.samples,
             Workload::Mem(_) | Workload::Idle(_) => self.samples_of_states.min(self.samples),
         }
     }
@@ -123,7 +123,7 @@ impl Case {
         params.insert("cores".to_owned(), Value::from(machine.cores.len()));
         params.insert("kernel_congestion".to_owned(), Value::from(congestion().name()));
         match &self.workload {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) => {
+            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => {
                 params.insert("pin".to_owned(), Value::from(self.pin.name()));
                 params.insert("seconds".to_owned(), Value::from(self.timing.timed.as_secs_f64()));
                 params.insert("spin".to_owned(), Value::from(self.spin.name()));
@@ -159,6 +159,7 @@ impl Case {
                 parts.extend((spec.size != 1).then(|| spelled_bytes(spec.size)));
                 parts
             }
+            Workload::OneWay(spec) => vec![spelled_bytes(spec.size)],
             Workload::Crr(spec) => {
                 let mut parts = vec![plural(spec.clients, "client"), plural(spec.acceptors, "acceptor")];
                 parts.extend((spec.size != 1).then(|| spelled_bytes(spec.size)));
@@ -172,7 +173,8 @@ impl Case {
             Workload::Idle(spec) => vec![plural(spec.connections, "conn")],
         };
         if let Workload::Stream(stream::Spec { nodelay: true, .. })
-        | Workload::Rr(rr::Spec { nodelay: true, .. }) = self.workload
+        | Workload::Rr(rr::Spec { nodelay: true, .. })
+        | Workload::OneWay(one_way::Spec { nodelay: true, .. }) = self.workload
         {
             parts.push("nodelay".to_owned());
         }
@@ -191,7 +193,7 @@ impl Case {
     /// How long one sample of one side should take, setting up included.
     pub fn planned_time(&self) -> Duration {
         match &self.workload {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) => {
+            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => {
                 self.timing.warm_up + self.timing.timed
             }
             Workload::Idle(_) => idle::SETTLE + self.timing.timed.max(idle::WATCHED),
@@ -205,6 +207,7 @@ pub fn default_set(only: Option<Name>, effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(default_stream(effort));
     cases.extend(default_rr(effort));
+    cases.push(default_one_way(effort));
     cases.extend(default_crr(effort));
     cases.extend(default_states(effort));
     cases.retain(|case| only.is_none_or(|name| case.workload.name() == name));
@@ -256,6 +259,11 @@ fn default_rr(effort: Effort) -> impl Iterator<Item = Case> {
     })
 }
 
+fn default_one_way(effort: Effort) -> Case {
+    let spec = one_way::Spec { size: one_way::SIZE, nodelay: false };
+    Case { goal: Some(Goal::Ratio(1.0)), ..Case::new(Workload::OneWay(spec), None, Spin::On, effort) }
+}
+
 fn default_crr(effort: Effort) -> impl Iterator<Item = Case> {
     [(1, 1.7), (8, 2.5), (32, 2.5)].into_iter().map(move |(clients, goal)| {
         let spec = crr::Spec { clients, acceptors: default_acceptors(clients), size: 1, response: 1 };
@@ -285,6 +293,7 @@ pub fn default_acceptors(clients: usize) -> usize {
 fn default_pin(workload: &Workload) -> Pin {
     match workload {
         Workload::Rr(spec) if spec.threads.is_none() => Pin::Split,
+        Workload::OneWay(_) => Pin::Split,
         Workload::Rr(_) | Workload::Stream(_) | Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) => {
             Pin::None
         }

@@ -144,12 +144,18 @@ impl Contender {
         match (&case.workload, side) {
             (Workload::Mem(_), side) => Ok(Contender::Processes(side)),
             (Workload::Crr(_), Side::Kernel) => Kernel::for_short_connections().map(Contender::Kernel),
-            (Workload::Stream(_) | Workload::Rr(_) | Workload::Idle(_), Side::Kernel) => {
-                Kernel::new().map(Contender::Kernel)
-            }
-            (Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_), Side::Sockeye) => {
-                Sockeye::new(case.spin).map(Contender::Sockeye)
-            }
+            (
+                Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Idle(_),
+                Side::Kernel,
+            ) => Kernel::new().map(Contender::Kernel),
+            (
+                Workload::Stream(_)
+                | Workload::Rr(_)
+                | Workload::OneWay(_)
+                | Workload::Crr(_)
+                | Workload::Idle(_),
+                Side::Sockeye,
+            ) => Sockeye::new(case.spin).map(Contender::Sockeye),
         }
     }
 
@@ -160,9 +166,11 @@ impl Contender {
             Contender::Sockeye(sockeye) => case.workload.sample(sockeye, &placement, case.timing),
             Contender::Processes(side) => match &case.workload {
                 Workload::Mem(spec) => mem::sample(*side, spec),
-                Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Idle(_) => {
-                    Err(io::Error::other("only memory is measured in other processes"))
-                }
+                Workload::Stream(_)
+                | Workload::Rr(_)
+                | Workload::OneWay(_)
+                | Workload::Crr(_)
+                | Workload::Idle(_) => Err(io::Error::other("only memory is measured in other processes")),
             },
         }
     }

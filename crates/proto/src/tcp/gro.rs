@@ -12,7 +12,7 @@
 //! | sequence number | continues the one before |
 //! | text | some; all together fit the window, and are at most [`LEN_MAX`] |
 //! | ACK, window | the same |
-//! | flags, the mark of a router (CE) among them | the same but for PSH, which means nothing to a receiver |
+//! | flags, the mark of a router (CE) among them | the same but for PSH: which segments have it is kept |
 //! | timestamps | TSecr the same, TSval as late as the first's or later |
 //! | other options | none that a segment of an open connection is read for |
 //!
@@ -27,6 +27,7 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::delack::Text;
 use super::pcb::Pcb;
 use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::timestamp;
@@ -40,9 +41,7 @@ pub struct Joined {
     first: PlainHeader,
     /// SEG.SEQ of the last.
     last: SeqNum,
-    len: u32,
-    /// Text of the longest.
-    longest: u32,
+    text: Text,
     count: u32,
     /// Text that may follow.
     room: u32,
@@ -53,7 +52,7 @@ impl Joined {
     #[inline]
     pub fn add(&mut self, header: &Header, len: u32) -> bool {
         let first = &self.first;
-        let continues = header.seq == first.seq + self.len
+        let continues = header.seq == first.seq + self.text.len
             && header.ack == first.ack
             && header.window == first.window
             && header.flags.without(Flags::PSH) == first.flags.without(Flags::PSH)
@@ -64,14 +63,14 @@ impl Joined {
             return false;
         }
         self.last = header.seq;
-        (self.len, self.room) = (self.len + len, self.room - len);
-        (self.longest, self.count) = (self.longest.max(len), self.count + 1);
+        self.text.add(len, header.flags.has(Flags::PSH));
+        (self.room, self.count) = (self.room - len, self.count + 1);
         true
     }
 
     /// Bytes of text.
     pub fn text_len(&self) -> u32 {
-        self.len
+        self.text.len
     }
 
     /// Segments.
@@ -98,7 +97,8 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let room = self.rcv_wnd().min(LEN_MAX) - len;
-        Some(Joined { first: header.plain(), last: header.seq, len, longest: len, count: 1, room })
+        let text = self.text_of(len, header.flags.has(Flags::PSH));
+        Some(Joined { first: header.plain(), last: header.seq, text, count: 1, room })
     }
 
     /// Takes in what [`Pcb::join_from`] has begun: all of its text is in order, and to be delivered. Returns how many bytes to
@@ -106,6 +106,6 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     pub fn on_joined(&mut self, joined: &Joined, now: Instant) -> u32 {
         let now = self.clock(now);
-        self.take_predicted(&joined.first, joined.last, (joined.len, joined.longest), now)
+        self.take_predicted(&joined.first, joined.last, joined.text, now)
     }
 }

@@ -3,6 +3,7 @@
 pub mod accepted;
 pub mod cc;
 pub mod closed;
+mod delack;
 pub mod ecn;
 pub mod events;
 pub mod fast_open;

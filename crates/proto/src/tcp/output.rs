@@ -224,6 +224,9 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         self.record_sent(seq, end, now);
+        if len > 0 {
+            self.note_answer(now);
+        }
         let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
         if self.ecn.on && len > 0 {
             segment.head.add(self.ecn.on_text(seq, end));
@@ -479,9 +482,7 @@ impl<P: Payload> Pcb<P> {
     /// A header with what every segment carries; what it acknowledges is no longer owed.
     #[inline(always)]
     fn plain_header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> PlainHeader {
-        self.ack_now = false;
-        self.delack_at = NEVER;
-        self.last_ack_sent = self.rcv_nxt;
+        self.note_ack_sent();
         let timestamps = self
             .ts_on
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });

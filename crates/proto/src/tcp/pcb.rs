@@ -24,6 +24,7 @@ use crate::time::Instant;
 
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Algorithm, Cc, CongestionControl};
+use super::delack::AckMode;
 use super::ecn::Ecn;
 use super::fast_open::FastOpen;
 use super::loss::Loss;
@@ -109,8 +110,15 @@ pub struct Pcb<P: Payload> {
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
     pub(super) rexmt_count: u8,
-    // These two fill a gap; they belong to what an ordinary segment does not touch.
+    /// Acknowledgments that may still go out at once (`delack.rs`).
+    pub(super) quick_acks: u8,
+    /// Ends of messages that came since the last acknowledgment, at most 2.
+    pub(super) pushed: u8,
+    pub(super) ack_mode: AckMode,
+    // This and `challenge_second` fill gaps; they belong to what an ordinary segment does not touch.
     pub(super) challenge_count: u8,
+    /// When text in order last came: the low 32 bits of the clock, microseconds.
+    pub(super) text_at_us: u32,
     /// The second in which `challenge_count` challenge acknowledgments were sent.
     pub(super) challenge_second: u32,
     /// Retransmission timer, or persist timer if `persist`.
@@ -269,6 +277,10 @@ impl<P: Payload> Pcb<P> {
             syn_unacked: false,
             timing: Timing::Idle,
             rexmt_count: 0,
+            quick_acks: 0,
+            pushed: 0,
+            ack_mode: AckMode::Fresh,
+            text_at_us: 0,
             rexmt_at: NEVER,
             delack_at: NEVER,
             clock: now,

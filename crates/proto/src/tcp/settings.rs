@@ -35,7 +35,7 @@ pub struct Settings {
     pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 9293 MUST-40).
+    /// How long an acknowledgment waits for an answer that carries it, if it waits; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
     /// and at least this.

@@ -57,8 +57,7 @@ impl<P: Payload> Pcb<P> {
     pub fn on_timer(&mut self, now: Instant) -> TimerOutcome {
         let now = self.clock(now);
         if self.delack_at <= now {
-            self.delack_at = NEVER;
-            self.ack_now = true;
+            self.on_delack();
         }
         if self.two_msl_at <= now {
             self.enter_closed();

@@ -483,7 +483,8 @@ pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buf
 
 /// The application, a timer or an option has something for the connection.
 fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, reasons: u32) {
-    // OUTPUT and RCVD ask for nothing but the output that every stay ends with.
+    // OUTPUT asks for nothing but the output that every stay ends with.
+    rcvd::heard(pcb, so, reasons);
     if reasons & reason::TIMER != 0 {
         conn.timer_at.store(0, Ordering::Relaxed);
         let outcome = pcb.on_timer(cx.now);
@@ -566,7 +567,7 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         pcb.meter(Tally::default(), output::pushed(cx), is_full(so), cx.now);
         output::flush(cx);
     }
-    so.rcv.adv = pcb.rcv_adv();
+    so.rcv.settle(pcb);
     so.snd.due_at = pcb.snd_due_at();
     if so.snd.rare.is_some() {
         notsent::settle(cx, pcb, conn, so);

@@ -232,7 +232,7 @@ impl Work {
 pub(crate) mod reason {
     /// `so_snd` has grown past its mark.
     pub const OUTPUT: u32 = 1;
-    /// `so_rcv` has space that the peer should know of.
+    /// A reader has taken bytes: the peer may have to hear of it.
     pub const RCVD: u32 = 1 << 1;
     /// The application shut its sending side down.
     pub const SHUTDOWN: u32 = 1 << 2;

@@ -67,6 +67,10 @@ fn hold(
         core.input.count(count::PLACED, u64::from(ran));
         pcb.meter(came.tally, Tally::default(), engine::is_full(so), cx.now);
         tune::after_run(cx, pcb, conn, so, came.text);
+        if came.bytes > 0 && so.rcv.chain.is_empty() {
+            // The reader has taken everything, without a receive that could say so.
+            pcb.on_emptied();
+        }
         engine::finish(cx, pcb, conn, so);
         run::confirm(cx, pcb, conn, snd_una);
     }

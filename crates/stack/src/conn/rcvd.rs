@@ -1,10 +1,13 @@
-//! How a reader tells the protocol that `so_rcv` has space again (BSD's `pru_rcvd`): the switch `rcvd`.
+//! How a reader tells the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): the switch `rcvd`.
 //!
 //! | setting | after a receive that took bytes | waits |
 //! |---|---|---|
 //! | `sync` | the connection is put into its owner's queue, and a worker is woken | for the owner's reply |
 //! | `async` | the connection's one message is posted, if it is not on its way already | never |
-//! | `precheck` | as `async`, but only if a window update is due | never |
+//! | `precheck` | as `async`, but only if a window update is due, or an acknowledgment now that `so_rcv` is empty | never |
+//!
+//! Whether emptying `so_rcv` makes an acknowledgment due is the pcb's decision (`proto/src/tcp/delack.rs`); it stands in
+//! `RecvBuf::acks_when_emptied`. When the message is run and bytes have come meanwhile, the receive that takes those decides.
 //!
 //! The message is [`Conn::notify`](super::Conn): the owner re-arms it *before* it looks at the buffers, so space that
 //! is freed while he looks sends it again. Where it is run follows `Entry`: by a worker with `fill`, as on DragonFly,
@@ -17,6 +20,10 @@
 //! `precheck` besides by the section: bytes are unlinked and "due" is decided in one hold of the buffers' mutex, the
 //! window is computed and its edge stored in one hold of the same (`sockbuf.rs`). So a reader may go to sleep for
 //! more than the buffer can hold: the message for what he took was sent, or was not due, before he waits.
+//!
+//! The same holds for the acknowledgment: `acks_when_emptied` is stored in the hold that appended the bytes, and read in the hold
+//! that unlinks the last of them. If bytes come between that and the message, the buffer is not empty when it is run; the flag is
+//! still set then, and the read that takes them decides again.
 //!
 //! # Why no reply is lost, and nobody waits for himself
 //!
@@ -34,12 +41,14 @@
 
 use std::time::{Duration, Instant};
 
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Filled, Mutex, Post, Spin, WaitQueue};
 
 use super::outbox::{Context, Wake};
 use super::sockbuf::Buffers;
 use super::{Conn, Work, engine, reason};
+use crate::base::payload::Data;
 use crate::stack::{Core, counter};
 use crate::switches::Rcvd;
 use crate::threads;
@@ -47,7 +56,7 @@ use crate::threads;
 /// What a reader owes the protocol for the bytes that he took.
 #[derive(Clone, Copy)]
 pub(super) enum Owed {
-    /// No update is due.
+    /// Neither an update nor an acknowledgment is due.
     Nothing,
     /// The message.
     Message,
@@ -90,7 +99,7 @@ struct Counts {
 #[inline]
 pub(super) fn owed(core: &Core, so: &Buffers) -> Owed {
     match core.config.rcvd {
-        Rcvd::Precheck if so.rcv.update_due() => Owed::Message,
+        Rcvd::Precheck if so.rcv.ack_due() || so.rcv.update_due() => Owed::Message,
         Rcvd::Precheck => Owed::Nothing,
         Rcvd::Async => Owed::Message,
         Rcvd::Sync if threads::is_worker() || core.config.workers == 0 => Owed::Message,
@@ -152,6 +161,13 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         if conn.is_dead() || conn.perimeter().is_poisoned() {
             return;
         }
+    }
+}
+
+/// The owner has got the message: the reader may have emptied the buffer. The window is a matter of output.
+pub(super) fn heard(pcb: &mut Pcb<Data>, so: &Buffers, reasons: u32) {
+    if reasons & reason::RCVD != 0 && so.rcv.chain.is_empty() {
+        pcb.on_emptied();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A reader or writer takes only this mutex; protocol code takes it from inside the connection's
 //! perimeter, once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
-//! both directions, and no payload of more than a few kilobytes is copied while it is held.) Three values
+//! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
 //! are *agreements* between the two sides, and are read and written only under the mutex, so that
 //! nobody can act on a stale one:
 //!
@@ -12,6 +12,8 @@
 //! * [`RecvBuf::adv`]: the window edge that the peer was told. The owner computes and stores it in one
 //!   section, a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner
 //!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
+//! * [`RecvBuf::acks_when_emptied`]: whether the peer is to hear at once that the reader has taken everything. The owner stores
+//!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
 //! * the wait queues' tickets, taken and notified under the same mutex.
 //!
 //! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
@@ -238,6 +240,8 @@ pub(crate) struct RecvBuf {
     pub auto: bool,
     /// What was delivered last was small enough to be left with a reader who waits.
     pub is_small: bool,
+    /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
+    pub acks_when_emptied: bool,
     /// The last urgent byte, until it is read.
     pub urgent: Option<SeqNum>,
     /// The task to wake when there are bytes.
@@ -260,6 +264,7 @@ impl RecvBuf {
             closed: false,
             auto,
             is_small: false,
+            acks_when_emptied: false,
             urgent: None,
             waker: None,
         }
@@ -273,6 +278,13 @@ impl RecvBuf {
         self.wnd_max = pcb.rcv_wnd_max();
     }
 
+    /// After output: what the reader decides by.
+    #[inline]
+    pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>) {
+        self.adv = pcb.rcv_adv();
+        self.acks_when_emptied = pcb.acks_when_emptied();
+    }
+
     /// Free bytes.
     pub fn space(&self) -> u32 {
         self.hiwat.saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
@@ -282,6 +294,12 @@ impl RecvBuf {
     pub fn update_due(&self) -> bool {
         let (space, hiwat) = (self.space().min(self.wnd_max), self.hiwat.min(self.wnd_max));
         !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
+    }
+
+    /// Whether the reader has taken everything, and the peer should hear of it.
+    #[inline]
+    pub fn ack_due(&self) -> bool {
+        self.acks_when_emptied && self.chain.is_empty()
     }
 
     /// The number of the first byte in `chain`.

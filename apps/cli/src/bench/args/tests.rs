@@ -45,6 +45,16 @@ fn a_workload_alone_is_its_rows_of_the_default_set() {
 }
 
 #[test]
+fn one_way_has_64_bytes_and_nagles_algorithm_unless_told_otherwise() {
+    let plan = plan("one-way");
+    assert_eq!(plan.cases.iter().map(Case::label).collect::<Vec<_>>(), ["64 B, two cores"]);
+    assert_eq!(
+        self::plan("one-way --size 1K --nodelay --pin same").cases[0].label(),
+        "1K, nodelay, same core"
+    );
+}
+
+#[test]
 fn a_list_of_connections_makes_a_row_each() {
     let plan = plan("stream --connections 1,2,10 --size 4K --nodelay --pin same --spin off");
     let labels: Vec<String> = plan.cases.iter().map(Case::label).collect();
@@ -95,7 +105,7 @@ fn a_flag_of_another_workload_is_refused_instead_of_ignored() {
     for (line, flag, names) in [
         ("stream --clients 3", "--clients", "crr"),
         ("crr --connections 3", "--connections", "stream, rr, mem, idle"),
-        ("mem --size 3", "--size", "stream, rr, crr"),
+        ("mem --size 3", "--size", "stream, rr, one-way, crr"),
         ("rr --touch", "--touch", "mem"),
         ("mem --spin off", "--spin", "idle"),
         ("--size 3", "--size", "sockeye bench stream"),

@@ -169,6 +169,7 @@ fn value(workload: &Workload, value: f64) -> String {
         Workload::Stream(spec) if !spec.counts_writes() => format!("{value:.2} Gbit/s"),
         Workload::Stream(_) => format!("{} writes/s", thousands(value)),
         Workload::Rr(_) => format!("{} trans/s", thousands(value)),
+        Workload::OneWay(_) => format!("{} msgs/s", thousands(value)),
         Workload::Crr(_) => format!("{} conns/s", thousands(value)),
         Workload::Mem(_) => format!("{} bytes", thousands(value)),
         Workload::Idle(_) => format!("{value:.2} CPU ms/s"),

@@ -23,6 +23,7 @@ use crate::bench::provider::{Counters, Listener, Provider, Stream, difference};
 pub mod crr;
 pub mod idle;
 pub mod mem;
+pub mod one_way;
 pub mod rr;
 pub mod stream;
 pub mod unix;
@@ -37,6 +38,8 @@ pub enum Name {
     Stream,
     /// Request and response in turn on N open connections
     Rr,
+    /// Small messages in one direction, each written when the one before has been read
+    OneWay,
     /// Connect, request, response, close
     Crr,
     /// Memory of an idle connection, both ends
@@ -51,6 +54,7 @@ impl Name {
         match self {
             Name::Stream => "stream",
             Name::Rr => "rr",
+            Name::OneWay => "one-way",
             Name::Crr => "crr",
             Name::Mem => "mem",
             Name::Idle => "idle",
@@ -65,6 +69,8 @@ pub enum Workload {
     Stream(stream::Spec),
     /// See [`rr`].
     Rr(rr::Spec),
+    /// See [`one_way`].
+    OneWay(one_way::Spec),
     /// See [`crr`].
     Crr(crr::Spec),
     /// See [`mem`].
@@ -90,6 +96,7 @@ impl Workload {
         match self {
             Workload::Stream(_) => Name::Stream,
             Workload::Rr(_) => Name::Rr,
+            Workload::OneWay(_) => Name::OneWay,
             Workload::Crr(_) => Name::Crr,
             Workload::Mem(_) => Name::Mem,
             Workload::Idle(_) => Name::Idle,
@@ -102,6 +109,7 @@ impl Workload {
             Workload::Stream(spec) if spec.counts_writes() => "writes/s",
             Workload::Stream(_) => "Gbit/s",
             Workload::Rr(_) => "transactions/s",
+            Workload::OneWay(_) => "messages/s",
             Workload::Crr(_) => "connections/s",
             Workload::Mem(_) => "bytes",
             Workload::Idle(_) => "CPU ms/s",
@@ -111,7 +119,7 @@ impl Workload {
     /// Whether more is better.
     pub fn higher_is_better(&self) -> bool {
         match self {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) => true,
+            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => true,
             Workload::Mem(_) | Workload::Idle(_) => false,
         }
     }
@@ -119,7 +127,11 @@ impl Workload {
     /// Whether a ratio of the two sides says anything: not for CPU time that is next to nothing.
     pub fn has_ratio(&self) -> bool {
         match self {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::Crr(_) | Workload::Mem(_) => true,
+            Workload::Stream(_)
+            | Workload::Rr(_)
+            | Workload::OneWay(_)
+            | Workload::Crr(_)
+            | Workload::Mem(_) => true,
             Workload::Idle(_) => false,
         }
     }
@@ -134,6 +146,7 @@ impl Workload {
                 "connections": spec.connections, "size": spec.size, "nodelay": spec.nodelay,
                 "threads": spec.threads_a_side(), "readiness": spec.threads.is_some(),
             }),
+            Workload::OneWay(spec) => json!({ "size": spec.size, "nodelay": spec.nodelay }),
             Workload::Crr(spec) => json!({
                 "clients": spec.clients, "size": spec.size, "acceptors": spec.acceptors,
             }),
@@ -162,6 +175,7 @@ impl Workload {
         let (window, scale) = match self {
             Workload::Stream(spec) => (stream::sample(provider, spec, placement, timing)?, spec.scale()),
             Workload::Rr(spec) => (rr::sample(provider, spec, placement, timing)?, 1.0),
+            Workload::OneWay(spec) => (one_way::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Crr(spec) => (crr::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Idle(spec) => return idle::sample(provider, spec, timing),
             Workload::Mem(_) => {

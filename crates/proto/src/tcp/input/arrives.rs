@@ -118,6 +118,9 @@ impl<P: Payload> Pcb<P> {
             return if closed_window { Step::Continue(()) } else { Step::Break(()) };
         }
         self.note_duplicate(seg.seq, seg.payload_len());
+        if !seg.payload.is_empty() && seg.seq.before(self.rcv_nxt) {
+            self.on_text_again();
+        }
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait
             && seg.flags.has(Flags::FIN)

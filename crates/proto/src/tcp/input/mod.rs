@@ -20,6 +20,7 @@ pub(super) use challenge::{CHALLENGES_MAX, CHALLENGES_MIN};
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::delack::Text;
 use super::events::Input;
 use super::pcb::Pcb;
 use super::sack::SackBlocks;
@@ -129,17 +130,18 @@ impl<P: Payload> Pcb<P> {
 
     #[inline]
     fn on_predicted(&mut self, header: &PlainHeader, len: u32, now: Instant) -> u32 {
-        self.take_predicted(header, header.seq, (len, len), now)
+        let text = self.text_of(len, header.flags.has(Flags::PSH));
+        self.take_predicted(header, header.seq, text, now)
     }
 
     /// What a predicted segment changes, or several of which `header` is the first's and `last` the sequence number of the
-    /// last: `len` bytes of text, of which one has `longest` and none more. Returns how many bytes of ours it acknowledges.
+    /// last, with all of their text. Returns how many bytes of ours it acknowledges.
     #[inline]
     pub(super) fn take_predicted(
         &mut self,
         header: &PlainHeader,
         last: SeqNum,
-        (len, longest): (u32, u32),
+        text: Text,
         now: Instant,
     ) -> u32 {
         self.last_rcv_at = now;
@@ -151,8 +153,8 @@ impl<P: Payload> Pcb<P> {
             0
         };
         self.update_snd_wnd(last, header.ack, header.window);
-        if len > 0 {
-            self.advance_rcv_nxt(len, longest, now);
+        if text.len > 0 {
+            self.advance_rcv_nxt(text, now);
         }
         acked
     }

@@ -7,12 +7,12 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::delack::Text;
 use super::super::events::{Events, Input};
-use super::super::pcb::{Pcb, TIMESTAMPS_LEN};
+use super::super::pcb::Pcb;
 use super::super::reass::Reass;
 use super::super::segment::{Flags, Payload};
 use super::super::state::State;
-use super::super::timers::{NEVER, after_us};
 use super::{Segment, Step, payload_len};
 
 impl<P: Payload> Pcb<P> {
@@ -36,7 +36,8 @@ impl<P: Payload> Pcb<P> {
         let len = seg.payload_len();
         let payload = core::mem::take(&mut seg.payload);
         if seg.seq == self.rcv_nxt && self.reass.is_none() {
-            self.advance_rcv_nxt(len, len, now);
+            let text = self.text_of(len, seg.flags.has(Flags::PSH));
+            self.advance_rcv_nxt(text, now);
             input.deliver = payload;
         } else {
             self.reassemble(seg.seq, payload, input);
@@ -68,20 +69,11 @@ impl<P: Payload> Pcb<P> {
         Step::Continue(())
     }
 
-    /// `len` more bytes are in order, of segments of which one has `longest` and none more. Decides on their acknowledgment (RFC 9293 section 3.8.6.3): at once
-    /// for every second full segment, else after a while.
-    pub(super) fn advance_rcv_nxt(&mut self, len: u32, longest: u32, now: Instant) {
-        self.rcv_nxt += len;
-        // What comes in one piece may be several segments, whose text is the MSS less the options (RFC 6691). Taking
-        // it for larger ones would let two full segments wait for the timer.
-        let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
-        let segment = u16::try_from(longest).unwrap_or(u16::MAX).min(self.rcv_mss - options);
-        self.rcv_mss_seen = self.rcv_mss_seen.max(segment);
-        if self.rcv_nxt.since(self.last_ack_sent) >= 2 * u32::from(self.rcv_mss_seen) {
-            self.ack_now = true;
-        } else if self.delack_at == NEVER {
-            self.delack_at = after_us(now, u64::from(self.tuning.delack_us));
-        }
+    /// More bytes are in order. Decides on their acknowledgment (RFC 9293 section 3.8.6.3).
+    #[inline]
+    pub(super) fn advance_rcv_nxt(&mut self, text: Text, now: Instant) {
+        self.rcv_nxt += text.len;
+        self.owe_ack(text, now);
     }
 
     /// Text with a hole before it, or that fills one.

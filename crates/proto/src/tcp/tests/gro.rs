@@ -9,6 +9,7 @@ use super::super::gro::{Joined, LEN_MAX};
 use super::super::segment::{Flags, Header, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
+use super::quick_ack::settled;
 use super::script::{ACK, FIN, MSS, Script, ms, plain};
 use crate::seq::SeqNum;
 
@@ -207,7 +208,7 @@ fn what_a_receiver_has_to_see_ends_a_row() {
 #[test]
 fn two_joined_segments_of_a_small_mss_are_acknowledged_at_once_and_two_bits_of_text_are_not() {
     // By what was joined the first two would be less than two full segments.
-    let mut t = Script::established(&plain());
+    let mut t = settled(&plain());
     let small: Batch = vec![(700, Odd::No); 2];
     let batch = headers(&mut t, &small);
     assert_eq!(take(&mut t, &batch, true).1, 1);

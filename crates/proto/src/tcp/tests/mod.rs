@@ -17,6 +17,7 @@ mod loss;
 mod output;
 mod path_mtu;
 mod properties;
+mod quick_ack;
 mod rack;
 mod sack;
 mod script;

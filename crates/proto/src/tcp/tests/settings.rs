@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::super::delack::QUICK_ACKS_MAX;
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::script::{ACK, Script, ms, plain, secs};
@@ -10,6 +11,11 @@ use super::world::{Link, World, pattern};
 #[test]
 fn the_delay_of_an_acknowledgment_stays_below_half_a_second() {
     let mut t = Script::established(&Settings { delack: secs(9), ..plain() });
+    // Those that a new connection sends at once.
+    for _ in 0..QUICK_ACKS_MAX {
+        let _ = t.input(t.seg(ACK), b"x");
+        assert_eq!(t.lens(), [0]);
+    }
     let _ = t.input(t.seg(ACK), b"x");
     let sent = t.wait(ms(500));
     assert_eq!(sent.len(), 1);

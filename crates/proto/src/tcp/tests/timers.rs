@@ -1,5 +1,6 @@
 //! Keepalive and the slots that timers share.
 
+use super::super::delack::QUICK_ACKS_MAX;
 use super::super::events::Events;
 use super::super::settings::{KeepaliveSettings, Settings};
 use super::super::state::State;
@@ -86,8 +87,11 @@ fn a_keepalive_of_zero_does_not_spin() {
 #[test]
 fn an_early_call_runs_nothing() {
     let mut t = kept();
-    let _ = t.input(t.seg(ACK), b"x");
-    let deadline = t.pcb.next_deadline().expect("delayed acknowledgment");
+    let delack = (0..=QUICK_ACKS_MAX).find_map(|_| {
+        let _ = t.input(t.seg(ACK), b"x");
+        t.output().is_empty().then(|| t.pcb.next_deadline())
+    });
+    let deadline = delack.flatten().expect("delayed acknowledgment");
     let _ = t.pcb.on_timer(t.now);
     assert!(t.output().is_empty());
     assert_eq!(t.pcb.next_deadline(), Some(deadline));

@@ -314,6 +314,12 @@ impl World {
             let most = pcb.rcv_wnd_max();
             let hiwat = pcb.rcv_hiwat().min(most);
             due |= window_update_due(space.min(most), pcb.rcv_nxt(), pcb.rcv_adv(), hiwat, pcb.window_unit());
+            if end.rcv.is_empty()
+                && let Some(pcb) = end.pcb.as_mut().filter(|pcb| pcb.acks_when_emptied())
+            {
+                pcb.on_emptied();
+                due = true;
+            }
         }
         due
     }

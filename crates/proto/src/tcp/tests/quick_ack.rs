@@ -1,0 +1,259 @@
+//! Acknowledgments that do not wait: at the start, after a pause, for a reader who has taken everything. The segments expected
+//! here are those that Linux sends.
+
+use super::super::delack::QUICK_ACKS_MAX;
+use super::super::segment::Flags;
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::script::{ACK, MSS, Script, ms, plain, secs};
+use super::world::{Link, World};
+use crate::seq::SeqNum;
+
+const PSH: Flags = ACK.with(Flags::PSH);
+
+/// A short segment arrives. Whether it is acknowledged at once.
+fn is_quick(t: &mut Script) -> bool {
+    is_acknowledged(t, PSH, b"message")
+}
+
+fn is_acknowledged(t: &mut Script, flags: Flags, text: &[u8]) -> bool {
+    let _ = t.input(t.seg(flags), text);
+    match t.lens()[..] {
+        [] => false,
+        [0] => true,
+        ref other => panic!("more than an acknowledgment: {other:?}"),
+    }
+}
+
+/// How many short segments are acknowledged at once before one is not; that one is acknowledged after the delay.
+fn quick_in_a_row(t: &mut Script) -> u8 {
+    let count = (0..100).take_while(|_| is_quick(t)).count();
+    assert_eq!(acks_within(t, 40), [40]);
+    count.try_into().unwrap()
+}
+
+/// When acknowledgments are sent in so many milliseconds.
+fn acks_within(t: &mut Script, millis: u64) -> Vec<u128> {
+    let sent = t.wait(ms(millis));
+    sent.iter()
+        .map(|(at, segment)| {
+            assert_eq!((segment.len, segment.header().ack), (0, t.pcb.rcv_nxt()));
+            at.as_millis()
+        })
+        .collect()
+}
+
+/// Established, with no quick acknowledgments left.
+pub fn settled(s: &Settings) -> Script {
+    let mut t = Script::established(s);
+    assert!(quick_in_a_row(&mut t) > 0);
+    t
+}
+
+/// The reader takes everything. Whether that is acknowledged.
+fn is_emptying_acknowledged(t: &mut Script) -> bool {
+    let expected = t.pcb.acks_when_emptied();
+    t.pcb.on_emptied();
+    let acks = t.lens();
+    assert!(acks.is_empty() != expected && acks.len() <= 1, "{acks:?}");
+    expected
+}
+
+/// The application answers a question; the answer is acknowledged by the next one.
+fn converse(t: &mut Script) {
+    let _ = t.input(t.seg(PSH), b"question");
+    t.output();
+    assert_eq!(t.write(6), [6]);
+    t.snd = 0;
+    let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
+    assert!(t.output().is_empty());
+}
+
+#[test]
+fn a_new_connection_acknowledges_sixteen_segments_at_once() {
+    let mut t = Script::established(&plain());
+    assert_eq!(quick_in_a_row(&mut t), QUICK_ACKS_MAX);
+    assert_eq!(QUICK_ACKS_MAX, 16);
+    assert_eq!(quick_in_a_row(&mut t), 0);
+}
+
+#[test]
+fn a_small_window_has_room_for_fewer() {
+    // Before the peer has sent a full segment, its segments are taken to have 536 bytes.
+    for (window, quick) in [(100, 2), (1_071, 2), (1_072, 1), (2_144, 2), (10 * 1_072, 10), (17 * 1_072, 16)]
+    {
+        let mut t = Script::established(&Settings { rcv_buf: window, ..plain() });
+        t.space = window;
+        assert_eq!(quick_in_a_row(&mut t), quick, "{window}");
+    }
+}
+
+#[test]
+fn text_after_a_pause_longer_than_the_timeout_is_acknowledged_at_once_again() {
+    let mut t = settled(&plain());
+    // 190 ms, and 10 ms for the round trip.
+    let rto = t.pcb.rto();
+    // The last text came 40 ms ago.
+    let _ = t.wait(rto - ms(40));
+    assert_eq!(quick_in_a_row(&mut t), 0);
+    let _ = t.wait(rto - ms(39));
+    assert_eq!(quick_in_a_row(&mut t), 16);
+}
+
+#[test]
+fn who_answers_lets_the_answer_carry_the_acknowledgment() {
+    let mut t = Script::established(&plain());
+    assert!(is_quick(&mut t));
+    converse(&mut t);
+    for _ in 0..20 {
+        assert!(!is_quick(&mut t));
+        assert!(!is_emptying_acknowledged(&mut t));
+        assert_eq!(t.write(6), [6]);
+        t.snd = 0;
+        let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
+    }
+    assert!(acks_within(&mut t, 100).is_empty());
+}
+
+#[test]
+fn an_answer_that_does_not_come_in_time_ends_the_conversation() {
+    let mut t = Script::established(&plain());
+    for _ in 0..3 {
+        converse(&mut t);
+    }
+    assert!(!is_quick(&mut t));
+    assert_eq!(acks_within(&mut t, 40), [40]);
+    // Each acknowledgment of text counts, also one that an answer carries: four of the sixteen.
+    assert_eq!(quick_in_a_row(&mut t), 12);
+}
+
+#[test]
+fn what_is_sent_later_than_the_delay_is_no_answer() {
+    for (late, is_answer) in [(39, true), (41, false)] {
+        let mut t = Script::established(&plain());
+        assert!(is_quick(&mut t));
+        let _ = t.wait(ms(late));
+        assert_eq!(t.write(6), [6]);
+        t.snd = 0;
+        let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
+        assert_eq!(is_quick(&mut t), !is_answer, "{late}");
+    }
+}
+
+#[test]
+fn a_reader_who_has_taken_the_end_of_a_message_is_an_acknowledgment() {
+    let full = vec![1; MSS as usize];
+    for (flags, text, is_end) in [
+        (PSH, &b"short"[..], true),
+        // The sender's segments would be full if it had more.
+        (ACK, b"short", true),
+        (PSH, &full, true),
+        (ACK, &full, false),
+    ] {
+        let mut t = settled(&plain());
+        // The peer's segments have been seen to be as large as this.
+        let _ = t.input(t.seg(ACK), &full);
+        let _ = t.input(t.seg(ACK), &full);
+        assert_eq!(t.lens(), [0]);
+        assert!(!is_acknowledged(&mut t, flags, text));
+        assert_eq!(is_emptying_acknowledged(&mut t), is_end, "{flags:?} {}", text.len());
+        assert!(!is_emptying_acknowledged(&mut t), "one is enough");
+        assert_eq!(acks_within(&mut t, 100).len(), usize::from(!is_end));
+    }
+}
+
+#[test]
+fn in_a_conversation_it_takes_the_ends_of_two() {
+    let mut t = settled(&plain());
+    converse(&mut t);
+    assert!(!is_quick(&mut t));
+    assert!(!is_emptying_acknowledged(&mut t));
+    assert!(!is_quick(&mut t));
+    assert!(is_emptying_acknowledged(&mut t));
+    assert!(acks_within(&mut t, 100).is_empty());
+}
+
+#[test]
+fn text_that_comes_again_is_acknowledged_at_once_and_so_is_what_follows() {
+    let mut t = settled(&plain());
+    converse(&mut t);
+    let first = t.seg(PSH);
+    assert!(!is_acknowledged(&mut t, PSH, b"lost acknowledgment?"));
+    let _ = t.input(first, b"lost acknowledgment?");
+    assert_eq!(t.lens(), [0], "the first of sixteen");
+    assert_eq!(quick_in_a_row(&mut t), 15);
+}
+
+#[test]
+fn an_acknowledgment_that_data_carries_counts_and_a_window_update_does_not() {
+    let mut t = Script::established(&plain());
+    for _ in 0..2 {
+        let _ = t.input(t.seg(PSH), b"message");
+        t.snd = 1;
+        assert_eq!(t.lens(), [1]);
+        t.snd = 0;
+        let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
+        // An answer; but the next message comes after so long a pause that nobody waits for another.
+        assert!(!is_quick(&mut t));
+        assert_eq!(acks_within(&mut t, 40), [40]);
+    }
+    // Four acknowledgments of text were sent.
+    t.space = 20_000;
+    let _ = t.output();
+    t.space = 50_000;
+    assert!(t.lens().len() <= 1);
+    assert_eq!(quick_in_a_row(&mut t), 12);
+}
+
+/// Who sent how many bytes, in turn.
+fn shape(world: &World, from: usize) -> Vec<(usize, usize)> {
+    world.trace[from..].iter().map(|(_, sender, _, len)| (*sender, *len)).collect()
+}
+
+#[test]
+fn with_nagle_at_the_sender_messages_take_half_a_round_trip_each() {
+    let mut world = World::established(7, Settings::default(), Settings::default(), Link::CLEAN);
+    let mut done = 0;
+    for message in 0..100 {
+        let (begun, traced) = (world.now, world.trace.len());
+        world.ends[0].to_write.extend([7; 64]);
+        done += 64;
+        world.run("message", |w| w.ends[1].received.len() == done);
+        let took = world.now.since(begun);
+        // The acknowledgment of the one before is on its way when it is written.
+        assert!(took <= ms(if message == 0 { 5 } else { 10 }), "{message}: {took:?}");
+        world.run("acknowledgment", |w| {
+            w.ends[0].pcb.as_ref().unwrap().snd_una() == w.ends[0].pcb.as_ref().unwrap().snd_max()
+        });
+        assert_eq!(shape(&world, traced), [(0, 64), (1, 0)], "{message}");
+    }
+}
+
+#[test]
+fn a_conversation_over_a_link_has_two_pure_acknowledgments() {
+    let mut world = World::established(8, Settings::default(), Settings::default(), Link::CLEAN);
+    world.run_for(secs(1));
+    let begun = world.trace.len();
+    for turn in 1..=50 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.ends[from].to_write.extend([1; 10]);
+            world.run("message", |w| w.ends[to].received.len() == 10 * turn);
+        }
+    }
+    world.run_for(secs(1));
+    let bare = shape(&world, begun).into_iter().filter(|(_, len)| *len == 0);
+    // Each end acknowledges the first text at once, and the last answer is answered by nobody.
+    assert_eq!(bare.map(|(sender, _)| sender).collect::<Vec<_>>(), [1, 0, 0]);
+    assert!(world.ends.iter().all(|end| end.state() == State::Established));
+}
+
+#[test]
+fn nothing_counts_before_the_first_text() {
+    let mut t = Script::established(&plain());
+    // Text that we send first answers nothing.
+    assert_eq!(t.write(6), [6]);
+    let _ = t.input(t.seg(ACK), &[]);
+    assert!(!is_emptying_acknowledged(&mut t));
+    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(super::script::IRS + 1));
+    assert_eq!(quick_in_a_row(&mut t), 16);
+}
