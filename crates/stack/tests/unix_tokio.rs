@@ -1,5 +1,8 @@
 //! UNIX-domain sockets in `tokio`'s shape: tasks that wait to read, to write, to accept and to send datagrams.
 
+// That a future is `Send` is a longer proof with the feature `count`, whose types are wrapped once more.
+#![recursion_limit = "256"]
+
 mod common;
 
 use std::io::{IoSlice, IoSliceMut};
