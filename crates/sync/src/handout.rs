@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | - | waiting | himself: nothing is queued |
 //! | - | watching | himself: what is queued belongs to a core with takers other than him, and is younger than [`PATIENCE`] |
-//! | waiting, watching | coming | whoever pushes an item, or takes one and leaves others |
+//! | waiting, watching | coming | whoever pushes an item, takes one and leaves others, or tells all that there will be none |
 //! | watching | - | himself, at his deadline |
 //! | coming | - | himself, when he looks |
 //!
@@ -211,6 +211,11 @@ impl<T> Handout<T> {
     pub fn leave(&mut self, turn: &mut Turn, thread: &Arc<WaitQueue>) -> Option<Arc<WaitQueue>> {
         self.arrive(turn, thread);
         self.pass_on()
+    }
+
+    /// Tells everybody who waits to look again: nothing more will come. Each who comes back is owed a [`WaitQueue::wake`].
+    pub fn tell_all(&mut self) -> Vec<Arc<WaitQueue>> {
+        (0..self.takers.len()).rev().filter_map(|at| self.tell(at)).collect()
     }
 
     /// What a thread does that could also wait.

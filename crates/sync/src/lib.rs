@@ -6,6 +6,7 @@
 //! | `cell` | values that open only with the proof of being inside | head of `cell.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
+//! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
@@ -69,6 +70,7 @@ pub mod slot;
 mod spin;
 pub mod turns;
 mod wait;
+mod wait_list;
 
 pub use brief::{BriefGuard, BriefMutex};
 pub use cell::PerimeterCell;
@@ -92,3 +94,4 @@ pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
 pub use wait::{Awaited, Notified, Nudged, Ticket, WaitQueue, Woken};
+pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

@@ -30,6 +30,7 @@ mod sleeper;
 mod turns;
 mod visit;
 mod wait;
+mod wait_list;
 
 /// Forced switches per execution in models of three threads.
 const PREEMPTIONS: usize = 3;

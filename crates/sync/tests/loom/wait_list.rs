@@ -1,0 +1,280 @@
+//! Everybody who waits for one buffer (`wait_list.rs`): tasks against a `notify`, tasks that give up, a place that changes hands, threads and pollers
+//! beside them, and a close.
+//!
+//! A task here is a thread that polls and then sleeps until its waker is called. A lost wake-up shows as a deadlock, which loom reports.
+
+use std::task::{Poll, Wake, Waker};
+
+use loom::sync::{Arc, Condvar, Mutex as LoomMutex};
+use loom::thread;
+use sockeye_sync::{Key, Mutex, Poller, Spin, WaitList, WaitQueue};
+
+use crate::{check, check_bounded};
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+
+struct Socket {
+    buffer: Mutex<Buffer>,
+    threads: WaitQueue,
+}
+
+struct Buffer {
+    bytes: usize,
+    is_closed: bool,
+    list: WaitList<Marks>,
+}
+
+/// A poller's registration: what it was told.
+struct Marks(LoomMutex<u8>);
+
+impl Poller for Marks {
+    type Owed = Owed;
+    fn interest(&self) -> u8 {
+        READ
+    }
+    fn mark(this: &Arc<Self>, ready: u8, _owed: &mut Vec<Owed>) {
+        *this.0.lock().unwrap() |= ready;
+    }
+}
+
+enum Owed {
+    Task(Waker),
+    Threads,
+}
+
+impl From<Waker> for Owed {
+    fn from(waker: Waker) -> Self {
+        Self::Task(waker)
+    }
+}
+
+/// A task's bed.
+struct Bed {
+    is_woken: LoomMutex<bool>,
+    changed: Condvar,
+}
+
+/// Wakers are `std`'s, so they count references of their own.
+struct BedWaker(Arc<Bed>);
+
+impl Wake for BedWaker {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.is_woken.lock().unwrap() = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Bed {
+    fn new() -> (Arc<Self>, Waker) {
+        let bed = Arc::new(Self { is_woken: LoomMutex::new(false), changed: Condvar::new() });
+        let waker = Waker::from(std::sync::Arc::new(BedWaker(bed.clone())));
+        (bed, waker)
+    }
+
+    fn sleep(&self) {
+        let mut is_woken = self.is_woken.lock().unwrap();
+        while !*is_woken {
+            is_woken = self.changed.wait(is_woken).unwrap();
+        }
+        *is_woken = false;
+    }
+}
+
+impl Socket {
+    fn new() -> Arc<Self> {
+        let buffer = Buffer { bytes: 0, is_closed: false, list: WaitList::new() };
+        Arc::new(Self { buffer: Mutex::new(buffer), threads: WaitQueue::new() })
+    }
+
+    /// Looks, and comes onto the list if there is nothing.
+    fn poll(&self, key: &mut Option<Key>, waker: &Waker) -> Poll<()> {
+        let own = waker.clone();
+        let mut buffer = self.buffer.lock();
+        if buffer.bytes > 0 || buffer.is_closed {
+            return Poll::Ready(());
+        }
+        let key = *key.get_or_insert_with(|| buffer.list.issue(READ));
+        let unused = buffer.list.register(key, own);
+        drop(buffer);
+        drop(unused);
+        Poll::Pending
+    }
+
+    /// What dropping a future does.
+    fn give_up(&self, key: Option<Key>) {
+        let gone = key.and_then(|key| self.buffer.lock().list.remove(key));
+        drop(gone);
+    }
+
+    /// A future that is awaited.
+    fn readable(&self) {
+        let ((bed, waker), mut key) = (Bed::new(), None);
+        while self.poll(&mut key, &waker).is_pending() {
+            bed.sleep();
+        }
+        self.give_up(key);
+    }
+
+    /// A blocked thread.
+    fn wait(&self) {
+        loop {
+            let buffer = self.buffer.lock();
+            if buffer.bytes > 0 || buffer.is_closed {
+                return;
+            }
+            let ticket = self.threads.prepare();
+            drop(buffer);
+            self.threads.wait(ticket, None, Spin::OFF);
+        }
+    }
+
+    fn append(&self) {
+        let mut owed = Vec::new();
+        let mut buffer = self.buffer.lock();
+        buffer.bytes += 1;
+        let _threads = buffer.list.notify(&self.threads, || Owed::Threads, READ, &mut owed);
+        drop(buffer);
+        self.fire(owed);
+    }
+
+    fn close(&self) {
+        let mut owed = Vec::new();
+        let mut buffer = self.buffer.lock();
+        buffer.is_closed = true;
+        let _threads = buffer.list.notify(&self.threads, || Owed::Threads, READ, &mut owed);
+        let pollers = buffer.list.clear(&mut owed);
+        drop(buffer);
+        drop(pollers);
+        self.fire(owed);
+    }
+
+    fn fire(&self, owed: Vec<Owed>) {
+        for owed in owed {
+            match owed {
+                Owed::Task(waker) => waker.wake(),
+                Owed::Threads => self.threads.wake(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_task_is_woken_whenever_it_comes() {
+    check(|| {
+        let socket = Socket::new();
+        let other = socket.clone();
+        let task = thread::spawn(move || other.readable());
+        socket.append();
+        task.join().unwrap();
+    });
+}
+
+#[test]
+fn a_close_wakes_whoever_waits_for_anything() {
+    check(|| {
+        let socket = Socket::new();
+        let other = socket.clone();
+        let task = thread::spawn(move || other.readable());
+        let (bed, waker) = Bed::new();
+        assert!(socket.buffer.lock().list.register(Key::slot(WRITE), waker).is_none());
+        socket.close();
+        bed.sleep();
+        task.join().unwrap();
+    });
+}
+
+#[test]
+fn two_tasks_are_both_woken() {
+    check_bounded(|| {
+        let socket = Socket::new();
+        let tasks = [(); 2].map(|()| {
+            let other = socket.clone();
+            thread::spawn(move || other.readable())
+        });
+        socket.append();
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    });
+}
+
+#[test]
+fn a_task_that_gives_up_takes_no_wake_up_along() {
+    check_bounded(|| {
+        let socket = Socket::new();
+        let (fickle, patient) = (socket.clone(), socket.clone());
+        let gives_up = thread::spawn(move || {
+            let ((_bed, waker), mut key) = (Bed::new(), None);
+            let _either = fickle.poll(&mut key, &waker);
+            fickle.give_up(key);
+        });
+        let waits = thread::spawn(move || patient.readable());
+        socket.append();
+        gives_up.join().unwrap();
+        waits.join().unwrap();
+        assert_eq!(socket.buffer.lock().list.task_count(), 0);
+    });
+}
+
+#[test]
+fn a_late_give_up_does_not_hit_a_later_task() {
+    check_bounded(|| {
+        let socket = Socket::new();
+        let ((_bed, waker), mut key) = (Bed::new(), None);
+        assert!(socket.poll(&mut key, &waker).is_pending());
+        let (told, late) = (socket.clone(), socket.clone());
+        let told = thread::spawn(move || told.append());
+        let late = thread::spawn(move || late.readable());
+        // Its place may have been given up by the notify, and the list have other tasks.
+        socket.give_up(key);
+        told.join().unwrap();
+        late.join().unwrap();
+    });
+}
+
+#[test]
+fn of_two_tasks_in_one_place_the_last_is_woken() {
+    check_bounded(|| {
+        let socket = Socket::new();
+        let ((_first, old), (last, new)) = (Bed::new(), Bed::new());
+        let mut slot = Some(Key::slot(READ));
+        assert!(socket.poll(&mut slot, &old).is_pending());
+        let other = socket.clone();
+        let writer = thread::spawn(move || other.append());
+        if socket.poll(&mut slot, &new).is_pending() {
+            last.sleep();
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_a_task_and_a_poller_are_told_by_one_notify() {
+    check_bounded(|| {
+        let socket = Socket::new();
+        let marks = Arc::new(Marks(LoomMutex::new(0)));
+        socket.buffer.lock().list.add_poller(marks.clone());
+        let (one, other) = (socket.clone(), socket.clone());
+        let blocked = thread::spawn(move || one.wait());
+        let task = thread::spawn(move || other.readable());
+        socket.append();
+        blocked.join().unwrap();
+        task.join().unwrap();
+        assert_eq!(*marks.0.lock().unwrap(), READ);
+    });
+}
+
+#[test]
+fn a_poller_that_leaves_is_told_nothing_afterwards() {
+    check(|| {
+        let socket = Socket::new();
+        let marks = Arc::new(Marks(LoomMutex::new(0)));
+        socket.buffer.lock().list.add_poller(marks.clone());
+        let other = socket.clone();
+        let writer = thread::spawn(move || other.append());
+        let gone = socket.buffer.lock().list.remove_poller(|_| true);
+        assert!(gone.is_some());
+        let told = *marks.0.lock().unwrap();
+        writer.join().unwrap();
+        assert_eq!(*marks.0.lock().unwrap(), told);
+    });
+}
