@@ -67,6 +67,8 @@ mod route;
 mod snapshot;
 mod stack;
 mod switches;
+#[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
+mod tasks;
 mod tcp;
 mod threads;
 mod timers;

@@ -4,9 +4,10 @@
 //! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
 //! The queue's mutex ranks after the perimeters, and only a poller's inbox is locked under it.
 
+use std::io;
 use std::net::IpAddr;
-use std::task::Waker;
 
+use smallvec::SmallVec;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::handout::{Here, Look, Turn};
 use sockeye_sync::{Handout, Mutex, WaitQueue};
@@ -16,7 +17,8 @@ use crate::base::addr::Endpoint;
 use crate::conn::Conn;
 use crate::conn::outbox::{Context, Wake};
 use crate::fastopen::Queue;
-use crate::poll::{Ready, Watchers};
+use crate::poll::registration::{self, Gone};
+use crate::poll::{Ready, Waiters};
 use crate::stack::Core;
 use crate::tcp::SocketSettings;
 
@@ -51,9 +53,18 @@ struct Line {
 struct AcceptQueue {
     /// The finished handshakes, and the threads in `accept`. A connection wakes one of them, of its own core if it can.
     ready: Handout<Arc<Conn>>,
-    wakers: Vec<Waker>,
+    /// Tasks, and pollers.
+    waiters: Waiters,
     closed: bool,
-    watch: Watchers,
+}
+
+impl AcceptQueue {
+    fn check(&self) -> io::Result<()> {
+        if self.closed {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the listener has closed"));
+        }
+        Ok(())
+    }
 }
 
 fn here(core: &Core) -> Here {
@@ -62,9 +73,6 @@ fn here(core: &Core) -> Here {
 
 /// Largest backlog (`net.core.somaxconn` of Linux).
 pub(crate) const BACKLOG_MAX: usize = 4096;
-#[cfg(feature = "tokio")]
-/// Most tasks that may wait in one listener's `poll_accept`; beyond it the oldest is woken early.
-const WAKERS_MAX: usize = 1024;
 
 impl Listener {
     pub fn new(
@@ -116,9 +124,8 @@ impl Listener {
             outbox.orphans.push(child);
             return;
         }
-        outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Acceptor));
-        outbox.wakes.extend(queue.wakers.drain(..).map(Wake::Task));
-        queue.watch.mark(Ready::READABLE, &mut outbox.wakes);
+        outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Threads));
+        queue.waiters.mark(Ready::READABLE.bits(), &mut outbox.wakes);
     }
 
     /// The next child for the calling thread.
@@ -132,17 +139,23 @@ impl Listener {
 
     /// The next child for a thread of the stack in `accept`, or how to wait for it on `thread`, the caller's own wait
     /// queue. Whoever is woken looks again; if another was faster, he waits again.
-    pub fn pop_or_wait(&self, core: &Core, turn: &mut Turn, thread: &Arc<WaitQueue>) -> Look<Arc<Conn>> {
-        let look = self
-            .line
-            .queue
-            .lock()
-            .ready
-            .take_or_wait(turn, thread, here(core), || core.clock.now().as_micros());
+    ///
+    /// # Errors
+    /// `InvalidInput` (EINVAL) if the listener has closed.
+    pub fn pop_or_wait(
+        &self,
+        core: &Core,
+        turn: &mut Turn,
+        thread: &Arc<WaitQueue>,
+    ) -> io::Result<Look<Arc<Conn>>> {
+        let mut queue = self.line.queue.lock();
+        queue.check()?;
+        let look = queue.ready.take_or_wait(turn, thread, here(core), || core.clock.now().as_micros());
+        drop(queue);
         if let Look::Item(..) = look {
             self.unreserve();
         }
-        look
+        Ok(look)
     }
 
     /// For who waited in [`pop_or_wait`](Self::pop_or_wait) and was told not to block.
@@ -151,24 +164,27 @@ impl Listener {
         owed.iter().for_each(|thread| thread.wake());
     }
 
-    /// The next child, or `None` with `waker` to be woken for it.
+    /// The oldest child, if there is one. For tasks.
+    ///
+    /// # Errors
+    /// As for [`pop_or_wait`](Self::pop_or_wait).
     #[cfg(feature = "tokio")]
-    pub fn pop_or_register(&self, waker: &Waker) -> Option<Arc<Conn>> {
+    pub fn pop_oldest(&self) -> io::Result<Option<Arc<Conn>>> {
         let mut queue = self.line.queue.lock();
-        if let Some(child) = queue.ready.take_oldest() {
-            drop(queue);
+        queue.check()?;
+        let child = queue.ready.take_oldest();
+        drop(queue);
+        if child.is_some() {
             self.unreserve();
-            return Some(child);
         }
-        if !queue.wakers.iter().any(|known| known.will_wake(waker)) {
-            let early = (queue.wakers.len() >= WAKERS_MAX).then(|| queue.wakers.remove(0));
-            queue.wakers.push(waker.clone());
-            drop(queue);
-            if let Some(early) = early {
-                early.wake();
-            }
-        }
-        None
+        Ok(child)
+    }
+
+    /// Calls `f` with whether an accept would not block, and with the tasks and pollers that wait.
+    #[cfg(feature = "tokio")]
+    pub fn with_waiting<R>(&self, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
+        let mut queue = self.line.queue.lock();
+        f(queue.closed || !queue.ready.is_empty(), &mut queue.waiters)
     }
 
     /// Connections that wait to be accepted, and how many may.
@@ -180,20 +196,20 @@ impl Listener {
         !self.line.queue.lock().ready.is_empty()
     }
 
-    /// The pollers that want to know of connections.
-    pub fn with_watchers<R>(&self, f: impl FnOnce(&mut Watchers) -> R) -> R {
-        f(&mut self.line.queue.lock().watch)
+    /// The tasks and pollers that want to know of connections.
+    pub fn with_waiters<R>(&self, f: impl FnOnce(&mut Waiters) -> R) -> R {
+        f(&mut self.line.queue.lock().waiters)
     }
 
-    /// Ends the listener; the children that nobody accepted are the caller's to reset.
-    pub fn close(&self) -> Vec<Arc<Conn>> {
+    /// Ends the listener. Everybody who waits is woken, and finds it closed. The children that nobody accepted are the caller's to
+    /// reset.
+    pub fn close(&self, cx: &mut Context<'_>) -> (Vec<Arc<Conn>>, SmallVec<[Gone; 1]>) {
         let mut queue = self.line.queue.lock();
         queue.closed = true;
-        let watch = queue.watch.clear();
+        cx.outbox.wakes.extend(queue.ready.tell_all().into_iter().map(Wake::Threads));
+        let registrations = registration::clear(&mut queue.waiters, &mut cx.outbox.wakes);
         let orphans = queue.ready.drain().collect();
-        drop(queue);
-        drop(watch);
-        orphans
+        (orphans, registrations)
     }
 
     /// Whether a SYN to `local` is for this listener, and how specific it is: an address beats the

@@ -7,14 +7,14 @@
 //! Whoever takes packet memory at once or does without [`obtain`]s it: what is parked is given back for him, and where that
 //! does not help [`prune`](crate::prune) is asked to give up what lies behind holes. Who waits for memory asks it too.
 //!
-//! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers run outside of it. Tests:
+//! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers are cloned, called and dropped outside of it. Tests:
 //! `tests/tokio_shape.rs`.
 
-use std::task::Waker;
 use std::time::Duration;
 
-use sockeye_sync::Mutex;
+use sockeye_sync::{Mutex, NoPollers, WaitList};
 
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
 use crate::timers::TimerKey;
 
@@ -34,33 +34,41 @@ fn once_more<T, E>(core: &Core, refused: E, take: impl Fn() -> Result<T, E>) -> 
 /// See the module's head.
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
-    tasks: Mutex<Vec<Waker>>,
+    tasks: Mutex<WaitList<NoPollers>>,
 }
+
+/// All of them wait for the same thing.
+const MEMORY: u8 = 1;
 
 /// How long a task waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl MemoryWaiters {
     /// Has `waker` woken after a while.
+    ///
+    /// # Errors
+    /// The waker panicked.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "only tasks wait so"))]
-    pub fn register(&self, core: &Core, waker: &Waker) {
+    pub fn register(&self, core: &Core, waker: &std::task::Waker) -> std::io::Result<()> {
+        let own = crate::tasks::clone(core, waker).ok_or_else(crate::tasks::waker_panicked)?;
         let mut tasks = self.tasks.lock();
-        let is_first = tasks.is_empty();
-        if !tasks.iter().any(|known| known.will_wake(waker)) {
-            tasks.push(waker.clone());
-        }
+        let is_first = tasks.task_count() == 0;
+        let unused = tasks.register_once(MEMORY, own);
         drop(tasks);
+        crate::tasks::discard(core, unused);
         if is_first {
             core.workers.arm(0, (core.clock.now() + PAUSE).as_micros(), TimerKey::Memory);
             core.workers.tell_driver(core);
         }
+        Ok(())
     }
 
     /// The wheel's call: everybody tries again.
-    pub fn on_timer(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock());
+    pub fn on_timer(&self, core: &Core) {
+        let mut tasks = Vec::new();
+        self.tasks.lock().mark(MEMORY, &mut tasks);
         for task in tasks {
-            task.wake();
+            panics::contain(core, PanicSource::Waker, "Waker::wake", || task.wake());
         }
     }
 }

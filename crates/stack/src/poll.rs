@@ -12,6 +12,7 @@
 //!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs`).
 //! * *Level*: a registration that was reported stays with the poller, still queued, and is looked
 //!   at again by the next wait. It leaves when it is not ready, and the next mark queues it again.
+//! * *Ending*: dropping the set closes the inbox and takes each registration off its socket's list. Nobody is told of a set that is gone.
 //! * *Sleeping*: the inbox's mutex guards the wait queue, as everywhere.
 //!
 //! A waiter may find a registration that is not ready after all; it is then not reported.
@@ -21,7 +22,7 @@
 
 mod events;
 mod ready;
-mod registration;
+pub(crate) mod registration;
 mod table;
 mod target;
 
@@ -37,7 +38,7 @@ use table::Held;
 
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
-pub(crate) use registration::{Gone, Registration, Watchers};
+pub(crate) use registration::{Registration, Waiters};
 pub(crate) use table::Queue;
 pub(crate) use target::{Target, sealed};
 
@@ -252,7 +253,7 @@ impl Poll {
 }
 
 impl Drop for Poll {
-    /// Registrations refer to the queue, and its table to them.
+    /// Takes its sockets out of the set.
     fn drop(&mut self) {
         self.queue.close();
     }

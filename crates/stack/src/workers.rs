@@ -312,7 +312,7 @@ fn fire(core: &Core, entry: Entry) {
         TimerKey::Shard { index } => {
             Context::run_as_worker(core, |cx| crate::demux::on_timer(cx, index));
         }
-        TimerKey::Memory => core.memory_waiters.on_timer(),
+        TimerKey::Memory => core.memory_waiters.on_timer(core),
         TimerKey::Prune => Context::run_as_worker(core, crate::prune::on_timer),
         TimerKey::Parked => core.recycler.sweep(core),
         TimerKey::Fragments => crate::ip::fragments::on_timer(core),

@@ -3,15 +3,16 @@
 //! Its receive queue is a UDP socket's, and so is how tasks wait for it. Requests never wait. Must not know how messages
 //! move. Tests: `tests/udp_tokio.rs`.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddrV6};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use super::coop::{self, cooperative};
+use super::coop::cooperative;
+use super::wait::{op, poll_op, poll_until, until};
 use crate::EchoReply;
 use crate::stack::Stack;
-use crate::udp::recv::poll_readable;
+use crate::tasks::Want;
+use crate::udp::naming::Handle;
 
 /// Sends ICMP echo requests and receives their answers, in the shape of `tokio`'s sockets. See
 /// [`crate::IcmpSocket`], which [`get_ref`](Self::get_ref) gives for options and errors.
@@ -60,17 +61,17 @@ impl IcmpSocket {
         &self.inner
     }
 
-    /// Waits until a receive would not block.
+    /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
     ///
     /// # Errors
-    /// None; a pending error makes the socket readable.
+    /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_recv_ready(cx)).await
+        until(self.handle(), Want::Read).await
     }
 
     /// [`readable`](Self::readable) as a poll function.
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        coop::poll(cx, |cx| poll_readable(&self.inner.handle.pcb, cx.waker())).map(Ok)
+        poll_until(self.handle(), Want::Read, cx)
     }
 
     /// Sends the peer an echo request. Never waits.
@@ -102,21 +103,16 @@ impl IcmpSocket {
     /// # Errors
     /// The pending error.
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<EchoReply> {
-        poll_fn(|cx| self.poll_recv(cx, buf)).await
+        op(self.handle(), Want::Read, || self.inner.recv(buf)).await
     }
 
     /// [`recv`](Self::recv) as a poll function.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<EchoReply>> {
-        coop::poll(cx, |cx| {
-            loop {
-                match self.inner.recv(buf) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        ready!(poll_readable(&self.inner.handle.pcb, cx.waker()));
-                    }
-                    done => return Poll::Ready(done),
-                }
-            }
-        })
+        poll_op(self.handle(), Want::Read, cx, || self.inner.recv(buf))
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.inner.handle
     }
 
     /// [`recv`](Self::recv) if there is an answer.

@@ -1,12 +1,13 @@
 //! [`TcpListener`] of the asynchronous kind.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll};
 
-use super::{TcpStream, coop};
+use super::TcpStream;
+use super::wait::{op, poll_op};
 use crate::stack::Stack;
+use crate::tasks::Want;
 
 /// A listener in the shape of `tokio::net::TcpListener`. Several tasks may accept; each connection goes to
 /// one of them.
@@ -41,23 +42,23 @@ impl TcpListener {
         Ok(Self { inner })
     }
 
-    /// The next connection, and where it comes from.
+    /// The next connection, and where it comes from. Any number of tasks may wait. May be cancelled: no connection is lost.
     ///
     /// # Errors
-    /// None today.
+    /// `Other` if the task's waker panics while it is cloned.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        op(&self.inner, Want::Read, || self.try_accept()).await
     }
 
-    /// [`accept`](Self::accept) as a poll function.
+    /// [`accept`](Self::accept) as a poll function. Of several tasks that call it, the last is woken.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        coop::poll(cx, |cx| match self.inner.listener.pop_or_register(cx.waker()) {
-            None => Poll::Pending,
-            Some(conn) => {
-                let (stream, addr) = self.inner.adopt(conn);
-                Poll::Ready(TcpStream::from_std(stream).map(|stream| (stream, addr)))
-            }
-        })
+        poll_op(&self.inner, Want::Read, cx, || self.try_accept())
+    }
+
+    fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let conn = self.inner.listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
+        let (stream, addr) = self.inner.adopt(conn);
+        Ok((TcpStream::from_std(stream)?, addr))
     }
 
     /// The address that is listened on.

@@ -4,8 +4,12 @@
 //! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits, and on its runtime they keep
 //! to its cooperative budget ([`coop`]).
 //!
-//! Each direction of a stream keeps the waker of one task, the last that polled, as `AsyncRead` and
-//! `AsyncWrite` ask for.
+//! Any number of tasks may wait for one socket in futures, such as `readable`, `accept` or `recv`: all of them are woken, and one that is dropped
+//! takes nothing from the others. Poll functions, as of `AsyncRead` and `AsyncWrite`, share one place for each direction: of the tasks that call
+//! them, the last is woken.
+//!
+//! Wakers are called, cloned and dropped with no lock held, so they may use any socket. A panic in one is caught and counted
+//! (`panics_foreign`), and everybody else is woken; where a waker panics while it is cloned, the call fails with `Other`.
 
 mod icmp;
 mod listener;
@@ -13,6 +17,7 @@ mod split;
 mod stream;
 mod udp;
 pub mod unix;
+mod wait;
 
 use crate::coop;
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::coop::{self, cooperative};
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
-use crate::conn::{user, wakers};
+use super::wait::{op, poll_op, until};
+use crate::conn::user;
 use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::tcp::{MbufChain, TcpSocket};
 
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
@@ -49,7 +50,8 @@ impl TcpStream {
         let mut socket = TcpSocket::for_addr(stack, addr);
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
-        cooperative(|cx| wakers::poll_connect(&inner.conn, cx.waker())).await?;
+        until(&inner, Want::Connect).await?;
+        user::connected(&inner.conn)?;
         Ok(Self { inner })
     }
 
@@ -72,22 +74,20 @@ impl TcpStream {
         &self.inner
     }
 
-    /// Waits until a read would not block.
+    /// Waits until a read would not block. Any number of tasks may wait. May be cancelled.
     ///
     /// # Errors
-    /// None; a pending error makes the stream readable.
+    /// `Other` if the task's waker panics while it is cloned. A pending error makes the stream readable.
     pub async fn readable(&self) -> io::Result<()> {
-        cooperative(|cx| wakers::poll_readable(&self.inner.conn, cx.waker())).await;
-        Ok(())
+        until(&self.inner, Want::Read).await
     }
 
-    /// Waits until a write would not block.
+    /// Waits until a write would not block. Any number of tasks may wait. May be cancelled.
     ///
     /// # Errors
-    /// None; a pending error makes the stream writable.
+    /// `Other` if the task's waker panics while it is cloned. A pending error makes the stream writable.
     pub async fn writable(&self) -> io::Result<()> {
-        cooperative(|cx| wakers::poll_writable(&self.inner.conn, cx.waker())).await;
-        Ok(())
+        until(&self.inner, Want::Write).await
     }
 
     /// Reads what is there.
@@ -112,7 +112,7 @@ impl TcpStream {
     /// # Errors
     /// As for a write.
     pub async fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
-        cooperative(|cx| self.poll_until_writable(cx, || self.inner.send_mbufs(chain))).await
+        op(&self.inner, Want::Write, || self.inner.send_mbufs(chain)).await
     }
 
     /// [`crate::TcpStream::recv_mbufs`], once there are bytes. May be cancelled: nothing is taken then.
@@ -120,7 +120,7 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub async fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
-        cooperative(|cx| self.poll_until_readable(cx, || self.inner.recv_mbufs(max))).await
+        op(&self.inner, Want::Read, || self.inner.recv_mbufs(max)).await
     }
 
     /// Copies received bytes without taking them, once there are any.
@@ -128,7 +128,7 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        cooperative(|cx| self.poll_until_readable(cx, || self.inner.peek(buf))).await
+        op(&self.inner, Want::Read, || self.inner.peek(buf)).await
     }
 
     /// The address of the other end.
@@ -211,7 +211,7 @@ impl TcpStream {
             let mut parts = [IoSliceMut::new(&mut *unfilled)];
             user::recv(self.inner.core(), &self.inner.known_ends(), &mut parts)
         };
-        let bytes = ready!(coop::poll(cx, |cx| self.poll_until_readable(cx, receive)))?;
+        let bytes = ready!(poll_op(&self.inner, Want::Read, cx, receive))?;
         buf.advance(bytes);
         Poll::Ready(Ok(()))
     }
@@ -221,46 +221,9 @@ impl TcpStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        coop::poll(cx, |cx| {
-            let send = || user::send_for_task(self.inner.core(), &self.inner.ends(), bufs, cx.waker());
-            match ready!(self.poll_until_writable(cx, send)) {
-                // At the memory cap: the task is woken to try again.
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Poll::Pending,
-                done => Poll::Ready(done),
-            }
+        poll_op(&self.inner, Want::Write, cx, || {
+            user::send_for_task(self.inner.core(), &self.inner.ends(), bufs)
         })
-    }
-
-    /// Polls `f` until it would not block on reading.
-    fn poll_until_readable<R>(
-        &self,
-        cx: &Context<'_>,
-        mut f: impl FnMut() -> io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        loop {
-            match f() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(wakers::poll_readable(&self.inner.conn, cx.waker()));
-                }
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-
-    /// Polls `f` until it would not block on writing.
-    fn poll_until_writable<R>(
-        &self,
-        cx: &Context<'_>,
-        mut f: impl FnMut() -> io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        loop {
-            match f() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(wakers::poll_writable(&self.inner.conn, cx.waker()));
-                }
-                done => return Poll::Ready(done),
-            }
-        }
     }
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {

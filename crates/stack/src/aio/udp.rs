@@ -1,6 +1,7 @@
 //! [`UdpSocket`] of the asynchronous kind.
 //!
-//! Who appends a datagram takes the tasks' wakers out of the queue and wakes them; several tasks may wait for one socket.
+//! Whoever appends a datagram takes the tasks' wakers out of the queue and wakes them. Any number of tasks may wait in futures; of those that
+//! call a poll function, the last is woken, as in `tokio`.
 //! Sends never wait but at the cap of packet memory. Must not know how datagrams move. Tests: `tests/udp_tokio.rs`.
 
 use std::future::poll_fn;
@@ -11,8 +12,10 @@ use std::task::{Context, Poll, ready};
 use ::tokio::io::ReadBuf;
 
 use super::coop;
+use super::wait::{op, poll_op, poll_until, try_later, until};
 use crate::stack::Stack;
-use crate::udp::recv::poll_readable;
+use crate::tasks::Want;
+use crate::udp::naming::Handle;
 use crate::{Outgoing, RecvMeta, SendMeta};
 
 /// A UDP socket in the shape of `tokio::net::UdpSocket`. See the module's documentation.
@@ -69,12 +72,12 @@ impl UdpSocket {
         self.inner.connect(addr)
     }
 
-    /// Waits until a receive would not block.
+    /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
     ///
     /// # Errors
-    /// None; a pending error makes the socket readable.
+    /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_recv_ready(cx)).await
+        until(self.handle(), Want::Read).await
     }
 
     /// Waits until a send would not block: it never does but for want of packet memory.
@@ -87,7 +90,7 @@ impl UdpSocket {
 
     /// [`readable`](Self::readable) as a poll function.
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        coop::poll(cx, |cx| poll_readable(&self.inner.handle.pcb, cx.waker())).map(Ok)
+        poll_until(self.handle(), Want::Read, cx)
     }
 
     /// [`writable`](Self::writable) as a poll function.
@@ -150,13 +153,13 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::recv`].
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.recv(buf))).await
+        op(self.handle(), Want::Read, || self.inner.recv(buf)).await
     }
 
     /// [`recv`](Self::recv) as a poll function.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let room = buf.initialize_unfilled();
-        let len = ready!(self.receiving(cx, || self.inner.recv(room)))?;
+        let len = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv(room)))?;
         buf.advance(len);
         Poll::Ready(Ok(()))
     }
@@ -166,7 +169,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::recv_from`].
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.recv_from(buf))).await
+        op(self.handle(), Want::Read, || self.inner.recv_from(buf)).await
     }
 
     /// [`recv_from`](Self::recv_from) as a poll function.
@@ -176,7 +179,7 @@ impl UdpSocket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<SocketAddr>> {
         let room = buf.initialize_unfilled();
-        let (len, from) = ready!(self.receiving(cx, || self.inner.recv_from(room)))?;
+        let (len, from) = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv_from(room)))?;
         buf.advance(len);
         Poll::Ready(Ok(from))
     }
@@ -186,7 +189,7 @@ impl UdpSocket {
     /// # Errors
     /// As there.
     pub async fn recv_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.recv_msg(bufs))).await
+        op(self.handle(), Want::Read, || self.inner.recv_msg(bufs)).await
     }
 
     /// Receives many; see [`crate::UdpSocket::recv_batch`].
@@ -194,7 +197,7 @@ impl UdpSocket {
     /// # Errors
     /// As there.
     pub async fn recv_batch(&self, bufs: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.recv_batch(bufs, metas))).await
+        op(self.handle(), Want::Read, || self.inner.recv_batch(bufs, metas)).await
     }
 
     /// Copies the oldest datagram, once there is one, and keeps it.
@@ -202,7 +205,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::peek`].
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.peek(buf))).await
+        op(self.handle(), Want::Read, || self.inner.peek(buf)).await
     }
 
     /// Copies the oldest datagram, once there is one, keeps it, and says whose it is.
@@ -210,7 +213,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::peek_from`].
     pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        poll_fn(|cx| self.receiving(cx, || self.inner.peek_from(buf))).await
+        op(self.handle(), Want::Read, || self.inner.peek_from(buf)).await
     }
 
     /// Sends to the peer, if there is memory.
@@ -317,32 +320,14 @@ impl UdpSocket {
         self.inner.leave_multicast_v6(group, interface)
     }
 
-    /// Polls a receive until it would not block.
-    fn receiving<R>(
-        &self,
-        cx: &mut Context<'_>,
-        mut f: impl FnMut() -> io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        coop::poll(cx, |cx| {
-            loop {
-                match f() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        ready!(poll_readable(&self.inner.handle.pcb, cx.waker()));
-                    }
-                    done => return Poll::Ready(done),
-                }
-            }
-        })
+    fn handle(&self) -> &Handle {
+        &self.inner.handle
     }
 
     /// Polls a send. At the memory cap the task is woken after a while to try again.
     fn sending<R>(&self, cx: &mut Context<'_>, f: impl FnOnce() -> io::Result<R>) -> Poll<io::Result<R>> {
         coop::poll(cx, |cx| match f() {
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                let core = self.inner.handle.core();
-                core.memory_waiters.register(core, cx.waker());
-                Poll::Pending
-            }
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => try_later(self.handle().core(), cx),
             done => Poll::Ready(done),
         })
     }

@@ -118,7 +118,7 @@ fn end(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Socket, caught: Caught) 
     attempt(cx, |cx| rcvd::reply(cx, conn));
     attempt(cx, |cx| {
         failpoints::hit(Point::Tell, failpoints::of_conn(conn));
-        buffers.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
+        buffers.waiters.mark(Ready::ERROR.bits(), &mut cx.outbox.wakes);
     });
     attempt(cx, |cx| engine::end_of_stream(cx, conn, buffers));
     attempt(cx, |cx| {

@@ -388,13 +388,8 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
 
 /// Wakes whoever waits for space or for the handshake, once outside.
 pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
-    if conn.snd_wait.notify().is_wake_owed() {
-        cx.outbox.wakes.push(Wake::Writer(Arc::clone(conn)));
-    }
-    if let Some(task) = so.snd.waker.take() {
-        cx.outbox.wakes.push(Wake::Task(task));
-    }
-    so.watch.mark(Ready::WRITABLE, &mut cx.outbox.wakes);
+    let sleepers = || Wake::Writer(Arc::clone(conn));
+    let _threads = so.waiters.notify(&conn.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut cx.outbox.wakes);
 }
 
 /// The peer has marked urgent data. Its readers are told once the last byte of it is here.
@@ -420,16 +415,9 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
 
 /// Wakes whoever waits for bytes, once outside.
 pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
-    if conn.rcv_wait.notify().is_wake_owed() {
-        cx.outbox.wakes.push(Wake::Reader(Arc::clone(conn)));
-    }
-    if let Some(task) = so.rcv.waker.take() {
-        cx.outbox.wakes.push(Wake::Task(task));
-    }
-    if !so.watch.is_empty() {
-        let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
-        so.watch.mark(ready, &mut cx.outbox.wakes);
-    }
+    let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
+    let sleepers = || Wake::Reader(Arc::clone(conn));
+    let _threads = so.waiters.notify(&conn.rcv_wait, sleepers, ready.bits(), &mut cx.outbox.wakes);
 }
 
 /// The rare things: handshake done, end of stream, failure, end of life.
@@ -446,7 +434,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     if events.has(Events::PEER_FIN) {
         (so.rcv.eof, so.rcv.fin) = (true, true);
         wake_readers(cx, conn, so);
-        so.watch.mark(Ready::READ_CLOSED, &mut cx.outbox.wakes);
+        so.waiters.mark(Ready::READ_CLOSED.bits(), &mut cx.outbox.wakes);
     }
     if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
         if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
@@ -454,7 +442,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         }
         conn.set_error(error);
         end_of_stream(cx, conn, so);
-        so.watch.mark(Ready::ERROR, &mut cx.outbox.wakes);
+        so.waiters.mark(Ready::ERROR.bits(), &mut cx.outbox.wakes);
     }
     if events.has(Events::ENTER_TIME_WAIT) {
         let record = pcb.time_wait_record(cx.now);
@@ -478,7 +466,7 @@ pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buf
     wake_writers(cx, conn, so);
     wake_readers(cx, conn, so);
     let closed = Ready::READ_CLOSED.with(Ready::WRITE_CLOSED);
-    so.watch.mark(closed, &mut cx.outbox.wakes);
+    so.waiters.mark(closed.bits(), &mut cx.outbox.wakes);
 }
 
 /// The application, a timer or an option has something for the connection.

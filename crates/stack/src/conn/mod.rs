@@ -20,6 +20,7 @@ pub(crate) mod notsent;
 pub(crate) mod outbox;
 pub(crate) mod placed;
 pub(crate) mod rcvd;
+mod reserved;
 mod rollup;
 pub(crate) mod run;
 pub(crate) mod shelf;
@@ -29,8 +30,6 @@ mod tune;
 mod undelivered;
 pub(crate) mod user;
 pub(crate) mod visit;
-#[cfg(feature = "tokio")]
-pub(crate) mod wakers;
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
@@ -43,7 +42,7 @@ use crate::base::payload::Data;
 use crate::input::busy::PlaceCell;
 use crate::input::watch::Waiters;
 use crate::netif::table::{Via, ViaCell};
-use crate::poll::Watchers;
+use crate::poll;
 use crate::switches::{Rcvd, RxFree};
 use crate::tcp::marks::Marks;
 use answer::Answers;
@@ -267,7 +266,8 @@ pub(crate) struct Birth {
 impl Conn {
     pub fn new(place: &Scatter<Self>, cpu: u32, birth: Birth) -> Arc<Self> {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
-        let buffers = Buffers { snd: birth.snd, rcv: birth.rcv, watch: Watchers::default(), fast_open: None };
+        let buffers =
+            Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
         place.make(cpu, |serial| Self {
             home: birth.home,
             notify: Notify::new(),

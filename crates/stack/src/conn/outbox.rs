@@ -95,13 +95,36 @@ pub(crate) enum Wake {
     Writer(Arc<Conn>),
     /// Readers that wait for the owner's reply.
     Replied(Arc<Conn>),
-    Acceptor(Arc<WaitQueue>),
+    /// Threads that wait at a queue of their own.
+    Threads(Arc<WaitQueue>),
     Task(Waker),
     Poller(Arc<Queue>),
     /// A listener's application is asked about a SYN.
     Ask(Box<Asked>),
     /// Receivers of a UDP socket.
     Udp(Arc<crate::udp::pcb::Pcb>),
+    /// Receivers and senders of a UNIX-domain socket.
+    UnixReader(Arc<crate::unix::pcb::Pcb>),
+    UnixWriter(Arc<crate::unix::pcb::Pcb>),
+}
+
+impl From<Waker> for Wake {
+    fn from(waker: Waker) -> Self {
+        Self::Task(waker)
+    }
+}
+
+/// Wakes everybody, in spite of wakers that panic. Outside all locks.
+pub(crate) fn fire_all(core: &Core, wakes: &mut Vec<Wake>) {
+    while let Some(wake) = wakes.pop() {
+        wake.kick(core);
+        match wake {
+            Wake::Ask(asked) => asked.ask(core),
+            wake => {
+                panics::contain(core, PanicSource::Waker, "Waker::wake", || wake.fire());
+            }
+        }
+    }
 }
 
 impl Wake {
@@ -112,11 +135,13 @@ impl Wake {
             Self::Writer(conn) => watch::kick(core, conn.writers()),
             // Of them none is a watcher.
             Self::Replied(_)
-            | Self::Acceptor(_)
+            | Self::Threads(_)
             | Self::Task(_)
             | Self::Poller(_)
             | Self::Ask(_)
-            | Self::Udp(_) => {}
+            | Self::Udp(_)
+            | Self::UnixReader(_)
+            | Self::UnixWriter(_) => {}
         }
     }
 
@@ -126,12 +151,14 @@ impl Wake {
             Self::Reader(conn) => conn.rcv_wait.wake(),
             Self::Writer(conn) => conn.snd_wait.wake(),
             Self::Replied(conn) => conn.replies.wake(),
-            Self::Acceptor(thread) => thread.wake(),
+            Self::Threads(queue) => queue.wake(),
             Self::Task(waker) => waker.wake(),
             Self::Poller(queue) => queue.wake(),
             // Its panics are a hook's: whoever empties the outbox asks.
             Self::Ask(_) => {}
             Self::Udp(pcb) => pcb.receive.wait.wake(),
+            Self::UnixReader(pcb) => pcb.rcv_wait.wake(),
+            Self::UnixWriter(pcb) => pcb.snd_wait.wake(),
         }
     }
 }
@@ -324,15 +351,7 @@ impl<'s> Context<'s> {
         }
         output::ring(self);
         self.core.workers.tell_driver(self.core);
-        while let Some(wake) = self.outbox.wakes.pop() {
-            wake.kick(self.core);
-            match wake {
-                Wake::Ask(asked) => asked.ask(self.core),
-                wake => {
-                    panics::contain(self.core, PanicSource::Waker, "Waker::wake", || wake.fire());
-                }
-            }
-        }
+        fire_all(self.core, &mut self.outbox.wakes);
         // After the wakes: the hook that is told may block.
         while let Some(caught) = self.outbox.caught.pop() {
             caught.report(self.core);

@@ -23,7 +23,6 @@
 //! perimeter, which never waits, or run protocol code without entering ([`visit`](super::visit)): the pcb stands under it too.
 
 use std::ops::{Deref, DerefMut};
-use std::task::Waker;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
@@ -34,7 +33,7 @@ use sockeye_proto::tcp::window::window_update_due;
 use super::notsent::{self, Mark};
 use crate::base::payload::Data;
 use crate::fastopen::Place;
-use crate::poll::Watchers;
+use crate::poll::Waiters;
 
 /// What stands under the mutex of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
 #[repr(C)]
@@ -75,7 +74,8 @@ impl DerefMut for Socket {
 pub(crate) struct Buffers {
     pub snd: SendBuf,
     pub rcv: RecvBuf,
-    pub watch: Watchers,
+    /// Threads of `Conn::rcv_wait` and `Conn::snd_wait` apart, which announce themselves there.
+    pub waiters: Waiters,
     /// Made at its SYN by Fast Open, and its handshake is not done: its place among those of its listener.
     pub fast_open: Option<Place>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct SendBuf {
     /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
     /// writers; on loopback a segment is as long as what was written.
     pub unit: u32,
-    /// The CPU on which space was last made: where a blocked writer's waker runs.
+    /// The CPU on which space was last made: where whoever wakes a blocked writer runs.
     pub cpu: u32,
     /// The application closed this direction, or the connection is gone: writes fail.
     pub shut: bool,
@@ -102,8 +102,6 @@ pub(crate) struct SendBuf {
     pub auto: bool,
     /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
     pub defers_syn: bool,
-    /// The task to wake when there is space.
-    pub waker: Option<Waker>,
     /// What hardly any socket has: apart, so that a connection's lines hold what all have.
     pub rare: Option<Box<Rare>>,
 }
@@ -131,7 +129,6 @@ impl SendBuf {
             connected,
             auto,
             defers_syn: false,
-            waker: None,
             rare,
         }
     }
@@ -226,7 +223,7 @@ pub(crate) struct RecvBuf {
     pub unit: u32,
     /// The largest window that can be advertised, bytes (`Pcb::rcv_wnd_max`).
     pub wnd_max: u32,
-    /// The CPU on which data was last delivered: where a blocked reader's waker runs.
+    /// The CPU on which data was last delivered: where whoever wakes a blocked reader runs.
     pub cpu: u32,
     /// No more bytes will come.
     pub eof: bool,
@@ -244,8 +241,6 @@ pub(crate) struct RecvBuf {
     pub acks_when_emptied: bool,
     /// The last urgent byte, until it is read.
     pub urgent: Option<SeqNum>,
-    /// The task to wake when there are bytes.
-    pub waker: Option<Waker>,
 }
 
 impl RecvBuf {
@@ -266,7 +261,6 @@ impl RecvBuf {
             is_small: false,
             acks_when_emptied: false,
             urgent: None,
-            waker: None,
         }
     }
 

@@ -13,15 +13,16 @@ use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Lent, Ticket, WaitQueue};
 
-use super::outbox::Context;
+use super::outbox::{Context, fire_all};
 use super::sockbuf::Buffers;
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, LINGER_OFF, answer, contain, engine, rcvd, reason};
+use super::{Conn, LINGER_OFF, answer, contain, engine, rcvd, reason, reserved};
 use crate::blocking::{self, Timeout};
 use crate::failpoints::{self, Point};
 use crate::input::busy;
 use crate::input::placed::Placing;
-use crate::input::watch::{self, Waiters};
+use crate::input::watch::Waiters;
+use crate::poll::registration;
 use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
 use crate::threads;
@@ -51,17 +52,11 @@ pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Resul
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and `waker` is woken in a while.
+/// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and the task is to try again in a while.
 #[cfg(feature = "tokio")]
-pub(crate) fn send_for_task(
-    core: &Core,
-    ends: &Ends<'_>,
-    bufs: &[IoSlice<'_>],
-    waker: &std::task::Waker,
-) -> io::Result<usize> {
+pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     send_or(core, ends, Rest::of(Slices::new(bufs)), |_| {
         core.count(counter::MEMORY_WAITS);
-        core.memory_waiters.register(core, waker);
         Err(io::ErrorKind::OutOfMemory.into())
     })
 }
@@ -129,7 +124,7 @@ fn send_rest<S: Source>(
 }
 
 /// What of a send is still to be taken.
-struct Rest<S> {
+pub(super) struct Rest<S> {
     source: S,
     /// Something was taken.
     is_begun: bool,
@@ -138,13 +133,13 @@ struct Rest<S> {
 }
 
 impl<S> Rest<S> {
-    fn of(source: S) -> Self {
+    pub fn of(source: S) -> Self {
         Self { source, is_begun: false, is_urgent: false }
     }
 }
 
 /// Why nothing was appended.
-enum Refusal {
+pub(super) enum Refusal {
     /// The buffer is full (or the handshake not done); the ticket waits for a change.
     Full(Option<(Ticket, u32)>),
     /// The memory cap is reached.
@@ -159,7 +154,7 @@ impl From<Exhausted> for Refusal {
 }
 
 /// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
-fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
+pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
     let conn = ends.conn;
     if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
@@ -183,15 +178,7 @@ fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result
         drop(so);
         let (mut chain, before) = (Chain::new(), rest.source.mark());
         let copied = rest.source.take(&core.pool, take, &mut chain);
-        so = conn.so.lock();
-        so.snd.reserved -= take as u32;
-        if chain.len() < take && conn.snd_wait.notify().is_wake_owed() {
-            // Another writer may be waiting for what we had reserved and did not use.
-            drop(so);
-            conn.snd_wait.wake();
-            watch::kick(core, conn.writers());
-            so = conn.so.lock();
-        }
+        so = reserved::give_back(core, conn, conn.so.lock(), (take, chain.len()));
         copied?;
         // What was copied and cannot be sent any more is not taken.
         check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before))?;
@@ -303,8 +290,8 @@ fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S)
         if so.rcv.urgent.is_some() {
             so.rcv.pass_mark();
         }
-        if !so.watch.is_empty() && !so.rcv.is_readable() {
-            so.watch.lower_readable();
+        if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
+            registration::lower_readable(&so.waiters);
         }
         // In the same section as the unlinking: see `sockbuf`.
         let owed = rcvd::owed(core, &so);
@@ -469,14 +456,8 @@ pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Dura
     let mut timeout = Timeout::after(timeout);
     loop {
         let so = conn.so.lock();
-        if let Some(error) = conn.take_error() {
-            return Err(error.into());
-        }
-        if so.snd.connected {
-            return Ok(());
-        }
-        if so.snd.shut {
-            return Err(io::ErrorKind::ConnectionAborted.into());
+        if let Some(result) = connect_result(conn, &so) {
+            return result;
         }
         let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
         drop(so);
@@ -484,6 +465,24 @@ pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Dura
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
+}
+
+/// How the handshake has ended, if it is over.
+fn connect_result(conn: &Conn, so: &Buffers) -> Option<io::Result<()>> {
+    if let Some(error) = conn.take_error() {
+        return Some(Err(error.into()));
+    }
+    if so.snd.connected {
+        return Some(Ok(()));
+    }
+    so.snd.shut.then(|| Err(io::ErrorKind::ConnectionAborted.into()))
+}
+
+/// How the handshake of a connection has ended that a task has waited for.
+#[cfg(feature = "tokio")]
+pub(crate) fn connected(conn: &Conn) -> io::Result<()> {
+    // It is over: another handle may have taken the error.
+    connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
 }
 
 /// shutdown(2).
@@ -509,7 +508,7 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
 fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
     Context::run(core, |cx| {
         let mut so = conn.so.lock();
-        so.watch.look_closer();
+        registration::look_closer(&so.waiters);
         if read {
             so.rcv.shut = true;
             engine::wake_readers(cx, conn, &mut so);
@@ -537,17 +536,18 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 }
 
 fn close_last(core: &Core, conn: &Arc<Conn>) {
-    let (unread, watch, wakers) = {
+    let mut wakes = Vec::new();
+    let (unread, registrations) = {
         let mut so = conn.so.lock();
         so.rcv.closed = true;
         so.snd.shut = true;
-        let wakers = (so.rcv.waker.take(), so.snd.waker.take());
-        (std::mem::take(&mut so.rcv.chain), so.watch.clear(), wakers)
+        (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
     };
     let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
     let abort = !unread.is_empty() || linger_ms == 0;
-    // Outside the mutex: a waker or a registration may run anything when it is dropped.
-    drop((unread, watch, wakers));
+    // Outside the mutex: a registration may be the last to hold another socket.
+    drop((unread, registrations));
+    fire_all(core, &mut wakes);
     if core.recycler.shelves() {
         drop(conn.shelves.take_all());
     }

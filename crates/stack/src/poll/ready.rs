@@ -18,6 +18,10 @@ impl Ready {
     /// What one is told of without having asked, as of EPOLLERR and EPOLLHUP.
     pub(super) const ALWAYS: Self = Self(4 | 8 | 16 | 32);
 
+    /// The bits, as [`WaitList`](sockeye_sync::WaitList) has them.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

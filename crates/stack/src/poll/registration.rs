@@ -1,6 +1,6 @@
 //! A socket in a set, and the list of those that a socket is in.
 //!
-//! A registration stands in the socket's list ([`Watchers`], under the socket's mutex) and in the poller's table. What it
+//! A registration stands on the socket's list ([`Waiters`], under the socket's mutex) and in the poller's table. What it
 //! is ready for is one word, whose protocol is `sockeye_sync`'s `readiness.rs`. Two ways to use it:
 //!
 //! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's mutex of
@@ -9,7 +9,8 @@
 //!   mutex at each wait.
 //! * *shared*: everything else. Bits are hints, raised by whoever knows; a level is asked of the socket.
 //!
-//! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle.
+//! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle, and so does
+//! dropping the poller ([`Registration::leave`]).
 //!
 //! Must not know waiting. Tests: `tests/suite/{poll,poll_stress}.rs`, `tests/unix/cases/readiness.rs`.
 
@@ -18,7 +19,7 @@ use std::io;
 use smallvec::SmallVec;
 use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Generation, Look, Readiness};
+use sockeye_sync::{Generation, Look, Poller, Readiness, WaitList};
 
 use super::ready::Ready;
 use super::table::{Entry, Held, Queue};
@@ -145,23 +146,32 @@ impl Registration {
         }
     }
 
+    /// Its poller is gone: takes it off its socket's list. Outside all locks, which it takes one at a time.
+    pub(super) fn leave(&self) {
+        let listed = self.target.remove(&self.queue);
+        drop(listed);
+    }
+
     /// The set that it belongs to.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 }
 
-/// The registrations of one socket, under that socket's mutex.
-#[derive(Default)]
-pub(crate) struct Watchers {
-    /// Most sockets are in one set, whose registration then needs no memory of the list's own.
-    list: SmallVec<[Arc<Registration>; 1]>,
-    /// What any of them wants to know, so that what nobody does costs no look at their lines. Never less than that.
-    wanted: Ready,
-}
+/// Everybody who waits for one buffer of a socket, under that buffer's mutex.
+pub(crate) type Waiters = WaitList<Registration>;
 
-/// Registrations of a socket that has gone; to be dropped outside all locks.
-pub(crate) type AllGone = SmallVec<[Gone; 1]>;
+impl Poller for Registration {
+    type Owed = Wake;
+
+    fn interest(&self) -> u8 {
+        self.interest.0
+    }
+
+    fn mark(this: &Arc<Self>, ready: u8, owed: &mut Vec<Wake>) {
+        Self::mark(this, Ready(ready), owed);
+    }
+}
 
 /// A registration whose socket has gone. Its drop takes it out of its poller's table, under the table's mutex.
 pub(crate) struct Gone(Arc<Registration>);
@@ -172,74 +182,46 @@ impl Drop for Gone {
     }
 }
 
-/// Most sets that one socket may be in.
+/// Takes everybody off the list of a socket that closes: tasks are woken, and nobody is told any more. Breaks the cycle of socket
+/// and registration; what comes back is to be dropped outside the socket's mutex.
+#[must_use]
+pub(crate) fn clear(list: &mut Waiters, wakes: &mut Vec<Wake>) -> SmallVec<[Gone; 1]> {
+    list.clear(wakes).into_iter().map(Gone).collect()
+}
+
+/// The socket is not readable any more: a read has emptied its buffer, in this section of the mutex.
+#[inline]
+pub(crate) fn lower_readable(list: &Waiters) {
+    for registration in list.pollers().iter().filter(|registration| registration.is_owned) {
+        registration.word.lower(Ready::READABLE.0);
+    }
+}
+
+/// What the socket is ready for changes in a way that nobody is told of: levels have to be looked at.
+pub(crate) fn look_closer(list: &Waiters) {
+    for registration in list.pollers().iter().filter(|registration| registration.is_owned) {
+        registration.word.look_closer();
+    }
+}
+
+/// Most sets that one socket may be in at once.
 const SETS_MAX: usize = 64;
 
-impl Watchers {
-    /// True if nobody wants to know anything.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+pub(crate) fn add(list: &mut Waiters, registration: &Arc<Registration>) -> io::Result<()> {
+    if list.pollers().iter().any(|known| Arc::ptr_eq(&known.queue, &registration.queue)) {
+        let message = "the socket is registered with this Poll already: use reregister";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
+    if list.pollers().len() >= SETS_MAX {
+        let message = format!("a socket can be in {SETS_MAX} Polls at once: deregister it somewhere");
+        return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
+    }
+    list.add_poller(Arc::clone(registration));
+    Ok(())
+}
 
-    /// Tells everybody who wants to know of `ready`. Wakes are left to the caller.
-    #[inline]
-    pub fn mark(&self, ready: Ready, wakes: &mut Vec<Wake>) {
-        if !ready.any(self.wanted) {
-            return;
-        }
-        for registration in &self.list {
-            Registration::mark(registration, ready, wakes);
-        }
-    }
-
-    /// The socket is not readable any more: a read has emptied its buffer, in this section of the mutex.
-    #[inline]
-    pub fn lower_readable(&self) {
-        for registration in &self.list {
-            if registration.is_owned {
-                registration.word.lower(Ready::READABLE.0);
-            }
-        }
-    }
-
-    /// What the socket is ready for changes in a way that nobody is told of: levels have to be looked at.
-    pub fn look_closer(&self) {
-        for registration in &self.list {
-            if registration.is_owned {
-                registration.word.look_closer();
-            }
-        }
-    }
-
-    pub fn add(&mut self, registration: &Arc<Registration>) -> io::Result<()> {
-        let list = &mut self.list;
-        if list.iter().any(|r| Arc::ptr_eq(&r.queue, &registration.queue)) {
-            let message = "the socket is registered with this Poll already: use reregister";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
-        if list.len() >= SETS_MAX {
-            let message = format!("a socket can be in {SETS_MAX} Polls at once: deregister it somewhere");
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
-        }
-        list.push(Arc::clone(registration));
-        self.wanted = self.wanted.with(registration.interest);
-        Ok(())
-    }
-
-    /// Takes the socket out of a set. To be taken out of the poller's table afterwards.
-    pub fn remove(&mut self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
-        let place = self.list.iter().position(|r| Arc::ptr_eq(&r.queue, queue))?;
-        let gone = self.list.swap_remove(place);
-        if self.list.is_empty() {
-            *self = Self::default();
-        }
-        Some(gone)
-    }
-
-    /// The socket is gone: nobody is told any more. Breaks the cycle of socket and registration; to be
-    /// dropped outside the socket's mutex.
-    #[must_use]
-    pub fn clear(&mut self) -> AllGone {
-        std::mem::take(self).list.into_iter().map(Gone).collect()
-    }
+/// Takes the socket out of a set. To be taken out of the poller's table afterwards.
+#[must_use]
+pub(crate) fn remove(list: &mut Waiters, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+    list.remove_poller(|known| Arc::ptr_eq(&known.queue, queue))
 }

@@ -142,10 +142,14 @@ impl Queue {
         }
     }
 
-    /// The poller is gone: its registrations are nobody's but their sockets'.
+    /// The poller is gone: its registrations leave their sockets' lists. Whoever marks one of them meanwhile finds the inbox closed;
+    /// a socket that closes meanwhile takes it off its list itself, and finds the table empty. Outside all locks.
     pub(super) fn close(&self) {
         self.inbox.lock().is_closed = true;
         let table = std::mem::take(&mut *self.table.lock());
-        drop(table);
+        // The table's mutex comes before those of the sockets, and none is held here: a registration may be the last to hold its socket.
+        for registration in table.slots.into_iter().filter_map(|slot| slot.registration) {
+            registration.leave();
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use sockeye_sync::facade::Arc;
 
 use super::ready::Ready;
-use super::registration::Registration;
+use super::registration::{self, Registration};
 use super::table::Queue;
 use crate::conn::Conn;
 use crate::conn::outbox::Wake;
@@ -32,13 +32,15 @@ impl Target {
             Self::Conn(conn) => {
                 // In one section: the mark may be of an owned word.
                 let mut so = conn.so.lock();
-                so.watch.add(registration)?;
+                registration::add(&mut so.waiters, registration)?;
                 Registration::mark(registration, Self::of_buffers(conn, &so), wakes);
                 return Ok(());
             }
-            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.add(registration))?,
+            Self::Listener(listener) => {
+                listener.with_waiters(|list| registration::add(list, registration))?
+            }
             Self::Unix(end) => end.add(registration)?,
-            Self::Udp(pcb) => pcb.receive.so.lock().watch.add(registration)?,
+            Self::Udp(pcb) => registration::add(&mut pcb.receive.so.lock().waiters, registration)?,
         }
         Registration::mark(registration, self.ready(), wakes);
         Ok(())
@@ -46,10 +48,10 @@ impl Target {
 
     pub(super) fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
         match self {
-            Self::Conn(conn) => conn.so.lock().watch.remove(queue),
-            Self::Listener(listener) => listener.with_watchers(|watchers| watchers.remove(queue)),
+            Self::Conn(conn) => registration::remove(&mut conn.so.lock().waiters, queue),
+            Self::Listener(listener) => listener.with_waiters(|list| registration::remove(list, queue)),
             Self::Unix(end) => end.remove(queue),
-            Self::Udp(pcb) => pcb.receive.so.lock().watch.remove(queue),
+            Self::Udp(pcb) => registration::remove(&mut pcb.receive.so.lock().waiters, queue),
         }
     }
 

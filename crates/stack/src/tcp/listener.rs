@@ -79,7 +79,7 @@ impl TcpListener {
                 let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(conn));
             }
-            match listener.pop_or_wait(core, &mut turn, &thread) {
+            match listener.pop_or_wait(core, &mut turn, &thread)? {
                 Look::Item(conn, owed) => {
                     owed.iter().for_each(|thread| thread.wake());
                     return Ok(self.adopt(conn));
@@ -174,11 +174,13 @@ impl Drop for TcpListener {
         self.listener.admission.set(self.core(), None);
         let core = self.core();
         core.ports.unbind(self.listener.bind_id, self.listener.local.port);
-        let orphans = self.listener.close();
-        Context::run(core, |cx| {
+        // Outside the listener's mutex: a registration may be the last to hold another socket.
+        let _registrations = Context::run(core, |cx| {
+            let (orphans, registrations) = self.listener.close(cx);
             for orphan in &orphans {
                 engine::notify(cx, orphan, reason::ABORT);
             }
+            registrations
         });
         core.demux.each_shard(|shard| {
             shard.half_open.retain(|_, replica| replica.bind_id != self.listener.bind_id)

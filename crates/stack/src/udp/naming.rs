@@ -192,7 +192,7 @@ impl Drop for Handle {
         for membership in groups {
             self.core().udp.leave(self.core(), membership);
         }
-        self.pcb.close();
+        self.pcb.close(self.core());
     }
 }
 

@@ -11,23 +11,22 @@
 //! one that receives on it.
 //!
 //! # Why no wake-up is lost
-//! A receiver that finds the queue empty takes its ticket, or leaves its waker, in the section that found it so; whoever
-//! appends looks for both in the section that appends, and wakes after unlocking. A `Poll` looks at the queue under the
-//! same mutex (`poll.rs`).
+//! A receiver that finds the queue empty comes onto the list of those who wait in the section that found it so; whoever
+//! appends tells them in the section that appends, and wakes after unlocking (`sync/src/wait_list.rs`). A `Poll` looks at the queue
+//! under the same mutex (`poll.rs`).
 //!
 //! Bounds: [`So::charge`] by `rcvbuf` (one datagram over, as on Linux), the error queue by [`ERRORS_MAX`], memberships
-//! by [`MEMBERSHIPS_MAX`](super::groups::MEMBERSHIPS_MAX), tasks by [`WAKERS_MAX`]. Rank of `so`: see
+//! by [`MEMBERSHIPS_MAX`](super::groups::MEMBERSHIPS_MAX). Tasks: `sync/src/wait_list.rs`. Rank of `so`: see
 //! `ARCHITECTURE.md`. Tests: `tests/udp/`.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::task::Waker;
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_proto::udp::Joiner;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
-use sockeye_sync::{Awaited, BriefMutex, Mutex, Notified, WaitQueue, cpu};
+use sockeye_sync::{BriefMutex, Mutex, Notified, WaitQueue, cpu};
 
 use super::builder::{Place, Reuse};
 use super::errors::Queued;
@@ -35,8 +34,10 @@ use super::groups::Memberships;
 use super::name::{Name, NameCell};
 use super::options::Options;
 use crate::base::addr::Endpoint;
-use crate::conn::outbox::Wake;
-use crate::poll::{Ready, Watchers};
+use crate::conn::outbox::{Wake, fire_all};
+use crate::poll::registration;
+use crate::poll::{Ready, Waiters};
+use crate::stack::Core;
 
 /// See the module's head.
 #[repr(align(128))]
@@ -130,9 +131,6 @@ const JOINED_MAX: usize = 65_535;
 const SMALL_MAX: usize = 320;
 /// Most errors that wait to be looked at; more are dropped, and the pending error tells of the last one alone.
 pub(crate) const ERRORS_MAX: usize = 64;
-/// Most tasks that may wait for one socket; beyond it the oldest is woken early.
-#[cfg(feature = "tokio")]
-const WAKERS_MAX: usize = 1024;
 
 /// See the module's head.
 pub(crate) struct So {
@@ -148,11 +146,9 @@ pub(crate) struct So {
     /// IP_RECVERR's queue.
     pub errors: VecDeque<Queued>,
     pub groups: Memberships,
-    pub awaited: Awaited,
     /// Where the last deliverer ran, as a hint for who waits.
     pub data_cpu: u32,
-    pub watch: Watchers,
-    pub wakers: Vec<Waker>,
+    pub waiters: Waiters,
     closed: bool,
 }
 
@@ -180,10 +176,8 @@ impl Pcb {
                     error: None,
                     errors: VecDeque::new(),
                     groups: Memberships::default(),
-                    awaited: Awaited::default(),
                     data_cpu: 0,
-                    watch: Watchers::default(),
-                    wakers: Vec::new(),
+                    waiters: Waiters::default(),
                     closed: false,
                 }),
                 wait: WaitQueue::new(),
@@ -201,18 +195,11 @@ impl Pcb {
 
     /// Tells everybody who waits that there is something: a datagram or an error.
     pub fn announce(this: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
-        match this.receive.wait.notify_in(&mut so.awaited) {
+        let sleepers = || Wake::Udp(Arc::clone(this));
+        match so.waiters.notify_awaited(&this.receive.wait, sleepers, ready.bits(), wakes) {
             Notified::Nobody => {}
-            Notified::Spinning => so.data_cpu = cpu::current(),
-            Notified::Parked => {
-                so.data_cpu = cpu::current();
-                wakes.push(Wake::Udp(Arc::clone(this)));
-            }
+            Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
         }
-        if !so.wakers.is_empty() {
-            wakes.extend(so.wakers.drain(..).map(Wake::Task));
-        }
-        so.watch.mark(ready, wakes);
     }
 
     /// Takes the pending error.
@@ -239,16 +226,16 @@ impl Pcb {
     }
 
     /// Ends the socket: nothing is taken any more. What it held is dropped after its mutex.
-    pub fn close(&self) {
+    pub fn close(&self, core: &Core) {
+        let mut wakes = Vec::new();
         let mut so = self.receive.so.lock();
         so.closed = true;
         so.charge = 0;
-        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors), so.watch.clear());
-        let wakers = std::mem::take(&mut so.wakers);
+        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors));
+        let registrations = registration::clear(&mut so.waiters, &mut wakes);
         drop(so);
-        drop(left);
-        // Their tasks hold the socket, so it is not being closed under them; they are gone.
-        drop(wakers);
+        drop((left, registrations));
+        fire_all(core, &mut wakes);
     }
 }
 
@@ -291,17 +278,6 @@ impl So {
             self.queue = VecDeque::new();
         }
         Some(datagram)
-    }
-
-    /// Leaves a waker, if there is nothing yet. Gives back one that is to be woken early.
-    #[cfg(feature = "tokio")]
-    pub fn remember(&mut self, waker: &Waker) -> Option<Waker> {
-        if self.wakers.iter().any(|known| known.will_wake(waker)) {
-            return None;
-        }
-        let early = (self.wakers.len() >= WAKERS_MAX).then(|| self.wakers.remove(0));
-        self.wakers.push(waker.clone());
-        early
     }
 }
 

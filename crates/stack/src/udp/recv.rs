@@ -112,7 +112,7 @@ fn await_some<R>(
             if !blocks {
                 return Err(Errno::AGAIN);
             }
-            (pcb.receive.wait.prepare_in(&mut so.awaited), so.data_cpu)
+            (so.waiters.prepare(&pcb.receive.wait), so.data_cpu)
         };
         if !blocking::wait(handle.core(), &pcb.receive.wait, ticket, cpu, &mut timeout) {
             return Err(Errno::AGAIN);
@@ -154,28 +154,5 @@ fn meta(pcb: &Pcb, datagram: &Datagram, len: usize) -> RecvMeta {
         traffic_class: datagram.traffic_class,
         hop_limit: datagram.hop_limit,
         drops: datagram.drops,
-    }
-}
-
-#[cfg(feature = "tokio")]
-pub(crate) use tasks::poll_readable;
-
-/// Waiting without a thread.
-#[cfg(feature = "tokio")]
-mod tasks {
-    use std::task::{Poll, Waker};
-
-    use super::super::pcb::Pcb;
-
-    /// Ready once a receive would not block.
-    pub(crate) fn poll_readable(pcb: &Pcb, waker: &Waker) -> Poll<()> {
-        let mut so = pcb.receive.so.lock();
-        if !so.queue.is_empty() || so.error.is_some() {
-            return Poll::Ready(());
-        }
-        let early = so.remember(waker);
-        drop(so);
-        early.into_iter().for_each(Waker::wake);
-        Poll::Pending
     }
 }

@@ -31,7 +31,7 @@ use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::blocking::{Timeout, wait_for_memory};
-use crate::conn::outbox::Wake;
+use crate::conn::outbox::{Wake, fire_all};
 use crate::ip::output::MtuDiscover;
 use crate::memory;
 use crate::netif::{NetifId, scope};
@@ -164,9 +164,7 @@ impl Drop for Sending<'_> {
     /// The end of the call: everything is handed over, then everybody is woken.
     fn drop(&mut self) {
         self.flush();
-        for wake in self.wakes.drain(..) {
-            wake.fire();
-        }
+        fire_all(self.handle.core(), &mut self.wakes);
     }
 }
 

@@ -55,7 +55,7 @@ impl Sock {
             so.hiwat = bytes as usize;
             wakes.writers(peer, &mut so);
             drop(so);
-            wakes.fire();
+            wakes.fire(self.core());
         }
     }
 

@@ -109,11 +109,11 @@ fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
             theirs.error = Some(Errno::CONNRESET);
             old.alert.store(true, Ordering::Release);
             wakes.readers(old, &mut theirs);
-            theirs.watch.mark(crate::poll::Ready::ERROR, wakes.list());
+            theirs.readers.mark(crate::poll::Ready::ERROR.bits(), wakes.list());
         }
         theirs.flows.unlink(pcb)
     };
     wakes.senders(unblocked);
-    wakes.fire();
+    wakes.fire(core);
     dispose(core, contents);
 }

@@ -64,7 +64,7 @@ pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             wakes.readers(peer, &mut so);
             true
         });
-        wakes.fire();
+        wakes.fire(core);
         if is_sent == Some(true) {
             return Ok(buf.len());
         }
@@ -125,7 +125,7 @@ fn until_sent(
                 locking::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
             }
         };
-        wakes.fire();
+        wakes.fire(core);
         match done {
             Ok(()) => return Ok(()),
             Err(Unsent::Failed(errno)) => return Err(errno),

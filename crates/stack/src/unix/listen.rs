@@ -19,6 +19,7 @@ use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use crate::listen::BACKLOG_MAX;
+use crate::stack::Core;
 
 /// What a socket is, as far as it may still change.
 pub(crate) mod phase {
@@ -55,7 +56,7 @@ pub(crate) fn listen(sock: &Sock, backlog: usize) -> Result<(), Errno> {
     }
     wakes.writers(pcb, &mut so);
     drop(so);
-    wakes.fire();
+    wakes.fire(sock.core());
     Ok(())
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn connect(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
         let claim =
             pcb.phase.compare_exchange(phase::FRESH, phase::CONNECTED, Ordering::AcqRel, Ordering::Acquire);
         if let Err(is) = claim {
-            give_place(&listener);
+            give_place(core, &listener);
             return Err(if is == phase::CONNECTED { Errno::ISCONN } else { Errno::INVAL });
         }
         return finish(sock, &listener);
@@ -118,7 +119,7 @@ fn take_place(listener: &Arc<Pcb>, blocks: bool) -> Result<(), NoPlace> {
     Ok(())
 }
 
-fn give_place(listener: &Arc<Pcb>) {
+fn give_place(core: &Core, listener: &Arc<Pcb>) {
     let mut wakes = Wakes::new();
     let mut so = listener.so.lock();
     if let Some(backlog) = &mut so.backlog {
@@ -126,7 +127,7 @@ fn give_place(listener: &Arc<Pcb>) {
     }
     wakes.writers(listener, &mut so);
     drop(so);
-    wakes.fire();
+    wakes.fire(core);
 }
 
 /// Makes the connection, and puts its other end into the place that was taken.
@@ -155,7 +156,7 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
         wakes.readers(listener, &mut so);
         None
     });
-    wakes.fire();
+    wakes.fire(core);
     let Some(refused) = refused else {
         let mut connected = sock.clone_parts();
         // For a handle without a peer that closes last.
@@ -184,15 +185,24 @@ pub(crate) fn accept(sock: &Sock) -> Result<Sock, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     loop {
-        match take_connection(sock)? {
+        match take_connection(sock, sock.blocks())? {
             Ok(accepted) => return Ok(accepted),
             Err((ticket, cpu)) => wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout)?,
         }
     }
 }
 
+/// [`accept`] for a task, which waits although its socket does not block.
+///
+/// # Errors
+/// As for [`accept`].
+#[cfg(feature = "tokio")]
+pub(crate) fn accept_for_task(sock: &Sock) -> Result<Sock, Errno> {
+    take_connection(sock, true)?.map_err(|_ticket| Errno::AGAIN)
+}
+
 /// The next connection, or a ticket if the call blocks.
-fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, Errno> {
+fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Ticket>, u32)>, Errno> {
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new();
     let found = locking::receiving(sock.core(), pcb, || {
@@ -201,11 +211,11 @@ fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, E
         let Some(backlog) = so.backlog.as_mut() else { return Err(Errno::INVAL) };
         let was_full = backlog.is_full();
         let Some(next) = backlog.ready.pop_front() else {
-            // A call that does not block is only told that there is nothing, as on Linux.
-            if is_shut && sock.blocks() {
+            // A call that does not wait is only told that there is nothing, as on Linux.
+            if is_shut && waits {
                 return Err(Errno::INVAL);
             }
-            let ticket = sock.blocks().then(|| pcb.rcv_wait.prepare_in(&mut so.rcv_awaited));
+            let ticket = sock.blocks().then(|| so.readers.prepare(&pcb.rcv_wait));
             return Ok(Err((ticket, cpu)));
         };
         so.sockets_held -= 1;
@@ -215,7 +225,7 @@ fn take_connection(sock: &Sock) -> Result<Result<Sock, (Option<Ticket>, u32)>, E
         }
         Ok(Ok(next))
     });
-    wakes.fire();
+    wakes.fire(sock.core());
     found
 }
 

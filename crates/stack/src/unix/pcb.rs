@@ -17,13 +17,12 @@
 //! Tests: `tests/unix_stress.rs`.
 
 use std::collections::VecDeque;
-use std::task::Waker;
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
 use sockeye_sync::pair::{Link, Linked};
-use sockeye_sync::{Awaited, BriefMutex, WaitQueue};
+use sockeye_sync::{BriefMutex, WaitQueue};
 
 use super::addr::Name;
 use super::ancillary::UCred;
@@ -33,7 +32,7 @@ use super::records::Records;
 use super::rights::InFlight;
 use super::sock::Sock;
 use crate::config::Config;
-use crate::poll::{Ready, Watchers};
+use crate::poll::{Ready, Waiters};
 
 /// The types of socket(7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -108,8 +107,6 @@ pub(crate) struct So {
     /// The CPUs on which somebody was last told of data and of room.
     pub data_cpu: u32,
     pub room_cpu: u32,
-    /// Whether `rcv_wait` has a waiter.
-    pub rcv_awaited: Awaited,
     /// A connection was made; it never ends again.
     pub is_connected: bool,
     /// Nothing more comes in: we, or the peer, have shut the direction.
@@ -132,12 +129,11 @@ pub(crate) struct So {
     pub marks: Option<Box<Marks>>,
     /// References to UNIX-domain sockets in this buffer or backlog.
     pub sockets_held: u32,
-    /// Tasks that wait to read, and (of the peer) to write here.
-    pub read_wakers: Vec<Waker>,
-    pub write_wakers: Vec<Waker>,
-    /// Polls of this socket, and those of the peer that want to write.
-    pub watch: Watchers,
-    pub out_watch: Watchers,
+    /// Who waits to read or accept, and polls of this socket. The threads are in `rcv_wait`.
+    pub readers: Waiters,
+    /// Who waits for room here: of the peer; of a listener those who connect; of a datagram socket its own tasks. The threads are in
+    /// `snd_wait`, or those of a datagram socket in the flows.
+    pub writers: Waiters,
     /// Of a datagram socket: its senders.
     pub flows: Flows,
     /// Of a listener.
@@ -188,9 +184,6 @@ pub(crate) struct Backlog {
 pub(crate) const RECORD_COST: usize = 256;
 /// A socket counts as writable while this part of its peer's buffer is free for it (Linux: three quarters).
 const WRITABLE_PART: usize = 4;
-/// Most tasks that wait for one direction of a socket; beyond that the oldest is woken early.
-#[cfg(feature = "tokio")]
-pub(crate) const WAKERS_MAX: usize = 1024;
 
 impl Pcb {
     pub fn new(kind: Kind, config: &Config, serial: u64) -> Arc<Self> {
@@ -249,11 +242,8 @@ impl So {
             marks: None,
             head: 0,
             sockets_held: 0,
-            read_wakers: Vec::new(),
-            write_wakers: Vec::new(),
-            watch: Watchers::default(),
-            out_watch: Watchers::default(),
-            rcv_awaited: Awaited::default(),
+            readers: Waiters::default(),
+            writers: Waiters::default(),
             data_cpu: u32::MAX,
             room_cpu: u32::MAX,
             flows: Flows::default(),
@@ -352,15 +342,4 @@ impl Contents {
         let marks = self.marks.into_iter().flat_map(|marks| marks.rights);
         of_records.chain(marks.map(|mark| mark.rights))
     }
-}
-
-/// Remembers a task to be woken. If there are too many, the oldest comes back to be woken now.
-#[cfg(feature = "tokio")]
-pub(crate) fn remember(list: &mut Vec<Waker>, waker: &Waker) -> Option<Waker> {
-    if list.iter().any(|known| known.will_wake(waker)) {
-        return None;
-    }
-    let early = (list.len() >= WAKERS_MAX).then(|| list.remove(0));
-    list.push(waker.clone());
-    early
 }

@@ -22,7 +22,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Kind, Pcb};
 use super::sock::{self, Sock};
-use crate::poll::{Queue, Ready, Registration};
+use crate::poll::{Queue, Ready, Registration, registration};
 
 /// A socket as a poll holds it: no handle, so it does not keep the socket open.
 #[derive(Clone)]
@@ -43,20 +43,21 @@ impl End {
 
     /// Lists a registration.
     pub fn add(&self, registration: &Arc<Registration>) -> io::Result<()> {
-        self.pcb.so.lock().watch.add(registration)?;
+        registration::add(&mut self.pcb.so.lock().readers, registration)?;
         let Some(peer) = self.connected() else { return Ok(()) };
-        let added = peer.so.lock().out_watch.add(registration);
+        let added = registration::add(&mut peer.so.lock().writers, registration);
         if added.is_err() {
-            self.pcb.so.lock().watch.remove(registration.queue());
+            let gone = registration::remove(&mut self.pcb.so.lock().readers, registration.queue());
+            drop(gone);
         }
         added
     }
 
     /// Takes a registration out of the lists.
     pub fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
-        let gone = self.pcb.so.lock().watch.remove(queue);
+        let gone = registration::remove(&mut self.pcb.so.lock().readers, queue);
         if let Some(peer) = self.connected() {
-            let second = peer.so.lock().out_watch.remove(queue);
+            let second = registration::remove(&mut peer.so.lock().writers, queue);
             drop(second);
         }
         gone
@@ -95,75 +96,53 @@ impl End {
     }
 }
 
-#[cfg(feature = "tokio")]
-pub(crate) use tasks::{poll_accept, poll_readable, poll_writable};
-
-/// Waiting without a thread. A waker is stored under the mutex of the condition, in the section that found
-/// it false; whoever makes it true takes the wakers out under the same mutex. (For a datagram's room the
-/// waker is stored first, and the flow told afterwards.)
+/// How tasks wait.
 #[cfg(feature = "tokio")]
 mod tasks {
-    use std::task::{Poll, Waker};
-
-    use super::super::listen;
-    use super::super::pcb::{Kind, remember};
+    use super::super::pcb::Kind;
     use super::super::sock::Sock;
     use super::End;
-    use crate::poll::Ready;
+    use crate::poll::{Ready, Waiters};
+    use crate::stack::Core;
+    use crate::tasks::{Waitable, Want};
 
     impl Sock {
-        /// Has `waker` woken when a flow of this datagram socket that was full has room.
-        pub fn remember_writer(&self, waker: &Waker) {
-            let early = remember(&mut self.pcb.so.lock().write_wakers, waker);
-            early.into_iter().for_each(Waker::wake);
+        /// Whether nothing is there and nothing more comes.
+        pub fn is_at_end(&self) -> bool {
+            let so = self.pcb.so.lock();
+            so.shut && so.data.is_empty() && so.records.is_empty() && so.error.is_none()
         }
     }
 
-    /// Ready once a receive would not block.
-    pub(crate) fn poll_readable(sock: &Sock, waker: &Waker) -> Poll<()> {
-        let mut so = sock.pcb.so.lock();
-        if so.is_readable() || so.error.is_some() {
-            return Poll::Ready(());
+    impl Waitable for Sock {
+        fn core(&self) -> &Core {
+            Self::core(self)
         }
-        let early = remember(&mut so.read_wakers, waker);
-        drop(so);
-        early.into_iter().for_each(Waker::wake);
-        Poll::Pending
-    }
 
-    /// Ready once a send would not block.
-    pub(crate) fn poll_writable(sock: &Sock, waker: &Waker) -> Poll<()> {
-        let early = match (sock.pcb.kind, &sock.peer) {
-            (Kind::Stream | Kind::Seqpacket, Some(peer)) => {
-                let mut so = peer.so.lock();
-                if so.has_room() || so.takes_nothing() {
-                    return Poll::Ready(());
+        fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
+            match (want, &self.peer) {
+                (Want::Write | Want::Connect, Some(peer)) if self.pcb.kind.is_connected() => {
+                    let mut so = peer.so.lock();
+                    let is_over = so.has_room() || so.takes_nothing();
+                    f(is_over, &mut so.writers)
                 }
-                remember(&mut so.write_wakers, waker)
-            }
-            (Kind::Stream | Kind::Seqpacket, None) => return Poll::Ready(()),
-            (Kind::Datagram, _) => {
-                let early = remember(&mut sock.pcb.so.lock().write_wakers, waker);
-                if End::of(sock).ready().any(Ready::WRITABLE.with(Ready::WRITE_CLOSED).with(Ready::ERROR)) {
-                    return Poll::Ready(());
+                (Want::Write | Want::Connect, _) => {
+                    let is_over = self.pcb.kind != Kind::Datagram;
+                    f(is_over, &mut self.pcb.so.lock().writers)
                 }
-                early
+                (Want::Read, _) => {
+                    let mut so = self.pcb.so.lock();
+                    let is_over = so.is_readable() || so.error.is_some();
+                    f(is_over, &mut so.readers)
+                }
             }
-        };
-        early.into_iter().for_each(Waker::wake);
-        Poll::Pending
-    }
+        }
 
-    /// The next connection of a listener.
-    pub(crate) fn poll_accept(sock: &Sock, waker: &Waker) -> Poll<std::io::Result<Sock>> {
-        loop {
-            match listen::accept(sock) {
-                Err(rustix::io::Errno::AGAIN) => {}
-                done => return Poll::Ready(done.map_err(std::io::Error::from)),
-            }
-            if poll_readable(sock, waker).is_pending() {
-                return Poll::Pending;
-            }
+        /// The room for datagrams is its receiver's. A flow without any tells when it has some, from this question on.
+        fn is_ready_elsewhere(&self, want: Want) -> bool {
+            let is_asked = want == Want::Write && self.pcb.kind == Kind::Datagram;
+            is_asked
+                && End::of(self).ready().any(Ready::WRITABLE.with(Ready::WRITE_CLOSED).with(Ready::ERROR))
         }
     }
 }

@@ -141,7 +141,7 @@ pub(crate) fn read(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         }
         take
     });
-    wakes.fire();
+    wakes.fire(sock.core());
     if taken > 0 {
         return Ok(taken);
     }
@@ -171,7 +171,7 @@ pub(crate) fn recv(
             }
             Ok(found)
         });
-        wakes.fire();
+        wakes.fire(core);
         let mut part = match found {
             Err(_) if received.bytes > 0 => return Ok(received),
             Err(errno) => return Err(errno),
@@ -257,7 +257,7 @@ fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result
     if so.shut && (pcb.kind.is_connected() || request.blocks) {
         return Ok(Found::End);
     }
-    let ticket = request.blocks.then(|| pcb.rcv_wait.prepare_in(&mut so.rcv_awaited));
+    let ticket = request.blocks.then(|| so.readers.prepare(&pcb.rcv_wait));
     Ok(Found::Nothing { ticket, cpu: so.data_cpu })
 }
 
@@ -283,7 +283,7 @@ pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         }
         Some(take)
     });
-    wakes.fire();
+    wakes.fire(sock.core());
     match taken {
         Some(taken) => Ok(taken),
         None => {
@@ -325,7 +325,7 @@ pub(crate) fn recv_record(
             }
         };
         wakes.senders(part.unblocked.take());
-        wakes.fire();
+        wakes.fire(core);
         if let Some(chain) = part.chain.take() {
             sink.put_chain(&chain);
         }

@@ -179,7 +179,7 @@ pub(crate) fn write(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             wakes.readers(peer, &mut so);
             taken
         });
-        wakes.fire();
+        wakes.fire(core);
         if let Some(taken) = taken
             && taken > 0
         {
@@ -280,7 +280,7 @@ fn append(
         })
     };
     let done = locking::sending(core, &sock.pcb, peer, attempt).unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
-    wakes.fire();
+    wakes.fire(core);
     // What was copied and cannot be sent any more is not taken.
     done.inspect_err(|_| *rest = before)
 }
@@ -431,7 +431,7 @@ pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             }
             is_sent
         });
-        wakes.fire();
+        wakes.fire(core);
         if is_sent == Some(true) {
             return Ok(buf.len());
         }
@@ -496,7 +496,7 @@ fn append_packet(
         wakes.readers(peer, &mut so);
         Ok(())
     });
-    wakes.fire();
+    wakes.fire(core);
     done.unwrap_or(Err(Refusal::Failed(Errno::PIPE)))
 }
 

@@ -8,8 +8,6 @@
 //! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
-use std::task::Waker;
-
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 
@@ -20,7 +18,8 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
-use crate::poll::{Gone, Ready};
+use crate::poll::Ready;
+use crate::poll::registration::{self, Gone};
 use crate::stack::{Core, Stack};
 
 /// See the module's head.
@@ -108,7 +107,7 @@ impl Sock {
             peer.alert.store(true, Ordering::Release);
             announce(peer, Some(&self.pcb), &mut wakes);
         }
-        wakes.fire();
+        wakes.fire(self.core());
     }
 
     /// The name of a connected socket's peer.
@@ -146,7 +145,7 @@ impl Sock {
         if let Some(peer) = peer {
             announce(peer, Some(pcb), &mut wakes);
         }
-        wakes.fire();
+        wakes.fire(self.core());
     }
 }
 
@@ -181,13 +180,11 @@ fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
     wakes.senders(unblocked);
 }
 
-/// What a close takes out of the buffers, to be dropped after all locks: a waker or a registration may run
-/// anything when it is dropped.
+/// What a close takes out of the buffers, to be dropped after all locks: a registration may be the last to hold a socket.
 #[derive(Default)]
 struct Leftovers {
     contents: Contents,
     registrations: Vec<Gone>,
-    wakers: Vec<Waker>,
 }
 
 /// The last handle is gone.
@@ -212,9 +209,9 @@ fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
         None if pcb.kind == Kind::Datagram => datagram_link::unlink(core, pcb, &mut wakes),
         None => {}
     }
-    wakes.fire();
-    let Leftovers { contents, registrations, wakers } = left;
-    drop((registrations, wakers));
+    wakes.fire(core);
+    let Leftovers { contents, registrations } = left;
+    drop(registrations);
     dispose(core, contents);
 }
 
@@ -227,11 +224,10 @@ fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes, left: &mut Leftovers) -> bool {
     so.flows.only = 0;
     wakes.senders(so.flows.clear(true));
     // Registrations of the closed socket itself end; its peer's stay where they are until that closes.
-    left.registrations.extend(so.watch.clear());
-    left.wakers.append(&mut so.read_wakers);
+    left.registrations.extend(registration::clear(&mut so.readers, wakes.list()));
     if pcb.kind == Kind::Datagram {
         // Of tasks that wanted to write through it.
-        left.wakers.append(&mut so.write_wakers);
+        left.registrations.extend(registration::clear(&mut so.writers, wakes.list()));
     }
     so.is_connected && left.contents.was_unread
 }
@@ -246,8 +242,7 @@ fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes, left: &mut Lef
     }
     wakes.readers(peer, &mut so);
     // The closed socket wanted to write here: its registrations and tasks end.
-    left.registrations.extend(so.out_watch.clear());
-    left.wakers.append(&mut so.write_wakers);
+    left.registrations.extend(registration::clear(&mut so.writers, wakes.list()));
 }
 
 /// Readiness of a connected socket, or of one that has no peer.
@@ -272,6 +267,5 @@ pub(crate) fn readiness(pcb: &Pcb, peer: Option<&Arc<Pcb>>) -> Ready {
 /// Tells the polls of a socket what it is ready for now.
 pub(crate) fn announce(pcb: &Pcb, peer: Option<&Arc<Pcb>>, wakes: &mut Wakes) {
     let ready = readiness(pcb, peer);
-    let so = pcb.so.lock();
-    so.watch.mark(ready, wakes.list());
+    pcb.so.lock().readers.mark(ready.bits(), wakes.list());
 }

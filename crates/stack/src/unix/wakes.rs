@@ -3,68 +3,49 @@
 //! Must not know why. Invariant: a [`Wakes`] that is not fired wakes nobody, so every path fires. With nobody
 //! waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks.
 
-use smallvec::SmallVec;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Notified, cpu};
 
 use super::flows::Unblocked;
 use super::pcb::{Pcb, So};
-use crate::conn::outbox::Wake;
+use crate::conn::outbox::{Wake, fire_all};
 use crate::poll::Ready;
+use crate::stack::Core;
 
 /// See the module's head.
 #[must_use = "fire it after unlocking"]
 pub(crate) struct Wakes {
     list: Vec<Wake>,
-    /// Where threads sleep: a call concerns two ends. The reference is counted only for those, to whom a system
-    /// call is owed anyway.
-    sleepers: SmallVec<[Sleepers; 2]>,
     senders: Vec<Unblocked>,
-}
-
-enum Sleepers {
-    Readers(Arc<Pcb>),
-    Writers(Arc<Pcb>),
 }
 
 impl Wakes {
     #[inline]
     pub fn new() -> Self {
-        Self { list: Vec::new(), sleepers: SmallVec::new(), senders: Vec::new() }
+        Self { list: Vec::new(), senders: Vec::new() }
     }
 
     /// There is something to read (or accept) in `so`, the buffer of `pcb`.
     #[inline]
     pub fn readers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
-        match pcb.rcv_wait.notify_in(&mut so.rcv_awaited) {
+        let sleepers = || Wake::UnixReader(Arc::clone(pcb));
+        let found =
+            so.readers.notify_awaited(&pcb.rcv_wait, sleepers, Ready::READABLE.bits(), &mut self.list);
+        match found {
             Notified::Nobody => {}
-            Notified::Spinning => so.data_cpu = cpu::current(),
-            Notified::Parked => {
-                so.data_cpu = cpu::current();
-                self.sleepers.push(Sleepers::Readers(Arc::clone(pcb)));
-            }
+            Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
         }
-        if !so.read_wakers.is_empty() {
-            self.list.extend(so.read_wakers.drain(..).map(Wake::Task));
-        }
-        so.watch.mark(Ready::READABLE, &mut self.list);
     }
 
     /// There is room in `so`, the buffer or backlog of `pcb`, for those who write there.
     #[inline]
     pub fn writers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
-        match pcb.snd_wait.notify() {
+        let sleepers = || Wake::UnixWriter(Arc::clone(pcb));
+        let found = so.writers.notify(&pcb.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut self.list);
+        match found {
             Notified::Nobody => {}
-            Notified::Spinning => so.room_cpu = cpu::current(),
-            Notified::Parked => {
-                so.room_cpu = cpu::current();
-                self.sleepers.push(Sleepers::Writers(Arc::clone(pcb)));
-            }
+            Notified::Spinning | Notified::Parked => so.room_cpu = cpu::current(),
         }
-        if !so.write_wakers.is_empty() {
-            self.list.extend(so.write_wakers.drain(..).map(Wake::Task));
-        }
-        so.out_watch.mark(Ready::WRITABLE, &mut self.list);
     }
 
     /// These senders of datagrams may try again.
@@ -79,19 +60,11 @@ impl Wakes {
 
     /// Wakes everybody. Outside all locks.
     #[inline]
-    pub fn fire(mut self) {
+    pub fn fire(mut self, core: &Core) {
         if !self.senders.is_empty() {
             self.tell_senders();
         }
-        for sleepers in &self.sleepers {
-            match sleepers {
-                Sleepers::Readers(pcb) => pcb.rcv_wait.wake(),
-                Sleepers::Writers(pcb) => pcb.snd_wait.wake(),
-            }
-        }
-        for wake in self.list.drain(..) {
-            wake.fire();
-        }
+        fire_all(core, &mut self.list);
     }
 
     #[cold]
@@ -99,10 +72,10 @@ impl Wakes {
         for Unblocked { sender, wake } in self.senders.drain(..) {
             // A datagram socket's own tasks and polls that want to write are kept in its own buffer.
             let mut so = sender.so.lock();
-            self.list.extend(so.write_wakers.drain(..).map(Wake::Task));
-            so.watch.mark(Ready::WRITABLE, &mut self.list);
+            so.writers.mark(Ready::WRITABLE.bits(), &mut self.list);
+            so.readers.mark(Ready::WRITABLE.bits(), &mut self.list);
             drop(so);
-            self.list.extend(wake.map(Wake::Acceptor));
+            self.list.extend(wake.map(Wake::Threads));
         }
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! Must not know how datagrams move. Tests: `tests/unix_tokio.rs`.
 
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::task::{Context, Poll};
 
-use super::super::coop::cooperative;
-use super::{data_wrapper_methods, poll_recv, poll_send, try_later, wrapper_methods};
+use super::{data_wrapper_methods, op, op_listed, or_end, poll_op, wrapper_methods};
 use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::unix::SocketAddr;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.
@@ -67,7 +66,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::send`].
     pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        poll_fn(|cx| poll_send(&self.inner.sock, cx, || self.inner.send(buf))).await
+        op(&self.inner.sock, Want::Write, || self.inner.send(buf)).await
     }
 
     /// Sends to the socket of this pathname, once there is room.
@@ -83,22 +82,8 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::send_to`].
     pub async fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        let sock = &self.inner.sock;
-        cooperative(|cx| {
-            match self.inner.send_to_addr(buf, addr) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // A flow that is full tells its sender, whose waker has to be there before it is asked.
-                    sock.remember_writer(cx.waker());
-                    match self.inner.send_to_addr(buf, addr) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-                        done => Poll::Ready(done),
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => try_later(sock.core(), cx),
-                done => Poll::Ready(done),
-            }
-        })
-        .await
+        // A flow that is full tells its sender.
+        op_listed(&self.inner.sock, Want::Write, || self.inner.send_to_addr(buf, addr)).await
     }
 
     /// Receives a datagram, once there is one.
@@ -106,12 +91,12 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::recv`].
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_recv(cx, buf)).await
+        op(&self.inner.sock, Want::Read, || or_end(&self.inner.sock, self.inner.recv(buf), || 0)).await
     }
 
     /// [`recv`](Self::recv) as a poll function.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        poll_recv(&self.inner.sock, cx, || self.inner.recv(buf))
+        poll_op(&self.inner.sock, Want::Read, cx, || or_end(&self.inner.sock, self.inner.recv(buf), || 0))
     }
 
     /// Receives a datagram, once there is one, and says whose.
@@ -119,7 +104,9 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::recv_from`].
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        poll_fn(|cx| poll_recv(&self.inner.sock, cx, || self.inner.recv_from(buf))).await
+        let sock = &self.inner.sock;
+        let end = || (0, SocketAddr(None));
+        op(sock, Want::Read, || or_end(sock, self.inner.recv_from(buf), end)).await
     }
 
     /// Sends to the peer if there is room.

@@ -2,16 +2,17 @@
 //!
 //! Must not know how connections are made. Tests: `tests/unix_tokio.rs`.
 
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
-use super::super::coop;
+use super::super::wait::{op, poll_op};
 use super::{UnixSeqpacket, UnixStream, wrapper_methods};
 use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::unix::SocketAddr;
-use crate::unix::ready::poll_accept;
+use crate::unix::listen;
+use crate::unix::sock::Sock;
 
 macro_rules! listener {
     ($(#[$doc:meta])* $type:ident, $accepted:ident) => {
@@ -40,21 +41,29 @@ macro_rules! listener {
                 Self::from_std(crate::unix::$type::bind_addr_on(stack, addr)?)
             }
 
-            /// The next connection, and the address of who connects. Several tasks may accept; each
-            /// connection goes to one of them.
+            /// The next connection, and the address of who connects. Any number of tasks may wait; each
+            /// connection goes to one of them. May be cancelled: no connection is lost.
             ///
             /// # Errors
-            /// None today.
+            /// `Other` if the task's waker panics while it is cloned.
             pub async fn accept(&self) -> io::Result<($accepted, SocketAddr)> {
-                poll_fn(|cx| self.poll_accept(cx)).await
+                Self::accepted(op(&self.inner.sock, Want::Read, || self.take()).await?)
             }
 
             /// [`accept`](Self::accept) as a poll function.
             pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<($accepted, SocketAddr)>> {
-                let sock = ready!(coop::poll(cx, |cx| poll_accept(&self.inner.sock, cx.waker())))?;
+                let sock = ready!(poll_op(&self.inner.sock, Want::Read, cx, || self.take()))?;
+                Poll::Ready(Self::accepted(sock))
+            }
+
+            fn take(&self) -> io::Result<Sock> {
+                Ok(listen::accept_for_task(&self.inner.sock)?)
+            }
+
+            fn accepted(sock: Sock) -> io::Result<($accepted, SocketAddr)> {
                 let addr = sock.peer_addr()?;
                 let accepted = $accepted::from_std(crate::unix::$accepted { sock })?;
-                Poll::Ready(Ok((accepted, addr)))
+                Ok((accepted, addr))
             }
         }
     };

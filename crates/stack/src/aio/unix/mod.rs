@@ -1,7 +1,8 @@
 //! UNIX-domain sockets in `tokio`'s shape.
 //!
-//! As for TCP there is no reactor: who appends to a buffer, or makes room in one, takes the tasks' wakers out
-//! of it and wakes them. Several tasks may wait for one socket.
+//! As for TCP there is no reactor: whoever appends to a buffer, or makes room in one, takes the tasks' wakers out
+//! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function, the last is
+//! woken for each direction.
 //!
 //! Must not know how data moves. Tests: `tests/unix_tokio.rs`.
 
@@ -18,66 +19,21 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf
 pub use stream::UnixStream;
 
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 
-use super::coop::{self, cooperative};
-use crate::stack::{Core, Stack};
-use crate::unix::ready::{poll_readable, poll_writable};
+use super::coop::cooperative;
+use super::wait::{op, op_listed, poll_op, try_later, until};
+use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::unix::sock::Sock;
 
-/// Polls a receive until it would not block.
-fn poll_recv<R>(
-    sock: &Sock,
-    cx: &mut Context<'_>,
-    mut f: impl FnMut() -> io::Result<R>,
-) -> Poll<io::Result<R>> {
-    coop::poll(cx, |cx| {
-        loop {
-            match f() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(poll_readable(sock, cx.waker()));
-                }
-                done => return Poll::Ready(done),
-            }
-        }
-    })
-}
-
-/// Polls a send until it would not block. At the memory cap the task is woken after a while to try again.
-fn poll_send<R>(
-    sock: &Sock,
-    cx: &mut Context<'_>,
-    mut f: impl FnMut() -> io::Result<R>,
-) -> Poll<io::Result<R>> {
-    coop::poll(cx, |cx| {
-        loop {
-            match f() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(poll_writable(sock, cx.waker()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                    return try_later(sock.core(), cx);
-                }
-                done => return Poll::Ready(done),
-            }
-        }
-    })
-}
-
-/// Has the task woken at the next slow tick, for what nobody announces.
-fn try_later<R>(core: &Core, cx: &Context<'_>) -> Poll<R> {
-    core.memory_waiters.register(core, cx.waker());
-    Poll::Pending
-}
-
-async fn readable(sock: &Sock) -> io::Result<()> {
-    cooperative(|cx| poll_readable(sock, cx.waker())).await;
-    Ok(())
-}
-
-async fn writable(sock: &Sock) -> io::Result<()> {
-    cooperative(|cx| poll_writable(sock, cx.waker())).await;
-    Ok(())
+/// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
+/// as a blocked thread does.
+fn or_end<R>(sock: &Sock, received: io::Result<R>, end: impl Fn() -> R) -> io::Result<R> {
+    match received {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && sock.is_at_end() => Ok(end()),
+        received => received,
+    }
 }
 
 /// Waits until a connect finds room in the backlog. There is no waker for that: a listener knows its acceptors. A full backlog
@@ -170,20 +126,20 @@ macro_rules! data_wrapper_methods {
                 self.inner.peer_cred()
             }
 
-            /// Waits until a receive would not block.
+            /// Waits until a receive would not block. May be cancelled.
             ///
             /// # Errors
-            /// None; a pending error makes the socket readable.
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
             pub async fn readable(&self) -> std::io::Result<()> {
-                super::readable(&self.inner.sock).await
+                super::until(&self.inner.sock, super::Want::Read).await
             }
 
-            /// Waits until a send would not block.
+            /// Waits until a send would not block. May be cancelled.
             ///
             /// # Errors
-            /// None; a pending error makes the socket writable.
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
             pub async fn writable(&self) -> std::io::Result<()> {
-                super::writable(&self.inner.sock).await
+                super::until(&self.inner.sock, super::Want::Write).await
             }
 
             /// sendmsg(2), once there is room; see the blocking type's `send_msg`.
@@ -197,10 +153,12 @@ macro_rules! data_wrapper_methods {
                 ancillary: &mut crate::unix::SendAncillary,
                 flags: crate::unix::MsgFlags,
             ) -> std::io::Result<usize> {
-                std::future::poll_fn(|cx| {
-                    super::poll_send(&self.inner.sock, cx, || self.inner.send_msg(bufs, to, ancillary, flags))
-                })
-                .await
+                let attempt = || self.inner.send_msg(bufs, to, ancillary, flags);
+                // Whether there is room on the way to somebody else is for an attempt to say.
+                match to {
+                    None => super::op(&self.inner.sock, super::Want::Write, attempt).await,
+                    Some(_) => super::op_listed(&self.inner.sock, super::Want::Write, attempt).await,
+                }
             }
 
             /// recvmsg(2), once there is something; see the blocking type's `recv_msg`.
@@ -213,10 +171,14 @@ macro_rules! data_wrapper_methods {
                 ancillary: &mut crate::unix::RecvAncillary,
                 flags: crate::unix::MsgFlags,
             ) -> std::io::Result<crate::unix::RecvMsg> {
-                std::future::poll_fn(|cx| {
-                    super::poll_recv(&self.inner.sock, cx, || self.inner.recv_msg(bufs, ancillary, flags))
-                })
-                .await
+                let sock = &self.inner.sock;
+                let end = || crate::unix::RecvMsg {
+                    bytes: 0,
+                    flags: crate::unix::MsgFlags::NONE,
+                    addr: crate::unix::SocketAddr(None),
+                };
+                let attempt = || super::or_end(sock, self.inner.recv_msg(bufs, ancillary, flags), end);
+                super::op(sock, super::Want::Read, attempt).await
             }
         }
     };

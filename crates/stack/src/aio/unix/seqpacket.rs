@@ -2,12 +2,12 @@
 //!
 //! Must not know how packets move. Tests: `tests/unix_tokio.rs`.
 
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 
-use super::{connected, data_wrapper_methods, poll_recv, poll_send, wrapper_methods};
+use super::{connected, data_wrapper_methods, op, wrapper_methods};
 use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A sequenced-packet socket, with the methods of `tokio`'s datagram socket.
@@ -44,7 +44,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`crate::unix::UnixSeqpacket::send`].
     pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        poll_fn(|cx| poll_send(&self.inner.sock, cx, || self.inner.send(buf))).await
+        op(&self.inner.sock, Want::Write, || self.inner.send(buf)).await
     }
 
     /// Receives a packet, once there is one. 0 at the end.
@@ -52,7 +52,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`crate::unix::UnixSeqpacket::recv`].
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| poll_recv(&self.inner.sock, cx, || self.inner.recv(buf))).await
+        op(&self.inner.sock, Want::Read, || self.inner.recv(buf)).await
     }
 
     /// Closes one direction or both.

@@ -2,7 +2,6 @@
 //!
 //! Must not know how bytes move. Tests: `tests/unix_tokio.rs`.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::path::Path;
@@ -12,8 +11,9 @@ use std::task::{Context, Poll};
 use ::tokio::io::{AsyncRead, ReadBuf};
 
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
-use super::{connected, data_wrapper_methods, poll_recv, poll_send, wrapper_methods};
+use super::{connected, data_wrapper_methods, op, poll_op, wrapper_methods};
 use crate::stack::Stack;
+use crate::tasks::Want;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
@@ -66,7 +66,7 @@ impl UnixStream {
     /// # Errors
     /// As for a read.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| poll_recv(&self.inner.sock, cx, || self.inner.peek(buf))).await
+        op(&self.inner.sock, Want::Read, || self.inner.peek(buf)).await
     }
 
     /// Two halves for one task.
@@ -85,7 +85,7 @@ impl UnixStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let unfilled = buf.initialize_unfilled();
-        poll_recv(&self.inner.sock, cx, || self.try_read(unfilled))
+        poll_op(&self.inner.sock, Want::Read, cx, || self.try_read(unfilled))
             .map(|done| done.map(|bytes| buf.advance(bytes)))
     }
 
@@ -94,7 +94,7 @@ impl UnixStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_send(&self.inner.sock, cx, || io::Write::write_vectored(&mut &self.inner, bufs))
+        poll_op(&self.inner.sock, Want::Write, cx, || io::Write::write_vectored(&mut &self.inner, bufs))
     }
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {

@@ -2,11 +2,11 @@
 //!
 //! # States, all under one mutex
 //! Items; whether it is closed (no more come in) and whether the wait of the stack's input thread was ended for good;
-//! the wakers of tasks. Threads wait with tickets that were taken under the mutex, in the section that found nothing
+//! the tasks that wait. Threads wait with tickets that were taken under the mutex, in the section that found nothing
 //! to do; whoever changes that notifies under the mutex and wakes after it (`sockeye_sync::WaitQueue`). [`Lane::append`]
 //! alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two finds the item.
 //!
-//! It must not know what the items are. Rank: the mutex is a leaf; items are dropped and wakers called outside of it. That
+//! It must not know what the items are. Rank: the mutex is a leaf; items are dropped, and wakers cloned, called and dropped, outside of it. That
 //! of a batch comes before it, and before what the items' taker does.
 //! Tests: below, `tests/channel.rs`.
 
@@ -14,7 +14,9 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use sockeye_sync::{Mutex, MutexGuard, Spin, WaitQueue, Woken};
+use sockeye_sync::{Mutex, MutexGuard, NoPollers, Spin, WaitList, WaitQueue, Woken};
+
+use crate::panics::{self, PanicSource};
 
 /// See the module's head.
 pub(super) struct Lane<T> {
@@ -32,8 +34,8 @@ struct State<T> {
     items: VecDeque<T>,
     closed: bool,
     interrupted: bool,
-    takers: Vec<Waker>,
-    givers: Vec<Waker>,
+    takers: WaitList<NoPollers>,
+    givers: WaitList<NoPollers>,
 }
 
 /// An item that was not taken.
@@ -57,8 +59,8 @@ impl<T> Lane<T> {
             items: VecDeque::new(),
             closed: false,
             interrupted: false,
-            takers: Vec::new(),
-            givers: Vec::new(),
+            takers: WaitList::new(),
+            givers: WaitList::new(),
         };
         Self {
             state: Mutex::new(state),
@@ -119,6 +121,11 @@ impl<T> Lane<T> {
 
     /// The oldest item, `None` if the lane is closed and empty; else `waker` is called when that changes.
     pub fn pop_or_wake(&self, waker: &Waker) -> Poll<Option<T>> {
+        if let Some(item) = self.pop() {
+            return Poll::Ready(Some(item));
+        }
+        // Before the mutex: a waker is the application's code.
+        let own = waker.clone();
         let mut state = self.state.lock();
         if let Some(item) = state.items.pop_front() {
             self.tell(state, Change::Drained);
@@ -127,7 +134,9 @@ impl<T> Lane<T> {
         if state.closed {
             return Poll::Ready(None);
         }
-        remember(&mut state.takers, waker);
+        let unused = state.takers.register_once(CHANGED, own);
+        drop(state);
+        drop(unused);
         Poll::Pending
     }
 
@@ -147,10 +156,14 @@ impl<T> Lane<T> {
 
     /// Whether there is room, or never will be; else `waker` is called when that changes.
     pub fn room_or_wake(&self, waker: &Waker) -> bool {
+        // Before the mutex: a waker is the application's code.
+        let own = waker.clone();
         let mut state = self.state.lock();
         let is_over = state.closed || state.items.len() < self.bound;
         if !is_over {
-            remember(&mut state.givers, waker);
+            let unused = state.givers.register_once(CHANGED, own);
+            drop(state);
+            drop(unused);
         }
         is_over
     }
@@ -223,8 +236,13 @@ impl<T> Lane<T> {
     fn tell(&self, mut state: MutexGuard<'_, State<T>>, change: Change) {
         let to_takers = change != Change::Drained;
         let to_givers = change != Change::Filled;
-        let takers = if to_takers { std::mem::take(&mut state.takers) } else { Vec::new() };
-        let givers = if to_givers { std::mem::take(&mut state.givers) } else { Vec::new() };
+        let mut tasks = Vec::new();
+        if to_takers {
+            state.takers.mark(CHANGED, &mut tasks);
+        }
+        if to_givers {
+            state.givers.mark(CHANGED, &mut tasks);
+        }
         let filled = to_takers && self.filled.notify().is_wake_owed();
         let drained = to_givers && self.drained.notify().is_wake_owed();
         drop(state);
@@ -234,16 +252,15 @@ impl<T> Lane<T> {
         if drained {
             self.drained.wake();
         }
-        takers.into_iter().chain(givers).for_each(Waker::wake);
+        for task in tasks {
+            // The channel's user has nobody to be told of it; the others are woken all the same.
+            let _caught = panics::catch(PanicSource::Waker, "Waker::wake", || task.wake());
+        }
     }
 }
 
-/// Keeps one waker of each task.
-fn remember(wakers: &mut Vec<Waker>, waker: &Waker) {
-    if !wakers.iter().any(|known| known.will_wake(waker)) {
-        wakers.push(waker.clone());
-    }
-}
+/// What the tasks of a lane wait for, each in a list of its own.
+const CHANGED: u8 = 1;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,121 @@
+//! Room in `so_snd` that a writer has reserved for a copy outside of the mutex, and gives back.
+//!
+//! Meanwhile others find none and wait: threads, tasks and pollers. When the copy ends short, for want of memory, nothing that the
+//! peer does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, what
+//! it holds is in flight or in other writers' hands, and they bring the wake.
+//!
+//! Must not know why a copy ends short. Rank: the buffers' mutex, which is let go to wake. Tests: below.
+
+use sockeye_sync::BriefGuard;
+use sockeye_sync::facade::Arc;
+
+use super::outbox::Context;
+use super::sockbuf::Socket;
+use super::{Conn, engine};
+use crate::stack::Core;
+
+/// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
+#[inline]
+pub(super) fn give_back<'c>(
+    core: &Core,
+    conn: &'c Arc<Conn>,
+    mut so: BriefGuard<'c, Socket>,
+    (reserved, copied): (usize, usize),
+) -> BriefGuard<'c, Socket> {
+    // At most a chunk.
+    so.snd.reserved -= reserved as u32;
+    if copied < reserved && so.snd.is_writable() { tell(core, conn, so) } else { so }
+}
+
+#[cold]
+fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) -> BriefGuard<'c, Socket> {
+    Context::run(core, |cx| {
+        engine::wake_writers(cx, conn, &mut so);
+        drop(so);
+    });
+    conn.so.lock()
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context as TaskContext, Wake, Waker};
+    use std::time::Duration;
+
+    use sockeye_mbuf::{Chain, Exhausted, Pool};
+
+    use super::super::transfer::Source;
+    use super::super::user::{Refusal, Rest, append};
+    use crate::poll::{Events, Interest, Poll, Token, Trigger};
+    use crate::{Config, Stack, TcpListener, TcpStream};
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What a writer copies that has reserved room. Others find none and wait, and then the copy fails for want of memory.
+    struct Fails<'a> {
+        stream: &'a TcpStream,
+        polls: &'a [Poll; 2],
+        task: Pin<Box<dyn Future<Output = ()> + 'a>>,
+        waker: Waker,
+        thread: Box<dyn FnMut() + 'a>,
+    }
+
+    impl Source for Fails<'_> {
+        const LOCKED_MAX: usize = 0;
+        type Mark = ();
+        fn len(&self) -> usize {
+            65_536
+        }
+        fn take(&mut self, _: &Pool, _: usize, _: &mut Chain) -> Result<(), Exhausted> {
+            assert!(self.task.as_mut().poll(&mut TaskContext::from_waker(&self.waker)).is_pending());
+            for (poll, trigger) in self.polls.iter().zip([Trigger::Level, Trigger::Edge]) {
+                poll.register(self.stream, Token(0), Interest::WRITABLE, trigger).unwrap();
+                let mut events = Events::with_capacity(4);
+                assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+            }
+            (self.thread)();
+            Err(Exhausted)
+        }
+        fn mark(&self) {}
+        fn reset(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn whoever_waits_for_room_is_told_of_room_that_comes_back() {
+        let stack = Stack::new(Config { sndbuf: 70_000, ..Config::default() }).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+        let _server = listener.accept().unwrap();
+        let face = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
+        let count = std::sync::Arc::new(Count(AtomicUsize::new(0)));
+        let polls = [(); 2].map(|()| Poll::new(Duration::ZERO));
+        let conn = &client.conn;
+        let ticket = std::cell::Cell::new(None);
+        let fails = Fails {
+            stream: &client,
+            polls: &polls,
+            task: Box::pin(async { face.writable().await.unwrap() }),
+            waker: Waker::from(count.clone()),
+            thread: Box::new(|| {
+                let _so = conn.so.lock();
+                ticket.set(Some(conn.snd_wait.prepare()));
+            }),
+        };
+        let mut rest = Rest::of(fails);
+        let refused = append(stack.core(), &client.ends(), &mut rest);
+        assert!(matches!(refused, Err(Refusal::NoMemory)));
+        assert_eq!(count.0.load(Ordering::Relaxed), 1, "the task");
+        for poll in &polls {
+            let mut events = Events::with_capacity(4);
+            assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the pollers");
+        }
+        assert!(ticket.get().is_some_and(|ticket| conn.snd_wait.is_over(ticket)), "the thread");
+    }
+}
