@@ -15,7 +15,7 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
 use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
 use sockeye_proto::ip;
-use sockeye_proto::ip::martian::{Class, Kind, Source};
+use sockeye_proto::ip::martian::{Kind, Source};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
@@ -200,8 +200,8 @@ const QUOTED_HEAD_MAX: usize = 128;
 /// from an address of ours.
 fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Received) {
     let addresses = request.header.addresses;
-    let answers_many = family == Family::V6 && request.cast == Cast::Multicast;
-    if !is_single(&request) && !answers_many {
+    let answers_many = family == Family::V6 && request.cast == Cast::Multicast && has_sender(cx, &request);
+    if !is_single(cx, &request) && !answers_many {
         return cx.core.ip.count(count::ICMP_IN_IGNORED);
     }
     let flow = flow_of(cx, addresses.dst(), addresses.src());
@@ -229,7 +229,8 @@ pub(super) fn unknown_protocol(cx: &mut Context<'_>, received: &Received) {
 /// Tells the sender of a packet that could not be delivered, if the rules and the limits allow it.
 pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
     let family = family_of(received);
-    let Some(header) = Message::Error(why).emit(family).filter(|_| may_answer(family, received, why)) else {
+    let Some(header) = Message::Error(why).emit(family).filter(|_| may_answer(cx, family, received, why))
+    else {
         return;
     };
     let addresses = received.header.addresses;
@@ -273,7 +274,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
 }
 
 /// See the module's head.
-fn may_answer(family: Family, received: &Received, why: Error) -> bool {
+fn may_answer(cx: &Context<'_>, family: Family, received: &Received, why: Error) -> bool {
     // These two are told even to who has sent to many (RFC 4443 section 2.4 (e.3)).
     let concerns_many = match why {
         Error::PacketTooBig(_) | Error::ParameterProblem(Problem::Option, _) => family == Family::V6,
@@ -292,19 +293,20 @@ fn may_answer(family: Family, received: &Received, why: Error) -> bool {
     let is_error = received.header.protocol == protocol && (len == 0 || Message::is_error(family, first[0]));
     let is_first = received.fragment.is_none_or(|place| place.offset == 0);
     let is_to_some = received.cast == Cast::Unicast || concerns_many;
-    is_to_some && has_sender(received) && !is_error && is_first
+    is_to_some && has_sender(cx, received) && !is_error && is_first
 }
 
 /// Whether a packet went from one host to one.
-fn is_single(received: &Received) -> bool {
-    received.cast == Cast::Unicast && has_sender(received)
+fn is_single(cx: &Context<'_>, received: &Received) -> bool {
+    received.cast == Cast::Unicast && has_sender(cx, received)
 }
 
-/// Whether there can be somebody who is answered. Those that cannot were dropped when the packet came in, but for what is
-/// unspecified.
-fn has_sender(received: &Received) -> bool {
+/// Whether there can be somebody who is answered. Packets from those that cannot be were dropped when they came in, but for
+/// what hosts without an address say to all, and for what may be neighbor discovery about an address of ours.
+fn has_sender(cx: &Context<'_>, received: &Received) -> bool {
     let kind = if received.netif == NetifId::LOOPBACK { Kind::Loopback } else { Kind::Wire };
-    Class::of(received.header.addresses.src()).source(kind) == Source::Host
+    let class = cx.core.netifs.tables().class(received.netif, received.header.addresses.src());
+    class.source(kind) == Source::Host
 }
 
 /// Takes a token, or counts that there is none.

@@ -360,6 +360,23 @@ fn a_host_without_an_address_is_heard_by_who_may_answer_it_with_a_broadcast() {
     }
 }
 
+#[test]
+fn a_question_to_all_from_nobody_is_not_answered() {
+    let bed = Bed::new(Wire, false);
+    for (src, dst, answers) in [("::", "ff02::1", 0), ("fe80::9", "ff02::1", 1), ("0.0.0.0", "224.0.0.1", 0)]
+    {
+        let ask = icmp(between(src, dst), Message::EchoRequest { id: 1, seq: 1 }, b"data");
+        assert_eq!(bed.give(&ask), (answers, 0), "{src} {dst}");
+    }
+    // What may be neighbor discovery, by its hop limit, is heard also from an address of ours; a question is not answered.
+    for src in ["fd09::1", "fd77::1", "fe80::a", "fe80::b"] {
+        let mut ask = icmp(between(src, "ff02::1"), Message::EchoRequest { id: 1, seq: 1 }, b"data");
+        ask[7] = 255;
+        assert_eq!(bed.give(&ask), (0, 0), "{src}");
+        assert_eq!(bed.count("icmp_out_echo_reps"), 1, "{src}");
+    }
+}
+
 /// An error of ICMP about a packet from `src` to `dst`.
 fn error_about(quoted: &[u8], from: &str, to: &str, error: Error) -> Vec<u8> {
     icmp(between(from, to), Message::Error(error), quoted)
