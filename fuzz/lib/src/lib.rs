@@ -7,13 +7,16 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod hostile;
 mod parse;
 mod pcb;
+mod port;
 mod reass;
 mod segments;
 mod stack;
 mod syncache;
 
+pub use hostile::{Hostile, Line, hostile};
 pub use parse::{ip, link, tcp};
 pub use pcb::pcb;
 pub use reass::reass;
@@ -24,7 +27,7 @@ pub use syncache::syncache;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("ip", ip),
     ("tcp", tcp),
     ("link", link),
@@ -32,4 +35,5 @@ pub const TARGETS: [Target; 7] = [
     ("reass", reass),
     ("syncache", syncache),
     ("stack", stack),
+    ("hostile", hostile),
 ];

@@ -5,21 +5,20 @@
 //! application has let go of everything and time has passed, there is no connection and all packet memory is back.
 //! Tests: `tests/corpus.rs`.
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use sockeye::netif::{Checksum, LINK_HEADER_LEN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
+use sockeye::netif::{MacAddr, Medium, TxFrame};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
-use sockeye_mbuf::Chain;
 use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
 
+use crate::port::{Observer, Plug, Port};
 use crate::segments::{Known, place, segment};
 
 /// Steps of one input.
@@ -41,22 +40,14 @@ const REST: Duration = Duration::from_secs(3 * 3600);
 /// Calls of `poll` within it at most.
 const POLLS_MAX: usize = 20_000;
 
-/// The stack's interface, whose other end is the input.
-struct Port {
-    medium: Medium,
-    inbox: Mutex<VecDeque<Vec<u8>>>,
-    /// The latest TCP header that left towards the usual peer port, by IP version.
-    seen: Mutex<[Option<(Ports, Header, u32)>; 2]>,
-}
+/// The latest TCP header that left towards the usual peer port, by IP version.
+#[derive(Default)]
+struct Seen([Option<(Ports, Header, u32)>; 2]);
 
-impl Port {
-    fn link_len(&self) -> usize {
-        if self.medium == Medium::Ip { 0 } else { LINK_HEADER_LEN }
-    }
-
-    fn note(&self, frame: &TxFrame) {
-        let Some(head) = frame.head().get(self.link_len()..) else { return };
-        let len = frame.len().saturating_sub(self.link_len());
+impl Observer for Seen {
+    fn note(&mut self, frame: &TxFrame, link_len: usize) {
+        let Some(head) = frame.head().get(link_len..) else { return };
+        let len = frame.len().saturating_sub(link_len);
         let Ok((header, range)) = ip::parse_head(head, len, HeaderChecksum::Trusted) else { return };
         if header.protocol != ip::PROTOCOL_TCP {
             return;
@@ -66,60 +57,14 @@ impl Port {
         let length = range.len().saturating_sub(payload.start);
         let version = usize::from(matches!(header.addresses, Addresses::V6 { .. }));
         if !tcp.flags.has(Flags::RST) {
-            locked(&self.seen)[version] = Some((ports, tcp, tcp.seq_len(length)));
+            self.0[version] = Some((ports, tcp, tcp.seq_len(length)));
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The interface is shared with the stack.
-struct Shared(Arc<Port>);
-
-impl Netif for Shared {
-    fn mtu(&self) -> u32 {
-        1500
-    }
-
-    fn queue_count(&self) -> usize {
-        1
-    }
-
-    fn medium(&self) -> Medium {
-        self.0.medium
-    }
-
-    fn offloads_checksum(&self) -> bool {
-        true
-    }
-
-    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        frames.drain(..).for_each(|frame| self.0.note(&frame));
-        Sent { queue: 0, dropped_count: 0 }
-    }
-
-    fn ring(&self, _queue: usize) {}
-
-    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let rest = Chain::new();
-        for count in 0..max {
-            let Some(frame) = locked(&self.0.inbox).pop_front() else { return count };
-            // A wrong checksum would hide everything behind it from the fuzzer.
-            sink(RxFrame { checksum: Checksum::Device, ..RxFrame::new(&frame, &rest) });
-        }
-        max
-    }
-
-    fn wait(&self, _queue: usize, _spin: Duration) {}
-
-    fn interrupt(&self, _queue: usize) {}
 }
 
 struct Bed {
     stack: Stack,
-    port: Arc<Port>,
+    port: Arc<Port<Seen>>,
     listeners: Vec<TcpListener>,
     streams: Vec<TcpStream>,
     now: Duration,
@@ -149,9 +94,9 @@ impl Bed {
             ..Config::default()
         };
         let stack = Stack::seeded(config, [7; 16]).expect("these settings are valid");
-        let port = Arc::new(Port { medium, inbox: Mutex::default(), seen: Mutex::default() });
+        let port = Port::new(medium, Seen::default());
         let addrs = ["10.0.0.1/24", "fd00::1/64"].map(|addr| addr.parse().expect("a prefix"));
-        stack.attach(Shared(Arc::clone(&port)), &addrs).expect("an interface of its own");
+        stack.attach(Plug(Arc::clone(&port)), &addrs).expect("an interface of its own");
         let listen = |addr| {
             let listener = TcpListener::bind_on(&stack, SocketAddr::new(addr, PORT)).expect("a free port");
             listener.set_nonblocking(true).expect("a listener");
@@ -181,14 +126,14 @@ impl Bed {
     }
 
     fn deliver(&mut self, frame: Vec<u8>) {
-        locked(&self.port.inbox).push_back(frame);
+        self.port.give(frame);
         self.stack.poll(self.now);
     }
 
     /// A segment from the peer, with all headers, sometimes with a byte of them changed.
     fn segment(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let version = usize::from(u.ratio(1, 3)?);
-        let seen = locked(&self.port.seen)[version];
+        let seen = self.port.observer().0[version];
         let is_new = seen.is_none() || u.ratio(1, 5)?;
         let (mut ports, known) = match seen {
             Some((ports, header, len)) => {
@@ -274,7 +219,7 @@ impl Bed {
                 None => break,
             }
         }
-        assert!(locked(&port.inbox).is_empty(), "frames that nobody has taken");
+        assert!(port.is_empty(), "frames that nobody has taken");
         assert_eq!(stack.connection_count(), 0, "connections that nobody holds");
         assert_eq!(stack.memory_in_use(), 0, "packet memory that nobody holds");
     }

@@ -120,7 +120,8 @@ tests!(
     pcb_keeps_its_invariants = 3,
     reass_keeps_its_invariants = 4,
     syncache_keeps_its_invariants = 5,
-    stack_keeps_its_invariants = 6
+    stack_keeps_its_invariants = 6,
+    hostile_keeps_its_invariants = 7
 );
 
 #[test]
