@@ -18,7 +18,7 @@
 //! The datagram that the new fragment belongs to is never the one that gives way. A fragment is refused for want of room only
 //! if its datagram alone would exceed [`SOURCE_COST_MAX`].
 //!
-//! What follows for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 256 KiB):
+//! What follows for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 320 KiB):
 //! - Sources that hold a share or more, however many there are, never evict it.
 //! - An attacker who spreads its fragments over forged sources evicts it only by beginning [`DATAGRAMS_MAX`] newer datagrams, or
 //!   filling nearly [`COST_MAX`] newer bytes, between its first fragment and its last. At 100,000 forged fragments a
@@ -63,8 +63,9 @@ pub const DATAGRAMS_MAX: usize = 1024;
 pub const COST_MAX: usize = 4 << 20;
 /// Datagrams of one source that make a share; see the module's head.
 pub const SHARE_DATAGRAMS: usize = 8;
-/// Bytes of one source that make a share: more than the longest datagram in pieces of 576 bytes occupies.
-pub const SHARE_COST: usize = 256 << 10;
+/// Bytes of one source that make a share: more than the longest datagram occupies in pieces of 576 to 2,048 bytes, each of which
+/// takes a cluster of 2 KiB.
+pub const SHARE_COST: usize = 320 << 10;
 /// How long a datagram may take in IPv4 (Linux: `ipfrag_time`).
 const TIME_V4: Duration = Duration::from_secs(30);
 /// How long a datagram may take in IPv6 (RFC 8200 section 4.5).
