@@ -7,6 +7,9 @@
 //! Must not know: how Sockeye's sockets are built, and nothing of time: a case neither measures nor
 //! depends on who is faster.
 
+// That a socket is `Send` is a longer proof with the feature `count`, whose types are wrapped once more.
+#![recursion_limit = "256"]
+
 #[path = "../common/mod.rs"]
 mod common;
 
