@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod blind;
 mod hostile;
 mod parse;
 mod pcb;
@@ -16,6 +17,7 @@ mod segments;
 mod stack;
 mod syncache;
 
+pub use blind::blind;
 pub use hostile::{Hostile, Line, hostile};
 pub use parse::{ip, link, tcp};
 pub use pcb::pcb;
@@ -27,7 +29,7 @@ pub use syncache::syncache;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("ip", ip),
     ("tcp", tcp),
     ("link", link),
@@ -36,4 +38,5 @@ pub const TARGETS: [Target; 8] = [
     ("syncache", syncache),
     ("stack", stack),
     ("hostile", hostile),
+    ("blind", blind),
 ];

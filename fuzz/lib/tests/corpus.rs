@@ -121,7 +121,8 @@ tests!(
     reass_keeps_its_invariants = 4,
     syncache_keeps_its_invariants = 5,
     stack_keeps_its_invariants = 6,
-    hostile_keeps_its_invariants = 7
+    hostile_keeps_its_invariants = 7,
+    blind_keeps_its_invariants = 8
 );
 
 #[test]

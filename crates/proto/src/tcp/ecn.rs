@@ -113,7 +113,7 @@ impl<P: Payload> Pcb<P> {
         self.ecn.on && !matches!(self.state, State::SynSent | State::SynReceived)
     }
 
-    /// A segment inside the window has come, with text or without: its marks.
+    /// A segment of the peer's has come, with text inside the window or without: its marks.
     pub(super) fn note_marks(&mut self, flags: Flags, has_text: bool) {
         if !self.ecn.on || !has_text {
             return;

@@ -116,6 +116,9 @@ impl Meter {
     fn advance(&mut self, una: SeqNum, nxt: SeqNum, srtt_us: u32, now: Instant) {
         self.bytes_acked += u64::from(una.since(self.una));
         self.bytes_received += u64::from(nxt.since(self.nxt));
+        if nxt != self.nxt {
+            self.last_text_in_at = now;
+        }
         (self.una, self.nxt) = (una, nxt);
         let took = since_us(now, self.rate_at);
         if took >= u64::from(srtt_us.max(1)) && self.bytes_acked > self.rate_acked {
@@ -138,9 +141,6 @@ impl<P: Payload> Pcb<P> {
         meter.segs_out += u64::from(outgoing.segments);
         meter.data_segs_out += u64::from(outgoing.with_text);
         meter.bytes_sent += u64::from(outgoing.text_bytes);
-        if incoming.with_text > 0 {
-            meter.last_text_in_at = now;
-        }
         meter.advance(una, nxt, srtt_us, now);
         meter.pass(limit, now);
     }

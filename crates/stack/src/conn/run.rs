@@ -168,17 +168,19 @@ struct Hold {
     segments: usize,
     bytes: usize,
     with_text: u32,
-    /// The TSecr of the latest segment with text; the outer `None`: there was no text.
+    /// The TSecr of the latest segment with text in order; the outer `None`: there was none. Others may be anybody's.
     text: Option<Option<u32>>,
 }
 
 impl Hold {
-    fn note(&mut self, header: &Header, payload: &Data) {
+    fn note(&mut self, payload: &Data) {
         (self.segments, self.bytes) = (self.segments + 1, self.bytes + payload.len());
-        if !payload.is_empty() {
-            self.with_text += 1;
-            self.text = Some(header.options.timestamps.map(|ts| ts.ecr));
-        }
+        self.with_text += u32::from(!payload.is_empty());
+    }
+
+    /// Text of the segment was taken in order.
+    fn note_text(&mut self, header: &Header) {
+        self.text = Some(header.options.timestamps.map(|ts| ts.ecr));
     }
 
     fn is_full(&self) -> bool {
@@ -197,13 +199,18 @@ fn arrive(
     (header, payload): (Header, Data),
     next: &mut impl FnMut() -> Option<(Header, Data)>,
 ) -> Option<(Header, Data)> {
-    hold.note(&header, &payload);
+    hold.note(&payload);
     let joined =
         if cx.core.config.gro && !so.rcv.closed { pcb.join_from(&header, text_len(&payload)) } else { None };
     let Some(mut joined) = joined else {
+        let (rcv_nxt, has_text) = (pcb.rcv_nxt(), !payload.is_empty());
         engine::arrive(cx, pcb, conn, so, &header, payload);
+        if has_text && pcb.rcv_nxt() != rcv_nxt {
+            hold.note_text(&header);
+        }
         return None;
     };
+    hold.note_text(&header);
     so.rcv.chain.append(payload.0);
     let mut refused = None;
     while !hold.is_full()
@@ -213,7 +220,8 @@ fn arrive(
             refused = Some((header, payload));
             break;
         }
-        hold.note(&header, &payload);
+        hold.note(&payload);
+        hold.note_text(&header);
         so.rcv.chain.append(payload.0);
     }
     arrive_joined(cx, pcb, conn, so, &joined);

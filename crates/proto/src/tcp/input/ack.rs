@@ -19,7 +19,12 @@ use super::super::timestamp;
 use super::{Segment, Step};
 
 impl<P: Payload> Pcb<P> {
-    pub(super) fn fifth_check_ack(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
+    pub(super) fn fifth_check_ack(
+        &mut self,
+        seg: &mut Segment<P>,
+        now: Instant,
+        input: &mut Input<P>,
+    ) -> Step {
         if !seg.flags.has(Flags::ACK) {
             return Step::Break(());
         }
@@ -31,6 +36,7 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.check_ack_range(seg.header.ack, now)?;
+        self.take_proven(seg, now);
         if self.persist {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
@@ -87,12 +93,16 @@ impl<P: Payload> Pcb<P> {
     /// Acknowledgments of what was never sent, or of what was acknowledged long ago, are not the peer's
     /// (RFC 5961 section 5.2).
     fn check_ack_range(&mut self, ack: SeqNum, now: Instant) -> Step {
-        let oldest = self.snd_una - self.max_snd_wnd.min(MAX_SND_WND_COUNTED);
-        if ack.after(self.snd_max) || ack.before(oldest) {
+        if !self.is_in_ack_range(ack) {
             self.challenge(now);
             return Step::Break(());
         }
         Step::Continue(())
+    }
+
+    pub(super) fn is_in_ack_range(&self, ack: SeqNum) -> bool {
+        let oldest = self.snd_una - self.max_snd_wnd.min(MAX_SND_WND_COUNTED);
+        ack.at_or_before(self.snd_max) && ack.at_or_after(oldest)
     }
 
     /// `ack` is new. Returns the bytes to drop from `so_snd`.

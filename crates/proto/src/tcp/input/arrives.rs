@@ -2,8 +2,9 @@
 //!
 //! The parent is [`Pcb::arrives`]; its steps carry the RFC's numbers and stand in its order, so that
 //! they can be held against it: 1 to 4 and 6 here, 5 in `ack`, 7 and 8 in `text`. The idealised segment
-//! that the RFC speaks of, which begins at RCV.NXT or later and does not exceed the window, is made by
-//! the first step. Tests: `tests/attacks.rs`, `tests/windows.rs`, `tests/transitions.rs`.
+//! that the RFC speaks of, which begins at RCV.NXT or later and does not exceed the window, is made in the fifth step, once
+//! the ACK field has proven that the segment is the peer's ([`Pcb::take_proven`]).
+//! Tests: `tests/attacks.rs`, `tests/blind.rs`, `tests/windows.rs`, `tests/transitions.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -30,31 +31,33 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.first_check_sequence(seg, now)?;
-        self.take_user_timeout(&seg.header);
         self.second_check_rst(seg, now, input)?;
         // Third, security and compartment, does not exist here.
         self.fourth_check_syn(seg, now)?;
-        self.note_marks(seg.flags, !seg.payload.is_empty());
         self.fifth_check_ack(seg, now, input)?;
         self.sixth_check_urg(&seg.header, input);
         self.seventh_segment_text(seg, now, input)?;
         self.eighth_check_fin(seg, now, input)
     }
 
-    /// First: is the segment in the window, and is it no ghost of an earlier lap (PAWS)? Cuts it to the
-    /// window.
+    /// First: is the segment in the window, and is it no ghost of an earlier lap (PAWS)?
     fn first_check_sequence(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
         self.strip_syn_of_simultaneous_open(seg);
         self.check_paws(seg, now)?;
-        if !self.is_acceptable(seg) {
-            return self.on_unacceptable(seg, now);
-        }
+        seg.is_acceptable = self.is_acceptable(seg);
+        if seg.is_acceptable { Step::Continue(()) } else { self.on_unacceptable(seg, now) }
+    }
+
+    /// The segment has passed every check, so it is the peer's. Takes what it carries besides text and acknowledgment, and cuts
+    /// it to the window.
+    pub(super) fn take_proven(&mut self, seg: &mut Segment<P>, now: Instant) {
         self.last_rcv_at = now;
-        if !seg.flags.any(Flags::RST.with(Flags::SYN)) {
+        if seg.is_acceptable {
             self.note_timestamp(seg.seq, seg.header.options.timestamps, now);
-            self.trim_to_window(seg);
         }
-        Step::Continue(())
+        self.take_user_timeout(&seg.header);
+        self.trim_to_window(seg);
+        self.note_marks(seg.flags, !seg.payload.is_empty());
     }
 
     /// In a simultaneous open the peer's SYN-ACK repeats the SYN that was already taken in. Cut off, as
@@ -83,7 +86,8 @@ impl<P: Payload> Pcb<P> {
                 if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
                     return Step::Continue(());
                 }
-                self.acknowledge_unacceptable(seg, now);
+                // Anybody can send an old timestamp, so the answer is limited.
+                self.challenge(now);
                 Step::Break(())
             }
             None | Some(_) => Step::Continue(()),
@@ -117,6 +121,10 @@ impl<P: Payload> Pcb<P> {
             // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
             return if closed_window { Step::Continue(()) } else { Step::Break(()) };
         }
+        if seg.flags.has(Flags::SYN) || !self.acknowledges_plausibly(seg) {
+            self.challenge(now);
+            return Step::Break(());
+        }
         self.note_duplicate(seg.seq, seg.payload_len());
         if !seg.payload.is_empty() && seg.seq.before(self.rcv_nxt) {
             self.on_text_again();
@@ -133,19 +141,23 @@ impl<P: Payload> Pcb<P> {
             seg.seq = self.rcv_nxt;
             return Step::Continue(());
         }
-        if closed_window && !seg.flags.has(Flags::SYN) {
+        if closed_window {
             // A window probe: its text is refused, what it acknowledges is not (RFC 9293 section 3.10.7.4).
-            self.last_rcv_at = now;
-            self.trim_to_window(seg);
             return Step::Continue(());
         }
         Step::Break(())
     }
 
+    /// Whether an unacceptable segment may be the peer's all the same, sent again: it passes the fifth step's check. A sender
+    /// who does not see our segments would have to guess for that.
+    fn acknowledges_plausibly(&self, seg: &Segment<P>) -> bool {
+        seg.flags.has(Flags::ACK) && self.is_in_ack_range(seg.header.ack)
+    }
+
     /// Text sent again must be acknowledged each time, the earlier acknowledgment may be lost. A segment
     /// without length needs no answer except to probe, and two ends could answer each other for ever.
     fn acknowledge_unacceptable(&mut self, seg: &Segment<P>, now: Instant) {
-        if seg.seq_len() > 0 && !seg.flags.has(Flags::SYN) {
+        if seg.seq_len() > 0 {
             self.ack_now = true;
         } else {
             self.challenge(now);

@@ -5,6 +5,8 @@
 //! take a short path (Jacobson's header prediction) through the same functions that the full
 //! procedure uses. All others go through `syn_sent` (section 3.10.7.3) or `arrives` (3.10.7.4).
 //!
+//! Of a segment that may be anybody's nothing is kept: what each variable needs before it changes stands in `docs/blind.md`.
+//!
 //! It must not know buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
 //! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `tests/`.
 
@@ -28,7 +30,7 @@ use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
 use super::timestamp;
 
-/// A segment on its way through the steps, cut to the receive window by the first of them.
+/// A segment on its way through the steps. Once it is proven it is cut to the receive window.
 struct Segment<P> {
     /// As it came.
     header: Header,
@@ -37,11 +39,13 @@ struct Segment<P> {
     /// Its control bits, less those that were cut off.
     flags: Flags,
     payload: P,
+    /// It has passed the sequence check itself, and not as an answer to a probe.
+    is_acceptable: bool,
 }
 
 impl<P: Payload> Segment<P> {
     fn new(header: &Header, payload: P) -> Self {
-        Self { header: *header, seq: header.seq, flags: header.flags, payload }
+        Self { header: *header, seq: header.seq, flags: header.flags, payload, is_acceptable: false }
     }
 
     /// SEG.LEN of what is left.

@@ -4,6 +4,7 @@
 //! `script`: one pcb against hand-made segments. The other files are named after what they test.
 
 mod attacks;
+mod blind;
 mod close;
 mod congestion;
 mod delack;

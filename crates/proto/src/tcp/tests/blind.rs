@@ -1,0 +1,149 @@
+//! Segments whose sender has not proven that it is the peer: nothing of them is kept (`docs/blind.md`).
+
+use core::time::Duration;
+
+use super::super::ecn::EcnMode;
+use super::super::events::Events;
+use super::super::input::CHALLENGES_MAX;
+use super::super::segment::{Flags, Header, Timestamps};
+use super::super::settings::Settings;
+use super::super::state::State;
+use super::super::user_timeout::UserTimeout;
+use super::script::{ACK, FIN, IRS, ISS, Script, WND, ms, plain, secs};
+use crate::seq::SeqNum;
+
+/// Everything that a segment may carry is agreed on.
+fn all() -> Settings {
+    Settings { timestamps: true, sack: true, ecn: EcnMode::On, user_timeout_option: true, ..plain() }
+}
+
+/// The pcb's whole state, but for what a challenge changes.
+fn state_of(t: &Script) -> String {
+    let mut text = format!("{:?}", t.pcb);
+    for field in ["ack_now: ", "challenge_count: ", "challenge_second: "] {
+        let begin = text.find(field).expect("a field of that name");
+        let end = text[begin..].find(',').expect("fields are separated") + begin;
+        text.replace_range(begin..end, "");
+    }
+    text
+}
+
+/// What nobody who sees none of our segments can get right, as changes of a segment that is in order.
+const UNPROVEN: [(&str, fn(&mut Header)); 4] = [
+    ("acknowledges what was not sent", |header| header.ack += 9_999),
+    ("acknowledges what is long gone", |header| header.ack = header.ack - (u32::from(WND) + 2_000)),
+    ("has no ACK bit", |header| header.flags = header.flags.without(Flags::ACK)),
+    ("is older than TS.Recent", |header| {
+        header.options.timestamps = Some(Timestamps { val: 99, ecr: 0 });
+    }),
+];
+
+/// What it may carry, and where it may begin.
+fn headers(t: &Script) -> Vec<Header> {
+    let nxt = t.pcb.rcv_nxt();
+    let marks = [Flags::NONE, Flags::CE, Flags::CWR, Flags::ECE, Flags::URG, Flags::PSH, FIN];
+    let mut headers = Vec::new();
+    for seq in [nxt, nxt + 100, nxt + 45_000, nxt - 1, nxt - 3, nxt - 600, nxt + 60_000] {
+        for flags in marks {
+            let mut header = Header { seq, flags: ACK.with(flags), ..t.seg(ACK) };
+            header.options.timestamps = Some(Timestamps { val: 200_000, ecr: 7 });
+            header.options.user_timeout = Some(UserTimeout::new(secs(200)));
+            header.options.sack =
+                [super::super::sack::SackBlock { start: t.pcb.snd_una(), end: t.pcb.snd_max() }]
+                    .into_iter()
+                    .collect();
+            (header.window, header.urgent) = (17, 3);
+            headers.push(header);
+        }
+    }
+    headers
+}
+
+#[test]
+fn unproven_segments_change_nothing_in_any_state_and_are_challenged_within_the_limit() {
+    use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
+    for state in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
+        for (what, change) in UNPROVEN {
+            let mut t = Script::in_state(state, &all(), false);
+            if state == Established {
+                let _ = t.input(t.seg(ACK), &[1; 500]);
+                let ahead = Header { seq: t.pcb.rcv_nxt() + 700, ..t.seg(ACK) };
+                let _ = t.input(ahead, b"behind a hole");
+                t.write(300);
+            }
+            t.output();
+            t.now = t.now + ms(5);
+            let _ = t.pcb.on_timer(t.now);
+            t.output();
+            let mut answers = 0;
+            for mut header in headers(&t) {
+                change(&mut header);
+                for len in [0, 1, 700] {
+                    let before = state_of(&t);
+                    let input = t.input(header, &vec![0x66; len]);
+                    assert!(input.deliver.is_empty() && input.acked == 0 && input.reply.is_none(), "{what}");
+                    assert_eq!(input.events, Events::NONE, "{what}");
+                    assert_eq!(state_of(&t), before, "{state:?}: {what}: {header:?}, {len} bytes");
+                    let sent = t.output();
+                    assert!(sent.iter().all(|answer| answer.len == 0));
+                    answers += sent.len();
+                }
+            }
+            assert!((1..=usize::from(CHALLENGES_MAX)).contains(&answers), "{state:?}: {what}: {answers}");
+        }
+    }
+}
+
+#[test]
+fn paws_does_not_drop_the_peers_text_after_a_forged_segment() {
+    for (flags, ack) in [(FIN, ISS + 9_999), (Flags::FIN, 0), (Flags::NONE, 0)] {
+        let mut t = Script::established(&all());
+        let mut forged = t.raw(IRS + 1, ack, flags);
+        forged.options.timestamps = Some(Timestamps { val: 200_000, ecr: 0 });
+        let _ = t.input(forged, &[]);
+        let _ = t.output();
+        t.peer_ts = Some(Timestamps { val: 201, ecr: 0 });
+        assert_eq!(t.input(t.seg(ACK), &[1; 1000]).deliver.len(), 1000, "{flags:?}");
+        let answer = t.output()[0].header();
+        assert_eq!(answer.ack, SeqNum::new(IRS + 1001));
+        assert_eq!(answer.options.timestamps.map(|ts| ts.ecr), Some(201));
+    }
+}
+
+#[test]
+fn a_forged_segment_does_not_keep_a_silent_peer_alive() {
+    let mut t = Script::established(&all());
+    t.now = t.now + secs(5);
+    let _ = t.input(t.raw(IRS + 1, ISS + 9_999, ACK), b"here I am");
+    let _ = t.input(t.raw(IRS + 1, 0, Flags::SYN), &[]);
+    assert_eq!(t.pcb.info(t.now).last_ack_recv, secs(5));
+    // What the peer sends beside its window probe counts, as any segment that has passed.
+    let _ = t.input(Header { seq: t.pcb.rcv_nxt() - 1, ..t.seg(ACK) }, &[]);
+    assert_eq!(t.pcb.info(t.now).last_ack_recv, Duration::ZERO);
+}
+
+#[test]
+fn what_a_proven_segment_carries_is_taken() {
+    let mut t = Script::established(&all());
+    let mut header = t.seg(ACK.with(Flags::CE));
+    header.options.user_timeout = Some(UserTimeout::new(secs(200)));
+    header.options.timestamps = Some(Timestamps { val: 300, ecr: 0 });
+    let _ = t.input(header, b"text");
+    assert_eq!(t.pcb.user_timeout(), Some(secs(200)));
+    let answer = t.output()[0].header();
+    assert!(answer.flags.has(Flags::ECE));
+    assert_eq!(answer.options.timestamps.map(|ts| ts.ecr), Some(300));
+}
+
+#[test]
+fn text_that_comes_again_is_reported_only_to_whoever_acknowledges_plausibly() {
+    let mut t = Script::established(&all());
+    let first = t.seg(ACK);
+    let _ = t.input(first, &[1; 500]);
+    let _ = t.output();
+    for (ack, is_reported) in [(ISS + 9_999, false), (ISS + 1, true)] {
+        let _ = t.input(Header { ack: SeqNum::new(ack), ..first }, &[1; 500]);
+        let answer = t.output()[0].header();
+        assert_eq!(!answer.options.sack.is_empty(), is_reported, "{ack}");
+    }
+}
