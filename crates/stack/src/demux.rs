@@ -21,6 +21,7 @@ use sockeye_sync::{Credits, Mutex, MutexGuard};
 use crate::base::addr::{FourTuple, HashKey};
 use crate::conn::Conn;
 use crate::conn::outbox::Gone;
+use crate::failpoints::{self, Point};
 use crate::listeners::Replica;
 use crate::stack::{Core, counter};
 use crate::timers::TimerKey;
@@ -43,6 +44,9 @@ pub(crate) struct Resting {
     pub record: TimeWait,
 }
 
+/// Handshakes, each with the listener that it is for.
+pub(crate) type HalfOpen = SynCache<FourTuple, Arc<Replica>>;
+
 /// One part of the table.
 pub(crate) struct Shard {
     conns: HashTable<Arc<Conn>>,
@@ -51,13 +55,13 @@ pub(crate) struct Shard {
     /// restarted stay until they come up, or until there are too many.
     ends: VecDeque<(Instant, u64, FourTuple)>,
     resting_max: usize,
-    pub half_open: SynCache<FourTuple, Arc<Replica>>,
+    pub half_open: HalfOpen,
     /// When the wheel will call for this shard, microseconds; 0 for not at all.
     timer_at: u64,
 }
 
 /// Shards, a power of two: enough that two cores rarely meet in one.
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 /// Parts that the shards are divided into among cores.
 const LANES_MAX: usize = 16;
 /// Stale entries of `Shard::ends` that are tolerated beside as many live ones.
@@ -141,11 +145,10 @@ impl Demux {
         // Before the record stands: whoever still sends to this connection then looks the name up.
         conn.bury();
         self.unreserve();
+        core.recycler.forget(&conn);
         if let Some(params) = record {
             shard.rest(core, &conn, TimeWait::new(&params, now), now);
         }
-        drop(shard);
-        core.recycler.forget(&conn);
     }
 }
 
@@ -218,8 +221,8 @@ impl Shard {
         // A millisecond at least, so that a late call is one call and not many.
         let at = next.as_micros().max(now.as_micros() + 1000);
         if self.timer_at == 0 || at < self.timer_at {
-            self.timer_at = at;
             core.workers.arm(core.cpu(), at, TimerKey::Shard { index });
+            self.timer_at = at;
         }
     }
 
@@ -256,13 +259,17 @@ pub(crate) fn on_timer(cx: &mut crate::conn::outbox::Context<'_>, index: usize) 
     let mut shard = shard.lock();
     shard.timer_at = 0;
     shard.expire(cx.now);
-    let routed = &mut cx.outbox.routed;
-    shard.half_open.on_timer(cx.now, |tuple, header| {
-        routed.push_back(crate::conn::outbox::Routed {
-            from: None,
-            to: tuple.reversed(),
-            header,
-            payload: crate::base::payload::Data::default(),
+    // A SYN-ACK that cannot be repeated takes its entry with it (`SynCache::on_timer`); the others are repeated all the same.
+    cx.drain("the timer of handshakes", |cx| {
+        let routed = &mut cx.outbox.routed;
+        shard.half_open.on_timer(cx.now, |tuple, header| {
+            failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
+            routed.push_back(crate::conn::outbox::Routed {
+                from: None,
+                to: tuple.reversed(),
+                header,
+                payload: crate::base::payload::Data::default(),
+            });
         });
     });
     shard.arm(core, index, cx.now);

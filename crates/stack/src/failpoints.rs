@@ -59,6 +59,46 @@ points! {
     Arm = "timers.arm",
     /// A frame has come in.
     Frame = "input.frame",
+    /// The wheel takes out what is due, and has taken some of it.
+    Advance = "timers.advance",
+    /// The SYN cache has looked at a segment of a handshake. For the local port.
+    Handshake = "syncache.segment",
+    /// The SYN cache is about to repeat a SYN-ACK. For the local port.
+    Repeat = "syncache.repeat",
+    /// A listener's child was made, and is not in the table yet. For the local port.
+    Establish = "demux.establish",
+    /// A connect has its name, and is not in the table yet. For the remote port.
+    Connect = "demux.connect",
+    /// A connection is about to be looked up for a segment. For the local port.
+    LookUp = "demux.look_up",
+    /// A record in TIME-WAIT has looked at a segment. For the local port.
+    TimeWait = "demux.time_wait",
+    /// A connection is about to be queued at its listener. For the local port.
+    Queue = "listener.push",
+    /// A listener is in some copies of the table, and not in the others. For its port.
+    Listen = "listeners.add",
+    /// A place in the bind table is about to be taken. For the port.
+    Bind = "ports.bind",
+    /// The table of neighbors was asked for the way to one. For the last two bytes of its address.
+    Resolve = "neighbor.resolve",
+    /// The table of neighbors has learned from an ARP packet. For the last two bytes of its sender's address.
+    Learn = "neighbor.learn",
+    /// The timer of the table of neighbors is about to look at an entry.
+    NeighborTimer = "neighbor.timer",
+    /// A fragment was added to its datagram. For its identification.
+    Reassemble = "reassembly.fragment",
+    /// The timer of reassembly has gone off.
+    ReassemblyTimer = "reassembly.timer",
+    /// Datagrams were queued at a UDP socket, and nobody was told. For its port.
+    UdpDeliver = "udp.deliver",
+    /// A UDP socket is in some copies of the table, and not in the others. For its port.
+    UdpName = "udp.name",
+    /// A UDP socket has taken a datagram. For its port.
+    UdpReceive = "udp.receive",
+    /// A UNIX socket has put bytes into its peer's buffer.
+    UnixSend = "unix.send",
+    /// A UNIX socket has taken bytes from its buffer.
+    UnixReceive = "unix.receive",
 }
 
 #[cfg(feature = "failpoints")]
@@ -75,6 +115,15 @@ pub(crate) fn hit(_point: Point, _of: u64) {}
 #[inline(always)]
 pub(crate) fn of_conn(conn: &crate::conn::Conn) -> u64 {
     u64::from(conn.tuple.local.port) << 16 | u64::from(conn.tuple.remote.port)
+}
+
+/// What names a neighbor: the last two bytes of its address.
+#[inline(always)]
+pub(crate) fn of_addr(addr: std::net::IpAddr) -> u64 {
+    match addr {
+        std::net::IpAddr::V4(v4) => u64::from(v4.to_bits() as u16),
+        std::net::IpAddr::V6(v6) => u64::from(v6.to_bits() as u16),
+    }
 }
 
 #[cfg(feature = "failpoints")]

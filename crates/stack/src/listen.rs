@@ -16,7 +16,9 @@ use crate::admission::Admission;
 use crate::base::addr::Endpoint;
 use crate::conn::Conn;
 use crate::conn::outbox::{Context, Wake};
+use crate::failpoints::{self, Point};
 use crate::fastopen::Queue;
+use crate::panics::{self, PanicSource};
 use crate::poll::registration::{self, Gone};
 use crate::poll::{Ready, Waiters};
 use crate::stack::Core;
@@ -118,13 +120,23 @@ impl Listener {
     pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
         let (cpu, now, outbox) = (cx.cpu, cx.now.as_micros(), &mut cx.outbox);
         let mut queue = self.line.queue.lock();
-        if queue.closed {
+        let mut child = Some(child);
+        let pushed = panics::catch(PanicSource::Protocol, "a listener's queue", || {
+            failpoints::hit(Point::Queue, u64::from(self.local.port));
+            if !queue.closed
+                && let Some(child) = child.take()
+            {
+                outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Threads));
+            }
+        });
+        outbox.caught.extend(pushed.err());
+        if let Some(child) = child {
+            // Nobody will accept it.
             drop(queue);
             self.unreserve();
             outbox.orphans.push(child);
             return;
         }
-        outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Threads));
         queue.waiters.mark(Ready::READABLE.bits(), &mut outbox.wakes);
     }
 

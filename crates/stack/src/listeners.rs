@@ -20,7 +20,9 @@ use sockeye_sync::RwLock;
 use sockeye_sync::facade::Arc;
 
 use crate::base::addr::Endpoint;
+use crate::failpoints::{self, Point};
 use crate::listen::Listener;
+use crate::panics::{self, PanicSource};
 
 /// Where listeners for every port stand: they come after those of the port itself.
 pub(crate) const ANY_PORT: u16 = 0;
@@ -60,11 +62,18 @@ impl Listeners {
         Self { copies: (0..COPIES).map(|_| List(RwLock::new(HashMap::new()))).collect() }
     }
 
-    /// Adds a listener. Under the bind table's lock.
+    /// Adds a listener. Under the bind table's lock. If that panics it is in no copy.
     pub fn add(&self, listener: &Arc<Listener>, v6_only: bool) {
-        for List(list) in &self.copies {
-            let replica = Arc::new(Replica { listener: Arc::clone(listener) });
-            list.write().entry(listener.local.port).or_default().push(Entry { v6_only, replica });
+        let added = panics::catch(PanicSource::Protocol, "adding a listener", || {
+            for List(list) in &self.copies {
+                let replica = Arc::new(Replica { listener: Arc::clone(listener) });
+                list.write().entry(listener.local.port).or_default().push(Entry { v6_only, replica });
+                failpoints::hit(Point::Listen, u64::from(listener.local.port));
+            }
+        });
+        if let Err(caught) = added {
+            self.remove(listener.bind_id, listener.local.port);
+            caught.resume();
         }
     }
 

@@ -14,8 +14,10 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use rustix::io::Errno;
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::Arc;
 
@@ -103,6 +105,36 @@ pub(crate) fn contain<R>(
         }
     }
 }
+
+/// Runs a call of the application, with no lock held. If the stack's own code panics in it the call fails. What the call was about
+/// is as if it had not been made: that is for the sections inside to see to.
+#[inline]
+pub(crate) fn call<R>(
+    core: &Core,
+    place: &'static str,
+    call: impl FnOnce() -> io::Result<R>,
+) -> io::Result<R> {
+    contain(core, PanicSource::Protocol, place, call).unwrap_or_else(|| Err(error()))
+}
+
+/// [`call`] of a socket whose errors are numbers: EIO.
+#[inline]
+pub(crate) fn call_or_errno<R>(
+    core: &Core,
+    place: &'static str,
+    call: impl FnOnce() -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    contain(core, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
+}
+
+/// What a call reports in which the stack's own code has panicked.
+#[cold]
+pub(crate) fn error() -> io::Error {
+    io::Error::other(PANICKED)
+}
+
+const PANICKED: &str = "the stack's protocol code panicked in this call, which has no effect: this is a bug of the stack; please report \
+                        it with the message of the panic";
 
 /// Drops a value of the application's with no lock held; a panic in its drop is caught and reported.
 pub(crate) fn release<T>(core: &Core, source: PanicSource, place: &'static str, value: T) {

@@ -24,14 +24,16 @@ use crate::config::SynCookies;
 use crate::conn::birth::{self, Name};
 use crate::conn::outbox::{Context, Routed};
 use crate::conn::{Conn, Home, Work, engine, reason};
-use crate::demux::{Demux, Shard};
+use crate::demux::{Demux, HalfOpen, Shard};
+use crate::failpoints::{self, Point};
 use crate::fastopen::{self, Place};
 use crate::input::count;
 use crate::listen::Listener;
 use crate::listeners::Replica;
 use crate::netif::table::Via;
+use crate::panics::{self, PanicSource};
 use crate::route::{acquaint, answer};
-use crate::stack::{Core, counter};
+use crate::stack::counter;
 
 /// A SYN for a listener. `iss_floor` is set if it reopens a name in TIME-WAIT.
 pub(crate) fn on_syn(
@@ -72,9 +74,12 @@ pub(crate) fn on_syn(
             return open_early(cx, shard, Name { tuple, hash, via }, segment, listener, &accepted, cookie);
         }
     };
-    let reply = shard.half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, cx.now);
+    let now = cx.now;
+    let reply = handshake(cx, &mut shard, &tuple, |half_open| {
+        half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, now)
+    });
     shard.arm(core, Demux::index(hash), cx.now);
-    if let Some(mut reply) = reply {
+    if let Some(mut reply) = reply.flatten() {
         reply.options.fast_open = offered;
         answer(cx, tuple, reply);
     }
@@ -139,8 +144,9 @@ fn open_early(
     let mut text = segment.payload;
     text.truncate(accepted.rcv_wnd.min(listener.settings.rcvbuf) as usize);
     let len = u32::try_from(text.len()).unwrap_or(0);
-    let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, cx.now);
-    let Some(child) = establish(core, &mut shard, name, listener, home, make) else {
+    let now = cx.now;
+    let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, now);
+    let Some(child) = establish(cx, &mut shard, name, listener, home, make) else {
         return place.give_back(None);
     };
     {
@@ -171,21 +177,23 @@ pub(crate) fn third_segment(
     hash: u64,
     segment: Routed,
 ) {
-    let (tuple, header) = (segment.to, segment.header);
+    let (tuple, header, now) = (segment.to, segment.header, cx.now);
     if header.flags.has(Flags::RST) {
-        let outcome = shard.half_open.on_rst(&tuple, &header, cx.now);
+        let outcome = handshake(cx, &mut shard, &tuple, |half_open| half_open.on_rst(&tuple, &header, now));
         drop(shard);
         match outcome {
-            RstOutcome::Challenge(ack) => answer(cx, tuple, ack),
-            RstOutcome::Removed(_) | RstOutcome::Ignore | RstOutcome::NoEntry => {}
+            Some(RstOutcome::Challenge(ack)) => answer(cx, tuple, ack),
+            Some(RstOutcome::Removed(_) | RstOutcome::Ignore | RstOutcome::NoEntry) | None => {}
         }
         return;
     }
     let outcome = if header.flags.has(Flags::ACK) {
-        shard.half_open.on_ack(&tuple, &header, segment.payload.len(), cx.now)
+        let len = segment.payload.len();
+        handshake(cx, &mut shard, &tuple, |half_open| half_open.on_ack(&tuple, &header, len, now))
     } else {
-        AckOutcome::NoEntry
+        Some(AckOutcome::NoEntry)
     };
+    let Some(outcome) = outcome else { return };
     match outcome {
         AckOutcome::Accept { listener, accepted } => {
             complete(cx, shard, hash, segment, &listener, &accepted);
@@ -198,6 +206,37 @@ pub(crate) fn third_segment(
             stray(cx, hash, segment, may_be_cookie);
         }
     }
+}
+
+/// Has the SYN cache do something about the handshake of `tuple`. If that panics the handshake is forgotten, and the segment
+/// dropped.
+#[inline]
+fn handshake<R>(
+    cx: &mut Context<'_>,
+    shard: &mut Shard,
+    tuple: &FourTuple,
+    step: impl FnOnce(&mut HalfOpen) -> R,
+) -> Option<R> {
+    let stepped = panics::catch(PanicSource::Protocol, "a handshake", || {
+        let result = step(&mut shard.half_open);
+        failpoints::hit(Point::Handshake, u64::from(tuple.local.port));
+        result
+    });
+    match stepped {
+        Ok(result) => Some(result),
+        Err(caught) => {
+            cx.outbox.caught.push(caught);
+            give_up(cx, shard, tuple);
+            None
+        }
+    }
+}
+
+/// Forgets a handshake over which the SYN cache, or what comes after it, has panicked.
+#[cold]
+fn give_up(cx: &mut Context<'_>, shard: &mut Shard, tuple: &FourTuple) {
+    let forgot = panics::catch(PanicSource::Protocol, "a handshake", || drop(shard.half_open.remove(tuple)));
+    cx.outbox.caught.extend(forgot.err());
 }
 
 /// A segment that nothing in the tables answers for: it brings a cookie back, or it is a stray.
@@ -257,8 +296,9 @@ fn complete(
     let tuple = segment.to;
     let Some(via) = cx.core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else { return };
     let home = home(cx, &segment, hash, via);
-    let make = |settings: &Settings| Pcb::accept(settings, accepted, cx.now);
-    let child = establish(cx.core, &mut shard, Name { tuple, hash, via }, listener, home, make);
+    let now = cx.now;
+    let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
+    let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, home, make);
     drop(shard);
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
@@ -275,14 +315,14 @@ fn home(cx: &Context<'_>, segment: &Routed, hash: u64, via: Via) -> Home {
 /// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
 /// repeated (Linux's answer); what a cookie began is as good as lost.
 fn establish(
-    core: &Core,
+    cx: &mut Context<'_>,
     shard: &mut Shard,
     name: Name,
     listener: &Arc<Listener>,
     home: Home,
     make: impl FnOnce(&Settings) -> Pcb<Data>,
 ) -> Option<Arc<Conn>> {
-    let tuple = name.tuple;
+    let (core, tuple) = (cx.core, name.tuple);
     if !listener.reserve() {
         core.count(counter::LISTEN_OVERFLOWS);
         return None;
@@ -291,11 +331,27 @@ fn establish(
         listener.unreserve();
         return None;
     }
-    let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
-    let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
-    shard.half_open.remove(&tuple);
-    shard.insert(Arc::clone(&conn));
-    core.ports.note_conn(tuple.local.port);
-    core.count(counter::PASSIVE_OPENS);
-    Some(conn)
+    let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
+        let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
+        let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
+        shard.half_open.remove(&tuple);
+        failpoints::hit(Point::Establish, u64::from(tuple.local.port));
+        core.ports.note_conn(tuple.local.port);
+        // Last: from here on the connection stands for both reservations.
+        shard.insert(Arc::clone(&conn));
+        conn
+    });
+    match made {
+        Ok(conn) => {
+            core.count(counter::PASSIVE_OPENS);
+            Some(conn)
+        }
+        Err(caught) => {
+            cx.outbox.caught.push(caught);
+            core.demux.unreserve();
+            listener.unreserve();
+            give_up(cx, shard, &tuple);
+            None
+        }
+    }
 }

@@ -25,6 +25,7 @@ use sockeye_sync::{Mutex, RwLock};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::demux::Demux;
+use crate::failpoints::{self, Point};
 use crate::listen::Listener;
 use crate::listeners::{ANY_PORT, Listeners, Replica};
 
@@ -139,6 +140,7 @@ impl Ports {
         } else {
             return Err(in_use(local));
         };
+        failpoints::hit(Point::Bind, u64::from(local.port));
         table.entry(port).or_default().push(Bind::new(id, local.addr, options));
         self.bound.insert(port);
         Ok((id, port))
@@ -158,8 +160,8 @@ impl Ports {
         if taken || self.conn_conflicts(demux, local.addr, local.port, options) {
             return Err(in_use(local));
         }
-        binds[own].listens = true;
         self.listeners.add(listener, options.v6_only);
+        binds[own].listens = true;
         Ok(())
     }
 

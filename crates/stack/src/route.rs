@@ -14,9 +14,11 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::conn::outbox::{Context, Routed, Wake};
 use crate::conn::{Conn, Work, engine};
+use crate::failpoints::{self, Point};
 use crate::input::count;
 use crate::netif::output;
 use crate::netif::table::Via;
+use crate::panics::{self, PanicSource};
 use crate::passive;
 use crate::stack::counter;
 
@@ -52,6 +54,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
     let is_syn = closed::listen(&header) == ListenAction::Syn;
     let listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
     let mut shard = core.demux.shard(hash);
+    failpoints::hit(Point::LookUp, u64::from(tuple.local.port));
     if let Some(conn) = shard.conn(hash, &tuple).cloned() {
         drop(shard);
         acquaint(segment.from.as_ref(), &conn);
@@ -69,13 +72,27 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
     }
     let mut iss_floor = None;
     if let Some(record) = shard.resting_mut(hash, &tuple) {
-        match record.on_segment(&header, segment.payload.len(), cx.now) {
+        let action = panics::catch(PanicSource::Protocol, "a segment to a name in TIME-WAIT", || {
+            let action = record.on_segment(&header, segment.payload.len(), cx.now);
+            failpoints::hit(Point::TimeWait, u64::from(tuple.local.port));
+            let ack = matches!(action, TimeWaitAction::Reopen { .. }).then(|| record.ack(cx.now));
+            (action, ack)
+        });
+        let (action, ack_again) = match action {
+            Ok(action) => action,
+            Err(caught) => {
+                // The record is half changed: the name is free now.
+                shard.wake_resting(hash, &tuple);
+                return cx.outbox.caught.push(caught);
+            }
+        };
+        match action {
             TimeWaitAction::Ignore => return,
             TimeWaitAction::Ack(ack) => return answer(cx, tuple, ack),
             TimeWaitAction::Reopen { iss_floor: floor } => {
                 if listener.is_none() {
-                    let ack = record.ack(cx.now);
-                    return answer(cx, tuple, ack);
+                    ack_again.into_iter().for_each(|ack| answer(cx, tuple, ack));
+                    return;
                 }
                 iss_floor = Some(floor);
                 shard.wake_resting(hash, &tuple);

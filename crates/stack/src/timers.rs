@@ -11,6 +11,7 @@
 //!
 //! Bound: an entry per armed timer, of 24 bytes.
 
+use crate::failpoints::{self, Point};
 use crate::netif::NetifId;
 
 /// Whom to call.
@@ -99,6 +100,7 @@ impl Wheel {
             level.occupied &= !(1 << slot);
             let mut entries = std::mem::take(&mut level.slots[slot]);
             for entry in entries.drain(..) {
+                failpoints::hit(Point::Advance, 0);
                 if entry.at.div_ceil(TICK) <= self.elapsed {
                     due.push(entry);
                 } else {

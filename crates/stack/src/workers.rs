@@ -32,6 +32,7 @@ use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
 
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
+use crate::demux::SHARDS;
 use crate::failpoints::{self, Point};
 use crate::panics::{self, PanicSource};
 use crate::stack::{Core, counter};
@@ -247,7 +248,14 @@ impl Workers {
     pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
         let lane = &self.lanes[index];
         let handed: Vec<Arc<Conn>> = lane.queue.take_all().collect();
-        lane.clockwork.lock().wheel.advance(core.clock.now().as_micros(), due);
+        let now = core.clock.now().as_micros();
+        let advanced = panics::catch(PanicSource::Protocol, "the timer wheel", || {
+            lane.clockwork.lock().wheel.advance(now, due);
+        });
+        if let Err(caught) = advanced {
+            self.begin_anew(core, lane, due);
+            caught.report(core);
+        }
         if lane.flush.load(Ordering::Relaxed) && lane.flush.swap(false, Ordering::Acquire) {
             core.recycler.flush_lane(core, index);
         }
@@ -264,6 +272,28 @@ impl Workers {
             return Some(core.clock.now());
         }
         lane.clockwork.lock().wheel.next().map(Instant::from_micros)
+    }
+
+    /// The wheel of a lane has panicked and may have lost calls. A new one takes its place: connections say when they are to be called, and
+    /// everybody else is called now and asks again. Calls for nothing do no harm.
+    #[cold]
+    fn begin_anew(&self, core: &Core, lane: &Lane, due: &mut Vec<Entry>) {
+        let now = core.clock.now().as_micros();
+        let lost = std::mem::replace(&mut lane.clockwork.lock().wheel, Wheel::new(now));
+        panics::contain(core, PanicSource::Protocol, "the timer wheel", || drop(lost));
+        let mut conns: Vec<Arc<Conn>> = Vec::new();
+        core.demux.each_shard(|shard| conns.extend(shard.conns().cloned()));
+        for conn in conns {
+            let at = conn.timer_at.load(Ordering::Relaxed);
+            if at != 0 {
+                let key = TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 };
+                lane.clockwork.lock().wheel.insert(Entry { at, key });
+            }
+        }
+        let shards = (0..SHARDS).map(|index| TimerKey::Shard { index });
+        let links = core.netifs.each().map(|(id, _)| TimerKey::Link(id));
+        let others = [TimerKey::Memory, TimerKey::Prune, TimerKey::Parked, TimerKey::Fragments];
+        due.extend(shards.chain(links).chain(others).map(|key| Entry { at: now, key }));
     }
 
     /// After the threads have ended: runs what was handed to them and not done. A connection in the queue of a

@@ -128,11 +128,11 @@ pub fn with_peer<T: Linked, R>(
             let (own, theirs, owed) = the_long_way(a, b, own);
             let is_linked = own.peer.is_some();
             drop(own);
+            // Also if `f` panics: who waits to link `a` would wait for ever.
+            let owed = owed.then(|| Owed(&a.link().idle));
             let result = is_linked.then(|| f(b));
             drop(theirs);
-            if owed {
-                a.link().idle.wake();
-            }
+            drop(owed);
             return (result, cost);
         }
     };
@@ -140,6 +140,15 @@ pub fn with_peer<T: Linked, R>(
     let result = f(b);
     drop(theirs);
     (Some(result), cost)
+}
+
+/// A wake that is given when this is dropped.
+struct Owed<'a>(&'a WaitQueue);
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
 }
 
 /// Both guards, and whether a wake of who waits to link `a` is owed. Afterwards `a`'s peer is `b` or none.

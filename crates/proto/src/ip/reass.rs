@@ -268,6 +268,26 @@ impl<H, P> Reass<H, P> {
         self.complete(&key)
     }
 
+    /// After a panic over a datagram, which may be half changed: forgets it, and reckons anew what is known of its source and of the whole.
+    pub fn forget(&mut self, key: &Key) {
+        let _half_changed = self.datagrams.remove(key);
+        self.ends.retain(|(_, own)| own != key);
+        if let Some(source) = self.sources.get_mut(&key.src) {
+            let datagrams = &self.datagrams;
+            source.datagrams.retain(|(_, own)| datagrams.contains_key(own));
+            let cost_of = |(_, own): &(u64, Key)| datagrams.get(own).map_or(0, |datagram| datagram.cost);
+            source.cost = source.datagrams.iter().map(cost_of).sum();
+        }
+        self.sources.retain(|_, source| !source.datagrams.is_empty());
+        self.ranks = self.sources.iter().filter_map(|(src, source)| source.rank(*src)).collect();
+        self.cost = self.datagrams.values().map(|datagram| datagram.cost).sum();
+    }
+
+    /// The datagram whose time is over next.
+    pub fn next_key(&self) -> Option<Key> {
+        self.ends.first().map(|(_, key)| *key)
+    }
+
     /// Drops the datagrams whose time is over, and tells `tell` of those whose first fragment was there. Returns how
     /// many there were, dead ones not counted.
     pub fn expire(&mut self, now: Instant, mut tell: impl FnMut(Expired<H, P>)) -> u64 {

@@ -126,6 +126,8 @@ pub struct Cache<P> {
     /// No entry's timer is due before this; it may be early, never late.
     next: Option<Instant>,
     evicted: Vec<IpAddr>,
+    /// The entry that the timer is looking at.
+    in_hand: Option<IpAddr>,
     /// The times of the link.
     pub times: Times,
 }
@@ -153,6 +155,7 @@ impl<P> Cache<P> {
             forced_at: now,
             next: None,
             evicted: Vec::new(),
+            in_hand: None,
             times,
         }
     }
@@ -313,6 +316,16 @@ impl<P> Cache<P> {
         packets
     }
 
+    /// After [`on_timer`](Self::on_timer) has panicked: forgets the neighbor that it was looking at, over which it would panic
+    /// again. Returns its address.
+    pub fn drop_in_hand(&mut self) -> Option<IpAddr> {
+        let addr = self.in_hand.take()?;
+        self.entries.remove(&addr);
+        // What was found out of the others' deadlines is lost.
+        self.next = self.entries.values().filter_map(|slot| slot.entry.deadline()).min();
+        Some(addr)
+    }
+
     /// When to call [`on_timer`](Self::on_timer); that may be too early, and is found without looking at entries.
     pub fn deadline(&self) -> Option<Instant> {
         if self.entries.is_empty() {
@@ -328,6 +341,7 @@ impl<P> Cache<P> {
             if slot.entry.deadline().is_none_or(|deadline| now < deadline) {
                 continue;
             }
+            self.in_hand = Some(*addr);
             // A higher layer that got through meanwhile makes a probe needless.
             if let Some(at) = hint(addr).confirmed.filter(|at| *at + self.times.reachable > now) {
                 slot.entry.on_confirm(at, &self.times);
@@ -338,6 +352,7 @@ impl<P> Cache<P> {
                 action @ (Action::SolicitAll | Action::Solicit(_)) => actions.push((*addr, action)),
             }
         }
+        self.in_hand = None;
         self.next = self.entries.values().filter_map(|slot| slot.entry.deadline()).min();
         let expired = gone.iter().filter_map(|addr| self.expire(addr)).collect();
         if now >= self.sweep_at {

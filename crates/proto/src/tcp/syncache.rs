@@ -293,8 +293,10 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
                     continue;
                 }
                 self.table.requeue(index, now);
-                let slot = self.table.slot_mut(index);
+                let repeating = Repeating { table: &mut self.table, index };
+                let slot = repeating.table.slot_mut(index);
                 send(&slot.key, slot.half_open.syn_ack(now));
+                std::mem::forget(repeating);
                 self.statistics.retransmitted += 1;
             }
         }
@@ -334,6 +336,18 @@ pub fn accepted_at_syn(
     now: Instant,
 ) -> Accepted {
     Accepted { rtt: None, ..HalfOpen::new(syn, params, numbers).accepted(now, now) }
+}
+
+/// An entry whose SYN-ACK is being repeated. If that panics the entry is removed, or it would panic at every call.
+struct Repeating<'t, K: Hash + Eq + Clone, L: Clone> {
+    table: &'t mut Table<K, L>,
+    index: u32,
+}
+
+impl<K: Hash + Eq + Clone, L: Clone> Drop for Repeating<'_, K, L> {
+    fn drop(&mut self) {
+        self.table.remove_at(self.index);
+    }
 }
 
 /// What [`check_ack`] finds.

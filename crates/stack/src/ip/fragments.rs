@@ -14,9 +14,11 @@ use sockeye_sync::Mutex;
 
 use super::{Cast, Received, count, dispatch, icmp};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::input::count as frames;
 use crate::input::{is_for_all, problem};
 use crate::netif::Checksum;
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
 use crate::timers::TimerKey;
 
@@ -62,13 +64,27 @@ pub(super) fn input(cx: &mut Context<'_>, mut received: Received, place: Fragmen
     };
     let (outcome, evicted) = {
         let mut held = cx.core.ip.fragments.0.lock();
-        let outcome = held.reass.on_fragment(key, piece, cx.now);
+        let outcome = panics::catch(PanicSource::Protocol, "a fragment", || {
+            let outcome = held.reass.on_fragment(key, piece, cx.now);
+            failpoints::hit(Point::Reassemble, u64::from(place.id));
+            outcome
+        });
+        if outcome.is_err() {
+            held.reass.forget(&key);
+        }
         arm(cx.core, &mut held);
         (outcome, held.reass.take_evicted())
     };
     if evicted > 0 {
         cx.core.ip.count_many(count::REASM_EVICTED, evicted);
     }
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(caught) => {
+            cx.outbox.caught.push(caught);
+            return cx.core.ip.count(count::REASM_FAILS);
+        }
+    };
     match outcome {
         Outcome::Pending => {}
         Outcome::Complete(mut first, ecn, pieces) => {
@@ -160,9 +176,19 @@ pub(crate) fn on_timer(core: &Core) {
         let expired = {
             let mut held = core.ip.fragments.0.lock();
             held.is_armed = false;
-            let expired = held.reass.expire(cx.now, |first| told.push(first));
+            let next = held.reass.next_key();
+            let expired = panics::catch(PanicSource::Protocol, "the timer of reassembly", || {
+                failpoints::hit(Point::ReassemblyTimer, 0);
+                held.reass.expire(cx.now, |first| told.push(first))
+            });
+            if let (Err(_), Some(next)) = (&expired, &next) {
+                held.reass.forget(next);
+            }
             arm(core, &mut held);
-            expired
+            expired.unwrap_or_else(|caught| {
+                cx.outbox.caught.push(caught);
+                0
+            })
         };
         core.ip.count_many(count::REASM_TIMEOUT, expired);
         core.ip.count_many(count::REASM_FAILS, expired);

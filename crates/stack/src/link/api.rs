@@ -10,6 +10,7 @@ pub use sockeye_proto::neighbor::State as NeighborState;
 use super::station::Station;
 use crate::conn::outbox::Context;
 use crate::netif::{MacAddr, NetifId, RpFilter};
+use crate::panics;
 use crate::stack::Stack;
 
 /// A neighbor: a host on the link of an interface.
@@ -117,14 +118,15 @@ impl Stack {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Context::run(self.core(), |cx| {
-            let mut work = station.enter(cx);
-            let (now, slots) = (work.now(), &station.slots);
-            let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
-            work.retract_evicted();
-            let Some(ready) = ready else { return Err(io::ErrorKind::QuotaExceeded.into()) };
-            work.release(addr, ready);
-            work.finish();
-            Ok(())
+            let set = station.work(cx, Some(addr), |work| {
+                let (now, slots) = (work.now(), &station.slots);
+                let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
+                work.retract_evicted();
+                let Some(ready) = ready else { return Err(io::ErrorKind::QuotaExceeded.into()) };
+                work.release(addr, ready);
+                Ok(())
+            });
+            set.unwrap_or_else(|| Err(panics::error()))
         })
     }
 

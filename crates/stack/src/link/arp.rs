@@ -11,6 +11,7 @@ use sockeye_proto::neighbor::Advert;
 use super::station::{ETHERTYPE_ARP, Work};
 use super::{addresses, count};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::netif::table::NetifId;
 use crate::stack::Core;
 
@@ -38,12 +39,13 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
     if packet.sender_lladdr == station.mac {
         return;
     }
-    let mut work = station.enter(cx);
-    if !conflict(&mut work, &packet) {
-        learn(&mut work, &packet);
-        answer(&mut work, &packet);
-    }
-    work.finish();
+    station.work(cx, Some(packet.sender.into()), |work| {
+        if !conflict(work, &packet) {
+            learn(work, &packet);
+            failpoints::hit(Point::Learn, failpoints::of_addr(packet.sender.into()));
+            answer(work, &packet);
+        }
+    });
 }
 
 /// Whether an address is a network's or everybody's on it.

@@ -34,12 +34,13 @@ pub(crate) fn leave(core: &Core, id: NetifId, group: IpAddr) -> bool {
 fn change(core: &Core, id: NetifId, change: impl FnOnce(&mut Work<'_, '_>) -> bool) -> bool {
     let Some(station) = core.links.station(id) else { return true };
     Context::run(core, |cx| {
-        let mut work = station.enter(cx);
-        let changed = change(&mut work);
-        // What there is to say is said now, and repeated by the timer.
-        super::timer::report(&mut work);
-        work.finish();
-        changed
+        let changed = station.work(cx, None, |work| {
+            let changed = change(work);
+            // What there is to say is said now, and repeated by the timer.
+            super::timer::report(work);
+            changed
+        });
+        changed.unwrap_or(false)
     })
 }
 
@@ -115,19 +116,19 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
             });
         }
     };
-    let mut work = station.enter(cx);
-    let (now, family) = (work.now(), family(received.header.addresses.dst()));
-    match message {
-        igmp::Message::Query(query) => {
-            let mut randoms = [0; group::GROUPS_MAX + 1];
-            randoms.fill_with(|| work.state.random());
-            let mut randoms = randoms.into_iter();
-            work.state.groups[family].on_query(&query, now, || randoms.next().unwrap_or(0));
+    station.work(cx, None, |work| {
+        let (now, family) = (work.now(), family(received.header.addresses.dst()));
+        match message {
+            igmp::Message::Query(query) => {
+                let mut randoms = [0; group::GROUPS_MAX + 1];
+                randoms.fill_with(|| work.state.random());
+                let mut randoms = randoms.into_iter();
+                work.state.groups[family].on_query(&query, now, || randoms.next().unwrap_or(0));
+            }
+            igmp::Message::Report(group) => work.state.groups[family].on_report(&group),
+            igmp::Message::Other => {}
         }
-        igmp::Message::Report(group) => work.state.groups[family].on_report(&group),
-        igmp::Message::Other => {}
-    }
-    work.finish();
+    });
 }
 
 /// Sends what membership has to say.

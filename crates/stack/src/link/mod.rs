@@ -131,7 +131,5 @@ pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {
     let core = cx.core;
     let Some(station) = core.netifs.out(via).and_then(|(id, _)| core.links.station(id)) else { return };
     let next_hop = ways::next_hop(core, via, remote);
-    let mut work = station.enter(cx);
-    work.suspect(next_hop);
-    work.finish();
+    station.work(cx, Some(next_hop), |work| work.suspect(next_hop));
 }

@@ -38,18 +38,20 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
             });
         }
     };
-    let mut work = station.enter(cx);
-    match message {
+    let about = match &message {
+        Message::NeighborAdvert(advert) => advert.target,
+        _ => src,
+    };
+    station.work(cx, Some(about.into()), |work| match message {
         Message::NeighborSolicit { target, lladdr, nonce } => {
             let heard_from = lladdr.or(received.link_src.map(|mac| mac.0));
-            on_solicit(&mut work, src, target, (lladdr, heard_from), nonce);
+            on_solicit(work, src, target, (lladdr, heard_from), nonce);
         }
-        Message::NeighborAdvert(advert) => on_advert(&mut work, &advert),
-        Message::RouterAdvert(advert) => on_router_advert(&mut work, src, &advert),
+        Message::NeighborAdvert(advert) => on_advert(work, &advert),
+        Message::RouterAdvert(advert) => on_router_advert(work, src, &advert),
         // For routers; and better first hops, without which packets arrive all the same.
         Message::RouterSolicit { .. } | Message::Redirect { .. } => {}
-    }
-    work.finish();
+    });
 }
 
 /// RFC 4861 section 7.2.3, RFC 4862 section 5.4.3.

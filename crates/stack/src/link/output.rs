@@ -18,6 +18,7 @@ use super::station::{
 };
 use super::{count, ways};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::netif::TxFrame;
 use crate::netif::output::device;
 use crate::netif::table::Via;
@@ -44,10 +45,12 @@ pub(crate) fn transmit<'s>(
             device(cx, station.id, netif, flow, frames)
         }
         None => {
-            let mut work = station.enter(cx);
-            let dropped = work.ask(next_hop, flow, frames, ethertype);
-            work.finish();
-            dropped
+            let count = frames.len();
+            let asked = station.work(cx, Some(next_hop), |work| work.ask(next_hop, flow, frames, ethertype));
+            asked.unwrap_or_else(|| {
+                frames.clear();
+                count
+            })
         }
     }
 }
@@ -75,6 +78,7 @@ impl Work<'_, '_> {
         links.count(count::SLOW_LOOKUPS);
         let (slots, now) = (&self.station.slots, self.cx.now);
         let resolution = self.state.cache.resolve(next_hop, now, |addr| slots.hint(addr));
+        failpoints::hit(Point::Resolve, failpoints::of_addr(next_hop));
         self.retract_evicted();
         match resolution {
             Resolution::Known(to) => {

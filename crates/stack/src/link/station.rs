@@ -18,12 +18,13 @@ use sockeye_sync::{Mutex, MutexGuard};
 
 use super::api::LinkOptions;
 use super::slots::Slots;
-use super::{addresses, groups};
+use super::{addresses, count, groups};
 use crate::base::addr::HashKey;
 use crate::conn::outbox::Context;
 use crate::netif::output::device;
 use crate::netif::table::NetifId;
 use crate::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
+use crate::panics::{self, Caught, PanicSource};
 use crate::prune;
 use crate::stack::Core;
 use crate::timers::TimerKey;
@@ -152,17 +153,33 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
 /// Looks after the addresses that an interface was given, and makes others.
 pub(crate) fn begin(core: &Core, id: NetifId, addrs: &[Prefix], options: &LinkOptions) {
     let Some(station) = core.links.station(id) else { return };
-    Context::run(core, |cx| {
-        let mut work = station.enter(cx);
-        addresses::begin(&mut work, addrs, options);
-        work.finish();
-    });
+    Context::run(core, |cx| station.work(cx, None, |work| addresses::begin(work, addrs, options)));
 }
 
 impl Station {
     /// Takes the mutex.
-    pub fn enter<'a, 's>(&'s self, cx: &'a mut Context<'s>) -> Work<'a, 's> {
+    fn enter<'a, 's>(&'s self, cx: &'a mut Context<'s>) -> Work<'a, 's> {
         Work { cx, station: self, state: self.state.lock() }
+    }
+
+    /// Works under the mutex. A panic takes the neighbor `about` whom it is with it, and the table stays as it is otherwise: `None`
+    /// then, as if what has led here had not come.
+    pub(super) fn work<'s, R>(
+        &'s self,
+        cx: &mut Context<'s>,
+        about: Option<IpAddr>,
+        work: impl FnOnce(&mut Work<'_, 's>) -> R,
+    ) -> Option<R> {
+        let mut held = self.enter(cx);
+        let result = match panics::catch(PanicSource::Protocol, "the link", || work(&mut held)) {
+            Ok(result) => Some(result),
+            Err(caught) => {
+                held.give_up(about, caught);
+                None
+            }
+        };
+        held.finish();
+        result
     }
 
     /// Only looks.
@@ -187,12 +204,28 @@ pub(super) const BROADCAST: LinkAddr = [0xff; 6];
 
 impl Work<'_, '_> {
     /// Leaves, and asks for the next timer if it is earlier than what was asked for.
-    pub fn finish(mut self) {
+    fn finish(mut self) {
         let Some(deadline) = self.state.deadline() else { return };
         if self.state.armed.is_none_or(|armed| deadline < armed) {
             self.state.armed = Some(deadline);
             self.cx.outbox.timers.push((deadline.as_micros(), TimerKey::Link(self.station.id)));
         }
+    }
+
+    /// After a panic: forgets the neighbor that it was about.
+    #[cold]
+    fn give_up(&mut self, about: Option<IpAddr>, caught: Caught) {
+        self.cx.outbox.caught.push(caught);
+        let forgot = panics::catch(PanicSource::Protocol, "the link", || {
+            self.retract_evicted();
+            let by_timer = self.state.cache.drop_in_hand();
+            for addr in about.into_iter().chain(by_timer) {
+                self.station.slots.retract(addr);
+                let waiting = self.state.cache.remove(&addr).map_or(0, |packets| packets.len());
+                self.cx.core.links.count_many(count::PENDING_DROPPED, waiting);
+            }
+        });
+        self.cx.outbox.caught.extend(forgot.err());
     }
 
     /// Sends one packet to a station.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::station::Work;
 use super::{addresses, count, groups};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::ip::icmp;
 use crate::netif::TxFrame;
 use crate::netif::table::NetifId;
@@ -12,18 +13,22 @@ use crate::netif::table::NetifId;
 /// The wheel's call.
 pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
     let Some(station) = cx.core.links.station(id) else { return };
-    let mut work = station.enter(cx);
-    let now = work.now();
-    work.state.called(now);
-    let undelivered = neighbors(&mut work);
-    addresses::on_timer(&mut work);
-    if let Some(host) = &mut work.state.host {
-        let effects = host.on_timer(now);
-        addresses::carry_out(&mut work, effects);
-    }
-    report(&mut work);
-    work.finish();
-    for frame in undelivered {
+    // What is due of the neighbors may panic, and what is due of the rest is done all the same.
+    let undelivered = station.work(cx, None, |work| {
+        let now = work.now();
+        work.state.called(now);
+        neighbors(work)
+    });
+    station.work(cx, None, |work| {
+        let now = work.now();
+        addresses::on_timer(work);
+        if let Some(host) = &mut work.state.host {
+            let effects = host.on_timer(now);
+            addresses::carry_out(work, effects);
+        }
+        report(work);
+    });
+    for frame in undelivered.into_iter().flatten() {
         icmp::no_neighbor(cx, id, &frame);
     }
 }
@@ -32,7 +37,10 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
 fn neighbors(work: &mut Work<'_, '_>) -> Vec<TxFrame> {
     let mut undelivered = Vec::new();
     let (now, links, slots) = (work.now(), &work.cx.core.links, &work.station.slots);
-    let (due, expired) = work.state.cache.on_timer(now, |addr| slots.hint(addr));
+    let (due, expired) = work.state.cache.on_timer(now, |addr| {
+        failpoints::hit(Point::NeighborTimer, failpoints::of_addr(*addr));
+        slots.hint(addr)
+    });
     for (addr, action) in due.actions {
         work.solicit(addr, action);
         // A neighbor in question is sent to all the same, until it is given up.

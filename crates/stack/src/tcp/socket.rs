@@ -16,9 +16,11 @@ use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::conn::birth::{self, Name};
 use crate::conn::{Conn, user};
+use crate::failpoints::{self, Point};
 use crate::listen::Listener;
 use crate::listeners::ANY_PORT;
 use crate::netif::scope;
+use crate::panics;
 use crate::ports::BindOptions;
 use crate::stack::{Core, Stack};
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
@@ -186,7 +188,8 @@ impl TcpSocket {
             );
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         }
-        let (id, port) = core.ports.bind(&core.demux, local, self.bind_options())?;
+        let bind = || core.ports.bind(&core.demux, local, self.bind_options());
+        let (id, port) = panics::call(core, "bind", bind)?;
         let local = Endpoint::new(local.addr, port);
         self.bound = Some(Bound { stack: self.stack.clone(), id, local, is_given: false });
         Ok(())
@@ -234,7 +237,7 @@ impl TcpSocket {
     fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
         let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
         let core = self.stack.core();
-        core.ports.listen(&core.demux, bound.local, &listener)?;
+        panics::call(core, "listen", || core.ports.listen(&core.demux, bound.local, &listener))?;
         bound.is_given = true;
         self.fast_open.listen(core, &listener, backlog);
         Ok(TcpListener::new(listener, self.stack.clone()))
@@ -283,7 +286,7 @@ impl TcpSocket {
             let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
         }
-        let made = self.name(core, source, remote);
+        let made = panics::call(core, "connect", || self.name(core, source, remote));
         // A bind's place is given back: the connection itself now stands for the port.
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
@@ -360,8 +363,10 @@ impl TcpSocket {
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
         let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
         self.fast_open.prepare(&conn, tcp.fast_open);
-        shard.insert(Arc::clone(&conn));
+        failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
         core.ports.note_conn(tuple.local.port);
+        // Last: once it is in the table it has to be closed.
+        shard.insert(Arc::clone(&conn));
         Some(conn)
     }
 

@@ -20,7 +20,9 @@ use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
 use crate::conn::outbox::Wake;
+use crate::failpoints::{self, Point};
 use crate::ip::output::MtuDiscover;
+use crate::panics::{self, PanicSource};
 use crate::poll::Ready;
 
 /// What the datagrams of a run have in common.
@@ -131,28 +133,36 @@ fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>)
     let takes_joined = pcb.options.gro.load(Ordering::Relaxed);
     let mut so = pcb.receive.so.lock();
     let (mut appended, mut dropped) = (0, 0);
-    for load in loads.iter_mut() {
-        match segments(load).filter(|_| !takes_joined) {
-            None if so.has_room() => {
-                let payload = std::mem::take(&mut load.payload);
-                let datagram = datagram(flow, payload, load.segment_size);
-                if flow.may_join && takes_joined {
-                    so.join(datagram)
-                } else {
-                    so.push(datagram)
+    let queued = panics::catch(PanicSource::Protocol, "datagrams for a socket", || {
+        for load in loads.iter_mut() {
+            match segments(load).filter(|_| !takes_joined) {
+                None if so.has_room() => {
+                    let payload = std::mem::take(&mut load.payload);
+                    let datagram = datagram(flow, payload, load.segment_size);
+                    if flow.may_join && takes_joined {
+                        so.join(datagram)
+                    } else {
+                        so.push(datagram)
+                    }
+                    appended += 1;
+                    failpoints::hit(Point::UdpDeliver, u64::from(flow.tuple.local.port));
                 }
-                appended += 1;
-            }
-            None => dropped += 1,
-            Some(segments) => {
-                let left = cut(&mut so, flow, &load.payload, segments, &mut appended);
-                dropped += left;
+                None => dropped += 1,
+                Some(segments) => {
+                    let left = cut(&mut so, flow, &load.payload, segments, &mut appended);
+                    dropped += left;
+                }
             }
         }
-    }
+    });
     so.drops = so.drops.wrapping_add(dropped as u32);
     if appended > 0 {
         Pcb::announce(pcb, &mut so, Ready::READABLE, wakes);
+    }
+    if let Err(caught) = queued {
+        // What is queued is told of; the rest of the run is its bringer's to give up.
+        drop(so);
+        caught.resume();
     }
     dropped
 }

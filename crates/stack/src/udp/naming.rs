@@ -21,6 +21,7 @@ use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
 use crate::netif::{NetifId, scope};
+use crate::panics::{self, PanicSource};
 use crate::stack::{Core, Stack};
 
 /// What the handles of one socket share. The last one closes it.
@@ -45,6 +46,10 @@ impl Handle {
 
     /// bind(2); port 0 takes a free one.
     pub fn bind(&self, addr: SocketAddr) -> io::Result<()> {
+        panics::call(self.core(), "bind", || self.bind_to(addr))
+    }
+
+    fn bind_to(&self, addr: SocketAddr) -> io::Result<()> {
         let (core, pcb) = (self.core(), &self.pcb);
         let local = endpoint(pcb, addr)?;
         if addr.is_ipv4() && pcb.is_v6 {
@@ -106,7 +111,14 @@ impl Handle {
         let mut ports = ports.lock();
         let port = ports.bind(pcb, local)?;
         let name = Name { local: Endpoint::new(local.addr, port), remote: None };
-        table.rename(pcb, None, Some(&name));
+        let named = panics::catch(PanicSource::Protocol, "the table of UDP", || {
+            table.rename(pcb, None, Some(&name));
+        });
+        if let Err(caught) = named {
+            table.rename(pcb, Some(&name), None);
+            ports.unbind(pcb, port);
+            caught.resume();
+        }
         pcb.name.store(&name);
         naming.is_auto = is_auto;
         Ok(name)
@@ -114,6 +126,10 @@ impl Handle {
 
     /// connect(2): datagrams go to `addr` and come from it only.
     pub fn connect(&self, addr: SocketAddr) -> io::Result<()> {
+        panics::call(self.core(), "connect", || self.connect_to(addr))
+    }
+
+    fn connect_to(&self, addr: SocketAddr) -> io::Result<()> {
         let (core, pcb) = (self.core(), &self.pcb);
         if pcb.any_port {
             return Err(Errno::INVAL.into());
@@ -166,7 +182,17 @@ impl Handle {
         let ((ports, table), pcb) = (self.names(), &self.pcb);
         let mut ports = ports.lock();
         ports.readdress(pcb, to.local);
-        table.rename(pcb, Some(from), Some(to));
+        let renamed = panics::catch(PanicSource::Protocol, "the table of UDP", || {
+            table.rename(pcb, Some(from), Some(to));
+        });
+        if let Err(caught) = renamed {
+            // Some copies have the old name and some the new one; then all have the old one again.
+            table.rename(pcb, Some(to), None);
+            table.rename(pcb, Some(from), Some(from));
+            ports.readdress(pcb, from.local);
+            drop(ports);
+            caught.resume();
+        }
         pcb.name.store(to);
     }
 

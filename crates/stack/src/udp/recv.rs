@@ -17,7 +17,9 @@ use super::naming::Handle;
 use super::pcb::{Datagram, Pcb, Protocol, So};
 use crate::base::addr::Endpoint;
 use crate::blocking::{self, Timeout};
+use crate::failpoints::{self, Point};
 use crate::netif::scope;
+use crate::panics;
 
 /// Most datagrams that are taken under one hold of the mutex.
 const BATCH_MAX: usize = 16;
@@ -25,21 +27,34 @@ const BATCH_MAX: usize = 16;
 /// Receives a datagram into `bufs`.
 #[inline]
 pub(crate) fn recv(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvMeta, Errno> {
-    let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
-    Ok(hand_out(handle, &datagram, bufs))
+    panics::call_or_errno(handle.core(), "receive", || {
+        let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
+        failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
+        Ok(hand_out(handle, &datagram, bufs))
+    })
 }
 
 /// Copies the oldest datagram into `bufs`, and keeps it.
 pub(crate) fn peek(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvMeta, Errno> {
-    await_some(handle, blocks(&handle.pcb), |so| {
-        let datagram = so.queue.front()?;
-        let len = fill(&datagram.payload, bufs);
-        Some(meta(&handle.pcb, datagram, len))
+    panics::call_or_errno(handle.core(), "peek", || {
+        await_some(handle, blocks(&handle.pcb), |so| {
+            let datagram = so.queue.front()?;
+            let len = fill(&datagram.payload, bufs);
+            Some(meta(&handle.pcb, datagram, len))
+        })
     })
 }
 
 /// Receives a datagram into each of `bufs`, as many as there are, once there is one. Returns how many.
 pub(crate) fn recv_batch(
+    handle: &Handle,
+    bufs: &mut [IoSliceMut<'_>],
+    metas: &mut [RecvMeta],
+) -> Result<usize, Errno> {
+    panics::call_or_errno(handle.core(), "receive", || recv_several(handle, bufs, metas))
+}
+
+fn recv_several(
     handle: &Handle,
     bufs: &mut [IoSliceMut<'_>],
     metas: &mut [RecvMeta],

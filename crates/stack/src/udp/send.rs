@@ -35,6 +35,7 @@ use crate::conn::outbox::{Wake, fire_all};
 use crate::ip::output::MtuDiscover;
 use crate::memory;
 use crate::netif::{NetifId, scope};
+use crate::panics;
 use crate::stack::{Core, counter};
 
 /// What a datagram needs besides its bytes.
@@ -75,6 +76,10 @@ impl<'h> Sending<'h> {
 
     /// Sends `bufs` as one datagram, or as several if there is a segment size. Returns the bytes.
     pub fn push(&mut self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> Result<usize, Errno> {
+        panics::call_or_errno(self.handle.core(), "send", || self.push_one(bufs, meta))
+    }
+
+    fn push_one(&mut self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> Result<usize, Errno> {
         let pcb = &self.handle.pcb;
         let len = bufs.iter().map(|buf| buf.len()).fold(0, usize::saturating_add);
         let to = meta.to.map(|addr| target(pcb, addr)).transpose()?;
@@ -144,8 +149,10 @@ impl<'h> Sending<'h> {
 
     /// Hands everything over, and tells what has become of it.
     pub fn finish(&mut self) -> Result<(), Errno> {
-        self.flush();
-        self.failed.take().map_or(Ok(()), Err)
+        panics::call_or_errno(self.handle.core(), "send", || {
+            self.flush();
+            self.failed.take().map_or(Ok(()), Err)
+        })
     }
 
     /// Nobody is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.
@@ -163,7 +170,10 @@ impl<'h> Sending<'h> {
 impl Drop for Sending<'_> {
     /// The end of the call: everything is handed over, then everybody is woken.
     fn drop(&mut self) {
-        self.flush();
+        let _told_by_finish = panics::call_or_errno(self.handle.core(), "send", || {
+            self.flush();
+            Ok(())
+        });
         fire_all(self.handle.core(), &mut self.wakes);
     }
 }

@@ -29,6 +29,7 @@ use super::groups::Membership;
 use super::name::Name;
 use super::pcb::Pcb;
 use crate::base::addr::{FourTuple, HashKey};
+use crate::failpoints::{self, Point};
 use crate::listeners::ANY_PORT;
 
 /// Most copies.
@@ -95,6 +96,7 @@ impl Table {
             let gone = from.and_then(|name| copy.remove(pcb, name, &self.key));
             if let Some(name) = to {
                 copy.insert(pcb, name, &self.key);
+                failpoints::hit(Point::UdpName, u64::from(name.local.port));
             }
             drop(copy);
             drop(gone);

@@ -19,7 +19,7 @@ use super::send::{Cargo, Message, Refusal, SMALL_MESSAGE_MAX, after_sending, tak
 use super::sock::Sock;
 use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
-use super::{datagram_link, locking};
+use super::{contain, datagram_link, locking};
 
 /// Why a datagram was not appended.
 enum Unsent {
@@ -44,6 +44,11 @@ impl From<Refusal> for Unsent {
 /// send(2) on a datagram socket.
 #[inline]
 pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
+    contain::call(sock, "send", || send_bytes_now(sock, buf))
+}
+
+#[inline]
+fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     if buf.len() <= SMALL_MESSAGE_MAX && !pcb.alert.load(Ordering::Acquire) && !wants(pcb) {
@@ -74,6 +79,16 @@ pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
 
 /// sendmsg(2) on a datagram socket.
 pub(crate) fn send(
+    sock: &Sock,
+    bufs: &[IoSlice<'_>],
+    to: Option<&SocketAddr>,
+    ancillary: Option<&mut SendAncillary>,
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
+    contain::call(sock, "send", || send_now(sock, bufs, to, ancillary, flags))
+}
+
+fn send_now(
     sock: &Sock,
     bufs: &[IoSlice<'_>],
     to: Option<&SocketAddr>,

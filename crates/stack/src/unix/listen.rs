@@ -13,11 +13,11 @@ use sockeye_sync::Ticket;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::SocketAddr;
-use super::locking;
 use super::pcb::{Backlog, Kind, Pcb};
 use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
+use super::{contain, locking};
 use crate::listen::BACKLOG_MAX;
 use crate::stack::Core;
 
@@ -35,6 +35,10 @@ pub(crate) mod phase {
 /// # Errors
 /// EOPNOTSUPP (datagrams), EINVAL (unbound, or connected).
 pub(crate) fn listen(sock: &Sock, backlog: usize) -> Result<(), Errno> {
+    contain::call(sock, "listen", || listen_now(sock, backlog))
+}
+
+fn listen_now(sock: &Sock, backlog: usize) -> Result<(), Errno> {
     let pcb = &sock.pcb;
     if !pcb.kind.is_connected() {
         return Err(Errno::OPNOTSUPP);
@@ -73,6 +77,10 @@ enum NoPlace {
 /// # Errors
 /// As for names; ECONNREFUSED (nobody listens), EAGAIN (backlog full), EISCONN, EINVAL (a listener).
 pub(crate) fn connect(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
+    contain::call(sock, "connect", || connect_now(sock, addr))
+}
+
+fn connect_now(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     if addr.is_unnamed() {
         return Err(Errno::INVAL);
@@ -182,6 +190,10 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
 /// # Errors
 /// EAGAIN (the call does not block), EINVAL (shut down).
 pub(crate) fn accept(sock: &Sock) -> Result<Sock, Errno> {
+    contain::call(sock, "accept", || accept_now(sock))
+}
+
+fn accept_now(sock: &Sock) -> Result<Sock, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     loop {

@@ -34,6 +34,7 @@ mod ancillary;
 mod bytes;
 mod collect;
 mod common;
+mod contain;
 mod datagram;
 mod datagram_link;
 mod datagram_send;

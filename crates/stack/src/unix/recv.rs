@@ -15,12 +15,13 @@ use super::addr::Name;
 use super::ancillary::{MsgFlags, RecvAncillary, UCred};
 use super::bytes::{COPY_LOCKED_MAX, Sink};
 use super::flows::Unblocked;
-use super::locking;
 use super::pcb::{Kind, Pcb, So};
 use super::rights::{InFlight, Right, close_rights};
 use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
+use super::{contain, locking};
+use crate::failpoints::{self, Point};
 
 /// What was received.
 #[derive(Default)]
@@ -123,6 +124,11 @@ impl<'r> Request<'r> {
 /// read(2) on a stream.
 #[inline]
 pub(crate) fn read(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
+    contain::call(sock, "read", || read_now(sock, buf))
+}
+
+#[inline]
+fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     if buf.is_empty() {
         return Ok(0);
     }
@@ -135,6 +141,7 @@ pub(crate) fn read(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
             return 0;
         }
         so.data.take_front(&mut buf[..take]);
+        failpoints::hit(Point::UnixReceive, 0);
         so.head += take as u64;
         if so.has_room() {
             wakes.writers(pcb, &mut so);
@@ -151,6 +158,15 @@ pub(crate) fn read(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
 
 /// recvmsg(2) on a stream.
 pub(crate) fn recv(
+    sock: &Sock,
+    sink: Sink<'_, '_>,
+    ancillary: Option<&mut RecvAncillary>,
+    flags: MsgFlags,
+) -> Result<Received, Errno> {
+    contain::call(sock, "receive", || recv_now(sock, sink, ancillary, flags))
+}
+
+fn recv_now(
     sock: &Sock,
     mut sink: Sink<'_, '_>,
     ancillary: Option<&mut RecvAncillary>,
@@ -229,6 +245,7 @@ fn take_stream(
         return Ok(Found::Some(part));
     }
     part.chain = so.data.take(part.bytes, sink);
+    failpoints::hit(Point::UnixReceive, 0);
     so.head += part.bytes as u64;
     let head = so.head;
     if let Some(marks) = &mut so.marks {
@@ -264,6 +281,11 @@ fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result
 /// recv(2) on a datagram or packet socket.
 #[inline]
 pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
+    contain::call(sock, "receive", || recv_bytes_now(sock, buf))
+}
+
+#[inline]
+fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new();
     let taken = locking::receiving(sock.core(), pcb, || {
@@ -295,6 +317,15 @@ pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
 
 /// recvmsg(2) on a datagram or packet socket: one record.
 pub(crate) fn recv_record(
+    sock: &Sock,
+    sink: Sink<'_, '_>,
+    ancillary: Option<&mut RecvAncillary>,
+    flags: MsgFlags,
+) -> Result<Received, Errno> {
+    contain::call(sock, "receive", || recv_record_now(sock, sink, ancillary, flags))
+}
+
+fn recv_record_now(
     sock: &Sock,
     mut sink: Sink<'_, '_>,
     ancillary: Option<&mut RecvAncillary>,

@@ -21,7 +21,8 @@ use super::rights::InFlight;
 use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait_for_memory, wait_for_space};
 use super::wakes::Wakes;
-use super::{collect, locking};
+use super::{collect, contain, locking};
+use crate::failpoints::{self, Point};
 use crate::stack::Core;
 
 /// Bytes of a stream that are copied and appended at a time: the reader can start on the first while the second
@@ -165,6 +166,11 @@ impl<'a> Gather<'a> {
 /// write(2) on a stream.
 #[inline]
 pub(crate) fn write(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
+    contain::call(sock, "write", || write_now(sock, buf))
+}
+
+#[inline]
+fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let peer = sock.connected()?;
     let core = sock.core();
     if buf.len() <= COPY_LOCKED_MAX {
@@ -176,6 +182,7 @@ pub(crate) fn write(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
                 return 0;
             }
             let taken = so.data.push(&core.pool, buf).unwrap_or(0);
+            failpoints::hit(Point::UnixSend, 0);
             wakes.readers(peer, &mut so);
             taken
         });
@@ -191,6 +198,15 @@ pub(crate) fn write(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
 
 /// sendmsg(2) on a stream. With some bytes taken an error is left for the next call.
 pub(crate) fn send(
+    sock: &Sock,
+    bufs: &[IoSlice<'_>],
+    ancillary: Option<&mut SendAncillary>,
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
+    contain::call(sock, "send", || send_now(sock, bufs, ancillary, flags))
+}
+
+fn send_now(
     sock: &Sock,
     bufs: &[IoSlice<'_>],
     mut ancillary: Option<&mut SendAncillary>,
@@ -275,6 +291,7 @@ fn append(
         result.map(|taken| {
             if taken > 0 {
                 note(&mut so, taken, cargo);
+                failpoints::hit(Point::UnixSend, 0);
                 wakes.readers(peer, &mut so);
             }
         })
@@ -417,6 +434,11 @@ impl<'a> Message<'a> {
 /// send(2) on a sequenced-packet socket.
 #[inline]
 pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
+    contain::call(sock, "send", || send_bytes_now(sock, buf))
+}
+
+#[inline]
+fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let (core, peer) = (sock.core(), sock.connected()?);
     if buf.len() <= SMALL_MESSAGE_MAX && !sock.pcb.alert.load(Ordering::Acquire) {
         let mut wakes = Wakes::new();
@@ -441,6 +463,15 @@ pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
 
 /// sendmsg(2) on a sequenced-packet socket.
 pub(crate) fn send_packet(
+    sock: &Sock,
+    bufs: &[IoSlice<'_>],
+    ancillary: Option<&mut SendAncillary>,
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
+    contain::call(sock, "send", || send_packet_now(sock, bufs, ancillary, flags))
+}
+
+fn send_packet_now(
     sock: &Sock,
     bufs: &[IoSlice<'_>],
     mut ancillary: Option<&mut SendAncillary>,

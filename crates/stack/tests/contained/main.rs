@@ -5,10 +5,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../link/lab.rs"]
+#[allow(dead_code)]
+mod hub;
 #[path = "../common/lab.rs"]
-#[macro_use]
 mod lab;
+
 mod connections;
+mod hosts;
+mod sockets;
+mod tables;
 mod world;
 
 use std::sync::{Mutex, MutexGuard};

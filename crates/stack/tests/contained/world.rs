@@ -1,5 +1,6 @@
 //! Stacks whose panics are counted, with or without threads, on loopback or with a wire between two of them.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,7 +28,8 @@ pub struct World {
     told: Arc<Mutex<Vec<PanicReport>>>,
     is_driven: bool,
     is_one: bool,
-    began: Instant,
+    /// The time of stacks that are driven.
+    now: Cell<Duration>,
     threads: usize,
 }
 
@@ -61,17 +63,23 @@ impl World {
             Medium::Wire => 2 * workers + 2 * workers.min(1),
         };
         common::eventually("all threads run", || stack_threads() == threads);
-        Self { stacks, listener, told, is_driven, is_one, began: Instant::now(), threads }
+        Self { stacks, listener, told, is_driven, is_one, now: Cell::new(Duration::ZERO), threads }
     }
 
-    /// Lets the stacks do what they have to; sleeps a little if they have threads for it.
+    /// Lets the stacks do what they have to: for a millisecond, or for a moment if they have threads for it.
     pub fn turn(&self) {
-        if self.is_driven {
-            for stack in &self.stacks {
-                stack.poll(self.began.elapsed());
-            }
+        self.turn_of(&self.stacks);
+    }
+
+    /// [`turn`](Self::turn) of some of the stacks, if they are driven; the others stand still.
+    pub fn turn_of(&self, stacks: &[Stack]) {
+        if !self.is_driven {
+            return std::thread::sleep(Duration::from_micros(200));
         }
-        std::thread::sleep(Duration::from_micros(200));
+        self.now.set(self.now.get() + Duration::from_millis(1));
+        for stack in stacks {
+            stack.poll(self.now.get());
+        }
     }
 
     /// Takes turns until `done` says something.
@@ -86,11 +94,20 @@ impl World {
         }
     }
 
-    /// Client and server of a new connection; neither blocks.
-    pub fn pair(&self) -> Pair {
+    /// Begins to connect; the socket does not block.
+    pub fn connect(&self) -> TcpStream {
         let mut socket = sockeye::TcpSocket::new_v4(&self.stacks[0]);
         socket.set_nonblocking(true);
-        let client = socket.connect(self.listener.local_addr().unwrap()).unwrap();
+        socket.connect(self.listener.local_addr().unwrap()).unwrap()
+    }
+
+    /// Client and server of a new connection; neither blocks.
+    pub fn pair(&self) -> Pair {
+        self.accept(self.connect())
+    }
+
+    /// The same, of a client that is connecting.
+    pub fn accept(&self, client: TcpStream) -> Pair {
         // Others may be in the queue whose client gave up.
         let is_its = |server: &TcpStream| server.peer_addr().ok() == client.local_addr().ok();
         let accept = || self.listener.accept().ok().map(|(server, _)| server).filter(is_its);

@@ -1,0 +1,96 @@
+//! Panics in calls on UDP and UNIX sockets.
+
+use std::io::{ErrorKind, Read, Write};
+
+use rustix::io::Errno;
+use sockeye::failpoints::arm;
+use sockeye::unix::UnixStream;
+use sockeye::{UdpSocket, UnixLocking};
+
+use crate::common;
+use crate::world::{Medium, World};
+
+#[test]
+fn a_panic_over_a_datagram_loses_nothing_but_that() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("panics over datagrams");
+    for medium in [Medium::Loopback, Medium::Wire] {
+        let world = World::new(medium, |c| c.workers = 1);
+        let ip = world.listener.local_addr().unwrap().ip();
+        let bind = |port| UdpSocket::bind_on(&world.stacks[1], (ip, port));
+        // In some copies of the table, and then in none.
+        arm("udp.name", 0, 1, 4001);
+        assert!(bind(4001).unwrap_err().to_string().contains("panicked"));
+        let receivers = [bind(4001).unwrap(), bind(4002).unwrap()];
+        let sender = UdpSocket::bind_on(
+            &world.stacks[0],
+            if medium == Medium::Wire { "10.9.0.1:0" } else { "127.0.0.1:0" },
+        )
+        .unwrap();
+        let exchange = || {
+            for receiver in &receivers {
+                sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
+                assert_eq!(receiver.recv(&mut [0; 9]).unwrap(), 5);
+            }
+        };
+        exchange();
+        // Queued, and its receiver is told of it although that is where it panicked.
+        arm("udp.deliver", 0, 1, 4001);
+        let waiting = receivers[0].try_clone().unwrap();
+        let waiting = std::thread::spawn(move || waiting.recv(&mut [0; 9]));
+        match sender.send_to(b"again", receivers[0].local_addr().unwrap()) {
+            Ok(len) => assert_eq!((medium, len), (Medium::Wire, 5)),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error())),
+        }
+        assert_eq!(waiting.join().unwrap().unwrap(), 5);
+        exchange();
+        arm("udp.receive", 0, 1, 4001);
+        sender.send_to(b"lost", receivers[0].local_addr().unwrap()).unwrap();
+        let error = receivers[0].recv(&mut [0; 9]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        exchange();
+        drop((receivers, sender));
+        world.end(3);
+    }
+}
+
+#[test]
+fn a_panic_in_a_call_on_a_unix_stream_ends_that_stream() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("panics in UNIX sockets");
+    for locking in UnixLocking::ALL {
+        let world = World::new(Medium::Loopback, |c| (c.workers, c.unix_locking) = (1, *locking));
+        let pair = || UnixStream::pair_on(&world.stacks[0]).unwrap();
+        let other = pair();
+        let mut panics = 0;
+        for (point, len) in
+            [("unix.send", 1), ("unix.send", 100_000), ("unix.receive", 1), ("unix.receive", 100_000)]
+        {
+            let (mut own, mut peer) = pair();
+            let mut copy = peer.try_clone().unwrap();
+            let waiting = std::thread::spawn(move || copy.read(&mut [0; 4]));
+            if point == "unix.receive" {
+                // The reader is the one that panics; the writer finds its peer gone.
+                arm(point, 0, 1, 0);
+                own.write_all(&vec![1; len]).unwrap_or_default();
+                let error = waiting.join().unwrap().unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+                assert_eq!(own.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+            } else {
+                arm(point, 0, 1, 0);
+                let error = own.write(&vec![1; len]).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+                assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::ConnectionReset);
+                assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+            }
+            assert_eq!(own.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            panics += 1;
+            for (from, to) in [(&other.0, &other.1), (&other.1, &other.0)] {
+                (&*from).write_all(b"still here").unwrap();
+                (&*to).read_exact(&mut [0; 10]).unwrap();
+            }
+        }
+        drop(other);
+        world.end(panics);
+    }
+}
