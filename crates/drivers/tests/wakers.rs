@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use sockeye::tokio::unix::UnixStream;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
