@@ -13,6 +13,7 @@ mod lab;
 
 mod connections;
 mod hosts;
+mod random;
 mod sockets;
 mod tables;
 mod world;
