@@ -4,13 +4,13 @@ mod common;
 #[path = "common/lab.rs"]
 mod lab;
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use common::{Random, eventually, hash_of, join_all, receive_chunked, send_chunked};
 use lab::{Lab, Tap, as_its_end};
-use sockeye::netif::{Netif, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
+use sockeye::netif::{Netif, Prefix, Route, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
 use sockeye_mbuf::{CLUSTER_MAX, Pool};
 use sockeye_proto::ip::Sum;
 
@@ -66,7 +66,7 @@ fn a_device_that_cuts_gets_large_frames_that_say_into_what() {
 /// takes.
 struct Cutting {
     end: WireEnd,
-    takes: Arc<AtomicU32>,
+    takes: u32,
     long: Arc<AtomicUsize>,
 }
 
@@ -80,12 +80,12 @@ const TCP_AT: usize = 20;
 impl Netif for Cutting {
     as_its_end!(without segment_max);
     fn segment_max(&self) -> u32 {
-        self.takes.load(Ordering::Relaxed)
+        self.takes
     }
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         let mut cut = Vec::new();
         for mut frame in frames.drain(..) {
-            let takes = self.takes.load(Ordering::Relaxed) as usize;
+            let takes = self.takes as usize;
             assert!(frame.len() <= takes.max(1500), "{} bytes for who takes {takes}", frame.len());
             assert!(takes > 0 || frame.gso_size == 0);
             if frame.len() > 65_535 {
@@ -133,19 +133,27 @@ fn a_neighbor_gets_more_at_once_than_a_packet_can_say_and_less_once_the_device_t
     let _guard = common::watchdog("frames longer than packets");
     for v6 in [false, true] {
         let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
-        let (left, right) = wire(&config).unwrap();
-        let (takes, long) = (Arc::new(AtomicU32::new(TAKES)), Arc::new(AtomicUsize::new(0)));
-        let left = Cutting { end: left, takes: Arc::clone(&takes), long: Arc::clone(&long) };
+        let long = Arc::new(AtomicUsize::new(0));
+        let ends = |takes| {
+            let (left, right) = wire(&config).unwrap();
+            (Cutting { end: left, takes, long: Arc::clone(&long) }, right)
+        };
+        let (left, right) = ends(TAKES);
         let mut lab = Lab::between(left, right, |_| {});
         lab.v6 = v6;
         transfer(&lab, "long");
         let longs = long.load(Ordering::Relaxed);
         assert!((longs > 0) != v6, "{longs} frames longer than packets, IPv6: {v6}");
-        // As if the way had changed: a connection that counts on much finds a device that takes a packet's worth, or cuts nothing.
-        for less in [65_535, 20_000, 0] {
-            takes.store(TAKES, Ordering::Relaxed);
+        // The way changes: a connection that counts on much finds a device that takes a packet's worth, or cuts nothing.
+        for (number, less) in [65_535, 20_000, 0].into_iter().enumerate() {
             let (client, server) = lab.pair();
-            takes.store(less, Ordering::Relaxed);
+            let (left, right) = ends(less);
+            let network = |host| [format!("10.9.{}.{host}/24", number + 1).parse().unwrap()];
+            let other = lab.stacks[0].attach(left, &network(1)).unwrap();
+            lab.stacks[1].attach(right, &network(2)).unwrap();
+            let whole = if v6 { 128 } else { 32 };
+            let there: Prefix = format!("{}/{whole}", lab.addr(0).ip()).parse().unwrap();
+            lab.stacks[0].add_route(there, other).unwrap();
             let data = Random::new("less").bytes(BYTES);
             let expected = (data.len(), hash_of(&data));
             let writes = &mut Random::new("less writes");
@@ -154,6 +162,7 @@ fn a_neighbor_gets_more_at_once_than_a_packet_can_say_and_less_once_the_device_t
                 let mut reads = Random::new("less reads");
                 assert_eq!(receive_chunked(&server, 100_000, false, &mut reads), expected);
             });
+            lab.stacks[0].remove_route(&Route::on_link(there, other)).unwrap();
         }
         assert_eq!(long.load(Ordering::Relaxed), longs);
         assert_eq!(lab.count("frames_unsendable"), 0);
