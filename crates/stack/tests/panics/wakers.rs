@@ -3,10 +3,13 @@
 use std::future::Future;
 use std::io::{Read, Write};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 use std::time::Duration;
 
-use sockeye::{Config, Entry, PanicSource, Stack, TcpListener, TcpStream};
+use sockeye::netif::channel;
+use sockeye::{Config, Entry, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::common::{self, counter, eventually};
@@ -31,6 +34,24 @@ fn a_connect_that_calls_a_waker_that_panics_succeeds_and_wakes_the_others() {
     accepting.join().unwrap().unwrap();
     assert_eq!(reports.all(), [(PanicSource::Waker, "Waker::wake")]);
     assert_eq!(counter(&stack, "panics_foreign"), 1);
+}
+
+#[test]
+fn a_task_at_a_channel_is_woken_though_the_waker_of_another_panics() {
+    let (netif, ports) = channel(&Default::default()).unwrap();
+    let stack = common::stack();
+    stack.attach(netif, &["10.8.0.1/24".parse().unwrap()]).unwrap();
+    let woken = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&woken);
+    let bad = waker(|| panic!("in a waker"));
+    let good = waker(move || seen.store(true, Ordering::Relaxed));
+    for waker in [&bad, &good] {
+        assert!(ports[0].poll_recv(&mut Context::from_waker(waker)).is_pending());
+    }
+    let udp = UdpSocket::bind_on(&stack, "10.8.0.1:0").unwrap();
+    assert_eq!(udp.send_to(b"hello", "10.8.0.2:9").unwrap(), 5);
+    assert!(woken.load(Ordering::Relaxed));
+    assert!(ports[0].try_recv().is_some());
 }
 
 /// A stack whose only worker runs everything, so that wakers are called there.
