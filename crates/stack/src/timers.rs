@@ -13,6 +13,7 @@
 
 use crate::failpoints::{self, Point};
 use crate::netif::NetifId;
+use crate::netif::departures::Exit;
 
 /// Whom to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,8 @@ pub(crate) enum TimerKey {
     Parked,
     /// The link of an interface.
     Link(NetifId),
+    /// Frames that were left at a lane of an interface.
+    Frames(Exit),
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);

@@ -34,6 +34,7 @@ use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
 use crate::demux::SHARDS;
 use crate::failpoints::{self, Point};
+use crate::netif::departures;
 use crate::panics::{self, PanicSource};
 use crate::stack::{Core, counter};
 use crate::switches::Wake;
@@ -101,6 +102,7 @@ impl Workers {
         let pick = match key {
             TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
             TimerKey::Link(id) => id.index() as u64,
+            TimerKey::Frames(exit) => exit.netif.index() as u64,
             TimerKey::Memory | TimerKey::Prune | TimerKey::Parked | TimerKey::Fragments => 0,
         };
         let lane = self.lane(pick);
@@ -346,6 +348,7 @@ fn fire(core: &Core, entry: Entry) {
         TimerKey::Prune => Context::run_as_worker(core, crate::prune::on_timer),
         TimerKey::Parked => core.recycler.sweep(core),
         TimerKey::Fragments => crate::ip::fragments::on_timer(core),
+        TimerKey::Frames(exit) => Context::run_as_worker(core, |cx| departures::pick_up(cx, exit)),
         TimerKey::Link(id) => Context::run_as_worker(core, |cx| crate::link::on_timer(cx, id)),
     }
 }

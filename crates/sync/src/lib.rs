@@ -13,6 +13,7 @@
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `handout` | items handed to waiting threads, their own core's first | head of `handout.rs` |
+//! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `turns` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `turns.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
@@ -59,6 +60,7 @@ mod lookout;
 mod node;
 mod notify;
 mod once_arc;
+pub mod outlet;
 pub mod pair;
 mod perimeter;
 mod readiness;
@@ -83,6 +85,7 @@ pub use lookout::{Lookout, Seen, Watch};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use once_arc::{Lent, OnceArc};
+pub use outlet::Outlet;
 pub use perimeter::{
     Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
     PerimeterId, Poisoned, Served,

@@ -24,7 +24,8 @@ use crate::base::payload::Data;
 use crate::input::watch;
 use crate::ip::Received;
 use crate::netif::TxFrame;
-use crate::netif::output::{self, Doorbell, Pending};
+use crate::netif::departures::{self, Departures, Doorbell};
+use crate::netif::output::Pending;
 use crate::panics::{self, Caught, PanicSource};
 use crate::poll::Queue;
 use crate::stack::Core;
@@ -201,6 +202,8 @@ pub(crate) struct Outbox {
     pub pending: Pending,
     /// A frame of another protocol, for as long as it is handed over. Empty else.
     pub frames: Vec<TxFrame>,
+    /// Frames for interfaces, to be handed over outside all locks.
+    pub departures: Departures,
     /// Interfaces that were given frames.
     pub doorbells: Vec<Doorbell>,
 }
@@ -337,6 +340,7 @@ impl<'s> Context<'s> {
     fn flush(&mut self) {
         loop {
             self.settle();
+            departures::depart(self);
             self.drain("giving memory back", |cx| {
                 if cx.core.recycler.is_inline() {
                     cx.outbox.freed.clear();
@@ -349,7 +353,7 @@ impl<'s> Context<'s> {
                 break;
             }
         }
-        output::ring(self);
+        departures::ring(self);
         self.core.workers.tell_driver(self.core);
         fire_all(self.core, &mut self.outbox.wakes);
         // After the wakes: the hook that is told may block.

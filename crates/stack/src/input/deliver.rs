@@ -31,6 +31,7 @@ use super::busy::Place;
 use super::{BATCH_MAX, Packet, count};
 use crate::conn::outbox::{Context, Routed};
 use crate::conn::{Conn, Item, run};
+use crate::netif::departures;
 use crate::route;
 use crate::switches::Input as Switch;
 
@@ -45,11 +46,12 @@ pub(super) fn batch(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) 
         Switch::Exclusive => exclusive(cx, packets),
         Switch::ExclusiveLock => {
             let lock = lock(cx);
-            runs(cx, at, packets, 1);
+            // Frames depart when the lock is released.
+            runs(cx, at, packets, 1, |_| ());
             drop(lock);
         }
-        Switch::PerPacket => runs(cx, at, packets, 1),
-        Switch::Batched => runs(cx, at, packets, RUN_MAX),
+        Switch::PerPacket => runs(cx, at, packets, 1, departures::depart),
+        Switch::Batched => runs(cx, at, packets, RUN_MAX, departures::depart),
     }
 }
 
@@ -61,8 +63,15 @@ fn lock<'s>(cx: &Context<'s>) -> MutexGuard<'s, ()> {
     })
 }
 
-/// Each run of at most `run_max` packets enters its connection's perimeter.
-fn runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>, run_max: usize) {
+/// Each run of at most `run_max` packets enters its connection's perimeter, and `after` it is done what need not wait for the
+/// others.
+fn runs(
+    cx: &mut Context<'_>,
+    at: Place,
+    packets: &mut Vec<Packet>,
+    run_max: usize,
+    after: impl Fn(&mut Context<'_>),
+) {
     let mut packets = packets.drain(..).peekable();
     cx.drain("segment input", |cx| {
         while let Some(first) = packets.next() {
@@ -80,6 +89,7 @@ fn runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>, run_max: usi
             if run::input(cx, &conn, first, next) {
                 cx.settle();
             }
+            after(cx);
         }
     });
 }

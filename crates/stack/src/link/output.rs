@@ -2,7 +2,7 @@
 //!
 //! A neighbor that is known and was heard of lately is found without a lock. Otherwise the table is asked: frames wait in
 //! it while their neighbor is asked for, and leave in order when it answers, before any later frame can find it: they
-//! leave under the table's lock, and only then the neighbor is published. Tests: `tests/link/`.
+//! are offered to their lanes under the table's lock, and only then the neighbor is published. Tests: `tests/link/`.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ use super::{count, ways};
 use crate::conn::outbox::Context;
 use crate::failpoints::{self, Point};
 use crate::netif::TxFrame;
-use crate::netif::output::device;
+use crate::netif::departures::{self, Queued};
 use crate::netif::table::Via;
 
 /// Sends frames of one flow, all for one destination, by `via`. Returns how many were dropped. May be called inside a
@@ -42,7 +42,7 @@ pub(crate) fn transmit<'s>(
         Some(to) => {
             address(frames, &link_header(to, station.mac, ethertype));
             let Some(netif) = cx.core.netifs.netif(station.id) else { return frames.len() };
-            device(cx, station.id, netif, flow, frames)
+            departures::offer(cx, station.id, netif, flow, frames)
         }
         None => {
             let count = frames.len();
@@ -92,7 +92,7 @@ impl Work<'_, '_> {
                     .drain(..)
                     .map(|frame| {
                         let len = frame.len();
-                        self.state.cache.queue(&next_hop, frame, len).len()
+                        self.state.cache.queue(&next_hop, Queued { flow, frame }, len).len()
                     })
                     .sum();
                 links.count_many(count::PENDING_DROPPED, dropped);
@@ -139,14 +139,17 @@ impl Work<'_, '_> {
     }
 
     /// A neighbor's link-layer address is known: what waited for it goes there, then it is published.
-    pub(super) fn release(&mut self, addr: IpAddr, ready: VecDeque<TxFrame>) {
+    pub(super) fn release(&mut self, addr: IpAddr, ready: VecDeque<Queued>) {
         if !ready.is_empty()
             && let Some(to) = self.state.cache.entry(&addr).and_then(|entry| entry.lladdr())
         {
             let ethertype = if addr.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-            let mut frames = Vec::from(ready);
-            address(&mut frames, &link_header(to, self.station.mac, ethertype));
-            self.transmit(0, &mut frames);
+            let header = link_header(to, self.station.mac, ethertype);
+            // Each by the lane of its flow, where later ones of the flow come behind it.
+            for Queued { flow, mut frame } in ready {
+                frame.push_link(&header);
+                self.transmit(flow, &mut vec![frame]);
+            }
         }
         self.publish(addr);
     }

@@ -21,7 +21,7 @@ use super::slots::Slots;
 use super::{addresses, count, groups};
 use crate::base::addr::HashKey;
 use crate::conn::outbox::Context;
-use crate::netif::output::device;
+use crate::netif::departures::{self, Queued};
 use crate::netif::table::NetifId;
 use crate::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::panics::{self, Caught, PanicSource};
@@ -46,7 +46,7 @@ pub(crate) struct Station {
 
 /// What the mutex protects.
 pub(super) struct State {
-    pub cache: Cache<TxFrame>,
+    pub cache: Cache<Queued>,
     /// What routers have advertised; `None` if they are not listened to.
     pub host: Option<Host>,
     pub own: Vec<Own>,
@@ -243,10 +243,10 @@ impl Work<'_, '_> {
         self.send(group_mac(group), ethertype, packet);
     }
 
-    /// Hands frames with link headers to the device. Returns how many were dropped.
+    /// Offers frames with link headers to the device. Returns how many were dropped.
     pub(super) fn transmit(&mut self, flow: u64, frames: &mut Vec<TxFrame>) -> usize {
         let Some(netif) = self.cx.core.netifs.netif(self.station.id) else { return frames.len() };
-        device(self.cx, self.station.id, netif, flow, frames)
+        departures::offer(self.cx, self.station.id, netif, flow, frames)
     }
 
     /// The time of this call.

@@ -7,7 +7,7 @@ use super::{addresses, count, groups};
 use crate::conn::outbox::Context;
 use crate::failpoints::{self, Point};
 use crate::ip::icmp;
-use crate::netif::TxFrame;
+use crate::netif::departures::Queued;
 use crate::netif::table::NetifId;
 
 /// The wheel's call.
@@ -28,13 +28,13 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
         }
         report(work);
     });
-    for frame in undelivered.into_iter().flatten() {
-        icmp::no_neighbor(cx, id, &frame);
+    for waiting in undelivered.into_iter().flatten() {
+        icmp::no_neighbor(cx, id, &waiting.frame);
     }
 }
 
 /// Returns the frames that waited for neighbors that do not answer.
-fn neighbors(work: &mut Work<'_, '_>) -> Vec<TxFrame> {
+fn neighbors(work: &mut Work<'_, '_>) -> Vec<Queued> {
     let mut undelivered = Vec::new();
     let (now, links, slots) = (work.now(), &work.cx.core.links, &work.station.slots);
     let (due, expired) = work.state.cache.on_timer(now, |addr| {

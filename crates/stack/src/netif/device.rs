@@ -14,8 +14,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use sockeye_sync::Outlet;
 use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 
+use super::departures::Queued;
+use super::table::QUEUES_MAX;
 use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
 use crate::panics::{self, Caught, PanicSource};
 use crate::stack::Core;
@@ -24,6 +27,8 @@ use crate::stack::Core;
 pub(crate) struct Device {
     netif: Box<dyn Netif>,
     constants: Constants,
+    /// Frames on their way out, a lane for each queue.
+    outlets: Box<[Outlet<Queued>]>,
     /// (a) Panics of its receiving side so far.
     faults: AtomicU32,
     /// (a) There were too many of them.
@@ -79,7 +84,9 @@ impl Device {
     }
 
     fn new(netif: Box<dyn Netif>, constants: Constants) -> Self {
-        Self { netif, constants, faults: AtomicU32::new(0), has_failed: AtomicBool::new(false) }
+        let lanes = constants.queue_count.clamp(1, QUEUES_MAX);
+        let outlets = (0..lanes).map(|_| Outlet::new()).collect();
+        Self { netif, constants, outlets, faults: AtomicU32::new(0), has_failed: AtomicBool::new(false) }
     }
 
     /// [`Netif::mtu`]
@@ -120,6 +127,17 @@ impl Device {
         self.has_failed.load(Ordering::Relaxed)
             || panics::contain(core, PanicSource::Netif, "Netif::is_down", || self.netif.is_down())
                 .unwrap_or(false)
+    }
+
+    /// The lane of a flow.
+    pub fn lane_of(&self, flow: u64) -> u8 {
+        // The upper half of a product spreads 32 bits of the hash evenly over any number of lanes, 64 at most.
+        (((flow & u64::from(u32::MAX)) * self.outlets.len() as u64) >> 32) as u8
+    }
+
+    /// The outlet of a lane.
+    pub fn outlet(&self, lane: u8) -> Option<&Outlet<Queued>> {
+        self.outlets.get(usize::from(lane))
     }
 
     /// [`Netif::transmit`]; `None` if it has panicked, and `frames` are lost.

@@ -27,9 +27,11 @@
 //! ```
 //!
 //! # Who calls what
-//! [`Netif::transmit`] is called by whichever thread runs a connection's protocol code, *inside* its
-//! perimeter, so that frames of one flow leave in the order in which they were made. It never blocks and
-//! wakes nobody: [`Netif::ring`] does that, after the perimeter is left, once for many frames. Each
+//! All methods are called with no lock of the stack held. [`Netif::transmit`] is called by whichever thread has run a
+//! connection's protocol code, after it has left that connection, or by another one that was handing over frames
+//! just then: for the flows of one queue by one thread at a time, so that frames of a flow leave in the order in which they were
+//! made (`departures.rs`). It should not block: if it does, what others send is queued for that thread up to a bound, and
+//! then dropped. It wakes nobody: [`Netif::ring`] does that, once for many frames. Each
 //! receive queue has one thread of the stack, its *input thread*, which alone calls [`Netif::wait`] for it.
 //! [`Netif::receive`] is called by it, or by a thread that waits for a connection of this queue, by one at a time
 //! (`crate::input`); with `workers = 0` the caller of
@@ -54,6 +56,7 @@ pub(crate) mod admit;
 mod capture;
 mod channel;
 mod configure;
+pub(crate) mod departures;
 pub(crate) mod device;
 pub(crate) mod down;
 mod frame;
@@ -126,11 +129,10 @@ pub trait Netif: Send + Sync + 'static {
 
     /// Takes all of `frames`, which belong to one flow and are in its order. `flow` is the flow's hash: frames
     /// of equal hash must arrive in one queue and in order. What there is no room for is dropped, and counted in
-    /// the answer: TCP sends it again. Never blocks, wakes nobody.
+    /// the answer: TCP sends it again. Should not block: the module's head has what happens then. Wakes nobody.
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent;
 
-    /// Tells the other side of the queue that [`Sent::queue`] named. Called after all locks; may make a
-    /// system call.
+    /// Tells the other side of the queue that [`Sent::queue`] named. May make a system call.
     fn ring(&self, queue: usize);
 
     /// Shows up to `max` frames of a receive queue, oldest first, to `sink`, and forgets them. Returns how many
@@ -170,7 +172,7 @@ pub trait Netif: Send + Sync + 'static {
         Waited::Unable
     }
 
-    /// Ends the wait of a caller, or the next one if there is none now. Called after all locks. Default: nothing.
+    /// Ends the wait of a caller, or the next one if there is none now. Default: nothing.
     fn kick(&self, queue: usize) {
         let _ = queue;
     }

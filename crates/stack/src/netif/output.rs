@@ -1,12 +1,12 @@
 //! From segments to frames: headers are written, frames handed to their interface, doorbells noted.
 //!
-//! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and handed over
-//! at the end of each run of items, or when another connection of the same perimeter sends, still inside that
-//! perimeter ([`flush`]): threads that run one connection one after the other send in that order. Ringing comes after all locks, once for each queue and
-//! call. Segments that belong to no connection go one by one ([`send`]).
+//! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and offered to a lane of their
+//! interface at the end of each run of items, or when another connection of the same perimeter sends, still inside that
+//! perimeter ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
+//! interface is told in `departures.rs`.
 //!
-//! What does not fit a queue is dropped and counted. A sender is not held back by that: TCP finds the loss and
-//! slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+//! What does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP finds the
+//! loss and slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
 use std::net::IpAddr;
 
@@ -16,8 +16,9 @@ use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
+use super::departures;
 use super::device::Device;
-use super::table::{NetifId, PACKET_MAX, Via};
+use super::table::{PACKET_MAX, Via};
 use super::{Checksum, HEAD_MAX, TxFrame};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -30,13 +31,6 @@ use crate::tcp::marks::Marks;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
-
-/// A bell to ring: the queue of an interface.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Doorbell {
-    netif: NetifId,
-    queue: usize,
-}
 
 /// Frames on their way to an interface, all of one flow.
 #[derive(Default)]
@@ -159,7 +153,7 @@ pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
     tally
 }
 
-/// Hands over what was pushed. Inside the perimeter of the connection that has pushed it.
+/// Offers what was pushed to the interface. Inside the perimeter of the connection that has pushed it.
 pub(crate) fn flush(cx: &mut Context<'_>) {
     let pending = &mut cx.outbox.pending;
     let Some((via, hash)) = pending.flow.filter(|_| !pending.frames.is_empty()) else { return };
@@ -170,48 +164,13 @@ pub(crate) fn flush(cx: &mut Context<'_>) {
     cx.outbox.pending.frames = frames;
 }
 
-/// Gives frames of one flow to the interface of `via`, and notes whose bell to ring. Returns how many were dropped.
+/// Offers frames of one flow to the interface of `via`. Returns how many were dropped.
 pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut Vec<TxFrame>) -> usize {
     let core = cx.core;
     let Some((id, netif)) = core.netifs.out(via) else { return frames.len() };
     match core.links.station(id) {
-        None => device(cx, id, netif, hash, frames),
+        None => departures::offer(cx, id, netif, hash, frames),
         Some(station) => link::output::transmit(cx, station, via, hash, frames),
-    }
-}
-
-/// Gives frames, whole with their link header if they need one, to an interface, and notes whose bell to ring. Returns how
-/// many were dropped.
-pub(crate) fn device(
-    cx: &mut Context<'_>,
-    id: NetifId,
-    netif: &Device,
-    hash: u64,
-    frames: &mut Vec<TxFrame>,
-) -> usize {
-    let (core, count) = (cx.core, frames.len());
-    let Some(sent) = netif.transmit(core, hash, frames) else {
-        core.input.count(count::NETIF_PANICKED, count as u64);
-        return count;
-    };
-    let dropped = sent.dropped_count.min(count);
-    core.input.count(count::FRAMES_OUT, (count - dropped) as u64);
-    if dropped > 0 {
-        core.input.count(count::QUEUE_FULL, dropped as u64);
-    }
-    let bell = Doorbell { netif: id, queue: sent.queue };
-    if !cx.outbox.doorbells.contains(&bell) {
-        cx.outbox.doorbells.push(bell);
-    }
-    dropped
-}
-
-/// Rings. Outside all locks.
-pub(crate) fn ring(cx: &mut Context<'_>) {
-    for bell in cx.outbox.doorbells.drain(..) {
-        if let Some(netif) = cx.core.netifs.netif(bell.netif) {
-            netif.ring(cx.core, bell.queue);
-        }
     }
 }
 

@@ -18,6 +18,7 @@ mod host;
 mod lookout;
 mod notify;
 mod once_arc;
+mod outlet;
 mod pair;
 mod perimeter;
 mod perimeter_entry;

@@ -1,0 +1,132 @@
+//! Items of several threads leave an outlet: each once, one thread at a time, those of one lock in order, none stranded.
+//!
+//! A thread makes an item under the lock of its flow and offers it there, and carries after it has released that, as the
+//! stack does with frames (`stack/src/netif/output.rs`). Whoever is at the device has to be alone there.
+
+use std::collections::VecDeque;
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use sockeye_sync::outlet::{Bounds, Claim, Offer, Outlet};
+
+use crate::check_bounded;
+
+struct World {
+    /// A flow: how many items it has made.
+    flow: Mutex<u32>,
+    outlet: Outlet<u32>,
+    /// Items as the device has got them.
+    device: Mutex<Vec<u32>>,
+    inside: AtomicUsize,
+    /// Times that a thread put down and asked for somebody to come.
+    calls: AtomicUsize,
+}
+
+const BOUNDS: Bounds = Bounds { count: 10, weight: 10 };
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            flow: Mutex::new(0),
+            outlet: Outlet::new(),
+            device: Mutex::new(Vec::new()),
+            inside: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        })
+    }
+
+    fn hand_over(&self, item: u32) {
+        assert_eq!(self.inside.swap(1, Ordering::Relaxed), 0, "two at the device");
+        self.device.lock().unwrap().push(item);
+        self.inside.store(0, Ordering::Relaxed);
+    }
+
+    /// Makes an item of the flow, and carries if that falls to it, for so many rounds at most.
+    fn send(&self, claim: Claim, rounds: usize) {
+        let mut made = Vec::new();
+        let mut flow = self.flow.lock().unwrap();
+        *flow += 1;
+        made.push(*flow);
+        let offer = self.outlet.offer(&mut made, claim, BOUNDS, |item| item, |_| 1);
+        drop(flow);
+        match offer {
+            Offer::Keep | Offer::Carry => self.carry(made, rounds),
+            Offer::Left => {}
+            Offer::Later => self.pick_up(rounds),
+        }
+    }
+
+    fn pick_up(&self, rounds: usize) {
+        if self.outlet.pick_up() {
+            self.carry(Vec::new(), rounds);
+        }
+    }
+
+    fn carry(&self, kept: Vec<u32>, rounds: usize) {
+        kept.into_iter().for_each(|item| self.hand_over(item));
+        let mut taken = VecDeque::new();
+        for _ in 0..rounds {
+            if !self.outlet.next(&mut taken) {
+                return;
+            }
+            taken.drain(..).for_each(|item| self.hand_over(item));
+        }
+        if self.outlet.put_down() {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn assert_all(&self, count: u32) {
+        let expected: Vec<u32> = (1..=count).collect();
+        assert_eq!(*self.device.lock().unwrap(), expected);
+        // Nobody carries, and nothing is left.
+        let mut probe = vec![0];
+        assert_eq!(self.outlet.offer(&mut probe, Claim::Wanted, BOUNDS, |item| item, |_| 1), Offer::Keep);
+    }
+}
+
+#[test]
+fn what_is_made_by_two_threads_leaves_in_order_and_none_stays() {
+    check_bounded(|| {
+        let world = World::new();
+        let other = world.clone();
+        let thread = thread::spawn(move || {
+            other.send(Claim::Wanted, usize::MAX);
+            other.send(Claim::Wanted, usize::MAX);
+        });
+        world.send(Claim::Wanted, usize::MAX);
+        world.send(Claim::Wanted, usize::MAX);
+        thread.join().unwrap();
+        world.assert_all(4);
+    });
+}
+
+#[test]
+fn what_a_carrier_puts_down_is_picked_up() {
+    check_bounded(|| {
+        let world = World::new();
+        let other = world.clone();
+        let thread = thread::spawn(move || other.send(Claim::Wanted, 0));
+        world.send(Claim::Wanted, 0);
+        world.send(Claim::Wanted, 0);
+        thread.join().unwrap();
+        // The call that was asked for.
+        if world.calls.load(Ordering::Relaxed) > 0 {
+            world.pick_up(usize::MAX);
+        }
+        world.assert_all(3);
+    });
+}
+
+#[test]
+fn who_may_not_carry_at_once_picks_up_afterwards() {
+    check_bounded(|| {
+        let world = World::new();
+        let other = world.clone();
+        let thread = thread::spawn(move || other.send(Claim::No, usize::MAX));
+        world.send(Claim::Wanted, usize::MAX);
+        thread.join().unwrap();
+        world.assert_all(2);
+    });
+}
