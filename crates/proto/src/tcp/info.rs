@@ -89,11 +89,11 @@ pub struct Carried {
     pub bytes_received: u64,
     /// Bytes a second that were acknowledged in the last whole round trip (`tcpi_delivery_rate`).
     pub delivery_rate: u64,
-    /// With something to send (`tcpi_busy_time`).
+    /// With something to send or unacknowledged, up to now, as the two that follow (`tcpi_busy_time`).
     pub busy_time: Duration,
     /// Held back by the peer's window (`tcpi_rwnd_limited`).
     pub rwnd_limited: Duration,
-    /// Held back by the send buffer (`tcpi_sndbuf_limited`).
+    /// Held back by the send buffer: a writer has found no space in it (`tcpi_sndbuf_limited`).
     pub sndbuf_limited: Duration,
 }
 
@@ -103,7 +103,7 @@ impl<P: Payload> Pcb<P> {
         let now = now.max(self.clock);
         let expiries = self.rexmt_count;
         let meter = self.meter.as_deref();
-        let carried = meter.map(|meter| Carried {
+        let carried = meter.map(|meter| (meter, meter.times(now))).map(|(meter, times)| Carried {
             segs_out: meter.segs_out,
             segs_in: meter.segs_in,
             data_segs_out: meter.data_segs_out,
@@ -112,9 +112,9 @@ impl<P: Payload> Pcb<P> {
             bytes_acked: meter.bytes_acked,
             bytes_received: meter.bytes_received,
             delivery_rate: meter.delivery_rate,
-            busy_time: Duration::from_micros(meter.busy_us),
-            rwnd_limited: Duration::from_micros(meter.rwnd_limited_us),
-            sndbuf_limited: Duration::from_micros(meter.sndbuf_limited_us),
+            busy_time: Duration::from_micros(times.busy_us),
+            rwnd_limited: Duration::from_micros(times.rwnd_limited_us),
+            sndbuf_limited: Duration::from_micros(times.sndbuf_limited_us),
         });
         let tune = meter.and_then(|meter| meter.tune.as_ref());
         Info {

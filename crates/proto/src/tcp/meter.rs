@@ -2,8 +2,8 @@
 //!
 //! The box is made with the first segment that comes from, or goes to, an interface; on loopback nobody calls, and
 //! nothing is counted. Counts of segments come from the caller, who sees them; bytes are the way that SND.UNA and RCV.NXT
-//! have gone since the last call, for which less than 2^31 bytes must lie between two calls: windows are smaller. Times
-//! are cut where a call comes, so they are as fine as the connection's segments. It must not know frames.
+//! have gone since the last call, for which less than 2^31 bytes must lie between two calls: windows are smaller. Which
+//! times are counted, and when they begin and end, is Linux's `tcp_chrono`: see [`Busy`]. It must not know frames.
 //! Tests: `tests/info.rs`.
 
 use crate::seq::SeqNum;
@@ -14,6 +14,7 @@ use super::loss::Loss;
 use super::pcb::Pcb;
 use super::rcv_tune::RcvTune;
 use super::segment::Payload;
+use super::state::State;
 use super::timers::since_us;
 use super::unreachable::Unreachable;
 
@@ -32,6 +33,19 @@ pub enum Limit {
     Path,
 }
 
+/// What the time of a sender with something to send is counted for; all of it is `tcpi_busy_time`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Busy {
+    /// Nothing that is counted apart.
+    Sending,
+    /// The next segment does not fit into the peer's window, and the congestion window has room for it
+    /// (`tcpi_rwnd_limited`).
+    ReceiveWindow,
+    /// All that was written is sent, the congestion window has room, and a writer was refused for want of space
+    /// (`tcpi_sndbuf_limited`).
+    SendBuffer,
+}
+
 /// A call's worth of segments.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
@@ -41,6 +55,14 @@ pub struct Tally {
     pub with_text: u32,
     /// Bytes of text.
     pub text_bytes: u32,
+}
+
+/// How long, microseconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Times {
+    pub busy_us: u64,
+    pub rwnd_limited_us: u64,
+    pub sndbuf_limited_us: u64,
 }
 
 /// See the module's head.
@@ -54,9 +76,9 @@ pub(super) struct Meter {
     pub bytes_acked: u64,
     pub bytes_received: u64,
     pub last_text_in_at: Instant,
-    pub busy_us: u64,
-    pub rwnd_limited_us: u64,
-    pub sndbuf_limited_us: u64,
+    times: Times,
+    /// A writer has found no space, and there has been none since (Linux: SOCK_NOSPACE).
+    is_refused: bool,
     /// Bytes a second that were acknowledged, over the last whole round trip.
     pub delivery_rate: u64,
     /// How much the reader takes.
@@ -65,9 +87,9 @@ pub(super) struct Meter {
     pub soft_error: Option<(Unreachable, SeqNum)>,
     una: SeqNum,
     nxt: SeqNum,
-    /// What limits since the last call; `None` while nothing is under way.
-    limit: Option<Limit>,
-    limit_at: Instant,
+    /// What time is counted for since `busy_at`; `None` while there is nothing to send.
+    busy: Option<Busy>,
+    busy_at: Instant,
     rate_at: Instant,
     rate_acked: u64,
 }
@@ -84,33 +106,39 @@ impl Meter {
             bytes_acked: u64::from(una.since(iss + 1)),
             bytes_received: u64::from(nxt.since(irs + 1)),
             last_text_in_at: now,
-            busy_us: 0,
-            rwnd_limited_us: 0,
-            sndbuf_limited_us: 0,
+            times: Times::default(),
+            is_refused: false,
             delivery_rate: 0,
             tune: None,
             soft_error: None,
             una,
             nxt,
-            limit: None,
-            limit_at: now,
+            busy: None,
+            busy_at: now,
             rate_at: now,
             rate_acked: 0,
         }
     }
 
-    /// Counts the time since the last call for what limited in it.
-    fn pass(&mut self, limit: Option<Limit>, now: Instant) {
-        let us = since_us(now, self.limit_at);
-        if self.limit.is_some() {
-            self.busy_us += us;
+    /// The times up to `now`, the running interval included.
+    pub fn times(&self, now: Instant) -> Times {
+        let us = since_us(now, self.busy_at);
+        let mut times = self.times;
+        match self.busy {
+            None => return times,
+            Some(Busy::Sending) => {}
+            Some(Busy::ReceiveWindow) => times.rwnd_limited_us += us,
+            Some(Busy::SendBuffer) => times.sndbuf_limited_us += us,
         }
-        match self.limit {
-            Some(Limit::ReceiveWindow) => self.rwnd_limited_us += us,
-            Some(Limit::SendBuffer) => self.sndbuf_limited_us += us,
-            Some(Limit::Application | Limit::CongestionWindow | Limit::Path) | None => {}
+        times.busy_us += us;
+        times
+    }
+
+    /// From here on time is counted for `busy`.
+    fn pass(&mut self, busy: Option<Busy>, now: Instant) {
+        if self.busy != busy {
+            (self.times, self.busy, self.busy_at) = (self.times(now), busy, now);
         }
-        (self.limit, self.limit_at) = (limit, now);
     }
 
     fn advance(&mut self, una: SeqNum, nxt: SeqNum, srtt_us: u32, now: Instant) {
@@ -129,11 +157,9 @@ impl Meter {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Counts segments that came in, or went out, over an interface. `is_full`: a writer has to wait for space in
-    /// `so_snd`.
-    pub fn meter(&mut self, incoming: Tally, outgoing: Tally, is_full: bool, now: Instant) {
+    /// Counts segments that came in, or went out, over an interface. [`Pcb::meter_time`] has to follow.
+    pub fn meter(&mut self, incoming: Tally, outgoing: Tally, now: Instant) {
         let now = self.clock(now);
-        let limit = (self.snd_max != self.snd_una || self.has_unsent()).then(|| self.limit(is_full));
         let (una, nxt, srtt_us) = (self.snd_una, self.rcv_nxt, self.rtt.srtt_us());
         let meter = self.meter_mut(now);
         meter.segs_in += u64::from(incoming.segments);
@@ -142,7 +168,56 @@ impl<P: Payload> Pcb<P> {
         meter.data_segs_out += u64::from(outgoing.with_text);
         meter.bytes_sent += u64::from(outgoing.text_bytes);
         meter.advance(una, nxt, srtt_us, now);
-        meter.pass(limit, now);
+    }
+
+    /// Whether anything is counted: over an interface.
+    pub fn is_metered(&self) -> bool {
+        self.meter.is_some()
+    }
+
+    /// Notes what the sender is busy with from here on, if anything is counted: after output. `has_space`: a writer would find some
+    /// in `so_snd`.
+    #[inline]
+    pub fn meter_time(&mut self, has_space: bool, now: Instant) {
+        if let Some(meter) = self.meter.as_deref_mut() {
+            meter.is_refused &= !has_space;
+            self.note_busy(now);
+        }
+    }
+
+    /// A writer has found no space.
+    pub fn meter_refusal(&mut self, now: Instant) {
+        if let Some(meter) = self.meter.as_deref_mut() {
+            meter.is_refused = true;
+            self.note_busy(now);
+        }
+    }
+
+    fn note_busy(&mut self, now: Instant) {
+        let now = self.clock(now);
+        let busy = self.busy();
+        if let Some(meter) = self.meter.as_deref_mut() {
+            meter.pass(busy, now);
+        }
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        let flight = self.snd_max.since(self.snd_una);
+        let unsent = self.snd_len.saturating_sub(self.snd_nxt.since(self.snd_una));
+        if self.state == State::Closed || (flight == 0 && unsent == 0) {
+            return None;
+        }
+        let pipe = self.loss.as_deref().map_or(flight, |loss| loss.pipe(flight));
+        let mss = u32::from(self.mss);
+        if self.cc.cwnd().saturating_sub(pipe) < mss {
+            return Some(Busy::Sending);
+        }
+        let room = self.snd_wnd.saturating_sub(flight);
+        Some(match unsent {
+            0 if self.meter.as_deref().is_some_and(|meter| meter.is_refused) => Busy::SendBuffer,
+            _ if unsent.min(mss) > room => Busy::ReceiveWindow,
+            _ => Busy::Sending,
+        })
     }
 
     /// The box, made if there is none.

@@ -552,8 +552,11 @@ pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
     if !cx.outbox.pending.is_empty() {
         so.snd.unit = pcb.full_len();
-        pcb.meter(Tally::default(), output::pushed(cx), is_full(so), cx.now);
+        pcb.meter(Tally::default(), output::pushed(cx), cx.now);
         output::flush(cx);
+    }
+    if pcb.is_metered() {
+        pcb.meter_time(so.snd.is_writable(), cx.now);
     }
     so.rcv.settle(pcb);
     so.snd.due_at = pcb.snd_due_at();

@@ -65,7 +65,7 @@ fn hold(
         core.count_many(counter::SEGMENTS_IN, ran);
         core.input.count(count::run_of(ran as usize), 1);
         core.input.count(count::PLACED, u64::from(ran));
-        pcb.meter(came.tally, Tally::default(), engine::is_full(so), cx.now);
+        pcb.meter(came.tally, Tally::default(), cx.now);
         tune::after_run(cx, pcb, conn, so, came.text);
         if came.bytes > 0 && so.rcv.chain.is_empty() {
             // The reader has taken everything, without a receive that could say so.

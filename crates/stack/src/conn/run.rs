@@ -155,7 +155,7 @@ fn hold(
     // At most HOLD_MAX.
     let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
     let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
-    pcb.meter(came, Tally::default(), engine::is_full(so), cx.now);
+    pcb.meter(came, Tally::default(), cx.now);
     tune::after_run(cx, pcb, conn, so, hold.text);
     engine::finish(cx, pcb, conn, so);
     confirm(cx, pcb, conn, snd_una);

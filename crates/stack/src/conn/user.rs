@@ -14,7 +14,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Lent, Ticket, WaitQueue};
 
 use super::outbox::{Context, fire_all};
-use super::sockbuf::Buffers;
+use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, LINGER_OFF, answer, contain, engine, rcvd, reason, reserved};
 use crate::blocking::{self, Timeout};
@@ -167,6 +167,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     // At most a chunk, so it fits.
     let room = so.snd.room(want as u32, blocks);
     if room == 0 {
+        refuse(core, &mut so);
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
     let take = so.snd.whole(room as usize);
@@ -206,6 +207,14 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         });
     }
     Ok(buffered)
+}
+
+/// A writer finds no space, which may be all that keeps the connection from sending more: `TCP_INFO` counts the time.
+#[cold]
+fn refuse(core: &Core, so: &mut Socket) {
+    if so.snd.takes_bytes() && so.pcb.is_metered() {
+        so.pcb.meter_refusal(core.clock.now());
+    }
 }
 
 /// Whether the connection can take bytes at all.

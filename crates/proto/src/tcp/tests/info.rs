@@ -15,7 +15,11 @@ fn script() -> Script {
 /// Counts one segment with `bytes` bytes on its way out.
 fn out(t: &mut Script, bytes: u32, is_full: bool) {
     let tally = Tally { segments: 1, with_text: u32::from(bytes > 0), text_bytes: bytes };
-    t.pcb.meter(Tally::default(), tally, is_full, t.now);
+    t.pcb.meter(Tally::default(), tally, t.now);
+    if is_full {
+        t.pcb.meter_refusal(t.now);
+    }
+    t.pcb.meter_time(!is_full, t.now);
 }
 
 #[test]
@@ -51,7 +55,8 @@ fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
     let header = t.seg(ACK);
     let _ = t.input(header, &[1; 500]);
     let one = Tally { segments: 1, with_text: 1, text_bytes: 500 };
-    t.pcb.meter(one, Tally::default(), false, t.now);
+    t.pcb.meter(one, Tally::default(), t.now);
+    t.pcb.meter_time(true, t.now);
     t.now = t.now + ms(100);
     out(&mut t, 0, false);
     let info = t.pcb.info(t.now);
@@ -79,4 +84,56 @@ fn time_behind_a_shut_window_and_a_full_buffer_is_told_apart() {
     let carried = t.pcb.info(t.now).carried.unwrap();
     assert_eq!((carried.sndbuf_limited, carried.rwnd_limited), (ms(20), waited));
     assert_eq!(carried.busy_time, Duration::from_millis(170));
+}
+
+/// Busy, held back by the window, by the buffer: milliseconds.
+fn times(t: &Script) -> [u128; 3] {
+    let carried = t.pcb.info(t.now).carried.unwrap();
+    [carried.busy_time, carried.rwnd_limited, carried.sndbuf_limited].map(|time| time.as_millis())
+}
+
+#[test]
+fn running_intervals_are_shown_and_a_shut_window_is_counted_although_nothing_moves() {
+    let mut t = script();
+    let _ = t.write(2 * MSS);
+    out(&mut t, 2 * MSS, false);
+    t.now = t.now + ms(100);
+    assert_eq!(times(&t), [100, 0, 0], "not acknowledged yet");
+    let _ = t.input(t.ack_of(2 * MSS, 0), &[]);
+    let _ = t.write(MSS);
+    t.pcb.meter_time(true, t.now);
+    t.now = t.now + ms(100);
+    assert_eq!(times(&t), [200, 100, 0]);
+    t.now = t.now + ms(100);
+    assert_eq!(times(&t), [300, 200, 0]);
+    let _ = t.input(t.ack_of(0, WND), &[]);
+    let _ = t.output();
+    t.pcb.meter_time(true, t.now);
+    t.now = t.now + ms(50);
+    assert_eq!(times(&t), [350, 200, 0]);
+    let _ = t.input(t.ack_of(MSS, WND), &[]);
+    t.pcb.meter_time(true, t.now);
+    t.now = t.now + ms(50);
+    assert_eq!(times(&t), [350, 200, 0], "nothing to send");
+}
+
+#[test]
+fn a_full_buffer_counts_only_if_a_writer_was_refused_and_the_windows_have_room() {
+    let mut t = script();
+    let _ = t.write(3 * MSS);
+    out(&mut t, 3 * MSS, false);
+    t.now = t.now + ms(10);
+    assert_eq!(times(&t), [10, 0, 0]);
+    t.pcb.meter_refusal(t.now);
+    t.now = t.now + ms(10);
+    assert_eq!(times(&t), [20, 0, 10]);
+    // More than the congestion window takes: that is in the way.
+    let _ = t.write(20 * MSS);
+    t.pcb.meter_time(false, t.now);
+    t.now = t.now + ms(10);
+    assert_eq!(times(&t), [30, 0, 10]);
+    let _ = t.pcb.abort();
+    t.pcb.meter_time(false, t.now);
+    t.now = t.now + ms(10);
+    assert_eq!(times(&t), [30, 0, 10], "a connection that is over sends nothing");
 }
