@@ -24,6 +24,7 @@ use std::alloc::{alloc, dealloc, handle_alloc_error};
 
 use crate::facade::memory_written;
 use crate::facade::unmodelled::{Mutex, thread_local};
+use crate::fork::PerProcess;
 
 /// Moves `value` to memory of its own.
 #[inline]
@@ -238,13 +239,15 @@ impl Size {
         }
     }
 
+    /// A child of fork(2) has depots of its own: a thread of its parent's may have held the locks of the others.
     fn depot(self) -> &'static Depot {
-        static LINES: Depot = Depot::new();
-        static TWO_LINES: Depot = Depot::new();
-        match self {
+        static LINES: PerProcess<Depot> = PerProcess::new();
+        static TWO_LINES: PerProcess<Depot> = PerProcess::new();
+        let depot = match self {
             Self::Line => &LINES,
             Self::TwoLines => &TWO_LINES,
-        }
+        };
+        depot.get_or_init(Depot::new)
     }
 
     fn layout(self) -> Layout {

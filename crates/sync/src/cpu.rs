@@ -2,7 +2,7 @@
 //!
 //! But for the clocks all are hints: a thread can be moved right after the question. Tests: below.
 
-use crate::facade::unmodelled::OnceLock;
+use crate::facade::unmodelled::{AtomicUsize, Ordering};
 
 /// The CPU that the calling thread runs on now. Some 2 ns where the C library keeps the number in
 /// the thread's restartable-sequences area, 20 where it has to ask the vDSO; no system call.
@@ -91,8 +91,16 @@ const NANOS_PER_SEC: i64 = 1_000_000_000;
 
 /// How many CPUs the process may use; at least one. Asked once, by affinity and cgroup quota.
 pub fn count() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    // Not a `OnceLock`: a child of fork(2) would wait for ever for a thread of its parent's that is asking.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    match COUNT.load(Ordering::Relaxed) {
+        0 => {
+            let count = std::thread::available_parallelism().map_or(1, usize::from);
+            COUNT.store(count, Ordering::Relaxed);
+            count
+        }
+        count => count,
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -51,11 +51,11 @@ use host::raw;
 /// Types that no model checker sees; see the head of the file.
 pub mod unmodelled {
     #[cfg(not(loom))]
-    pub use super::{Arc, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
+    pub use super::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
     #[cfg(loom)]
     pub use parking_lot::Mutex;
     #[cfg(loom)]
-    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(loom)]
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread_local;

@@ -25,14 +25,13 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::cpu;
 use crate::facade::thread_local;
-use crate::facade::unmodelled::{AtomicU32, AtomicU64, OnceLock, Ordering};
+use crate::facade::unmodelled::{AtomicU32, AtomicU64, Ordering};
 use crate::spin::{self, Spin};
 
 /// A writer is about to wait for a reader that ran last on CPU `reader` (as of [`cpu::current`]). True if the
@@ -124,8 +123,14 @@ fn may_move(now: u64) -> bool {
 }
 
 pub(crate) fn micros_now() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_micros() as u64
+    // Not a `OnceLock`: a child of fork(2) would wait for ever for a thread of its parent's that is asking.
+    static START: AtomicU64 = AtomicU64::new(0);
+    let now = cpu::monotonic_micros();
+    let start = match START.load(Ordering::Relaxed) {
+        0 => START.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(now),
+        start => start,
+    };
+    now.saturating_sub(start)
 }
 
 /// What a thread remembers of its last waits. Times in microseconds of [`micros_now`].
@@ -164,6 +169,11 @@ thread_local! {
 /// Threads that wait by polling, by CPU. A measure and no protocol.
 static POLLING: [CachePadded<AtomicU32>; CPUS_MAX] =
     [const { CachePadded::new(AtomicU32::new(0)) }; CPUS_MAX];
+
+/// In a child of fork(2), of whose parent's threads only one is left.
+pub(crate) fn forget_others() {
+    POLLING.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+}
 
 /// CPUs that are counted apart; of a larger machine two share a count, which makes a hint worse.
 const CPUS_MAX: usize = 64;

@@ -16,6 +16,7 @@
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `turns` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `turns.rs` |
+//! | `fork` | which process this is: a child of fork(2) or the one that made something | head of `fork.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
 //! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
 //! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
@@ -54,6 +55,7 @@ pub mod cpu;
 mod credits;
 #[doc(hidden)]
 pub mod facade;
+pub mod fork;
 mod gather;
 pub mod handout;
 mod lookout;

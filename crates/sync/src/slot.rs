@@ -6,9 +6,10 @@
 //! and uses whatever its caller shares among such threads.
 //!
 //! Who gets a number after another thread has seen all that this thread did before its end, through
-//! the mutex. Tests: below.
+//! the word of the number's bit. There is no lock, which a child of fork(2) might find locked for good. In a child the
+//! numbers of its parent's other threads stay taken. Tests: below.
 
-use crate::facade::unmodelled::{Mutex, thread_local};
+use crate::facade::unmodelled::{AtomicU64, Ordering, thread_local};
 
 /// How many threads can have a number at a time.
 pub const SLOTS_MAX: usize = 256;
@@ -24,12 +25,11 @@ struct Slot(Option<usize>);
 
 impl Slot {
     fn claim() -> Self {
-        let mut taken = TAKEN.lock();
-        for (word_index, word) in taken.iter_mut().enumerate() {
-            let bit = word.trailing_ones();
-            if bit < u64::BITS {
-                *word |= 1 << bit;
-                return Self(Some(word_index * BITS + bit as usize));
+        for (index, word) in TAKEN.iter().enumerate() {
+            // The lowest bit that is 0, if there is one. Acquire, with the release of `drop`.
+            let lowest = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+            if let Ok(before) = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest) {
+                return Self(Some(index * BITS + before.trailing_ones() as usize));
             }
         }
         Self(None)
@@ -39,7 +39,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
-            TAKEN.lock()[slot / BITS] &= !(1 << (slot % BITS));
+            // Release, with the acquire of `claim`.
+            TAKEN[slot / BITS].fetch_and(!(1 << (slot % BITS)), Ordering::Release);
         }
     }
 }
@@ -49,7 +50,7 @@ thread_local! {
 }
 
 /// A bit per number.
-static TAKEN: Mutex<[u64; SLOTS_MAX / BITS]> = Mutex::new([0; SLOTS_MAX / BITS]);
+static TAKEN: [AtomicU64; SLOTS_MAX / BITS] = [const { AtomicU64::new(0) }; SLOTS_MAX / BITS];
 
 const BITS: usize = u64::BITS as usize;
 

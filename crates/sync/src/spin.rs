@@ -133,6 +133,11 @@ pub(crate) fn yielding_count() -> u32 {
     YIELDING.load(Ordering::Relaxed)
 }
 
+/// In a child of fork(2), of whose parent's threads only one is left.
+pub(crate) fn forget_others() {
+    YIELDING.store(0, Ordering::Relaxed);
+}
+
 /// Threads in the second part of a spin. A measure and no protocol: nothing is ordered by it.
 static YIELDING: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 

@@ -54,8 +54,9 @@ use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
-use crate::facade::unmodelled::{OnceLock, thread_local};
+use crate::facade::unmodelled::thread_local;
 use crate::facade::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
+use crate::fork::PerProcess;
 use crate::spin::Spin;
 use crate::wait::{Ticket, WaitQueue, Woken};
 use crate::{cpu, gather};
@@ -119,7 +120,8 @@ impl Turns {
 
     /// The turns of this process.
     pub fn of_process() -> &'static Self {
-        static TURNS: OnceLock<Turns> = OnceLock::new();
+        // A child of fork(2) begins anew: the turns that it has from its parent are held by threads that it has not.
+        static TURNS: PerProcess<Turns> = PerProcess::new();
         TURNS.get_or_init(|| {
             let crowd = cpu::count().saturating_mul(CROWD_PER_CORE);
             Self::new(cpu::count(), u32::try_from(crowd).unwrap_or(u32::MAX))
