@@ -169,7 +169,9 @@ pub(crate) fn forget_closed() {
     CURRENT.set(ptr::null());
     // The thread may be past its thread-local destructors; then it has no caches.
     let _ = CACHES.try_with(|caches| {
-        let is_closed = |cache: &mut Box<ThreadCache>| cache.store.quota.control() & CLOSED != 0;
+        let is_closed = |cache: &mut Box<ThreadCache>| {
+            cache.store.quota.control() & CLOSED != 0 && !cache.store.is_lost()
+        };
         // Taken out first: dropping caches frees memory, and must not find the list borrowed.
         let closed: Vec<_> = caches.0.borrow_mut().extract_if(.., is_closed).collect();
         drop(closed);
@@ -206,7 +208,7 @@ fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
                 None => {
                     // SAFETY: the caller of `with_cache` keeps the store alive.
                     let store = unsafe { count_store(store) };
-                    if store.quota.control() & CLOSED != 0 {
+                    if store.quota.control() & CLOSED != 0 || store.is_lost() {
                         return None;
                     }
                     caches.push(Box::new(ThreadCache::new(store)));
@@ -237,6 +239,9 @@ unsafe fn count_store(store: *const Store) -> Arc<Store> {
 
 #[cold]
 fn alloc_without_cache(store: &Arc<Store>, class: Class) -> Option<NonNull<Cluster>> {
+    if store.is_lost() {
+        return None;
+    }
     let (cluster, event) = match store.depot.load_one(class) {
         Some(cluster) => (Some(cluster), Event::DepotLoad),
         None => (Store::obtain(store, class), Event::Fresh),
@@ -302,6 +307,9 @@ impl ThreadCache {
 
     #[cold]
     fn alloc_slow(&self, class: Class) -> Option<NonNull<Cluster>> {
+        if self.store.is_lost() {
+            return None;
+        }
         self.catch_up();
         self.unpark();
         let bin = &self.bins[class.index()];
@@ -425,6 +433,9 @@ impl ThreadCache {
     /// As [`ThreadCache::free`].
     #[cold]
     unsafe fn free_slow(&self, class: Class, cluster: NonNull<Cluster>) {
+        if self.store.is_lost() {
+            return;
+        }
         self.catch_up();
         if !self.store.quota.keeps() {
             // SAFETY: as the caller says. Our own count keeps the store.
@@ -464,6 +475,9 @@ impl ThreadCache {
 
     /// Empties the cache into the system.
     fn give_back_all(&self) {
+        if self.store.is_lost() {
+            return;
+        }
         for bin in &self.bins {
             Store::give_back_all(bin.loaded.replace(Magazine::new()));
             Store::give_back_all(bin.spare.replace(Magazine::new()));
@@ -474,6 +488,11 @@ impl ThreadCache {
 
 impl Drop for ThreadCache {
     fn drop(&mut self) {
+        if self.store.is_lost() {
+            // The store may be half changed, so it must not go with the last count of it.
+            std::mem::forget(Arc::clone(&self.store));
+            return;
+        }
         // What was to be trimmed does not go to the depot.
         self.catch_up();
         for class in Class::ALL {

@@ -136,7 +136,7 @@ impl Pool {
     ///
     /// What another thread frees ends the wait even if it does not suffice for what was refused.
     pub fn wait_freed(&self, deadline: Option<Instant>) -> bool {
-        match cache::refusal(&self.handle.store) {
+        match cache::refusal(&self.handle.store).filter(|_| !self.is_lost()) {
             Some(seen) => self.handle.store.quota.wait_freed(seen, deadline),
             None => true,
         }
@@ -161,6 +161,9 @@ impl Pool {
     /// other threads when they next allocate or free. For stacks that have become idle; under load it
     /// only costs.
     pub fn trim(&self) {
+        if self.is_lost() {
+            return;
+        }
         self.handle.store.quota.ask_trim();
         cache::flush(&self.handle.store);
         self.handle.store.drain_depot();
@@ -170,6 +173,18 @@ impl Pool {
     #[inline]
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.handle.store
+    }
+
+    /// Whether this process has the pool from its parent, by fork(2): then nothing is handed out, and what is given back
+    /// is leaked.
+    pub fn is_lost(&self) -> bool {
+        self.handle.store.is_lost()
+    }
+
+    /// Takes over the parent's pool in a child of fork(2). No other thread of the parent was in a call of the pool when
+    /// the child was made. What lay in the caches of those threads is not seen again.
+    pub fn adopt(&self) {
+        self.handle.store.origin.adopt();
     }
 
     /// Whether both are handles of one pool.
@@ -189,6 +204,10 @@ impl fmt::Debug for Pool {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.store.is_lost() {
+            std::mem::forget(Arc::clone(&self.store));
+            return;
+        }
         self.store.close();
         cache::forget_closed();
     }

@@ -4,11 +4,17 @@
 //! of the `Arc<Store>`. When the last handle goes, the store is *closed*: the depot is emptied and
 //! stays empty, freed clusters go to the system. So memory outlives the handles only as long as
 //! something is in view, or lies in the cache of a thread that has not touched a pool since.
-//! Tests: `tests/accounting.rs`, `tests/cap.rs`.
+//!
+//! In a child of fork(2) that has not taken the pool over ([`Store::is_lost`]) another thread of the parent may hold any of
+//! the locks for good, and may be in the middle of a list. There nothing is locked, put back or freed: what is given back
+//! is left where it is, and nothing is handed out. Caches of threads need no lock until they are full or empty, so the
+//! question is asked on those ways alone.
+//! Tests: `tests/accounting.rs`, `tests/cap.rs`, `tests/fork.rs`.
 
 use std::ptr::NonNull;
 
 use sockeye_sync::facade::unmodelled::Arc;
+use sockeye_sync::fork::Origin;
 
 use crate::class::Class;
 use crate::cluster::Cluster;
@@ -21,6 +27,8 @@ use crate::quota::Quota;
 use crate::stats::{Event, PoolStats, Shard};
 
 pub(crate) struct Store {
+    /// The process whose threads use it.
+    pub(crate) origin: Origin,
     pub(crate) quota: Quota,
     pub(crate) depot: Depot,
     /// What waits for the core that allocates, if the pool is used so ([`crate::Pool::park_by_core`]).
@@ -39,11 +47,17 @@ impl Store {
     pub(crate) fn new(memory_max: usize, depot_max: usize) -> Store {
         let shards = Shards { of_threads: Vec::new(), of_others: Arc::new(Shard::default()) };
         Store {
+            origin: Origin::here(),
             quota: Quota::new(memory_max),
             depot: Depot::new(depot_max),
             parked: CoreLists::new(memory_max),
             shards: Mutex::new(shards),
         }
+    }
+
+    /// Whether this process has it from its parent, and must leave it alone.
+    pub(crate) fn is_lost(&self) -> bool {
+        !self.origin.is_here()
     }
 
     /// A free cluster from the system, counted against the cap. `None` at the cap, or if the system
@@ -117,6 +131,9 @@ impl Store {
 
     /// As [`Store::put`], into the rack of `core`.
     pub(crate) fn put_for(&self, core: u32, class: Class, magazine: Magazine) -> bool {
+        if self.is_lost() {
+            return true;
+        }
         match self.depot.store(core, class, magazine, || self.quota.keeps()) {
             Ok(()) => true,
             Err(magazine) => {
@@ -132,6 +149,9 @@ impl Store {
     /// # Safety
     /// `cluster` is free, of this store and class, and the caller owns it and hands it over.
     pub(crate) unsafe fn put_one(&self, class: Class, cluster: NonNull<Cluster>) -> bool {
+        if self.is_lost() {
+            return true;
+        }
         // SAFETY: as the caller says.
         match unsafe { self.depot.store_one(class, cluster, || self.quota.keeps()) } {
             Ok(()) => true,
@@ -166,6 +186,9 @@ impl Store {
 
     /// Counts for a thread that has no shard.
     pub(crate) fn count(&self, class: Class, event: Event) {
+        if self.is_lost() {
+            return;
+        }
         self.shards.lock().of_others.count_shared(class, event);
     }
 
