@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use sockeye::Stack;
+use sockeye::fork::Origin;
 
 use crate::folder::{ensure, folder};
 use crate::name::Name;
@@ -43,7 +44,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Published {
     name: Name,
     /// The process that shows it. A child of `fork` has no thread to end, and the name is not its own.
-    pid: u32,
+    origin: Origin,
     /// The other end is watched by the thread.
     stop: UnixStream,
     thread: Option<JoinHandle<Shown>>,
@@ -71,12 +72,14 @@ pub fn publish_in(folder: &Path, stack: &Stack, name: &str) -> io::Result<Publis
     let server = Server { listener, stopped, shown, clients: Vec::new(), paused_until: None };
     let thread = std::thread::Builder::new().name("sockeye-diag".to_owned()).spawn(move || server.run());
     let thread = thread.inspect_err(|_| path.remove())?;
-    Ok(Published { name: path, pid: std::process::id(), stop, thread: Some(thread) })
+    Ok(Published { name: path, origin: Origin::here(), stop, thread: Some(thread) })
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        if self.pid != std::process::id() {
+        if !self.origin.is_here() {
+            // Not even detached: the C library would look for the thread.
+            std::mem::forget(self.thread.take());
             return;
         }
         // While the socket is open, its file's number cannot belong to another.

@@ -196,18 +196,21 @@ impl Syn {
         let (stack, segment) = (self.stack.clone(), self.segment());
         // Before the SYN comes again, lest it be taken for its own repetition.
         drop(self);
-        if let Some(stack) = stack.upgrade() {
-            Context::run(stack.core(), |cx| route::admit(cx, segment));
+        if let Some(stack) = stack.upgrade()
+            && let Ok(core) = stack.core()
+        {
+            Context::run(core, |cx| route::admit(cx, segment));
         }
     }
 
     /// Answers with a reset: the peer's connect fails with `ConnectionRefused`. Never blocks.
     pub fn refuse(self) {
         if let Some(stack) = self.stack.upgrade()
+            && let Ok(core) = stack.core()
             && let Some(reset) = closed::reset_for(&self.header, 0)
         {
-            stack.core().count(counter::RESETS_OUT);
-            Context::run(stack.core(), |cx| route::answer(cx, self.tuple, reset));
+            core.count(counter::RESETS_OUT);
+            Context::run(core, |cx| route::answer(cx, self.tuple, reset));
         }
     }
 
@@ -222,6 +225,11 @@ impl Syn {
 
 impl Drop for Syn {
     fn drop(&mut self) {
+        if self.stack.is_lost() {
+            // In a child of fork(2): the listener is its parent's.
+            std::mem::forget(Arc::clone(&self.listener));
+            return;
+        }
         let source = source_of(&self.tuple, self.listener.is_v6);
         self.listener.admission.undecided.lock().remove(&self.tuple, source);
     }

@@ -69,7 +69,9 @@ pub struct Config {
     pub unix_locking: UnixLocking,
     /// Worker threads, which turn timers and take over protocol work that nobody else finished.
     /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
-    /// and that blocking calls would wait for ever without it. Default: one per core.
+    /// and that blocking calls would wait for ever without it. Default: one per core. With 0, a child of
+    /// fork(2) can go on with the stack, if no other thread is in a call of it when the child is made
+    /// ([`fork`](crate::fork)).
     pub workers: usize,
     /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
     /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.

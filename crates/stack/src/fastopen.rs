@@ -25,6 +25,7 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::base::addr::octets;
+use crate::base::entropy::Key;
 use crate::listen::Listener;
 
 /// `Config::fastopen`: connects may send text with their SYN.
@@ -51,13 +52,18 @@ const RESET_KEEPS: Duration = Duration::from_secs(60);
 
 /// The keys of a server's cookies.
 pub(crate) struct Keys {
-    secret: [u8; 16],
+    secret: Key,
     generation: AtomicU32,
 }
 
 impl Keys {
     pub fn new(secret: [u8; 16]) -> Self {
-        Self { secret, generation: AtomicU32::new(0) }
+        Self { secret: Key::new(secret), generation: AtomicU32::new(0) }
+    }
+
+    /// Changes the secret. Cookies of the old one are no good any more.
+    pub fn rekey(&self, secret: [u8; 16]) {
+        self.secret.set(secret);
     }
 
     /// Goes on to the next key. Cookies of the one before the present one are no good any more.
@@ -82,7 +88,7 @@ impl Keys {
     }
 
     fn cookie_of(&self, generation: u32, local: IpAddr, client: IpAddr) -> Option<Cookie> {
-        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        let mut hasher = SipHasher24::new_with_key(&self.secret.bytes());
         hasher.write_u32(generation);
         let mut key = [0; 16];
         key[..8].copy_from_slice(&hasher.finish().to_be_bytes());

@@ -25,6 +25,9 @@
 //! * [`netif`]: interfaces, and a wire between two stacks.
 //! * [`Stack::poll`]: a stack without any thread, driven by its embedder.
 //!
+//! In a child of fork(2), calls on stacks that have threads, and on their sockets, fail with an error of the kind
+//! `StaleNetworkFileHandle`, also where their own documentation says that they cannot fail; see [`fork`].
+//!
 //! How it works inside is told in `ARCHITECTURE.md`; the code is read best in the order of the data's way:
 //! `conn/user.rs` (send and receive), `conn/engine.rs` (the perimeter), `conn/outbox.rs`, `route.rs`.
 #![forbid(unsafe_code)]
@@ -49,6 +52,7 @@ pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
 mod failpoints;
 pub mod fastopen;
+pub mod fork;
 mod icmp;
 mod input;
 mod ip;

@@ -212,7 +212,7 @@ mod tests {
         stack.set_panic_hook(Some(move |report: &PanicReport| {
             listener.lock().unwrap().push(report.to_string());
         }));
-        let core = stack.core();
+        let core = stack.core().unwrap();
         assert_eq!(contain(core, PanicSource::Waker, "Waker::wake", || 7), Some(7));
         assert_eq!(contain::<()>(core, PanicSource::Waker, "Waker::wake", || panic!("one")), None);
         assert_eq!(contain::<()>(core, PanicSource::Protocol, "input", || panic!("{}", 2)), None);
@@ -246,7 +246,7 @@ mod tests {
             panic!("in the hook");
         }));
         let payload = || std::panic::panic_any(PanicsWhenDropped);
-        assert_eq!(contain::<()>(stack.core(), PanicSource::Waker, "Waker::wake", payload), None);
+        assert_eq!(contain::<()>(stack.core().unwrap(), PanicSource::Waker, "Waker::wake", payload), None);
         assert_eq!(count(&stack, "panics_foreign"), 2, "the waker's and the hook's own");
     }
 }

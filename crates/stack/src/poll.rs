@@ -33,6 +33,7 @@ use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::{Spin, Woken};
 
 use crate::blocking::Timeout;
+use crate::fork::Local;
 use crate::stack::{WeakStack, counter};
 use table::Held;
 
@@ -83,7 +84,8 @@ pub enum Trigger {
 
 /// A set of sockets to wait for. See the module's documentation.
 pub struct Poll {
-    queue: Arc<Queue>,
+    /// Shared with the threads of its sockets' stacks.
+    queue: Local<Arc<Queue>>,
     spin: Spin,
     /// The stack of the first connection in the set, if its pollers go to the cores of those who wake them.
     gathers: OnceLock<WeakStack>,
@@ -98,7 +100,11 @@ impl Pollable for crate::TcpListener {}
 impl Poll {
     /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
     pub fn new(spin_max: Duration) -> Self {
-        Self { queue: Arc::new(Queue::default()), spin: Spin::up_to(spin_max), gathers: OnceLock::new() }
+        Self {
+            queue: Local::unshared(Arc::new(Queue::default())),
+            spin: Spin::up_to(spin_max),
+            gathers: OnceLock::new(),
+        }
     }
 
     /// Adds a socket. If it is ready now, the next wait says so.
@@ -112,21 +118,25 @@ impl Poll {
         interest: Interest,
         trigger: Trigger,
     ) -> io::Result<()> {
-        let target = source.target();
+        let queue = self.queue()?;
+        let target = source.target()?;
+        if source.owner().config().workers > 0 {
+            self.queue.share();
+        }
         if let Some(stack) = source.gathers() {
             // Only the first one's is kept.
             let _ = self.gathers.set(stack);
         }
-        let registration = self.queue.admit(|index, first| {
+        let registration = queue.admit(|index, first| {
             let wanted = (Ready(interest.0), trigger);
-            Registration::new(&self.queue, (index, first), token, wanted, target.clone())
+            Registration::new(queue, (index, first), token, wanted, target.clone())
         })?;
         let mut wakes = Vec::new();
         let added = target.add(&registration, &mut wakes);
         if added.is_err() {
-            self.queue.forget(&registration);
+            queue.forget(&registration);
         }
-        self.queue.wake_all(wakes);
+        queue.wake_all(wakes);
         added
     }
 
@@ -151,13 +161,14 @@ impl Poll {
     /// `NotFound` if the socket is not in this set.
     pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
         // The registration is dropped outside the socket's mutex.
-        let Some(gone) = source.target().remove(&self.queue) else {
+        let queue = self.queue()?;
+        let Some(gone) = source.target()?.remove(queue) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the socket is not registered with this Poll",
             ));
         };
-        self.queue.forget(&gone);
+        queue.forget(&gone);
         Ok(())
     }
 
@@ -169,10 +180,11 @@ impl Poll {
     /// None today; the signature is `mio`'s.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.list.clear();
+        let queue = self.queue()?;
         // The clock is asked when there is nothing to report.
         let mut until = Timeout::after(timeout);
         loop {
-            if let Some(waker) = self.collect(events) {
+            if let Some(waker) = collect(queue, events) {
                 self.gather(waker);
             }
             if !events.is_empty() || timeout == Some(Duration::ZERO) {
@@ -180,20 +192,20 @@ impl Poll {
             }
             let deadline = until.until();
             let (ticket, cpu) = {
-                let mut inbox = self.queue.inbox.lock();
+                let mut inbox = queue.inbox.lock();
                 if std::mem::take(&mut inbox.is_woken) {
                     return Ok(0);
                 }
                 if !inbox.list.is_empty() {
                     continue;
                 }
-                (self.queue.wait.prepare(), inbox.cpu)
+                (queue.wait.prepare(), inbox.cpu)
             };
-            let (wait, spin) = (&self.queue.wait, self.spin.woken_from(Some(cpu)));
+            let (wait, spin) = (&queue.wait, self.spin.woken_from(Some(cpu)));
             if !sockeye_sync::spin_polling(spin, || wait.is_over(ticket))
                 && wait.park(ticket, deadline) == Woken::TimedOut
             {
-                self.collect(events);
+                collect(queue, events);
                 return Ok(events.len());
             }
         }
@@ -201,12 +213,13 @@ impl Poll {
 
     /// Ends one wait of another thread, or the next one.
     pub fn wake(&self) {
-        let mut inbox = self.queue.inbox.lock();
+        let Some(queue) = self.queue.get() else { return };
+        let mut inbox = queue.inbox.lock();
         inbox.is_woken = true;
-        let owed = self.queue.wait.notify().is_wake_owed();
+        let owed = queue.wait.notify().is_wake_owed();
         drop(inbox);
         if owed {
-            self.queue.wait.wake();
+            queue.wait.wake();
         }
     }
 
@@ -215,47 +228,54 @@ impl Poll {
         if let Some(stack) = self.gathers.get()
             && sockeye_sync::follow_marks(waker)
             && let Some(stack) = stack.upgrade()
+            && let Ok(core) = stack.core()
         {
-            stack.core().count(counter::POLLERS_GATHERED);
+            core.count(counter::POLLERS_GATHERED);
         }
     }
 
-    /// Looks at what is held and what has come, each once, until the events are full. Returns on which CPU the first mark
-    /// was made, if any has come.
-    fn collect(&self, events: &mut Events) -> Option<u32> {
-        let table = &mut *self.queue.table.lock();
-        let waker = {
-            let mut inbox = self.queue.inbox.lock();
-            std::mem::swap(&mut inbox.list, &mut table.arrived);
-            inbox.cpu
-        };
-        let waker = (!table.arrived.is_empty()).then_some(waker);
-        table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
-        for _ in 0..table.round.len() {
-            if events.is_full() {
-                break;
-            }
-            let Some(held) = table.round.pop_front() else { break };
-            let slot = table.slots.get(held.entry.index as usize);
-            let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { continue };
-            let Some(found) = registration.look(held) else { continue };
-            events.list.push(Event {
-                token: registration.token,
-                ready: found.ready,
-                socket: registration.place(),
-            });
-            if found.stays {
-                table.round.push_back(Held { is_reported: true, ..held });
-            }
-        }
-        waker
+    fn queue(&self) -> io::Result<&Arc<Queue>> {
+        self.queue.open("Poll")
     }
+}
+
+/// Looks at what is held and what has come, each once, until the events are full. Returns on which CPU the first mark
+/// was made, if any has come.
+fn collect(queue: &Queue, events: &mut Events) -> Option<u32> {
+    let table = &mut *queue.table.lock();
+    let waker = {
+        let mut inbox = queue.inbox.lock();
+        std::mem::swap(&mut inbox.list, &mut table.arrived);
+        inbox.cpu
+    };
+    let waker = (!table.arrived.is_empty()).then_some(waker);
+    table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
+    for _ in 0..table.round.len() {
+        if events.is_full() {
+            break;
+        }
+        let Some(held) = table.round.pop_front() else { break };
+        let slot = table.slots.get(held.entry.index as usize);
+        let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { continue };
+        let Some(found) = registration.look(held) else { continue };
+        events.list.push(Event {
+            token: registration.token,
+            ready: found.ready,
+            socket: registration.place(),
+        });
+        if found.stays {
+            table.round.push_back(Held { is_reported: true, ..held });
+        }
+    }
+    waker
 }
 
 impl Drop for Poll {
     /// Takes its sockets out of the set.
     fn drop(&mut self) {
-        self.queue.close();
+        if let Some(queue) = self.queue.get() {
+            queue.close();
+        }
     }
 }
 

@@ -112,6 +112,13 @@ impl Ports {
         }
     }
 
+    /// Has free ports chosen by other secrets from now on.
+    pub fn rekey(&self, range: PortRange, mut secret: impl FnMut() -> [u8; 16]) {
+        for chooser in &self.choosers {
+            *chooser.lock() = PortChoice::new(range, secret());
+        }
+    }
+
     /// Binds to `local`, or to a free port of the range if its port is 0. Returns the bind's number
     /// and the port.
     pub fn bind(&self, demux: &Demux, local: Endpoint, options: BindOptions) -> io::Result<(u64, u16)> {

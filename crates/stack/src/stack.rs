@@ -25,16 +25,18 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::{Arc, OnceLock};
+use sockeye_sync::facade::Arc;
+use sockeye_sync::fork::PerProcess;
 use sockeye_sync::{Counters, Perimeter, Scatter};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
-use crate::base::entropy::Entropy;
+use crate::base::entropy::{Entropy, Key};
 use crate::config::{Config, Grain};
 use crate::conn::{Conn, Home, Item};
 use crate::demux::Demux;
 use crate::fastopen;
+use crate::fork;
 use crate::input::Input;
 use crate::ip::Ip;
 use crate::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
@@ -66,7 +68,9 @@ pub(crate) struct Core {
     pub rouses: bool,
     pub clock: Clock,
     pub key: HashKey,
-    secret: Secret,
+    secret: Key,
+    /// Which process the stack is in.
+    pub home: fork::Home,
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
     pub pruner: Pruner,
@@ -97,7 +101,8 @@ pub(crate) struct Core {
     pinned: Option<u32>,
 }
 
-static DEFAULT: OnceLock<Stack> = OnceLock::new();
+/// A child process makes its own: of its parent's it has no threads.
+static DEFAULT: PerProcess<Stack> = PerProcess::new();
 
 impl Stack {
     /// A stack of its own, with its own loopback: sockets of different stacks do not meet.
@@ -129,7 +134,7 @@ impl Stack {
         let workers = config.workers;
         let stack = Self::of(Core::new(config, seed)?);
         let weak = Arc::downgrade(&stack.share_core());
-        stack.core().pool.set_on_refused(move || {
+        stack.core()?.pool.set_on_refused(move || {
             if let Some(core) = weak.upgrade() {
                 core.pruner.ask(&core);
             }
@@ -140,7 +145,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// The process's default stack, made with [`Config::default`] at first use.
+    /// The process's default stack, made with [`Config::default`] at first use. A child of fork(2) has one of its own.
     ///
     /// # Panics
     /// If that fails: there is no entropy, or no thread can be started.
@@ -154,7 +159,7 @@ impl Stack {
     /// its driver counts it, and never goes back. Returns the time at which to call again, `None` if
     /// only a call of the application or another `poll` can bring work. Never blocks.
     pub fn poll(&self, now: Duration) -> Option<Duration> {
-        let core = self.core();
+        let core = self.core().ok()?;
         core.clock.advance_to(now);
         let mut due = Vec::new();
         let mut next: Option<Instant> = None;
@@ -187,8 +192,9 @@ impl Stack {
     /// blocks, so does the call. Frames that arrive are not told here but by their interface, and a stack with workers never
     /// calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
-        let core = self.core();
-        core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::workers::Driver));
+        if let Ok(core) = self.core() {
+            core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::workers::Driver));
+        }
     }
 
     /// Has `hook` called once for each panic that the stack catches; `None` takes it away.
@@ -200,13 +206,15 @@ impl Stack {
     /// `hook` is called on the thread that caught the panic, with no lock of the stack held: it may block, use sockets and panic,
     /// and replace itself. A panic in it is counted and not reported.
     pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
-        self.core().panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::panics::Hook>));
+        if let Ok(core) = self.core() {
+            core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::panics::Hook>));
+        }
     }
 
     /// What happened so far: names and counts, in a fixed order. Counts of different threads are not
     /// taken at one moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let core = self.core();
+        let Ok(core) = self.core() else { return Vec::new() };
         let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
         own.chain(core.input.counts())
             .chain(core.ip.counts())
@@ -239,7 +247,7 @@ impl Stack {
         addrs: &[Prefix],
         options: &LinkOptions,
     ) -> io::Result<NetifId> {
-        let core = self.core();
+        let core = self.core()?;
         let netif = Device::ask(core, netif)?;
         let medium = netif.medium();
         let id = core.netifs.add(netif)?;
@@ -265,7 +273,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn set_any_address(&self, netif: NetifId, any: bool) -> io::Result<()> {
-        self.core().netifs.set_takes_any(netif, any)
+        self.core()?.netifs.set_takes_any(netif, any)
     }
 
     /// Sets what is asked of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from
@@ -274,7 +282,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn set_rp_filter(&self, netif: NetifId, filter: RpFilter) -> io::Result<()> {
-        self.core().netifs.set_rp_filter(netif, filter)
+        self.core()?.netifs.set_rp_filter(netif, filter)
     }
 
     /// What is asked of them.
@@ -282,29 +290,29 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn rp_filter(&self, netif: NetifId) -> io::Result<RpFilter> {
-        self.core().netifs.rp_filter(netif)
+        self.core()?.netifs.rp_filter(netif)
     }
 
     /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
     /// perimeter of every connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
-        crate::snapshot::sockets(self.core(), details)
+        self.core().map_or_else(|_lost| Vec::new(), |core| crate::snapshot::sockets(core, details))
     }
 
     /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.
     pub fn connection_count(&self) -> usize {
-        self.core().demux.len()
+        self.core().map_or(0, |core| core.demux.len())
     }
 
     /// Bytes of packet memory in use by data.
     pub fn memory_in_use(&self) -> usize {
-        self.core().pool.in_use()
+        self.core().map_or(0, |core| core.pool.in_use())
     }
 
     /// Bytes of packet memory that hold no data and wait for the core that allocates (`Config::rx_free`).
     pub fn memory_parked(&self) -> usize {
-        self.core().pool.stats().parked()
+        self.core().map_or(0, |core| core.pool.stats().parked())
     }
 
     /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
@@ -313,29 +321,33 @@ impl Stack {
     /// # Errors
     /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
     pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
-        self.core().unix.unlink(&crate::unix::SocketAddr::from_pathname(path)?)
+        self.core()?.unix.unlink(&crate::unix::SocketAddr::from_pathname(path)?)
     }
 
     /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and
     /// not received yet.
     pub fn unix_rights_in_flight(&self) -> usize {
-        self.core().unix.in_flight()
+        self.core().map_or(0, |core| core.unix.in_flight())
     }
 
     /// Gives packet memory that is kept for reuse back to the system.
     pub fn trim(&self) {
-        self.core().pool.trim();
+        if let Ok(core) = self.core() {
+            core.pool.trim();
+        }
     }
 
     /// Goes on to the next key of Fast Open's cookies (RFC 7413 section 4.1.2: to be done now and then). Clients
     /// whose cookie is of the key before get a new one with their next connect; older cookies are no good any more.
     pub fn rotate_fastopen_key(&self) {
-        self.core().fast_open_keys.rotate();
+        if let Ok(core) = self.core() {
+            core.fast_open_keys.rotate();
+        }
     }
 
     /// The settings that the stack was made with.
     pub fn config(&self) -> &Config {
-        &self.core().config
+        self.settings()
     }
 }
 
@@ -362,7 +374,8 @@ impl Core {
         };
         Ok(Self {
             key,
-            secret: Secret::new(entropy.bytes()),
+            secret: Key::new(entropy.bytes()),
+            home: fork::Home::here(),
             pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
             memory_waiters: MemoryWaiters::default(),
             pruner: Pruner::new(),
@@ -432,23 +445,46 @@ impl Core {
         }
     }
 
+    fn secret(&self) -> Secret {
+        Secret::new(self.secret.bytes())
+    }
+
+    /// The key of sequence numbers and cookies.
+    pub fn secret_bytes(&self) -> [u8; 16] {
+        self.secret.bytes()
+    }
+
+    /// Changes what new numbers are chosen by: sequence numbers, timestamp offsets and cookies, ports, identifiers. The
+    /// keys by which tables are searched stay.
+    pub fn rekey(&self, entropy: &mut Entropy) {
+        let ports = &self.config.port_range;
+        self.secret.set(entropy.bytes());
+        self.fast_open_keys.rekey(entropy.bytes());
+        self.ip.rekey(|| entropy.u64());
+        // Checked when the stack was made.
+        if let Some(range) = PortRange::new(*ports.start(), *ports.end()) {
+            self.ports.rekey(range, || entropy.bytes());
+            self.udp.rekey(range, || entropy.bytes());
+        }
+    }
+
     /// The initial sequence number of a connection (RFC 6528).
     pub fn isn(&self, tuple: &FourTuple, now: Instant) -> SeqNum {
         let (local, remote) = identity(tuple);
-        self.secret.isn(now, &local, &remote)
+        self.secret().isn(now, &local, &remote)
     }
 
     /// The offset of a connection's timestamps (RFC 7323 section 7.1).
     pub fn ts_offset(&self, tuple: &FourTuple) -> u32 {
         let (local, remote) = identity(tuple);
-        self.secret.ts_offset(&local, &remote)
+        self.secret().ts_offset(&local, &remote)
     }
 
     /// A SYN-ACK whose sequence number is a cookie.
     pub fn cookie(&self, tuple: &FourTuple, syn: &Header, params: &ListenParams, now: Instant) -> Header {
         let (local, remote) = identity(tuple);
         let ends = cookie::Ends { local: &local, remote: &remote };
-        cookie::syn_ack(&self.secret, ends, syn, params, self.ts_offset(tuple), now)
+        cookie::syn_ack(&self.secret(), ends, syn, params, self.ts_offset(tuple), now)
     }
 
     /// What the cookie in an acknowledgment has agreed on, if it is a good one.
@@ -461,7 +497,7 @@ impl Core {
     ) -> Option<Accepted> {
         let (local, remote) = identity(tuple);
         let ends = cookie::Ends { local: &local, remote: &remote };
-        cookie::check(&self.secret, ends, ack, params, self.ts_offset(tuple), now)
+        cookie::check(&self.secret(), ends, ack, params, self.ts_offset(tuple), now)
     }
 
     /// What a new pcb is made with.

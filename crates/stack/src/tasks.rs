@@ -45,15 +45,17 @@ impl Want {
 
 /// A socket that tasks wait for.
 pub(crate) trait Waitable {
-    fn core(&self) -> &Core;
+    /// # Errors
+    /// That of a stack which this process may not use; so have all of these.
+    fn core(&self) -> io::Result<&Core>;
 
     /// Calls `f` under the mutex of the buffer that is waited for: with whether there is something, or never will be, and the
     /// buffer's list.
-    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R;
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R>;
 
     /// Whether there is something by what stands under other mutexes than the list's. Asked after a task is on the list.
-    fn is_ready_elsewhere(&self, _want: Want) -> bool {
-        false
+    fn is_ready_elsewhere(&self, _want: Want) -> io::Result<bool> {
+        Ok(false)
     }
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn poll(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io
 /// # Errors
 /// [`waker_panicked`].
 pub(crate) fn poll_first(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
-    if is_over(socket, want) { Poll::Ready(Ok(())) } else { poll(socket, want, waker) }
+    if is_over(socket, want)? { Poll::Ready(Ok(())) } else { poll(socket, want, waker) }
 }
 
 /// The wait of one future.
@@ -94,21 +96,24 @@ impl<'a, S: Waitable> Waiting<'a, S> {
 
     /// [`poll`](Self::poll) without an attempt before it: does not clone the waker if the wait is over.
     pub fn poll_first(&mut self, waker: &Waker) -> Poll<io::Result<()>> {
-        if is_over(self.socket, self.want) { Poll::Ready(Ok(())) } else { self.poll(waker) }
+        if is_over(self.socket, self.want)? { Poll::Ready(Ok(())) } else { self.poll(waker) }
     }
 }
 
 impl<S: Waitable> Drop for Waiting<'_, S> {
     fn drop(&mut self) {
-        if let Some(key) = self.key {
-            let gone = self.socket.with_list(self.want, |_, list| list.remove(key));
-            discard(self.socket.core(), gone);
+        // In a child of fork(2) the list is its parent's.
+        if let Some(key) = self.key
+            && let Ok(core) = self.socket.core()
+            && let Ok(gone) = self.socket.with_list(self.want, |_, list| list.remove(key))
+        {
+            discard(core, gone);
         }
     }
 }
 
-fn is_over(socket: &impl Waitable, want: Want) -> bool {
-    socket.with_list(want, |is_over, _| is_over) || socket.is_ready_elsewhere(want)
+fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
+    Ok(socket.with_list(want, |is_over, _| is_over)? || socket.is_ready_elsewhere(want)?)
 }
 
 fn register(
@@ -117,7 +122,7 @@ fn register(
     key: &mut dyn FnMut(&mut Waiters) -> Key,
     waker: &Waker,
 ) -> Poll<io::Result<()>> {
-    let core = socket.core();
+    let core = socket.core()?;
     let Some(own) = clone(core, waker) else { return Poll::Ready(Err(waker_panicked())) };
     let (is_over, unused) = socket.with_list(want, |is_over, list| {
         if is_over {
@@ -125,9 +130,9 @@ fn register(
         }
         let key = key(list);
         (false, list.register(key, own))
-    });
+    })?;
     discard(core, unused);
-    if is_over || socket.is_ready_elsewhere(want) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    if is_over || socket.is_ready_elsewhere(want)? { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
 /// A clone of a task's waker, made with no lock held. `None` if that panicked.

@@ -9,7 +9,10 @@ use std::task::{Context, Poll};
 
 use super::coop::cooperative;
 use super::wait::{op, poll_op, poll_until, until};
+use sockeye_sync::facade::Arc;
+
 use crate::EchoReply;
+use crate::fork::Held;
 use crate::stack::Stack;
 use crate::tasks::Want;
 use crate::udp::naming::Handle;
@@ -111,7 +114,7 @@ impl IcmpSocket {
         poll_op(self.handle(), Want::Read, cx, || self.inner.recv(buf))
     }
 
-    fn handle(&self) -> &Handle {
+    fn handle(&self) -> &Held<Arc<Handle>> {
         &self.inner.handle
     }
 

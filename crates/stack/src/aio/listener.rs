@@ -56,8 +56,9 @@ impl TcpListener {
     }
 
     fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let conn = self.inner.listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
-        let (stream, addr) = self.inner.adopt(conn);
+        let (core, listener) = self.inner.enter()?;
+        let conn = listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
+        let (stream, addr) = self.inner.adopt(core, listener, conn);
         Ok((TcpStream::from_std(stream)?, addr))
     }
 

@@ -51,7 +51,7 @@ impl TcpStream {
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
         until(&inner, Want::Connect).await?;
-        user::connected(&inner.conn)?;
+        user::connected(inner.conn()?)?;
         Ok(Self { inner })
     }
 
@@ -209,7 +209,8 @@ impl TcpStream {
         let unfilled = buf.initialize_unfilled();
         let receive = || {
             let mut parts = [IoSliceMut::new(&mut *unfilled)];
-            user::recv(self.inner.core(), &self.inner.known_ends(), &mut parts)
+            let (core, ends) = self.inner.receiving()?;
+            user::recv(core, &ends, &mut parts)
         };
         let bytes = ready!(poll_op(&self.inner, Want::Read, cx, receive))?;
         buf.advance(bytes);
@@ -222,7 +223,8 @@ impl TcpStream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         poll_op(&self.inner, Want::Write, cx, || {
-            user::send_for_task(self.inner.core(), &self.inner.ends(), bufs)
+            let (core, ends) = self.inner.sending()?;
+            user::send_for_task(core, &ends, bufs)
         })
     }
 

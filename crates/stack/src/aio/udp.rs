@@ -13,6 +13,9 @@ use ::tokio::io::ReadBuf;
 
 use super::coop;
 use super::wait::{op, poll_op, poll_until, try_later, until};
+use sockeye_sync::facade::Arc;
+
+use crate::fork::Held;
 use crate::stack::Stack;
 use crate::tasks::Want;
 use crate::udp::naming::Handle;
@@ -320,14 +323,16 @@ impl UdpSocket {
         self.inner.leave_multicast_v6(group, interface)
     }
 
-    fn handle(&self) -> &Handle {
+    fn handle(&self) -> &Held<Arc<Handle>> {
         &self.inner.handle
     }
 
     /// Polls a send. At the memory cap the task is woken after a while to try again.
     fn sending<R>(&self, cx: &mut Context<'_>, f: impl FnOnce() -> io::Result<R>) -> Poll<io::Result<R>> {
         coop::poll(cx, |cx| match f() {
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => try_later(self.handle().core(), cx),
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                try_later(self.inner.stack().core()?, cx)
+            }
             done => Poll::Ready(done),
         })
     }

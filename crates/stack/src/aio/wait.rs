@@ -6,7 +6,10 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use sockeye_sync::facade::Arc;
+
 use super::coop::{self, cooperative};
+use crate::fork::Held;
 use crate::poll::Waiters;
 use crate::stack::Core;
 use crate::tasks::{self, Waitable, Waiting, Want};
@@ -86,47 +89,48 @@ fn until_done<R>(
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(wait())?,
             // At the memory cap.
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return try_later(socket.core(), cx),
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return try_later(socket.core()?, cx),
             done => return Poll::Ready(done),
         }
     }
 }
 
 impl Waitable for TcpStream {
-    fn core(&self) -> &Core {
-        Self::core(self)
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
     }
 
-    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
-        let mut so = self.conn.so.lock();
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        let conn = self.conn()?;
+        let mut so = conn.so.lock();
         let is_over = match want {
             Want::Read => so.rcv.is_readable(),
             Want::Write => so.snd.is_writable(),
             Want::Connect => so.snd.connected || so.snd.shut,
         };
-        f(is_over || self.conn.has_error(), &mut so.waiters)
+        Ok(f(is_over || conn.has_error(), &mut so.waiters))
     }
 }
 
 impl Waitable for TcpListener {
-    fn core(&self) -> &Core {
-        Self::core(self)
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
     }
 
-    fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
-        self.listener.with_waiting(f)
+    fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        Ok(self.enter()?.1.with_waiting(f))
     }
 }
 
-impl Waitable for Handle {
-    fn core(&self) -> &Core {
-        Self::core(self)
+impl Waitable for Held<Arc<Handle>> {
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
     }
 
     /// A send never waits but for memory.
-    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
-        let mut so = self.pcb.receive.so.lock();
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        let mut so = self.open()?.pcb.receive.so.lock();
         let is_over = want != Want::Read || !so.queue.is_empty() || so.error.is_some();
-        f(is_over, &mut so.waiters)
+        Ok(f(is_over, &mut so.waiters))
     }
 }

@@ -96,7 +96,7 @@ mod tests {
         let face = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
         let count = std::sync::Arc::new(Count(AtomicUsize::new(0)));
         let polls = [(); 2].map(|()| Poll::new(Duration::ZERO));
-        let conn = &client.conn;
+        let conn = client.conn().unwrap();
         let ticket = std::cell::Cell::new(None);
         let fails = Fails {
             stream: &client,
@@ -109,7 +109,8 @@ mod tests {
             }),
         };
         let mut rest = Rest::of(fails);
-        let refused = append(stack.core(), &client.ends(), &mut rest);
+        let (core, ends) = client.sending().unwrap();
+        let refused = append(core, &ends, &mut rest);
         assert!(matches!(refused, Err(Refusal::NoMemory)));
         assert_eq!(count.0.load(Ordering::Relaxed), 1, "the task");
         for poll in &polls {

@@ -103,7 +103,7 @@ mod tests {
         let flags = Flags::ACK.with(Flags::PSH);
         let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
         let mut payload = Chain::new();
-        payload.extend_from_slice(&stack.core().pool, &[0; 10]).unwrap();
+        payload.extend_from_slice(&stack.core().unwrap().pool, &[0; 10]).unwrap();
         Work::segment(header.into(), Data(payload))
     }
 
@@ -118,14 +118,14 @@ mod tests {
                 (client, listener.accept().unwrap().0)
             })
             .collect();
-        let first = Arc::clone(&pairs[0].1.conn);
+        let first = Arc::clone(pairs[0].1.conn().unwrap());
         let perimeter = first.perimeter();
         let mut inside = perimeter.try_enter().unwrap();
         // Four segments for each, in turn. Every second one asks for an acknowledgment at once.
         for number in 0..4 {
             for (_, server) in &pairs {
-                let work = segment(&stack, &server.conn, number);
-                let _owned_by_us = perimeter.fill(Conn::item(&server.conn, work));
+                let work = segment(&stack, server.conn().unwrap(), number);
+                let _owned_by_us = perimeter.fill(Conn::item(server.conn().unwrap(), work));
             }
         }
         let sent = |stack: &Stack| {
@@ -133,7 +133,7 @@ mod tests {
             counters[counter::SEGMENTS_OUT].1
         };
         let before = sent(&stack);
-        Context::run(stack.core(), |cx| {
+        Context::run(stack.core().unwrap(), |cx| {
             assert_eq!(batch(cx, &mut inside, &first, None), 8);
             assert_eq!(sent(&stack) - before, 2, "one acknowledgment for each connection");
             assert!(cx.outbox.marked.is_empty());

@@ -138,11 +138,11 @@ mod tests {
 
     /// Output of the client on a visit, as far as the call that comes of it. True if there is one.
     fn calls(stack: &Stack, client: &TcpStream, server: &TcpStream) -> bool {
-        Context::run(stack.core(), |cx| {
-            cx.ends = Some((&client.conn, &server.conn));
-            let mut so = client.conn.so.lock();
-            so.snd.chain.extend_from_slice(&stack.core().pool, b"x").unwrap();
-            output(cx, &client.conn, so);
+        Context::run(stack.core().unwrap(), |cx| {
+            cx.ends = Some((client.conn().unwrap(), server.conn().unwrap()));
+            let mut so = client.conn().unwrap().so.lock();
+            so.snd.chain.extend_from_slice(&stack.core().unwrap().pool, b"x").unwrap();
+            output(cx, client.conn().unwrap(), so);
             cx.call.is_some()
         })
     }
@@ -152,31 +152,31 @@ mod tests {
         let (stack, client, server) = pair(driven());
         assert!(calls(&stack, &client, &server));
         assert_eq!(server.available().unwrap(), 1);
-        assert!(server.conn.so.try_lock().is_some(), "the call is over");
+        assert!(server.conn().unwrap().so.try_lock().is_some(), "the call is over");
     }
 
     #[test]
     fn who_is_inside_or_has_the_mutex_is_not_called_on() {
         let (stack, client, server) = pair(driven());
-        let inside = server.conn.perimeter().try_enter().unwrap();
+        let inside = server.conn().unwrap().perimeter().try_enter().unwrap();
         assert!(!calls(&stack, &client, &server));
-        Context::run(stack.core(), |cx| engine::drive(cx, inside, &server.conn, 0));
+        Context::run(stack.core().unwrap(), |cx| engine::drive(cx, inside, server.conn().unwrap(), 0));
         assert_eq!(server.available().unwrap(), 1, "left in the queue, it was run by who was inside");
-        let so = server.conn.so.lock();
+        let so = server.conn().unwrap().so.lock();
         let is_called = |cx: &mut Context<'_>| {
             cx.is_visiting = true;
-            call(cx, &OtherEnd::Lent(&server.conn), 1).is_some()
+            call(cx, &OtherEnd::Lent(server.conn().unwrap()), 1).is_some()
         };
-        assert!(!Context::run(stack.core(), is_called));
+        assert!(!Context::run(stack.core().unwrap(), is_called));
         drop(so);
-        assert!(Context::run(stack.core(), is_called));
+        assert!(Context::run(stack.core().unwrap(), is_called));
     }
 
     #[test]
     fn a_shared_perimeter_and_older_settings_are_not_open() {
         let open = |config| {
             let (stack, client, _server) = pair(config);
-            Context::run(stack.core(), |cx| is_open(cx, &client.conn))
+            Context::run(stack.core().unwrap(), |cx| is_open(cx, client.conn().unwrap()))
         };
         assert!(open(driven()));
         assert!(!open(Config { grain: Grain::Global, ..driven() }));

@@ -14,10 +14,11 @@ impl IcmpSocket {
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?;
-        if self.handle.pcb.is_v6 {
-            self.options().set_unicast_hops_v6(ttl);
+        let pcb = &self.handle.open()?.pcb;
+        if pcb.is_v6 {
+            pcb.options.set_unicast_hops_v6(ttl);
         } else {
-            self.options().ttl.store(ttl, Ordering::Relaxed);
+            pcb.options.ttl.store(ttl, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -27,7 +28,8 @@ impl IcmpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn ttl(&self) -> io::Result<u32> {
-        let hops = if self.handle.pcb.is_v6 { &self.options().hops_v6 } else { &self.options().ttl };
+        let pcb = &self.handle.open()?.pcb;
+        let hops = if pcb.is_v6 { &pcb.options.hops_v6 } else { &pcb.options.ttl };
         Ok(hops.load(Ordering::Relaxed).into())
     }
 
@@ -36,7 +38,8 @@ impl IcmpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_tos(&self, tos: u8) -> io::Result<()> {
-        let slot = if self.handle.pcb.is_v6 { &self.options().tclass_v6 } else { &self.options().tos };
+        let pcb = &self.handle.open()?.pcb;
+        let slot = if pcb.is_v6 { &pcb.options.tclass_v6 } else { &pcb.options.tos };
         slot.store(tos, Ordering::Relaxed);
         Ok(())
     }
@@ -47,7 +50,7 @@ impl IcmpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_recv_err(&self, wanted: bool) -> io::Result<()> {
-        self.options().recv_err.store(wanted, Ordering::Relaxed);
+        self.options()?.recv_err.store(wanted, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -2,13 +2,14 @@
 //! Tests: `tests/ip/sockets.rs`.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
 use rustix::io::Errno;
 use sockeye_proto::icmp::HEADER_LEN;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::echo;
+use crate::fork::Held;
 use crate::stack::Stack;
 use crate::udp::Unsent;
 use crate::udp::methods::handle_methods;
@@ -37,7 +38,7 @@ use crate::udp::recv;
 /// A link-local address of IPv6, or a group of a link, is told with its interface (RFC 4007) by the calls that take a
 /// [`SocketAddrV6`], whose port has no meaning here: `"[fe80::1%2]:0".parse()` is `fe80::1` on the interface with the number 2.
 pub struct IcmpSocket {
-    pub(crate) handle: Arc<Handle>,
+    pub(crate) handle: Held<Arc<Handle>>,
 }
 
 /// An answer to an echo request.
@@ -112,8 +113,9 @@ impl IcmpSocket {
 
     fn bound(stack: &Stack, addr: SocketAddr) -> io::Result<Self> {
         let pcb = Pcb::of_echo(addr.is_ipv6(), stack.config().rcvbuf);
-        let socket = Self { handle: Arc::new(Handle { stack: stack.clone(), pcb }) };
-        socket.handle.bind(addr)?;
+        let handle = Arc::new(Handle { stack: stack.clone(), pcb });
+        let socket = Self { handle: Held::new(stack.clone(), handle) };
+        socket.handle.open()?.bind(addr)?;
         Ok(socket)
     }
 
@@ -122,10 +124,11 @@ impl IcmpSocket {
     /// # Errors
     /// `NetworkUnreachable`; EAFNOSUPPORT for an address of the other family.
     pub fn connect(&self, addr: IpAddr) -> io::Result<()> {
-        if addr.is_ipv6() != self.handle.pcb.is_v6 {
+        let handle = self.handle.open()?;
+        if addr.is_ipv6() != handle.pcb.is_v6 {
             return Err(Errno::AFNOSUPPORT.into());
         }
-        self.handle.connect(SocketAddr::new(addr, 0))
+        handle.connect(SocketAddr::new(addr, 0))
     }
 
     /// [`connect`](Self::connect) to an address on the interface that its scope id names.
@@ -134,25 +137,27 @@ impl IcmpSocket {
     /// As for [`connect`](Self::connect); ENODEV if there is no such interface, `InvalidInput` if the socket is bound to an
     /// address of another one.
     pub fn connect_scoped(&self, addr: SocketAddrV6) -> io::Result<()> {
-        if !self.handle.pcb.is_v6 {
+        let handle = self.handle.open()?;
+        if !handle.pcb.is_v6 {
             return Err(Errno::AFNOSUPPORT.into());
         }
-        self.handle.connect(without_port(addr))
+        handle.connect(without_port(addr))
     }
 
     /// The identifier that the socket's requests carry.
     pub fn id(&self) -> u16 {
-        self.handle.pcb.name.load().local.port
+        self.handle.open().map_or(0, |handle| handle.pcb.name.load().local.port)
     }
 
     /// The address that the socket is bound to, the wildcard for all.
     pub fn local_addr(&self) -> IpAddr {
-        self.handle.pcb.name.load().local.addr
+        let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        self.handle.open().map_or(unknown, |handle| handle.pcb.name.load().local.addr)
     }
 
     /// The peer, if there is one.
     pub fn peer_addr(&self) -> Option<IpAddr> {
-        self.handle.pcb.name.load().remote.map(|remote| remote.addr)
+        self.handle.open().ok()?.pcb.name.load().remote.map(|remote| remote.addr)
     }
 
     /// Sends the peer an echo request. Never blocks; a longer one than the way takes goes in fragments.
@@ -161,7 +166,7 @@ impl IcmpSocket {
     /// EDESTADDRREQ without a peer; EMSGSIZE beyond 65,507 bytes; ENOBUFS without packet memory or with a full queue;
     /// `PermissionDenied` for a broadcast address; `NetworkUnreachable` and the like; the pending error.
     pub fn send(&self, seq: u16, data: &[u8]) -> io::Result<()> {
-        Ok(echo::request(&self.handle, seq, data, None)?)
+        Ok(echo::request(self.handle.open()?, seq, data, None)?)
     }
 
     /// Sends an echo request to a host or a group.
@@ -169,7 +174,7 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn send_to(&self, seq: u16, data: &[u8], to: IpAddr) -> io::Result<()> {
-        Ok(echo::request(&self.handle, seq, data, Some(SocketAddr::new(to, 0)))?)
+        Ok(echo::request(self.handle.open()?, seq, data, Some(SocketAddr::new(to, 0)))?)
     }
 
     /// [`send_to`](Self::send_to) an address on the interface that its scope id names.
@@ -178,7 +183,7 @@ impl IcmpSocket {
     /// As for [`send`](Self::send); ENODEV if there is no such interface, `InvalidInput` if the socket is bound to an address of
     /// another one.
     pub fn send_to_scoped(&self, seq: u16, data: &[u8], to: SocketAddrV6) -> io::Result<()> {
-        Ok(echo::request(&self.handle, seq, data, Some(without_port(to)))?)
+        Ok(echo::request(self.handle.open()?, seq, data, Some(without_port(to)))?)
     }
 
     /// Receives an answer; data beyond `buf` is cut off. Blocks until there is one.
@@ -187,7 +192,8 @@ impl IcmpSocket {
     /// `WouldBlock` if there is none (at the end of the timeout); the pending error.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<EchoReply> {
         let mut header = [0; HEADER_LEN];
-        let meta = recv::recv(&self.handle, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buf)])?;
+        let meta =
+            recv::recv(self.handle.open()?, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buf)])?;
         let [.., s0, s1] = header;
         Ok(EchoReply {
             from: meta.from.ip(),
@@ -204,7 +210,7 @@ impl IcmpSocket {
     /// Takes the oldest error, and copies what it quotes of the request's data into `buf`. `None` if there is none;
     /// never blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<EchoError> {
-        let error = recv::recv_err(&self.handle, buf)?;
+        let error = recv::recv_err(self.handle.open().ok()?, buf)?;
         let scope_id = match error.dst {
             SocketAddr::V6(dst) => dst.scope_id(),
             SocketAddr::V4(_) => 0,
@@ -235,7 +241,7 @@ impl std::fmt::Debug for IcmpSocket {
             .field("local", &self.local_addr())
             .field("id", &self.id())
             .field("peer", &self.peer_addr())
-            .field("nonblocking", &self.handle.pcb.options.nonblocking.load(Ordering::Relaxed))
+            .field("nonblocking", &self.options().is_ok_and(|it| it.nonblocking.load(Ordering::Relaxed)))
             .finish_non_exhaustive()
     }
 }

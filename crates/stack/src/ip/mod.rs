@@ -57,6 +57,11 @@ impl Ip {
         }
     }
 
+    /// Has identifications begin elsewhere.
+    pub fn rekey(&self, random: impl FnMut() -> u64) {
+        self.ids.rekey(random);
+    }
+
     /// Counts one.
     #[inline]
     pub fn count(&self, index: usize) {

@@ -271,6 +271,11 @@ impl Default for Ids {
 }
 
 impl Ids {
+    /// Begins anew with other numbers.
+    pub fn rekey(&self, mut random: impl FnMut() -> u64) {
+        self.0.iter().for_each(|counter| counter.store(random() as u32, Ordering::Relaxed));
+    }
+
     fn next(&self, hash: u64) -> u32 {
         let counter = &self.0[hash as usize % ID_COUNTERS];
         // Relaxed: a number that orders nothing. The upper half of the hash, of which the lower chose the counter.

@@ -83,7 +83,7 @@ impl LinkOptions {
 impl Stack {
     /// The neighbors of all interfaces on Ethernet.
     pub fn neighbors(&self) -> Vec<Neighbor> {
-        let core = self.core();
+        let Ok(core) = self.core() else { return Vec::new() };
         let now = core.clock.now();
         let mut neighbors = Vec::new();
         for station in core.netifs.each().filter_map(|(id, _)| core.links.station(id)) {
@@ -117,7 +117,7 @@ impl Stack {
             let message = format!("{addr} at {lladdr}: not the addresses of one host");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        Context::run(self.core(), |cx| {
+        Context::run(self.core()?, |cx| {
             let set = station.work(cx, Some(addr), |work| {
                 let (now, slots) = (work.now(), &station.slots);
                 let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
@@ -150,7 +150,7 @@ impl Stack {
     pub fn flush_neighbors(&self, netif: NetifId) -> io::Result<()> {
         let station = self.station(netif)?;
         let mut state = station.look();
-        let dropped = state.cache.flush(self.core().clock.now());
+        let dropped = state.cache.flush(self.core()?.clock.now());
         station.slots.clear();
         drop(state);
         // Outside the mutex: the frames give packet memory back.
@@ -159,7 +159,7 @@ impl Stack {
     }
 
     fn station(&self, netif: NetifId) -> io::Result<&Station> {
-        self.core().links.station(netif).ok_or_else(|| {
+        self.core()?.links.station(netif).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{netif:?} is no interface on Ethernet"))
         })
     }

@@ -24,6 +24,7 @@ use sockeye_sync::{Mutex, Spin, WaitQueue};
 
 use super::pcapng::{self, Direction, LinkType, Packet};
 use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited};
+use crate::fork::{Local, Origin};
 
 /// How an interface is recorded. Start from [`CaptureConfig::to`].
 #[derive(Clone, Debug)]
@@ -72,12 +73,13 @@ pub struct Captured<N> {
     netif: N,
     recorder: Arc<Recorder>,
     writer: Option<JoinHandle<()>>,
+    origin: Origin,
 }
 
 /// For who wants to know of a capture whose interface was given to a stack.
 #[derive(Clone)]
 pub struct CaptureHandle {
-    recorder: Arc<Recorder>,
+    recorder: Arc<Local<Arc<Recorder>>>,
 }
 
 /// Records `netif`. The record is complete when the interface, and so its stack, is gone, or after
@@ -112,8 +114,8 @@ pub fn capture<N: Netif>(netif: N, config: &CaptureConfig) -> io::Result<(Captur
     let own = Arc::clone(&recorder);
     let writer =
         thread::Builder::new().name("sockeye-capture".to_owned()).spawn(move || own.write_out(output))?;
-    let handle = CaptureHandle { recorder: Arc::clone(&recorder) };
-    Ok((Captured { netif, recorder, writer: Some(writer) }, handle))
+    let handle = CaptureHandle { recorder: Arc::new(Local::new(Arc::clone(&recorder))) };
+    Ok((Captured { netif, recorder, writer: Some(writer), origin: Origin::here() }, handle))
 }
 
 const LEAST_BYTES: usize = 4096;
@@ -121,14 +123,15 @@ const LEAST_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 64;
 
 impl CaptureHandle {
-    /// What was recorded so far.
+    /// What was recorded so far. Zeros in a child of fork(2), which has no part in the capture.
     pub fn counts(&self) -> CaptureCounts {
-        self.recorder.state.lock().counts
+        self.recorder.get().map_or_else(CaptureCounts::default, |recorder| recorder.state.lock().counts)
     }
 
     /// **Blocks** until everything that was recorded before is in the file, for as long as the file system takes.
+    /// Does nothing in a child of fork(2).
     pub fn flush(&self) {
-        let recorder = &self.recorder;
+        let Some(recorder) = self.recorder.get() else { return };
         loop {
             let state = recorder.state.lock();
             if state.is_written() || state.ended {
@@ -296,6 +299,11 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 
 impl<N> Drop for Captured<N> {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // In a child of fork(2): the file and the thread that writes it are its parent's.
+            std::mem::forget((Arc::clone(&self.recorder), self.writer.take()));
+            return;
+        }
         self.recorder.state.lock().ending = true;
         self.recorder.wake();
         if let Some(writer) = self.writer.take() {

@@ -18,6 +18,7 @@ use sockeye_sync::Outlet;
 use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 
 use super::departures::Queued;
+use super::detached::Detached;
 use super::table::QUEUES_MAX;
 use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
 use crate::panics::{self, Caught, PanicSource};
@@ -33,6 +34,8 @@ pub(crate) struct Device {
     faults: AtomicU32,
     /// (a) There were too many of them.
     has_failed: AtomicBool,
+    /// (a) It belongs to the process that forked this one.
+    is_detached: AtomicBool,
 }
 
 /// What an interface says of itself once.
@@ -86,7 +89,26 @@ impl Device {
     fn new(netif: Box<dyn Netif>, constants: Constants) -> Self {
         let lanes = constants.queue_count.clamp(1, QUEUES_MAX);
         let outlets = (0..lanes).map(|_| Outlet::new()).collect();
-        Self { netif, constants, outlets, faults: AtomicU32::new(0), has_failed: AtomicBool::new(false) }
+        Self {
+            netif,
+            constants,
+            outlets,
+            faults: AtomicU32::new(0),
+            has_failed: AtomicBool::new(false),
+            is_detached: AtomicBool::new(false),
+        }
+    }
+
+    /// Has nothing of it called any more.
+    pub fn detach(&self) {
+        self.is_detached.store(true, Ordering::Relaxed);
+    }
+
+    /// The interface, or what stands in its place in a child of fork(2).
+    #[inline]
+    fn netif(&self) -> &dyn Netif {
+        // Relaxed: false for ever where nobody forks; a child sets it before any other call.
+        if self.is_detached.load(Ordering::Relaxed) { &Detached } else { &*self.netif }
     }
 
     /// [`Netif::mtu`]
@@ -125,7 +147,7 @@ impl Device {
     pub fn is_down(&self, core: &Core) -> bool {
         // Relaxed: a flag that orders nothing.
         self.has_failed.load(Ordering::Relaxed)
-            || panics::contain(core, PanicSource::Netif, "Netif::is_down", || self.netif.is_down())
+            || panics::contain(core, PanicSource::Netif, "Netif::is_down", || self.netif().is_down())
                 .unwrap_or(false)
     }
 
@@ -142,12 +164,12 @@ impl Device {
 
     /// [`Netif::transmit`]; `None` if it has panicked, and `frames` are lost.
     pub fn transmit(&self, core: &Core, flow: u64, frames: &mut Vec<TxFrame>) -> Option<Sent> {
-        panics::contain(core, PanicSource::Netif, "Netif::transmit", || self.netif.transmit(flow, frames))
+        panics::contain(core, PanicSource::Netif, "Netif::transmit", || self.netif().transmit(flow, frames))
     }
 
     /// [`Netif::ring`]
     pub fn ring(&self, core: &Core, queue: usize) {
-        panics::contain(core, PanicSource::Netif, "Netif::ring", || self.netif.ring(queue));
+        panics::contain(core, PanicSource::Netif, "Netif::ring", || self.netif().ring(queue));
     }
 
     /// [`Netif::receive`]. Returns how many frames were shown.
@@ -157,7 +179,7 @@ impl Device {
             shown += 1;
             caught.extend(panics::catch(PanicSource::Protocol, "a frame's headers", || sink(frame)).err());
         };
-        let call = || self.netif.receive(queue, max, &mut show);
+        let call = || self.netif().receive(queue, max, &mut show);
         if panics::contain(core, PanicSource::Netif, "Netif::receive", call).is_none() {
             self.note_fault();
         }
@@ -179,7 +201,7 @@ impl Device {
             shown += 1;
             caught.extend(panics::catch(PanicSource::Protocol, "a frame's headers", || sink(frame)).err());
         };
-        let call = || self.netif.receive_into(queue, head_len, place, &mut show);
+        let call = || self.netif().receive_into(queue, head_len, place, &mut show);
         let is_able = match panics::contain(core, PanicSource::Netif, "Netif::receive_into", call) {
             Some(answer) => answer.is_some(),
             None => {
@@ -193,7 +215,7 @@ impl Device {
 
     /// [`Netif::wait`]
     pub fn wait(&self, core: &Core, queue: usize, spin: Duration) {
-        let wait = || self.netif.wait(queue, spin);
+        let wait = || self.netif().wait(queue, spin);
         if panics::contain(core, PanicSource::Netif, "Netif::wait", wait).is_none() {
             self.note_fault();
         }
@@ -201,19 +223,19 @@ impl Device {
 
     /// [`Netif::interrupt`]. False if it has panicked: then a wait may go on for ever.
     pub fn interrupt(&self, core: &Core, queue: usize) -> bool {
-        let interrupt = || self.netif.interrupt(queue);
+        let interrupt = || self.netif().interrupt(queue);
         panics::contain(core, PanicSource::Netif, "Netif::interrupt", interrupt).is_some()
     }
 
     /// [`Netif::wait_until`]. Callers do not wait in an interface that has panicked.
     pub fn wait_until(&self, core: &Core, queue: usize, deadline: Option<Instant>) -> Waited {
-        let wait = || self.netif.wait_until(queue, deadline);
+        let wait = || self.netif().wait_until(queue, deadline);
         panics::contain(core, PanicSource::Netif, "Netif::wait_until", wait).unwrap_or(Waited::Unable)
     }
 
     /// [`Netif::kick`]
     pub fn kick(&self, core: &Core, queue: usize) {
-        panics::contain(core, PanicSource::Netif, "Netif::kick", || self.netif.kick(queue));
+        panics::contain(core, PanicSource::Netif, "Netif::kick", || self.netif().kick(queue));
     }
 
     /// Panics of its receiving side so far. For comparing with an earlier look.

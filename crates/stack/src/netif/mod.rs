@@ -57,6 +57,7 @@ mod capture;
 mod channel;
 mod configure;
 pub(crate) mod departures;
+mod detached;
 pub(crate) mod device;
 pub(crate) mod down;
 mod frame;

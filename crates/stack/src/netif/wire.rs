@@ -30,6 +30,7 @@ use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use super::shape::Shape;
 use super::{Netif, RxFrame, Sent, TxFrame};
+use crate::fork::Origin;
 
 /// What a wire is like. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
         from: Arc::clone(from),
         to: Arc::clone(to),
         config: config.clone(),
+        origin: Origin::here(),
     };
     Ok((end(&left, &right), end(&right, &left)))
 }
@@ -80,6 +82,7 @@ pub struct WireEnd {
     /// What comes to the other end.
     to: Arc<Side>,
     config: WireConfig,
+    origin: Origin,
 }
 
 /// The lanes towards one end.
@@ -199,6 +202,11 @@ impl Netif for WireEnd {
 
 impl Drop for WireEnd {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // In a child of fork(2): the wire is its parent's.
+            std::mem::forget((Arc::clone(&self.from), Arc::clone(&self.to)));
+            return;
+        }
         for lane in &self.from.lanes {
             let mut arrived = lane.arrived.lock();
             arrived.closed = true;

@@ -84,9 +84,12 @@ pub(crate) mod sealed {
     pub trait Source {
         #[doc(hidden)]
         #[allow(private_interfaces)]
-        fn target(&self) -> Target;
+        fn target(&self) -> std::io::Result<Target>;
 
         /// Its stack, if pollers of this socket move to the cores of those who wake them.
+        #[doc(hidden)]
+        fn owner(&self) -> &crate::Stack;
+
         #[doc(hidden)]
         #[allow(private_interfaces)]
         fn gathers(&self) -> Option<WeakStack> {

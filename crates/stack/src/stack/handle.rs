@@ -30,6 +30,8 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, OnceLock, Weak};
 
 use super::Core;
+use crate::config::Config;
+use crate::fork;
 use crate::netif::NetifId;
 use crate::panics::{self, PanicSource};
 use crate::threads;
@@ -39,6 +41,9 @@ use crate::threads;
 /// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
 /// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards. Nor does it wait
 /// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
+///
+/// In a child of fork(2), a stack with threads answers every call with an error of the kind `StaleNetworkFileHandle`, or with
+/// nothing, and its drop does nothing; see [`fork`](crate::fork).
 pub struct Stack(Arc<Lane>);
 
 /// A handle that does not keep its stack.
@@ -97,8 +102,31 @@ impl Stack {
         Self(lane(lanes))
     }
 
-    pub(crate) fn core(&self) -> &Core {
+    /// What the stack's sockets share, if this process may use it. In a child of fork(2) the first call takes over a stack
+    /// without threads.
+    ///
+    /// # Errors
+    /// [`fork::lost`].
+    #[inline]
+    pub(crate) fn core(&self) -> io::Result<&Core> {
+        fork::ask(&self.0.core)
+    }
+
+    /// The same, for what an application reaches through [`fork::Held`] only, which has asked.
+    #[inline]
+    pub(crate) fn core_in_use(&self) -> &Core {
         &self.0.core
+    }
+
+    /// Whether this process is a child that may not touch anything of the stack.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        fork::is_lost(&self.0.core)
+    }
+
+    /// The settings, which never change.
+    pub(super) fn settings(&self) -> &Config {
+        &self.0.core.config
     }
 
     /// For what may outlive the handles by a little.
@@ -127,11 +155,31 @@ impl Stack {
 
 impl Clone for Stack {
     fn clone(&self) -> Self {
-        Self(self.0.handle.lane(self.core().cpu()).unwrap_or_else(|| Arc::clone(&self.0)))
+        Self(self.0.handle.lane(self.0.core.cpu()).unwrap_or_else(|| Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if self.is_lost() {
+            // The stack does not end in a child: there is no thread to join, and no lock that may be taken.
+            std::mem::forget(Arc::clone(&self.0));
+        }
     }
 }
 
 impl WeakStack {
+    /// Whether the stack is still there and this process may use it.
+    pub fn is_lost(&self) -> bool {
+        self.0.upgrade().is_some_and(|handle| {
+            let is_lost = fork::is_lost(&handle.core);
+            if is_lost {
+                std::mem::forget(handle);
+            }
+            is_lost
+        })
+    }
+
     /// The stack, if it is still there.
     pub fn upgrade(&self) -> Option<Stack> {
         let handle = self.0.upgrade()?;

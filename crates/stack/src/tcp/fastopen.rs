@@ -82,9 +82,13 @@ impl TcpSocket {
         self.fast_open.has_text = !data.is_empty();
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
-        let taken = user::send(stream.core(), &stream.ends(), &[IoSlice::new(data)])?;
+        let taken = {
+            let (core, ends) = stream.sending()?;
+            user::send(core, &ends, &[IoSlice::new(data)])?
+        };
         if blocks {
-            user::finish_connect(stream.core(), &stream.conn, None)?;
+            let (core, conn) = stream.enter()?;
+            user::finish_connect(core, conn, None)?;
         }
         Ok((stream, taken))
     }
@@ -96,14 +100,14 @@ impl TcpListener {
     /// # Errors
     /// None today.
     pub fn set_fastopen(&self, queue_len: usize) -> io::Result<()> {
-        self.listener.fast_open.set_len_max(queue_len.min(BACKLOG_MAX));
+        self.enter()?.1.fast_open.set_len_max(queue_len.min(BACKLOG_MAX));
         Ok(())
     }
 }
 
 impl TcpStream {
     /// TCP_FASTOPEN_CONNECT has let the connect wait, and nothing was written yet.
-    pub(super) fn defers_connect(&self) -> bool {
-        self.conn.so.lock().snd.defers_syn
+    pub(super) fn defers_connect(&self) -> io::Result<bool> {
+        Ok(self.conn()?.so.lock().snd.defers_syn)
     }
 }

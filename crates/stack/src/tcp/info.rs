@@ -108,7 +108,8 @@ impl TcpStream {
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
     pub fn info(&self) -> io::Result<TcpInfo> {
-        TcpInfo::of(self.core(), &self.conn)
+        let (core, conn) = self.enter()?;
+        TcpInfo::of(core, conn)
     }
 
     /// What keeps this connection from sending more just now: the application, a window, a buffer, or the path. How long
@@ -117,7 +118,7 @@ impl TcpStream {
     /// # Errors
     /// As for [`info`](Self::info).
     pub fn limit(&self) -> io::Result<Limiting> {
-        Limiting::of(&self.conn)
+        Limiting::of(self.conn()?)
     }
 }
 

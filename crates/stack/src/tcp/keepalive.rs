@@ -104,10 +104,9 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for a value out of bounds; nothing is changed then.
     pub fn set_tcp_keepalive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
-        let options = &self.conn.options;
+        let options = &self.conn()?.options;
         options.set_keepalive_settings(&keepalive.applied_to(options.keepalive_settings())?);
-        self.notify(reason::OPTION);
-        Ok(())
+        self.notify(reason::OPTION)
     }
 
     /// TCP_KEEPIDLE.
@@ -115,7 +114,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `socket2`.
     pub fn keepalive_time(&self) -> io::Result<Duration> {
-        Ok(self.conn.options.keepalive_settings().idle)
+        Ok(self.conn()?.options.keepalive_settings().idle)
     }
 
     /// TCP_KEEPINTVL.
@@ -123,7 +122,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `socket2`.
     pub fn keepalive_interval(&self) -> io::Result<Duration> {
-        Ok(self.conn.options.keepalive_settings().interval)
+        Ok(self.conn()?.options.keepalive_settings().interval)
     }
 
     /// TCP_KEEPCNT.
@@ -131,7 +130,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `socket2`.
     pub fn keepalive_retries(&self) -> io::Result<u32> {
-        Ok(u32::from(self.conn.options.keepalive_settings().count))
+        Ok(u32::from(self.conn()?.options.keepalive_settings().count))
     }
 
     /// TCP_USER_TIMEOUT: how long what was sent may stay unacknowledged, or what was written wait for a window, before
@@ -142,9 +141,8 @@ impl TcpStream {
     /// `InvalidInput` for more than 49 days.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let ms = user_timeout_ms(timeout)?;
-        self.conn.options.user_timeout_ms.store(ms, Ordering::Relaxed);
-        self.notify(reason::OPTION);
-        Ok(())
+        self.conn()?.options.user_timeout_ms.store(ms, Ordering::Relaxed);
+        self.notify(reason::OPTION)
     }
 
     /// The TCP_USER_TIMEOUT that was set.
@@ -152,7 +150,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
-        let ms = self.conn.options.user_timeout_ms.load(Ordering::Relaxed);
+        let ms = self.conn()?.options.user_timeout_ms.load(Ordering::Relaxed);
         Ok((ms != 0).then(|| Duration::from_millis(u64::from(ms))))
     }
 }

@@ -15,6 +15,7 @@ use crate::base::addr::FourTuple;
 use crate::blocking;
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
+use crate::fork::Held;
 use crate::listen::Listener;
 use crate::netif::scope;
 use crate::poll::{Target, sealed};
@@ -24,8 +25,7 @@ use crate::stack::{Core, Stack};
 ///
 /// Dropping the last handle resets the connections that nobody accepted.
 pub struct TcpListener {
-    pub(crate) listener: Arc<Listener>,
-    pub(crate) stack: Stack,
+    held: Held<Arc<Listener>>,
 }
 
 thread_local! {
@@ -60,7 +60,7 @@ impl TcpListener {
     }
 
     pub(crate) fn new(listener: Arc<Listener>, stack: Stack) -> Self {
-        Self { listener, stack }
+        Self { held: Held::new(stack, listener) }
     }
 
     /// The next connection, and where it comes from. Blocks unless
@@ -69,7 +69,7 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` if the listener does not block and nobody waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (core, listener) = (self.core(), &self.listener);
+        let (core, listener) = self.enter()?;
         let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
@@ -77,12 +77,12 @@ impl TcpListener {
                     listener.leave(&mut turn, &thread);
                 }
                 let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
-                return Ok(self.adopt(conn));
+                return Ok(self.adopt(core, listener, conn));
             }
             match listener.pop_or_wait(core, &mut turn, &thread)? {
                 Look::Item(conn, owed) => {
                     owed.iter().for_each(|thread| thread.wake());
-                    return Ok(self.adopt(conn));
+                    return Ok(self.adopt(core, listener, conn));
                 }
                 Look::Wait(ticket, patience, better) => {
                     if let Some(cpu) = better {
@@ -96,10 +96,10 @@ impl TcpListener {
     }
 
     /// A child of the queue as the application's.
-    pub(crate) fn adopt(&self, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
+    pub(crate) fn adopt(&self, core: &Core, listener: &Listener, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
         let FourTuple { local, remote } = conn.tuple;
-        let addr = scope::shown(&self.core().netifs, remote, self.listener.is_v6, local.addr);
-        (TcpStream::of(conn, self.stack.clone()), addr)
+        let addr = scope::shown(&core.netifs, remote, listener.is_v6, local.addr);
+        (TcpStream::of(conn, self.stack().clone()), addr)
     }
 
     /// Connections as they come, for ever.
@@ -112,8 +112,9 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let local = self.listener.local;
-        Ok(scope::shown(&self.core().netifs, local, self.listener.is_v6, local.addr))
+        let (core, listener) = self.enter()?;
+        let local = listener.local;
+        Ok(scope::shown(&core.netifs, local, listener.is_v6, local.addr))
     }
 
     /// Another handle of the same listener.
@@ -121,8 +122,9 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        self.listener.users.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { listener: Arc::clone(&self.listener), stack: self.stack.clone() })
+        let (_core, listener) = self.enter()?;
+        listener.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self::new(Arc::clone(listener), self.stack().clone()))
     }
 
     /// Makes [`accept`](Self::accept) return `WouldBlock` where it would block.
@@ -130,7 +132,7 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.listener.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.enter()?.1.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
     }
 
@@ -143,8 +145,10 @@ impl TcpListener {
     /// Handles of the listener share the hook.
     pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
         let hook = hook
-            .map(|hook| (self.stack.downgrade(), Arc::new(Box::new(hook) as Box<crate::admission::Hook>)));
-        self.listener.admission.set(self.core(), hook);
+            .map(|hook| (self.stack().downgrade(), Arc::new(Box::new(hook) as Box<crate::admission::Hook>)));
+        if let Ok((core, listener)) = self.enter() {
+            listener.admission.set(core, hook);
+        }
     }
 
     /// SO_ERROR: a listener has none.
@@ -152,46 +156,51 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(None)
+        self.enter().map(|_| None)
     }
 
     /// The listener's stack.
     pub fn stack(&self) -> &Stack {
-        &self.stack
+        self.held.stack()
     }
 
-    pub(crate) fn core(&self) -> &Core {
-        self.stack.core()
+    /// The stack and the listener.
+    #[inline]
+    pub(crate) fn enter(&self) -> io::Result<(&Core, &Arc<Listener>)> {
+        self.held.enter()
     }
 }
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        if self.listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
+        // In a child of fork(2) the listener is its parent's.
+        let Ok((core, listener)) = self.enter() else { return };
+        if listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         // What the hook keeps may be SYNs, which keep this listener: without it they let go of each other.
-        self.listener.admission.set(self.core(), None);
-        let core = self.core();
-        core.ports.unbind(self.listener.bind_id, self.listener.local.port);
+        listener.admission.set(core, None);
+        core.ports.unbind(listener.bind_id, listener.local.port);
         // Outside the listener's mutex: a registration may be the last to hold another socket.
         let _registrations = Context::run(core, |cx| {
-            let (orphans, registrations) = self.listener.close(cx);
+            let (orphans, registrations) = listener.close(cx);
             for orphan in &orphans {
                 engine::notify(cx, orphan, reason::ABORT);
             }
             registrations
         });
-        core.demux.each_shard(|shard| {
-            shard.half_open.retain(|_, replica| replica.bind_id != self.listener.bind_id)
-        });
+        core.demux
+            .each_shard(|shard| shard.half_open.retain(|_, replica| replica.bind_id != listener.bind_id));
     }
 }
 
 impl fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let local = self.listener.local.to_socket_addr(self.listener.is_v6);
-        f.debug_struct("TcpListener").field("local", &local).finish()
+        let mut debug = f.debug_struct("TcpListener");
+        if let Ok((_core, listener)) = self.enter() {
+            debug.field("local", &listener.local.to_socket_addr(listener.is_v6));
+        }
+        debug.finish()
     }
 }
 
@@ -209,8 +218,12 @@ impl Iterator for Incoming<'_> {
 }
 
 impl sealed::Source for TcpListener {
+    fn owner(&self) -> &Stack {
+        self.stack()
+    }
+
     #[allow(private_interfaces)]
-    fn target(&self) -> Target {
-        Target::Listener(Arc::clone(&self.listener))
+    fn target(&self) -> io::Result<Target> {
+        Ok(Target::Listener(Arc::clone(self.enter()?.1)))
     }
 }

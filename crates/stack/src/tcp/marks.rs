@@ -87,7 +87,7 @@ impl TcpStream {
     /// None; the signature is that of `socket2`.
     pub fn set_tos(&self, tos: u32) -> io::Result<()> {
         // The option is an octet, whatever its argument's type.
-        self.options().tos.store(tos as u8 & !ECN_MASK, Ordering::Relaxed);
+        self.options()?.tos.store(tos as u8 & !ECN_MASK, Ordering::Relaxed);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `socket2`.
     pub fn tos(&self) -> io::Result<u32> {
-        Ok(self.options().tos.load(Ordering::Relaxed).into())
+        Ok(self.options()?.tos.load(Ordering::Relaxed).into())
     }
 
     /// IP_TTL, or IPV6_UNICAST_HOPS, of segments from now on, 1 to 255. 64.
@@ -104,7 +104,7 @@ impl TcpStream {
     /// # Errors
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.options().hop_limit.store(hop_limit(ttl)?, Ordering::Relaxed);
+        self.options()?.hop_limit.store(hop_limit(ttl)?, Ordering::Relaxed);
         Ok(())
     }
 
@@ -113,8 +113,9 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn ttl(&self) -> io::Result<u32> {
-        let netif = self.conn.via.last().netif();
-        let default = || self.core().links.hop_limit(netif, self.conn.tuple.local.addr.is_ipv6());
-        Ok(Marks::of(self.options()).or(default).hop_limit.into())
+        let (core, conn) = self.enter()?;
+        let netif = conn.via.last().netif();
+        let default = || core.links.hop_limit(netif, conn.tuple.local.addr.is_ipv6());
+        Ok(Marks::of(&conn.options).or(default).hop_limit.into())
     }
 }

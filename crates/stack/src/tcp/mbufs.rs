@@ -57,7 +57,7 @@ impl MbufChain {
     /// # Errors
     /// `OutOfMemory` at [`Config::memory_max`](crate::Config::memory_max).
     pub fn copied(stack: &Stack, bytes: &[u8]) -> io::Result<Self> {
-        let core = stack.core();
+        let core = stack.core()?;
         let copy = || {
             let mut chain = Chain::new();
             // Fewer are taken at the cap.
@@ -142,7 +142,8 @@ impl TcpStream {
     /// # Errors
     /// As for a write, if nothing was taken; otherwise the error stays pending for the next call.
     pub fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
-        user::send_chain(self.core(), &self.ends(), &mut chain.0)
+        let (core, ends) = self.sending()?;
+        user::send_chain(core, &ends, &mut chain.0)
     }
 
     /// Receives at most `max` bytes as they lie in packet memory, without copying them; an empty chain is the end of the stream
@@ -152,6 +153,7 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
-        user::recv_chain(self.core(), &self.known_ends(), max).map(MbufChain)
+        let (core, ends) = self.receiving()?;
+        user::recv_chain(core, &ends, max).map(MbufChain)
     }
 }

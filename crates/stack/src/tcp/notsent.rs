@@ -36,15 +36,15 @@ impl TcpStream {
     /// `InvalidInput` for `Some(0)`, with which nothing could ever be written.
     pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
         let lowat = mark_of(bytes)?;
-        Context::run(self.core(), |cx| {
-            let mut so = self.conn.so.lock();
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| {
+            let mut so = conn.so.lock();
             if notsent::set(&mut so.snd, lowat) {
-                engine::wake_writers(cx, &self.conn, &mut so);
+                engine::wake_writers(cx, conn, &mut so);
             }
         });
         // How much was sent is the pcb's to say.
-        self.notify(reason::OUTPUT);
-        Ok(())
+        self.notify(reason::OUTPUT)
     }
 
     /// The TCP_NOTSENT_LOWAT setting, bytes; `None` if there is no bound. Does not block.
@@ -52,7 +52,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn notsent_lowat(&self) -> io::Result<Option<u32>> {
-        let so = self.conn.so.lock();
+        let so = self.conn()?.so.lock();
         let lowat = so.snd.rare.as_deref().map(|rare| rare.mark.lowat());
         Ok(lowat.filter(|lowat| *lowat != notsent::NONE))
     }

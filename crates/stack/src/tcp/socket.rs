@@ -76,7 +76,10 @@ struct Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if !self.is_given {
-            self.stack.core().ports.unbind(self.id, self.local.port);
+            // In a child of fork(2) the port is its parent's.
+            if let Ok(core) = self.stack.core() {
+                core.ports.unbind(self.id, self.local.port);
+            }
         }
     }
 }
@@ -173,11 +176,11 @@ impl TcpSocket {
     /// `InvalidInput` (bound already, wrong family), `AddrNotAvailable` (not an address of the stack, or
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
+        let core = self.stack.core()?;
         if self.bound.is_some() {
             return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
         }
         let local = self.endpoint(addr)?;
-        let core = self.stack.core();
         scope::check_bind(core, &addr)?;
         let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
         let may_be_foreign = self.settings.transparent && is_host(local.addr);
@@ -197,7 +200,7 @@ impl TcpSocket {
 
     /// The address bound to, if the socket is bound.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        let netifs = &self.stack.core().netifs;
+        let netifs = &self.stack.core().ok()?.netifs;
         self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_v6, b.local.addr))
     }
 
@@ -224,19 +227,20 @@ impl TcpSocket {
     /// `AddrInUse` if there is such a listener already (unless both set SO_REUSEPORT), `InvalidInput` if the socket is
     /// bound or not [transparent](Self::set_transparent).
     pub fn listen_any(self, backlog: usize) -> io::Result<TcpListener> {
+        let core = self.stack.core()?;
         if self.bound.is_some() || !self.settings.transparent {
             let message = "a listener for every port is made of a transparent socket that is not bound: call set_transparent(true) first";
             return Err(super::stream::invalid(message.into()));
         }
         let local = Endpoint::new(self.wildcard(), ANY_PORT);
-        let id = self.stack.core().ports.bind_any(local.addr, self.bind_options())?;
+        let id = core.ports.bind_any(local.addr, self.bind_options())?;
         let bound = Bound { stack: self.stack.clone(), id, local, is_given: false };
         self.listen_at(bound, backlog)
     }
 
     fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
         let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
-        let core = self.stack.core();
+        let core = self.stack.core()?;
         panics::call(core, "listen", || core.ports.listen(&core.demux, bound.local, &listener))?;
         bound.is_given = true;
         self.fast_open.listen(core, &listener, backlog);
@@ -250,8 +254,9 @@ impl TcpSocket {
     pub fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
-        if blocks && !stream.defers_connect() {
-            user::finish_connect(stream.core(), &stream.conn, None)?;
+        if blocks && !stream.defers_connect()? {
+            let (core, conn) = stream.enter()?;
+            user::finish_connect(core, conn, None)?;
         }
         Ok(stream)
     }
@@ -262,20 +267,21 @@ impl TcpSocket {
     /// As for [`TcpStream::connect_timeout`].
     pub fn connect_timeout(self, addr: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         let stream = self.start(addr)?;
-        if !stream.defers_connect() {
-            user::finish_connect(stream.core(), &stream.conn, Some(timeout))?;
+        if !stream.defers_connect()? {
+            let (core, conn) = stream.enter()?;
+            user::finish_connect(core, conn, Some(timeout))?;
         }
         Ok(stream)
     }
 
     /// Makes the connection and sends its SYN.
     pub(crate) fn start(mut self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let core = self.stack.core()?;
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
-        let core = self.stack.core();
         if remote.addr.is_multicast() || crate::udp::route::is_broadcast(core, remote.addr) {
             // RFC 9293 MUST-46; ENETUNREACH, as on Linux.
             let message = format!("{} is not one host's address", remote.addr);
@@ -291,15 +297,16 @@ impl TcpSocket {
         self.bound = None;
         let conn = made.inspect_err(|_| core.demux.unreserve())?;
         let stream = TcpStream::of(conn, self.stack.clone());
-        if !self.fast_open.defers(&stream.conn) {
-            user::start_connect(core, &stream.conn);
+        let conn = stream.conn()?;
+        if !self.fast_open.defers(conn) {
+            user::start_connect(core, conn);
         }
         Ok(stream)
     }
 
     /// The address that the connection comes from, unless it is bound to one.
     fn source(&self, addr: &SocketAddr, remote: IpAddr) -> io::Result<IpAddr> {
-        let core = self.stack.core();
+        let core = self.stack.core()?;
         let netif = scope::named(core, addr)?;
         let source = match netif {
             Some(netif) => core.netifs.source_on(netif, remote),

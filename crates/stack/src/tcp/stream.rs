@@ -14,6 +14,7 @@ use crate::base::addr::Endpoint;
 use crate::blocking::{load_timeout, nonzero, store_timeout};
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, LINGER_OFF, SocketOptions, engine, reason, user};
+use crate::fork::Held;
 use crate::netif::scope;
 use crate::poll::{Target, sealed};
 use crate::stack::{Core, Stack, WeakStack};
@@ -26,8 +27,12 @@ use crate::stack::{Core, Stack, WeakStack};
 /// Reads and writes block unless [`set_nonblocking`](Self::set_nonblocking) or a timeout says otherwise.
 /// All methods take `&self`: several threads may use one stream.
 pub struct TcpStream {
-    pub(crate) conn: Arc<Conn>,
-    pub(crate) stack: Stack,
+    held: Held<Ends>,
+}
+
+/// What a handle refers to.
+struct Ends {
+    conn: Arc<Conn>,
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
     peer: OnceArc<Conn>,
@@ -63,30 +68,32 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self { conn, stack, peer: OnceArc::new() }
+        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new() }) }
     }
 
-    /// Both ends, for a send.
+    /// The stack, and both ends for a send.
     #[inline]
-    pub(crate) fn ends(&self) -> user::Ends<'_> {
-        user::Ends { conn: &self.conn, peer: self.peer.get().or_else(|| self.learn_peer()) }
+    pub(crate) fn sending(&self) -> io::Result<(&Core, user::Ends<'_>)> {
+        let (core, ends) = self.held.enter()?;
+        Ok((core, user::Ends { conn: &ends.conn, peer: ends.peer.get().or_else(|| ends.learn_peer()) }))
     }
 
-    /// Both ends as far as they are known, for a receive.
+    /// The stack, and both ends as far as they are known, for a receive.
     #[inline]
-    pub(crate) fn known_ends(&self) -> user::Ends<'_> {
-        user::Ends { conn: &self.conn, peer: self.peer.get() }
+    pub(crate) fn receiving(&self) -> io::Result<(&Core, user::Ends<'_>)> {
+        let (core, ends) = self.held.enter()?;
+        Ok((core, user::Ends { conn: &ends.conn, peer: ends.peer.get() }))
     }
 
-    fn learn_peer(&self) -> Option<Lent<'_, Conn>> {
-        // Relaxed: a hint of one thread or another.
-        let has_written = &self.conn.options.has_written;
-        if !has_written.load(Ordering::Relaxed) {
-            has_written.store(true, Ordering::Relaxed);
-            return None;
-        }
-        let peer = self.conn.live_peer()?;
-        Some(self.peer.get_or_set(peer))
+    /// The stack and the connection.
+    #[inline]
+    pub(crate) fn enter(&self) -> io::Result<(&Core, &Arc<Conn>)> {
+        self.held.enter().map(|(core, ends)| (core, &ends.conn))
+    }
+
+    #[inline]
+    pub(crate) fn conn(&self) -> io::Result<&Arc<Conn>> {
+        self.held.open().map(|ends| &ends.conn)
     }
 
     /// The address of the other end.
@@ -94,11 +101,12 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` while the handshake is not done, and once the connection has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let ended = matches!(self.conn.state(), State::Closed | State::TimeWait);
-        if ended || !self.conn.so.lock().snd.connected {
+        let (core, conn) = self.enter()?;
+        let ended = matches!(conn.state(), State::Closed | State::TimeWait);
+        if ended || !conn.so.lock().snd.connected {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        Ok(self.shown(self.conn.tuple.remote))
+        Ok(shown(core, conn, conn.tuple.remote))
     }
 
     /// The address of this end.
@@ -106,11 +114,8 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.shown(self.conn.tuple.local))
-    }
-
-    fn shown(&self, end: Endpoint) -> SocketAddr {
-        scope::shown(&self.core().netifs, end, self.conn.options.is_v6, self.conn.tuple.local.addr)
+        let (core, conn) = self.enter()?;
+        Ok(shown(core, conn, conn.tuple.local))
     }
 
     /// Closes one direction or both. Bytes that were written before are still delivered.
@@ -118,7 +123,8 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` if the connection is closed.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        user::shutdown(self.core(), &self.conn, how)
+        let (core, conn) = self.enter()?;
+        user::shutdown(core, conn, how)
     }
 
     /// Another handle of the same connection.
@@ -126,9 +132,10 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn try_clone(&self) -> io::Result<Self> {
+        let conn = self.conn()?;
         // Relaxed: we hold a handle, so the count cannot be at 0.
-        self.conn.users.fetch_add(1, Ordering::Relaxed);
-        Ok(Self::of(Arc::clone(&self.conn), self.stack.clone()))
+        conn.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self::of(Arc::clone(conn), self.stack().clone()))
     }
 
     /// Copies received bytes without taking them. Blocks like a read.
@@ -136,7 +143,8 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        user::peek(self.core(), &self.conn, buf)
+        let (core, conn) = self.enter()?;
+        user::peek(core, conn, buf)
     }
 
     /// Makes all calls on this connection return `WouldBlock` where they would block.
@@ -144,12 +152,12 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.conn.options.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.conn()?.options.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
     }
 
-    pub(super) fn options(&self) -> &SocketOptions {
-        &self.conn.options
+    pub(super) fn options(&self) -> io::Result<&SocketOptions> {
+        Ok(&self.conn()?.options)
     }
 
     /// TCP_NODELAY: small writes are sent at once (Nagle's algorithm off, RFC 9293 section 3.7.4).
@@ -157,8 +165,8 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        if self.conn.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
-            self.notify(reason::OPTION);
+        if self.conn()?.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
+            self.notify(reason::OPTION)?;
         }
         Ok(())
     }
@@ -168,7 +176,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.conn.options.nodelay.load(Ordering::Relaxed))
+        Ok(self.conn()?.options.nodelay.load(Ordering::Relaxed))
     }
 
     /// SO_KEEPALIVE: an idle connection is probed after two hours (RFC 9293 section 3.8.4).
@@ -176,8 +184,8 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
-        if self.conn.options.keepalive.swap(keepalive, Ordering::Relaxed) != keepalive {
-            self.notify(reason::OPTION);
+        if self.conn()?.options.keepalive.swap(keepalive, Ordering::Relaxed) != keepalive {
+            self.notify(reason::OPTION)?;
         }
         Ok(())
     }
@@ -187,7 +195,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn keepalive(&self) -> io::Result<bool> {
-        Ok(self.conn.options.keepalive.load(Ordering::Relaxed))
+        Ok(self.conn()?.options.keepalive.load(Ordering::Relaxed))
     }
 
     /// SO_LINGER: what dropping the last handle does with unsent bytes. `None`: they are sent in the
@@ -204,7 +212,7 @@ impl TcpStream {
                 .filter(|ms| *ms != LINGER_OFF)
                 .ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))?,
         };
-        self.conn.options.linger_ms.store(millis, Ordering::Relaxed);
+        self.conn()?.options.linger_ms.store(millis, Ordering::Relaxed);
         Ok(())
     }
 
@@ -213,7 +221,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
-        let millis = self.conn.options.linger_ms.load(Ordering::Relaxed);
+        let millis = self.conn()?.options.linger_ms.load(Ordering::Relaxed);
         Ok((millis != LINGER_OFF).then(|| Duration::from_millis(u64::from(millis))))
     }
 
@@ -222,7 +230,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for zero.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        store_timeout(&self.conn.options.read_timeout, timeout)
+        store_timeout(&self.conn()?.options.read_timeout, timeout)
     }
 
     /// The SO_RCVTIMEO setting.
@@ -230,7 +238,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(load_timeout(&self.conn.options.read_timeout))
+        Ok(load_timeout(&self.conn()?.options.read_timeout))
     }
 
     /// SO_SNDTIMEO: how long a write may block; then it fails with `WouldBlock`, or reports fewer bytes.
@@ -238,7 +246,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for zero.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        store_timeout(&self.conn.options.write_timeout, timeout)
+        store_timeout(&self.conn()?.options.write_timeout, timeout)
     }
 
     /// The SO_SNDTIMEO setting.
@@ -246,7 +254,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(load_timeout(&self.conn.options.write_timeout))
+        Ok(load_timeout(&self.conn()?.options.write_timeout))
     }
 
     /// SO_SNDBUF: bytes that may wait in the send buffer. Limited to 2 KiB to 64 MiB (and, unlike Linux's,
@@ -256,12 +264,11 @@ impl TcpStream {
     /// None today.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
         {
-            let snd = &mut self.conn.so.lock().snd;
+            let snd = &mut self.conn()?.so.lock().snd;
             (snd.hiwat, snd.auto) = (super::socket::buffer_size(bytes), false);
         }
-        Context::run(self.core(), |cx| {
-            engine::wake_writers(cx, &self.conn, &mut self.conn.so.lock());
-        });
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| engine::wake_writers(cx, conn, &mut conn.so.lock()));
         Ok(())
     }
 
@@ -270,7 +277,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn.so.lock().snd.hiwat as usize)
+        Ok(self.conn()?.so.lock().snd.hiwat as usize)
     }
 
     /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
@@ -280,12 +287,12 @@ impl TcpStream {
     /// None today.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
         {
-            let rcv = &mut self.conn.so.lock().rcv;
+            let rcv = &mut self.conn()?.so.lock().rcv;
             (rcv.hiwat, rcv.auto) = (super::socket::buffer_size(bytes), false);
         }
         // Not `RCVD`: the pcb itself must learn of the new size. With the old one it would wait for more
         // space than a smaller buffer can ever have, and never open the window again.
-        self.notify(reason::OPTION);
+        self.notify(reason::OPTION)?;
         Ok(())
     }
 
@@ -294,7 +301,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn recv_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn.so.lock().rcv.hiwat as usize)
+        Ok(self.conn()?.so.lock().rcv.hiwat as usize)
     }
 
     /// SO_ERROR: takes the pending error, if there is one.
@@ -302,7 +309,7 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.conn.take_error().map(io::Error::from))
+        Ok(self.conn()?.take_error().map(io::Error::from))
     }
 
     /// Bytes that a read would get now (FIONREAD).
@@ -310,7 +317,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn available(&self) -> io::Result<usize> {
-        Ok(self.conn.so.lock().rcv.chain.len())
+        Ok(self.conn()?.so.lock().rcv.chain.len())
     }
 
     /// Bytes written and not yet acknowledged by the peer (SIOCOUTQ).
@@ -318,65 +325,84 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn unacknowledged(&self) -> io::Result<usize> {
-        Ok(self.conn.so.lock().snd.chain.len())
+        Ok(self.conn()?.so.lock().snd.chain.len())
     }
 
     /// The state of RFC 9293 section 3.3.2, by its name there.
     pub fn state_name(&self) -> &'static str {
-        state_name(self.conn.state())
+        state_name(self.conn().map_or(State::Closed, |conn| conn.state()))
     }
 
     /// The connection's stack.
     pub fn stack(&self) -> &Stack {
-        &self.stack
+        self.held.stack()
     }
 
-    pub(crate) fn core(&self) -> &Core {
-        self.stack.core()
+    pub(super) fn notify(&self, reasons: u32) -> io::Result<()> {
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| engine::notify(cx, conn, reasons));
+        Ok(())
     }
+}
 
-    pub(super) fn notify(&self, reasons: u32) {
-        Context::run(self.core(), |cx| engine::notify(cx, &self.conn, reasons));
+impl Ends {
+    fn learn_peer(&self) -> Option<Lent<'_, Conn>> {
+        // Relaxed: a hint of one thread or another.
+        let has_written = &self.conn.options.has_written;
+        if !has_written.load(Ordering::Relaxed) {
+            has_written.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let peer = self.conn.live_peer()?;
+        Some(self.peer.get_or_set(peer))
     }
 }
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
+        // In a child of fork(2) the connection is its parent's.
+        let Ok((core, conn)) = self.enter() else { return };
         // AcqRel: whoever takes the count to 0 has seen what the other handles did.
-        if self.conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            user::close(self.core(), &self.conn);
+        if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            user::close(core, conn);
         }
     }
 }
 
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpStream")
-            .field("local", &self.conn.tuple.local.to_socket_addr(self.conn.options.is_v6))
-            .field("peer", &self.conn.tuple.remote.to_socket_addr(self.conn.options.is_v6))
-            .field("state", &self.state_name())
-            .finish()
+        let mut debug = f.debug_struct("TcpStream");
+        if let Ok(conn) = self.conn() {
+            debug
+                .field("local", &conn.tuple.local.to_socket_addr(conn.options.is_v6))
+                .field("peer", &conn.tuple.remote.to_socket_addr(conn.options.is_v6));
+        }
+        debug.field("state", &self.state_name()).finish()
     }
 }
 
 impl Read for &TcpStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        user::recv(self.core(), &self.known_ends(), &mut [IoSliceMut::new(buf)])
+        let (core, ends) = self.receiving()?;
+        user::recv(core, &ends, &mut [IoSliceMut::new(buf)])
     }
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        user::recv(self.core(), &self.known_ends(), bufs)
+        let (core, ends) = self.receiving()?;
+        user::recv(core, &ends, bufs)
     }
 }
 
 impl Write for &TcpStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        user::send(self.core(), &self.ends(), &[IoSlice::new(buf)])
+        let (core, ends) = self.sending()?;
+        user::send(core, &ends, &[IoSlice::new(buf)])
     }
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        user::send(self.core(), &self.ends(), bufs)
+        let (core, ends) = self.sending()?;
+        user::send(core, &ends, bufs)
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.conn().map(drop)
     }
 }
 
@@ -397,20 +423,29 @@ impl Write for TcpStream {
         (&*self).write_vectored(bufs)
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        (&*self).flush()
     }
 }
 
 impl sealed::Source for TcpStream {
+    fn owner(&self) -> &Stack {
+        self.stack()
+    }
+
     #[allow(private_interfaces)]
-    fn target(&self) -> Target {
-        Target::Conn(Arc::clone(&self.conn))
+    fn target(&self) -> io::Result<Target> {
+        Ok(Target::Conn(Arc::clone(self.conn()?)))
     }
 
     #[allow(private_interfaces)]
     fn gathers(&self) -> Option<WeakStack> {
-        self.core().config.gather.then(|| self.stack.downgrade())
+        self.stack().config().gather.then(|| self.stack().downgrade())
     }
+}
+
+/// An end of a connection as an application is told it.
+fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
+    scope::shown(&core.netifs, end, conn.options.is_v6, conn.tuple.local.addr)
 }
 
 /// RFC 9293's name of a state.

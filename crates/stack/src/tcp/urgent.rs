@@ -17,7 +17,8 @@ impl TcpStream {
     /// # Errors
     /// As for a write.
     pub fn send_urgent(&self, buf: &[u8]) -> io::Result<usize> {
-        user::send_urgent(self.core(), &self.ends(), buf)
+        let (core, ends) = self.sending()?;
+        user::send_urgent(core, &ends, buf)
     }
 
     /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never goes
@@ -28,6 +29,6 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn at_mark(&self) -> io::Result<bool> {
-        Ok(self.conn.so.lock().rcv.at_mark())
+        Ok(self.conn()?.so.lock().rcv.at_mark())
     }
 }

@@ -11,6 +11,7 @@ use super::naming::Handle;
 use super::pcb::{Pcb, Protocol};
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::fork::Held;
 use crate::stack::Stack;
 
 /// What decides conflicts of binds.
@@ -124,7 +125,7 @@ impl UdpBuilder {
     /// free); EAFNOSUPPORT or EINVAL for an address of the other family.
     pub fn bind(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
         let socket = self.unbound();
-        socket.handle.bind(addr)?;
+        socket.handle.open()?.bind(addr)?;
         Ok(socket)
     }
 
@@ -143,7 +144,7 @@ impl UdpBuilder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let socket = self.make(Place::AnyPort);
-        socket.handle.bind_every_port()?;
+        socket.handle.open()?.bind_every_port()?;
         Ok(socket)
     }
 
@@ -154,6 +155,7 @@ impl UdpBuilder {
 
     fn make(&self, place: Place) -> UdpSocket {
         let pcb = Pcb::new(Protocol::Udp, self.is_v6, self.reuse, place, self.rcvbuf);
-        UdpSocket { handle: Arc::new(Handle { stack: self.stack.clone(), pcb }) }
+        let handle = Arc::new(Handle { stack: self.stack.clone(), pcb });
+        UdpSocket { handle: Held::new(self.stack.clone(), handle) }
     }
 }

@@ -12,7 +12,8 @@ macro_rules! handle_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn try_clone(&self) -> std::io::Result<Self> {
-                Ok(Self { handle: sockeye_sync::facade::Arc::clone(&self.handle) })
+                let handle = sockeye_sync::facade::Arc::clone(self.handle.open()?);
+                Ok(Self { handle: $crate::fork::Held::new(self.stack().clone(), handle) })
             }
 
             /// Takes the pending error (SO_ERROR).
@@ -20,16 +21,16 @@ macro_rules! handle_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
-                Ok(self.handle.pcb.take_error().map(std::io::Error::from))
+                Ok(self.handle.open()?.pcb.take_error().map(std::io::Error::from))
             }
 
             /// The stack that the socket belongs to.
             pub fn stack(&self) -> &$crate::Stack {
-                &self.handle.stack
+                self.handle.stack()
             }
 
-            pub(super) fn options(&self) -> &$crate::udp::options::Options {
-                &self.handle.pcb.options
+            pub(super) fn options(&self) -> std::io::Result<&$crate::udp::options::Options> {
+                Ok(&self.handle.open()?.pcb.options)
             }
 
             /// O_NONBLOCK, of all handles of the socket.
@@ -37,7 +38,7 @@ macro_rules! handle_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
-                self.options().nonblocking.store(nonblocking, sockeye_sync::facade::Ordering::Relaxed);
+                self.options()?.nonblocking.store(nonblocking, sockeye_sync::facade::Ordering::Relaxed);
                 Ok(())
             }
 
@@ -46,7 +47,7 @@ macro_rules! handle_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.options().rcv_timeout, timeout)
+                $crate::blocking::store_timeout(&self.options()?.rcv_timeout, timeout)
             }
 
             /// What was set.
@@ -54,16 +55,20 @@ macro_rules! handle_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.options().rcv_timeout))
+                Ok($crate::blocking::load_timeout(&self.options()?.rcv_timeout))
             }
         }
 
         impl $crate::poll::Pollable for $type {}
 
         impl $crate::poll::sealed::Source for $type {
+            fn owner(&self) -> &$crate::Stack {
+                self.stack()
+            }
+
             #[allow(private_interfaces)]
-            fn target(&self) -> $crate::poll::Target {
-                $crate::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.pcb))
+            fn target(&self) -> std::io::Result<$crate::poll::Target> {
+                Ok($crate::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.open()?.pcb)))
             }
         }
     };

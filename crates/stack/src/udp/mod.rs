@@ -76,6 +76,12 @@ impl Shared {
         }
     }
 
+    /// Has ports and identifiers chosen by other secrets from now on.
+    pub fn rekey(&self, range: PortRange, mut secret: impl FnMut() -> [u8; 16]) {
+        self.ports.rekey(range, secret());
+        self.echo.ports.rekey(range, secret());
+    }
+
     /// Counts `amount`.
     #[inline]
     pub fn count(&self, index: usize, amount: u64) {

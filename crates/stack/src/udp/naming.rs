@@ -32,7 +32,7 @@ pub(crate) struct Handle {
 
 impl Handle {
     pub fn core(&self) -> &Core {
-        self.stack.core()
+        self.stack.core_in_use()
     }
 
     /// Where sockets of this protocol have their names.

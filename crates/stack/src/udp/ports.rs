@@ -38,6 +38,11 @@ impl Ports {
         Self(Mutex::new(Binds { ports: HashMap::new(), chooser: PortChoice::new(range, secret) }))
     }
 
+    /// Has free ports chosen by another secret from now on.
+    pub fn rekey(&self, range: PortRange, secret: [u8; 16]) {
+        self.lock().chooser = PortChoice::new(range, secret);
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, Binds> {
         self.0.lock()
     }

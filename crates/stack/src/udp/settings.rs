@@ -28,7 +28,7 @@ macro_rules! option {
         /// # Errors
         /// None; the signature is that of `std`.
         pub fn $set(&self, value: $type) -> io::Result<()> {
-            self.options().$field.store(value, Ordering::Relaxed);
+            self.options()?.$field.store(value, Ordering::Relaxed);
             Ok(())
         }
 
@@ -37,7 +37,7 @@ macro_rules! option {
         /// # Errors
         /// None; the signature is that of `std`.
         pub fn $get(&self) -> io::Result<$type> {
-            Ok(self.options().$field.load(Ordering::Relaxed))
+            Ok(self.options()?.$field.load(Ordering::Relaxed))
         }
     };
 }
@@ -122,7 +122,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_unicast_hops_v6(&self, hops: u8) -> io::Result<()> {
-        self.options().set_unicast_hops_v6(hops);
+        self.options()?.set_unicast_hops_v6(hops);
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn unicast_hops_v6(&self) -> io::Result<u8> {
-        Ok(self.options().hops_v6.load(Ordering::Relaxed))
+        Ok(self.options()?.hops_v6.load(Ordering::Relaxed))
     }
 
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
@@ -139,7 +139,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of the others.
     pub fn set_mtu_discover(&self, discover: MtuDiscover) -> io::Result<()> {
-        self.options().mtu_discover.store(discover as u8, Ordering::Relaxed);
+        self.options()?.mtu_discover.store(discover as u8, Ordering::Relaxed);
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of the others.
     pub fn mtu_discover(&self) -> io::Result<MtuDiscover> {
-        Ok(MtuDiscover::of_u8(self.options().mtu_discover.load(Ordering::Relaxed)))
+        Ok(MtuDiscover::of_u8(self.options()?.mtu_discover.load(Ordering::Relaxed)))
     }
 
     /// IP_MTU: bytes of the largest IP packet that the path to the peer takes, as far as is known.
@@ -156,8 +156,9 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` without a peer; `NetworkUnreachable` and the like.
     pub fn path_mtu(&self) -> io::Result<u32> {
-        let remote = self.handle.pcb.name.load().remote.ok_or(Errno::NOTCONN)?;
-        Ok(route::path_mtu(self.handle.core(), remote.addr)?)
+        let (core, handle) = self.handle.enter()?;
+        let remote = handle.pcb.name.load().remote.ok_or(Errno::NOTCONN)?;
+        Ok(route::path_mtu(core, remote.addr)?)
     }
 
     /// IP_TTL of what is sent to one host, 1 to 255. 64.
@@ -166,7 +167,7 @@ impl UdpSocket {
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?;
-        self.options().ttl.store(ttl, Ordering::Relaxed);
+        self.options()?.ttl.store(ttl, Ordering::Relaxed);
         Ok(())
     }
 
@@ -175,7 +176,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(self.options().ttl.load(Ordering::Relaxed).into())
+        Ok(self.options()?.ttl.load(Ordering::Relaxed).into())
     }
 
     /// IP_MULTICAST_TTL, 0 to 255: 0 stays on this host. 1.
@@ -184,7 +185,7 @@ impl UdpSocket {
     /// EINVAL if it is out of these bounds.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
         let ttl = u8::try_from(ttl).map_err(|_| Errno::INVAL)?;
-        self.options().multicast_ttl_v4.store(ttl, Ordering::Relaxed);
+        self.options()?.multicast_ttl_v4.store(ttl, Ordering::Relaxed);
         Ok(())
     }
 
@@ -193,7 +194,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
-        Ok(self.options().multicast_ttl_v4.load(Ordering::Relaxed).into())
+        Ok(self.options()?.multicast_ttl_v4.load(Ordering::Relaxed).into())
     }
 
     /// SO_SNDTIMEO: how long a send waits for packet memory at most; `None` for no limit.
@@ -201,7 +202,7 @@ impl UdpSocket {
     /// # Errors
     /// `InvalidInput` for zero.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        store_timeout(&self.options().snd_timeout, timeout)
+        store_timeout(&self.options()?.snd_timeout, timeout)
     }
 
     /// What was set.
@@ -209,19 +210,21 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(load_timeout(&self.options().snd_timeout))
+        Ok(load_timeout(&self.options()?.snd_timeout))
     }
 
     /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB. Unlike Linux it is not
     /// doubled.
     pub fn set_recv_buffer_size(&self, bytes: usize) {
         let bytes = bytes.clamp(BUFFER_MIN as usize, BUFFER_MAX as usize);
-        self.handle.pcb.receive.so.lock().rcvbuf = bytes;
+        if let Ok(handle) = self.handle.open() {
+            handle.pcb.receive.so.lock().rcvbuf = bytes;
+        }
     }
 
     /// What was set.
     pub fn recv_buffer_size(&self) -> usize {
-        self.handle.pcb.receive.so.lock().rcvbuf
+        self.handle.open().map_or(0, |handle| handle.pcb.receive.so.lock().rcvbuf)
     }
 
     /// IP_MULTICAST_IF by address: what is sent to groups leaves by the interface that has `addr`; the wildcard: by the
@@ -230,8 +233,9 @@ impl UdpSocket {
     /// # Errors
     /// `AddrNotAvailable` if none has it.
     pub fn set_multicast_if_v4(&self, addr: &Ipv4Addr) -> io::Result<()> {
-        let index = if addr.is_unspecified() { 0 } else { interface_with(self.handle.core(), *addr)? };
-        self.options().multicast_if_v4.store(index, Ordering::Relaxed);
+        let index =
+            if addr.is_unspecified() { 0 } else { interface_with(self.handle.open()?.core(), *addr)? };
+        self.options()?.multicast_if_v4.store(index, Ordering::Relaxed);
         Ok(())
     }
 
@@ -242,9 +246,9 @@ impl UdpSocket {
     /// ENODEV if there is none.
     pub fn set_multicast_if_v6(&self, interface: u32) -> io::Result<()> {
         if interface != 0 {
-            existing(self.handle.core(), interface)?;
+            existing(self.handle.open()?.core(), interface)?;
         }
-        self.options().multicast_if_v6.store(interface, Ordering::Relaxed);
+        self.options()?.multicast_if_v6.store(interface, Ordering::Relaxed);
         Ok(())
     }
 
@@ -288,41 +292,42 @@ impl UdpSocket {
 
     fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         let membership = Membership { group, interface };
-        self.handle.pcb.receive.so.lock().groups.join(membership)?;
-        let core = self.handle.core();
+        let (core, handle) = self.handle.enter()?;
+        handle.pcb.receive.so.lock().groups.join(membership)?;
         if !core.udp.join(core, membership) {
-            self.handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
+            handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
             return Err(Errno::NOBUFS.into());
         }
         Ok(())
     }
 
     fn leave(&self, group: IpAddr, interface: Option<u32>) -> io::Result<()> {
-        let membership = self.handle.pcb.receive.so.lock().groups.leave(group, interface)?;
-        let core = self.handle.core();
+        let (core, handle) = self.handle.enter()?;
+        let membership = handle.pcb.receive.so.lock().groups.leave(group, interface)?;
         core.udp.leave(core, membership);
         Ok(())
     }
 
-    fn member_interface(&self, group: IpAddr, addr: Ipv4Addr) -> Result<u32, Errno> {
+    fn member_interface(&self, group: IpAddr, addr: Ipv4Addr) -> io::Result<u32> {
+        let (core, _handle) = self.handle.enter()?;
         if !group.is_multicast() {
-            return Err(Errno::INVAL);
+            return Err(Errno::INVAL.into());
         }
-        let core = self.handle.core();
         let index =
             if addr.is_unspecified() { route::interface_of(core, group) } else { interface_with(core, addr) };
-        index.map_err(|_| Errno::NODEV)
+        Ok(index.map_err(|_| Errno::NODEV)?)
     }
 
-    fn member_interface_v6(&self, group: IpAddr, interface: u32) -> Result<u32, Errno> {
+    fn member_interface_v6(&self, group: IpAddr, interface: u32) -> io::Result<u32> {
+        let (core, _handle) = self.handle.enter()?;
         if !group.is_multicast() {
-            return Err(Errno::INVAL);
+            return Err(Errno::INVAL.into());
         }
-        let core = self.handle.core();
-        match interface {
+        let index = match interface {
             0 => route::interface_of(core, group).map_err(|_| Errno::NODEV),
             named => existing(core, named),
-        }
+        };
+        Ok(index?)
     }
 }
 

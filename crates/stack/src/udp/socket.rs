@@ -15,6 +15,7 @@ use super::methods::handle_methods;
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
+use crate::fork::Held;
 use crate::netif::scope;
 use crate::stack::Stack;
 
@@ -35,7 +36,7 @@ use crate::stack::Stack;
 /// A send does not wait for its receiver: a datagram for which there is no room is dropped, and counted
 /// (`udp_rcvbuf_errors`, [`RecvMeta::drops`]). All calls may be made by several threads at once.
 pub struct UdpSocket {
-    pub(crate) handle: Arc<Handle>,
+    pub(crate) handle: Held<Arc<Handle>>,
 }
 
 impl UdpSocket {
@@ -63,13 +64,15 @@ impl UdpSocket {
     /// `NetworkUnreachable`; `PermissionDenied` (a broadcast address without [`set_broadcast`](Self::set_broadcast));
     /// `AddrNotAvailable` (no port is free).
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        each(addr, |addr| self.handle.connect(addr))
+        each(addr, |addr| self.handle.open()?.connect(addr))
     }
 
     /// connect(2) with AF_UNSPEC: receives from anybody again. A port that the stack has chosen is given
     /// back, and the next send takes another, as on Linux.
     pub fn disconnect(&self) {
-        self.handle.disconnect();
+        if let Ok(handle) = self.handle.open() {
+            handle.disconnect();
+        }
     }
 
     /// Sends to the peer. Blocks only while packet memory is short.
@@ -96,7 +99,7 @@ impl UdpSocket {
     /// As for [`send_to`](Self::send_to); `InvalidInput` for a source that is not the stack's, or more than 128
     /// datagrams.
     pub fn send_msg(&self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> io::Result<usize> {
-        let mut sending = Sending::new(&self.handle)?;
+        let mut sending = Sending::new(self.handle.open()?)?;
         let len = sending.push(bufs, meta)?;
         sending.finish()?;
         Ok(len)
@@ -108,7 +111,7 @@ impl UdpSocket {
     /// # Errors
     /// That of the first, if it could not be sent; as for [`send_msg`](Self::send_msg).
     pub fn send_batch(&self, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
-        let mut sending = Sending::new(&self.handle)?;
+        let mut sending = Sending::new(self.handle.open()?)?;
         for (sent, datagram) in datagrams.iter().enumerate() {
             match sending.push(&[IoSlice::new(datagram.bytes)], &datagram.meta) {
                 Ok(_) => {}
@@ -128,7 +131,7 @@ impl UdpSocket {
     /// # Errors
     /// `WouldBlock` if there is none (at the end of the timeout); what is pending, as for [`send`](Self::send).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(recv::recv(&self.handle, &mut [IoSliceMut::new(buf)])?.len)
+        Ok(recv::recv(self.handle.open()?, &mut [IoSliceMut::new(buf)])?.len)
     }
 
     /// Receives a datagram, and says whose.
@@ -136,7 +139,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let meta = recv::recv(&self.handle, &mut [IoSliceMut::new(buf)])?;
+        let meta = recv::recv(self.handle.open()?, &mut [IoSliceMut::new(buf)])?;
         Ok((meta.len, meta.from))
     }
 
@@ -145,7 +148,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(recv::peek(&self.handle, &mut [IoSliceMut::new(buf)])?.len)
+        Ok(recv::peek(self.handle.open()?, &mut [IoSliceMut::new(buf)])?.len)
     }
 
     /// Copies the oldest datagram, keeps it, and says whose it is.
@@ -153,7 +156,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let meta = recv::peek(&self.handle, &mut [IoSliceMut::new(buf)])?;
+        let meta = recv::peek(self.handle.open()?, &mut [IoSliceMut::new(buf)])?;
         Ok((meta.len, meta.from))
     }
 
@@ -162,7 +165,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn recv_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
-        Ok(recv::recv(&self.handle, bufs)?)
+        Ok(recv::recv(self.handle.open()?, bufs)?)
     }
 
     /// [`recv_msg`](Self::recv_msg) of the oldest datagram, which stays (MSG_PEEK).
@@ -170,7 +173,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn peek_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
-        Ok(recv::peek(&self.handle, bufs)?)
+        Ok(recv::peek(self.handle.open()?, bufs)?)
     }
 
     /// recvmmsg(2) with MSG_WAITFORONE: one datagram into each of `bufs`, as many as are there; blocks only for the
@@ -179,14 +182,14 @@ impl UdpSocket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn recv_batch(&self, bufs: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
-        Ok(recv::recv_batch(&self.handle, bufs, metas)?)
+        Ok(recv::recv_batch(self.handle.open()?, bufs, metas)?)
     }
 
     /// recvmsg(2) with MSG_ERRQUEUE: takes the oldest error, for a socket that has asked for them
     /// ([`set_recv_err`](Self::set_recv_err)), and copies what was sent into `buf`. `None` if there is none; never
     /// blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<RecvError> {
-        recv::recv_err(&self.handle, buf)
+        recv::recv_err(self.handle.open().ok()?, buf)
     }
 
     /// The address that the socket is bound to. The wildcard and port 0 before it is bound.
@@ -194,8 +197,9 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let (pcb, local) = (&self.handle.pcb, self.handle.pcb.name.load().local);
-        Ok(scope::shown(&self.handle.core().netifs, local, pcb.is_v6, local.addr))
+        let (core, handle) = self.handle.enter()?;
+        let local = handle.pcb.name.load().local;
+        Ok(scope::shown(&core.netifs, local, handle.pcb.is_v6, local.addr))
     }
 
     /// The peer.
@@ -203,11 +207,12 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let pcb = &self.handle.pcb;
+        let (core, handle) = self.handle.enter()?;
+        let pcb = &handle.pcb;
         // As on Linux, a peer at port 0 is none.
         let name = pcb.name.load();
         let peer = name.remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
-        Ok(scope::shown(&self.handle.core().netifs, peer, pcb.is_v6, name.local.addr))
+        Ok(scope::shown(&core.netifs, peer, pcb.is_v6, name.local.addr))
     }
 }
 
@@ -215,7 +220,8 @@ handle_methods!(UdpSocket);
 
 impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (pcb, name) = (&self.handle.pcb, self.handle.pcb.name.load());
+        let Ok(handle) = self.handle.open() else { return f.write_str("UdpSocket { .. }") };
+        let (pcb, name) = (&handle.pcb, handle.pcb.name.load());
         let shown = |end: crate::base::addr::Endpoint| end.to_socket_addr(pcb.is_v6);
         let is_nonblocking = pcb.options.nonblocking.load(Ordering::Relaxed);
         f.debug_struct("UdpSocket")

@@ -70,7 +70,7 @@ pub(crate) fn collect(core: &Core, suspect: &Arc<Pcb>) {
     }
     let candidates = reach(suspect);
     for (place, contents) in take_dead(&candidates) {
-        let core = candidates[place].stack.as_ref().map_or(core, Stack::core);
+        let core = candidates[place].stack.as_ref().map_or(core, Stack::core_in_use);
         dispose(core, contents);
     }
 }

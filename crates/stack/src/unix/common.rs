@@ -96,7 +96,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn try_clone(&self) -> std::io::Result<Self> {
-                Ok(Self { sock: self.sock.clone() })
+                Ok(Self { sock: $crate::fork::Held::of(self.sock.open()?.clone()) })
             }
 
             /// The socket's own address.
@@ -104,7 +104,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn local_addr(&self) -> std::io::Result<$crate::unix::SocketAddr> {
-                Ok(self.sock.local_addr())
+                Ok(self.sock.open()?.local_addr())
             }
 
             /// Makes calls fail with `WouldBlock` (EAGAIN) where they would block.
@@ -112,7 +112,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
-                let option = &self.sock.pcb.options.nonblocking;
+                let option = &self.sock.open()?.pcb.options.nonblocking;
                 option.store(nonblocking, sockeye_sync::facade::Ordering::Relaxed);
                 Ok(())
             }
@@ -122,7 +122,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
-                Ok(self.sock.take_error().map(std::io::Error::from))
+                Ok(self.sock.open()?.take_error().map(std::io::Error::from))
             }
 
             /// SO_PASSCRED: receive the credentials of who sends.
@@ -130,7 +130,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn set_passcred(&self, passcred: bool) -> std::io::Result<()> {
-                self.sock.set_passcred(passcred);
+                self.sock.open()?.set_passcred(passcred);
                 Ok(())
             }
 
@@ -139,7 +139,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn passcred(&self) -> std::io::Result<bool> {
-                Ok(self.sock.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
+                Ok(self.sock.open()?.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
             }
 
             /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB
@@ -148,7 +148,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn set_send_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
-                self.sock.set_sndbuf(bytes);
+                self.sock.open()?.set_sndbuf(bytes);
                 Ok(())
             }
 
@@ -157,7 +157,8 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn send_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.pcb.options.sndbuf.load(sockeye_sync::facade::Ordering::Relaxed) as usize)
+                Ok(self.sock.open()?.pcb.options.sndbuf.load(sockeye_sync::facade::Ordering::Relaxed)
+                    as usize)
             }
 
             /// SO_RCVBUF: kept, and of no effect, as on Linux: what may wait is the sender's SO_SNDBUF.
@@ -165,7 +166,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn set_recv_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
-                self.sock.set_rcvbuf(bytes);
+                self.sock.open()?.set_rcvbuf(bytes);
                 Ok(())
             }
 
@@ -174,7 +175,8 @@ macro_rules! socket_methods {
             /// # Errors
             /// None today.
             pub fn recv_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.pcb.options.rcvbuf.load(sockeye_sync::facade::Ordering::Relaxed) as usize)
+                Ok(self.sock.open()?.pcb.options.rcvbuf.load(sockeye_sync::facade::Ordering::Relaxed)
+                    as usize)
             }
 
             /// SO_RCVTIMEO: how long a receive or accept may block; then it fails with `WouldBlock`.
@@ -183,7 +185,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.sock.pcb.options.read_timeout, timeout)
+                $crate::blocking::store_timeout(&self.sock.open()?.pcb.options.read_timeout, timeout)
             }
 
             /// The SO_RCVTIMEO setting.
@@ -191,7 +193,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.sock.pcb.options.read_timeout))
+                Ok($crate::blocking::load_timeout(&self.sock.open()?.pcb.options.read_timeout))
             }
 
             /// SO_SNDTIMEO: how long a send or connect may block; then it fails with `WouldBlock`. `None`: for
@@ -200,7 +202,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.sock.pcb.options.write_timeout, timeout)
+                $crate::blocking::store_timeout(&self.sock.open()?.pcb.options.write_timeout, timeout)
             }
 
             /// The SO_SNDTIMEO setting.
@@ -208,7 +210,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.sock.pcb.options.write_timeout))
+                Ok($crate::blocking::load_timeout(&self.sock.open()?.pcb.options.write_timeout))
             }
 
             /// Closes one direction or both. A listener that reads no more refuses connections, and `accept` ends
@@ -222,31 +224,37 @@ macro_rules! socket_methods {
                     std::net::Shutdown::Write => (false, true),
                     std::net::Shutdown::Both => (true, true),
                 };
-                self.sock.shutdown(read, write);
+                self.sock.open()?.shutdown(read, write);
                 Ok(())
             }
 
             /// The socket's stack.
             pub fn stack(&self) -> &$crate::Stack {
-                &self.sock.stack
+                self.sock.stack()
             }
         }
 
         impl std::fmt::Debug for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut debug = f.debug_struct(stringify!($type));
-                debug.field("local", &self.sock.local_addr());
-                if let Ok(peer) = self.sock.peer_addr() {
-                    debug.field("peer", &peer);
+                if let Ok(sock) = self.sock.open() {
+                    debug.field("local", &sock.local_addr());
+                    if let Ok(peer) = sock.peer_addr() {
+                        debug.field("peer", &peer);
+                    }
                 }
                 debug.finish()
             }
         }
 
         impl $crate::poll::sealed::Source for $type {
+            fn owner(&self) -> &$crate::Stack {
+                self.stack()
+            }
+
             #[allow(private_interfaces)]
-            fn target(&self) -> $crate::poll::Target {
-                $crate::poll::Target::Unix($crate::unix::ready::End::of(&self.sock))
+            fn target(&self) -> std::io::Result<$crate::poll::Target> {
+                Ok($crate::poll::Target::Unix($crate::unix::ready::End::of(self.sock.open()?)))
             }
         }
 
@@ -264,7 +272,7 @@ macro_rules! data_methods {
             /// # Errors
             /// `NotConnected` (ENOTCONN).
             pub fn peer_addr(&self) -> std::io::Result<$crate::unix::SocketAddr> {
-                self.sock.peer_addr()
+                self.sock.open()?.peer_addr()
             }
 
             /// SO_PEERCRED: of whom the peer is. It is a socket of this process, so these are its own.
@@ -272,7 +280,7 @@ macro_rules! data_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn peer_cred(&self) -> std::io::Result<$crate::unix::UCred> {
-                Ok(self.sock.peer_cred())
+                Ok(self.sock.open()?.peer_cred())
             }
 
             /// SIOCINQ: bytes that can be received; of a datagram socket those of the next datagram.
@@ -280,7 +288,7 @@ macro_rules! data_methods {
             /// # Errors
             /// None today.
             pub fn bytes_readable(&self) -> std::io::Result<usize> {
-                Ok(self.sock.bytes_readable())
+                Ok(self.sock.open()?.bytes_readable())
             }
 
             /// SIOCOUTQ: bytes sent that the peer has not received yet.
@@ -288,7 +296,7 @@ macro_rules! data_methods {
             /// # Errors
             /// None today.
             pub fn bytes_unsent(&self) -> std::io::Result<usize> {
-                Ok(self.sock.bytes_unsent())
+                Ok(self.sock.open()?.bytes_unsent())
             }
         }
     };

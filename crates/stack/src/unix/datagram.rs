@@ -13,13 +13,14 @@ use super::pcb::Kind;
 use super::recv::Received;
 use super::sock::Sock;
 use super::{datagram_link, datagram_send, recv};
+use crate::fork::Held;
 use crate::stack::Stack;
 
 /// A datagram socket, in the shape of `std::os::unix::net::UnixDatagram`.
 ///
 /// Datagrams are neither lost nor reordered: a sender whose share of the receiver's buffer is full blocks.
 pub struct UnixDatagram {
-    pub(crate) sock: Sock,
+    pub(crate) sock: Held<Sock>,
 }
 
 socket_methods!(UnixDatagram);
@@ -56,7 +57,8 @@ impl UnixDatagram {
     /// As for [`bind`](Self::bind).
     pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = Self::unbound_on(stack)?;
-        stack.core().unix.names.bind(&socket.sock.pcb, addr)?;
+        let (core, sock) = socket.sock.enter()?;
+        core.unix.names.bind(&sock.pcb, addr)?;
         Ok(socket)
     }
 
@@ -73,7 +75,7 @@ impl UnixDatagram {
     /// # Errors
     /// None today.
     pub fn unbound_on(stack: &Stack) -> io::Result<Self> {
-        Ok(Self { sock: Sock::new(stack, Kind::Datagram) })
+        Ok(Self { sock: Held::of(Sock::new(stack, Kind::Datagram)?) })
     }
 
     /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
@@ -89,8 +91,8 @@ impl UnixDatagram {
     /// # Errors
     /// None today.
     pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Datagram);
-        Ok((Self { sock: a }, Self { sock: b }))
+        let (a, b) = Sock::pair(stack, Kind::Datagram)?;
+        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
     }
 
     /// Sends to the socket of this pathname, and receives from it only, from now on.
@@ -106,7 +108,8 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_addr(&self, addr: &SocketAddr) -> io::Result<()> {
-        let (core, pcb) = (self.sock.core(), &self.sock.pcb);
+        let (core, sock) = self.sock.enter()?;
+        let pcb = &sock.pcb;
         if addr.is_unnamed() {
             return Err(rustix::io::Errno::INVAL.into());
         }
@@ -122,7 +125,8 @@ impl UnixDatagram {
     /// # Errors
     /// None today.
     pub fn disconnect(&self) -> io::Result<()> {
-        datagram_link::disconnect(self.sock.core(), &self.sock.pcb);
+        let (core, sock) = self.sock.enter()?;
+        datagram_link::disconnect(core, &sock.pcb);
         Ok(())
     }
 
@@ -133,7 +137,7 @@ impl UnixDatagram {
     /// shut), `ConnectionReset`; EPERM (the peer receives from another socket only), EMSGSIZE (longer than
     /// SO_SNDBUF less 32), ENOMEM (packet memory at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        Ok(datagram_send::send_bytes(&self.sock, buf)?)
+        Ok(datagram_send::send_bytes(self.sock.open()?, buf)?)
     }
 
     /// Sends to the socket of this pathname.
@@ -149,7 +153,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`send`](Self::send) and [`connect`](Self::connect).
     pub fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        Ok(datagram_send::send(&self.sock, &[IoSlice::new(buf)], Some(addr), None, MsgFlags::NONE)?)
+        Ok(datagram_send::send(self.sock.open()?, &[IoSlice::new(buf)], Some(addr), None, MsgFlags::NONE)?)
     }
 
     /// [`send`](Self::send) of one datagram from several buffers.
@@ -157,7 +161,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn send_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(datagram_send::send(&self.sock, bufs, None, None, MsgFlags::NONE)?)
+        Ok(datagram_send::send(self.sock.open()?, bufs, None, None, MsgFlags::NONE)?)
     }
 
     /// Receives a datagram; what does not fit into `buf` is cut off.
@@ -165,7 +169,7 @@ impl UnixDatagram {
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(recv::recv_bytes(&self.sock, buf)?)
+        Ok(recv::recv_bytes(self.sock.open()?, buf)?)
     }
 
     /// [`recv`](Self::recv) of one datagram into several buffers.
@@ -214,7 +218,7 @@ impl UnixDatagram {
         ancillary: &mut SendAncillary,
         flags: MsgFlags,
     ) -> io::Result<usize> {
-        Ok(datagram_send::send(&self.sock, bufs, to, Some(ancillary), flags)?)
+        Ok(datagram_send::send(self.sock.open()?, bufs, to, Some(ancillary), flags)?)
     }
 
     /// recvmsg(2): a datagram, and what came along with it.
@@ -227,11 +231,11 @@ impl UnixDatagram {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv_record(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv_record(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], flags: MsgFlags) -> io::Result<Received> {
-        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, flags)?)
+        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, flags)?)
     }
 }

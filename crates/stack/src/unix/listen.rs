@@ -141,7 +141,7 @@ fn give_place(core: &Core, listener: &Arc<Pcb>) {
 /// Makes the connection, and puts its other end into the place that was taken.
 fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
     let core = sock.core();
-    let mut server = Sock::new(&sock.stack, sock.pcb.kind);
+    let mut server = sock.another();
     server.pcb.phase.store(phase::CONNECTED, Ordering::Release);
     if let Some(name) = listener.name.get() {
         let _first = server.pcb.name.set(Arc::clone(name));

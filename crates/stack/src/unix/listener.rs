@@ -10,6 +10,7 @@ use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixSeqpacket, UnixStream, listen};
+use crate::fork::Held;
 use crate::listen::BACKLOG_MAX;
 use crate::stack::Stack;
 
@@ -17,7 +18,7 @@ macro_rules! listener {
     ($(#[$doc:meta])* $name:ident, $incoming:ident, $accepted:ident, $kind:expr) => {
         $(#[$doc])*
         pub struct $name {
-            pub(crate) sock: Sock,
+            pub(crate) sock: Held<Sock>,
         }
 
         socket_methods!($name);
@@ -52,10 +53,10 @@ macro_rules! listener {
             /// # Errors
             /// As for [`bind`](Self::bind).
             pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
-                let sock = Sock::new(stack, $kind);
-                stack.core().unix.names.bind(&sock.pcb, addr)?;
+                let sock = Sock::new(stack, $kind)?;
+                sock.core().unix.names.bind(&sock.pcb, addr)?;
                 listen::listen(&sock, BACKLOG_MAX)?;
-                Ok(Self { sock })
+                Ok(Self { sock: Held::of(sock) })
             }
 
             /// The next connection, and the address of who connects. Blocks unless
@@ -64,9 +65,9 @@ macro_rules! listener {
             /// # Errors
             /// `WouldBlock`.
             pub fn accept(&self) -> io::Result<($accepted, SocketAddr)> {
-                let sock = listen::accept(&self.sock)?;
+                let sock = listen::accept(self.sock.open()?)?;
                 let addr = sock.peer_addr()?;
-                Ok(($accepted { sock }, addr))
+                Ok(($accepted { sock: Held::of(sock) }, addr))
             }
 
             /// listen(2) again: another backlog, 0 to 4096. One more connection than that may wait.
@@ -74,7 +75,7 @@ macro_rules! listener {
             /// # Errors
             /// None today.
             pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
-                Ok(listen::listen(&self.sock, backlog)?)
+                Ok(listen::listen(self.sock.open()?, backlog)?)
             }
 
             /// Connections as they come, for ever.

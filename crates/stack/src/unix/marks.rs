@@ -90,7 +90,7 @@ mod tests {
     use crate::stack::Stack;
 
     fn rights() -> InFlight {
-        InFlight::launch(Stack::global().core(), Vec::new()).ok().unwrap()
+        InFlight::launch(Stack::global().core().unwrap(), Vec::new()).ok().unwrap()
     }
 
     #[test]

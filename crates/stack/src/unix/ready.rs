@@ -99,9 +99,12 @@ impl End {
 /// How tasks wait.
 #[cfg(feature = "tokio")]
 mod tasks {
+    use std::io;
+
     use super::super::pcb::Kind;
     use super::super::sock::Sock;
     use super::End;
+    use crate::fork::Held;
     use crate::poll::{Ready, Waiters};
     use crate::stack::Core;
     use crate::tasks::{Waitable, Want};
@@ -114,35 +117,37 @@ mod tasks {
         }
     }
 
-    impl Waitable for Sock {
-        fn core(&self) -> &Core {
-            Self::core(self)
+    impl Waitable for Held<Sock> {
+        fn core(&self) -> io::Result<&Core> {
+            Ok(self.enter()?.0)
         }
 
-        fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
-            match (want, &self.peer) {
-                (Want::Write | Want::Connect, Some(peer)) if self.pcb.kind.is_connected() => {
+        fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+            let sock = self.open()?;
+            Ok(match (want, &sock.peer) {
+                (Want::Write | Want::Connect, Some(peer)) if sock.pcb.kind.is_connected() => {
                     let mut so = peer.so.lock();
                     let is_over = so.has_room() || so.takes_nothing();
                     f(is_over, &mut so.writers)
                 }
                 (Want::Write | Want::Connect, _) => {
-                    let is_over = self.pcb.kind != Kind::Datagram;
-                    f(is_over, &mut self.pcb.so.lock().writers)
+                    let is_over = sock.pcb.kind != Kind::Datagram;
+                    f(is_over, &mut sock.pcb.so.lock().writers)
                 }
                 (Want::Read, _) => {
-                    let mut so = self.pcb.so.lock();
+                    let mut so = sock.pcb.so.lock();
                     let is_over = so.is_readable() || so.error.is_some();
                     f(is_over, &mut so.readers)
                 }
-            }
+            })
         }
 
         /// The room for datagrams is its receiver's. A flow without any tells when it has some, from this question on.
-        fn is_ready_elsewhere(&self, want: Want) -> bool {
-            let is_asked = want == Want::Write && self.pcb.kind == Kind::Datagram;
-            is_asked
-                && End::of(self).ready().any(Ready::WRITABLE.with(Ready::WRITE_CLOSED).with(Ready::ERROR))
+        fn is_ready_elsewhere(&self, want: Want) -> io::Result<bool> {
+            let sock = self.open()?;
+            let is_asked = want == Want::Write && sock.pcb.kind == Kind::Datagram;
+            Ok(is_asked
+                && End::of(sock).ready().any(Ready::WRITABLE.with(Ready::WRITE_CLOSED).with(Ready::ERROR)))
         }
     }
 }

@@ -84,12 +84,12 @@ impl Right {
     /// The handle, if it is a UNIX-domain socket: only those can hold rights themselves.
     fn unix(&self) -> Option<&Sock> {
         match self {
-            Self::Stream(socket) => Some(&socket.sock),
-            Self::Listener(socket) => Some(&socket.sock),
-            Self::Datagram(socket) => Some(&socket.sock),
-            Self::Seqpacket(socket) => Some(&socket.sock),
-            Self::SeqListener(socket) => Some(&socket.sock),
-            Self::Socket(socket) => Some(&socket.sock),
+            Self::Stream(socket) => socket.sock.unless_lost(),
+            Self::Listener(socket) => socket.sock.unless_lost(),
+            Self::Datagram(socket) => socket.sock.unless_lost(),
+            Self::Seqpacket(socket) => socket.sock.unless_lost(),
+            Self::SeqListener(socket) => socket.sock.unless_lost(),
+            Self::Socket(socket) => socket.sock.unless_lost(),
             Self::TcpStream(_) | Self::TcpListener(_) | Self::Fd(_) => None,
         }
     }

@@ -12,6 +12,7 @@ use super::common::{data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
+use crate::fork::Held;
 use crate::stack::Stack;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
@@ -19,7 +20,7 @@ use crate::stack::Stack;
 /// A packet is sent whole or not at all, and received by one call; what does not fit is cut off. 0 bytes
 /// are an empty packet, or the end.
 pub struct UnixSeqpacket {
-    pub(crate) sock: Sock,
+    pub(crate) sock: Held<Sock>,
 }
 
 socket_methods!(UnixSeqpacket);
@@ -56,7 +57,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
-        Ok(Self { sock: listen::connect(&Sock::new(stack, Kind::Seqpacket), addr)? })
+        Ok(Self { sock: Held::of(listen::connect(&Sock::new(stack, Kind::Seqpacket)?, addr)?) })
     }
 
     /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
@@ -72,8 +73,8 @@ impl UnixSeqpacket {
     /// # Errors
     /// None today.
     pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Seqpacket);
-        Ok((Self { sock: a }, Self { sock: b }))
+        let (a, b) = Sock::pair(stack, Kind::Seqpacket)?;
+        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
     }
 
     /// Sends a packet. Blocks while there is no room.
@@ -82,7 +83,7 @@ impl UnixSeqpacket {
     /// `BrokenPipe`, `WouldBlock`, `ConnectionReset`; EMSGSIZE (longer than SO_SNDBUF less 32), ENOMEM (packet
     /// memory at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        Ok(send::send_bytes(&self.sock, buf)?)
+        Ok(send::send_bytes(self.sock.open()?, buf)?)
     }
 
     /// [`send`](Self::send) of one packet from several buffers.
@@ -90,7 +91,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn send_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(send::send_packet(&self.sock, bufs, None, MsgFlags::NONE)?)
+        Ok(send::send_packet(self.sock.open()?, bufs, None, MsgFlags::NONE)?)
     }
 
     /// Receives a packet; what does not fit into `buf` is cut off. 0 at the end.
@@ -98,7 +99,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(recv::recv_bytes(&self.sock, buf)?)
+        Ok(recv::recv_bytes(self.sock.open()?, buf)?)
     }
 
     /// [`recv`](Self::recv) of one packet into several buffers.
@@ -106,7 +107,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn recv_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, MsgFlags::NONE)?.bytes)
+        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, MsgFlags::NONE)?.bytes)
     }
 
     /// Copies the next packet without taking it.
@@ -115,7 +116,7 @@ impl UnixSeqpacket {
     /// As for [`recv`](Self::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         let bufs = &mut [IoSliceMut::new(buf)];
-        Ok(recv::recv_record(&self.sock, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
     }
 
     /// sendmsg(2): a packet, with rights or credentials. `to` is not looked at, as on Linux. `ancillary` is
@@ -131,7 +132,7 @@ impl UnixSeqpacket {
         flags: MsgFlags,
     ) -> io::Result<usize> {
         let _not_looked_at = to;
-        Ok(send::send_packet(&self.sock, bufs, Some(ancillary), flags)?)
+        Ok(send::send_packet(self.sock.open()?, bufs, Some(ancillary), flags)?)
     }
 
     /// recvmsg(2): a packet, and what came along with it.
@@ -144,7 +145,7 @@ impl UnixSeqpacket {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv_record(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv_record(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 }

@@ -8,6 +8,8 @@
 //! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
+use std::io;
+
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 
@@ -18,6 +20,7 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
+use crate::fork::Held;
 use crate::poll::Ready;
 use crate::poll::registration::{self, Gone};
 use crate::stack::{Core, Stack};
@@ -53,26 +56,45 @@ impl Drop for Sock {
 
 impl Sock {
     /// The first handle of a new socket.
-    pub fn new(stack: &Stack, kind: Kind) -> Self {
-        let core = stack.core();
+    ///
+    /// # Errors
+    /// That of a stack which this process may not use.
+    pub fn new(stack: &Stack, kind: Kind) -> io::Result<Self> {
+        stack.core()?;
+        Ok(Self::make(stack, kind))
+    }
+
+    /// The same for a handle whose constructor cannot fail: its calls then do.
+    pub fn held(stack: &Stack, kind: Kind) -> Held<Self> {
+        Held::try_new(stack, || Self::make(stack, kind))
+    }
+
+    /// A socket of the same kind and stack.
+    pub fn another(&self) -> Self {
+        Self::make(&self.stack, self.pcb.kind)
+    }
+
+    fn make(stack: &Stack, kind: Kind) -> Self {
+        let core = stack.core_in_use();
         let pcb = core.unix.registry.enter(core.cpu(), |serial| Pcb::new(kind, stack.config(), serial));
         Self { pcb, peer: None, stack: stack.clone() }
     }
 
     /// Two sockets that are connected to each other.
-    pub fn pair(stack: &Stack, kind: Kind) -> (Self, Self) {
-        let (mut a, mut b) = (Self::new(stack, kind), Self::new(stack, kind));
+    pub fn pair(stack: &Stack, kind: Kind) -> io::Result<(Self, Self)> {
+        let core = stack.core()?;
+        let (mut a, mut b) = (Self::make(stack, kind), Self::make(stack, kind));
         if kind.is_connected() {
-            connect_pcbs(stack.core(), &a.pcb, &b.pcb);
+            connect_pcbs(core, &a.pcb, &b.pcb);
             for end in [&a, &b] {
                 end.pcb.phase.store(phase::CONNECTED, Ordering::Release);
             }
         } else {
-            datagram_link::link_pair(stack.core(), &a.pcb, &b.pcb);
+            datagram_link::link_pair(core, &a.pcb, &b.pcb);
         }
         a.peer = Some(Arc::clone(&b.pcb));
         b.peer = Some(Arc::clone(&a.pcb));
-        (a, b)
+        Ok((a, b))
     }
 
     /// Another handle of the same socket, without its peer.
@@ -82,7 +104,7 @@ impl Sock {
     }
 
     pub fn core(&self) -> &Core {
-        self.stack.core()
+        self.stack.core_in_use()
     }
 
     /// The peer of a connected socket.
@@ -178,6 +200,13 @@ fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
     let unblocked = so.flows.unblock_all();
     drop(so);
     wakes.senders(unblocked);
+}
+
+impl Held<Sock> {
+    /// For an application.
+    pub fn of(sock: Sock) -> Self {
+        Self::new(sock.stack.clone(), sock)
+    }
 }
 
 /// What a close takes out of the buffers, to be dropped after all locks: a registration may be the last to hold a socket.

@@ -9,6 +9,7 @@ use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, listen};
+use crate::fork::Held;
 use crate::stack::Stack;
 
 /// A socket of a type, to be bound, and then connected or listened on.
@@ -16,7 +17,7 @@ use crate::stack::Stack;
 /// It stays a handle of what it becomes: [`connect`](Self::connect) can be tried again after an error, fails
 /// with EISCONN after a success, and the connection ends when all handles are dropped, this one among them.
 pub struct UnixSocket {
-    pub(crate) sock: Sock,
+    pub(crate) sock: Held<Sock>,
 }
 
 socket_methods!(UnixSocket);
@@ -24,17 +25,17 @@ socket_methods!(UnixSocket);
 impl UnixSocket {
     /// A stream socket.
     pub fn new_stream(stack: &Stack) -> Self {
-        Self { sock: Sock::new(stack, Kind::Stream) }
+        Self { sock: Sock::held(stack, Kind::Stream) }
     }
 
     /// A datagram socket.
     pub fn new_datagram(stack: &Stack) -> Self {
-        Self { sock: Sock::new(stack, Kind::Datagram) }
+        Self { sock: Sock::held(stack, Kind::Datagram) }
     }
 
     /// A sequenced-packet socket.
     pub fn new_seqpacket(stack: &Stack) -> Self {
-        Self { sock: Sock::new(stack, Kind::Seqpacket) }
+        Self { sock: Sock::held(stack, Kind::Seqpacket) }
     }
 
     /// Binds it; to the unnamed address: to an abstract name of five hexadecimal digits that is free.
@@ -42,7 +43,8 @@ impl UnixSocket {
     /// # Errors
     /// `AddrInUse`; EINVAL (bound already), ENOTDIR.
     pub fn bind(&self, addr: &SocketAddr) -> io::Result<()> {
-        Ok(self.sock.core().unix.names.bind(&self.sock.pcb, addr)?)
+        let (core, sock) = self.sock.enter()?;
+        Ok(core.unix.names.bind(&sock.pcb, addr)?)
     }
 
     /// Connects a stream socket. Blocks while the backlog is full.
@@ -51,8 +53,9 @@ impl UnixSocket {
     /// As for [`UnixStream::connect`]; EISCONN, EINVAL (it listens), EOPNOTSUPP (not a stream socket),
     /// `WouldBlock` (backlog full).
     pub fn connect(&self, addr: &SocketAddr) -> io::Result<UnixStream> {
-        listen::require(&self.sock, Kind::Stream)?;
-        Ok(UnixStream { sock: listen::connect(&self.sock, addr)? })
+        let sock = self.sock.open()?;
+        listen::require(sock, Kind::Stream)?;
+        Ok(UnixStream { sock: Held::of(listen::connect(sock, addr)?) })
     }
 
     /// Connects a sequenced-packet socket. Blocks while the backlog is full.
@@ -60,8 +63,9 @@ impl UnixSocket {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_seqpacket(&self, addr: &SocketAddr) -> io::Result<UnixSeqpacket> {
-        listen::require(&self.sock, Kind::Seqpacket)?;
-        Ok(UnixSeqpacket { sock: listen::connect(&self.sock, addr)? })
+        let sock = self.sock.open()?;
+        listen::require(sock, Kind::Seqpacket)?;
+        Ok(UnixSeqpacket { sock: Held::of(listen::connect(sock, addr)?) })
     }
 
     /// Listens on a bound stream socket, with room for one connection more than `backlog` (at most 4096).
@@ -70,9 +74,10 @@ impl UnixSocket {
     /// # Errors
     /// EINVAL (unbound, connected), EOPNOTSUPP (not a stream socket).
     pub fn listen(&self, backlog: usize) -> io::Result<UnixListener> {
-        listen::require(&self.sock, Kind::Stream)?;
-        listen::listen(&self.sock, backlog)?;
-        Ok(UnixListener { sock: self.sock.clone() })
+        let sock = self.sock.open()?;
+        listen::require(sock, Kind::Stream)?;
+        listen::listen(sock, backlog)?;
+        Ok(UnixListener { sock: Held::of(sock.clone()) })
     }
 
     /// The same for a sequenced-packet socket.
@@ -80,9 +85,10 @@ impl UnixSocket {
     /// # Errors
     /// As for [`listen`](Self::listen).
     pub fn listen_seqpacket(&self, backlog: usize) -> io::Result<UnixSeqListener> {
-        listen::require(&self.sock, Kind::Seqpacket)?;
-        listen::listen(&self.sock, backlog)?;
-        Ok(UnixSeqListener { sock: self.sock.clone() })
+        let sock = self.sock.open()?;
+        listen::require(sock, Kind::Seqpacket)?;
+        listen::listen(sock, backlog)?;
+        Ok(UnixSeqListener { sock: Held::of(sock.clone()) })
     }
 
     /// The datagram socket that it is.
@@ -90,7 +96,8 @@ impl UnixSocket {
     /// # Errors
     /// EOPNOTSUPP (not a datagram socket).
     pub fn datagram(&self) -> io::Result<UnixDatagram> {
-        listen::require(&self.sock, Kind::Datagram)?;
-        Ok(UnixDatagram { sock: self.sock.clone() })
+        let sock = self.sock.open()?;
+        listen::require(sock, Kind::Datagram)?;
+        Ok(UnixDatagram { sock: Held::of(sock.clone()) })
     }
 }

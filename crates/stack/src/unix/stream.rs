@@ -14,6 +14,7 @@ use super::common::{data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
+use crate::fork::Held;
 use crate::stack::Stack;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
@@ -21,7 +22,7 @@ use crate::stack::Stack;
 /// Dropping the last handle closes it; the peer reads what was written, and gets ECONNRESET afterwards if the
 /// closed end had not read everything. All methods take `&self`: several threads may use one stream.
 pub struct UnixStream {
-    pub(crate) sock: Sock,
+    pub(crate) sock: Held<Sock>,
 }
 
 socket_methods!(UnixStream);
@@ -58,7 +59,7 @@ impl UnixStream {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
-        Ok(Self { sock: listen::connect(&Sock::new(stack, Kind::Stream), addr)? })
+        Ok(Self { sock: Held::of(listen::connect(&Sock::new(stack, Kind::Stream)?, addr)?) })
     }
 
     /// Two streams that are connected to each other, of the current stack ([`Stack::current`]).
@@ -74,8 +75,8 @@ impl UnixStream {
     /// # Errors
     /// None today.
     pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Stream);
-        Ok((Self { sock: a }, Self { sock: b }))
+        let (a, b) = Sock::pair(stack, Kind::Stream)?;
+        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
     }
 
     /// Copies bytes that can be read without taking them. Blocks like a read.
@@ -84,7 +85,7 @@ impl UnixStream {
     /// As for a read.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         let bufs = &mut [IoSliceMut::new(buf)];
-        Ok(recv::recv(&self.sock, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+        Ok(recv::recv(self.sock.open()?, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
     }
 
     /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how
@@ -104,7 +105,7 @@ impl UnixStream {
         if to.is_some() {
             return Err(Errno::ISCONN.into());
         }
-        Ok(send::send(&self.sock, bufs, Some(ancillary), flags)?)
+        Ok(send::send(self.sock.open()?, bufs, Some(ancillary), flags)?)
     }
 
     /// recvmsg(2): bytes, and what came along with them. It ends behind bytes that came with rights.
@@ -117,7 +118,7 @@ impl UnixStream {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv(&self.sock, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 }
@@ -125,27 +126,27 @@ impl UnixStream {
 impl Read for &UnixStream {
     #[inline]
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(recv::read(&self.sock, buf)?)
+        Ok(recv::read(self.sock.open()?, buf)?)
     }
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let sink = Sink::new(bufs);
         if sink.capacity() == 0 {
             return Ok(0);
         }
-        Ok(recv::recv(&self.sock, sink, None, MsgFlags::NONE)?.bytes)
+        Ok(recv::recv(self.sock.open()?, sink, None, MsgFlags::NONE)?.bytes)
     }
 }
 
 impl Write for &UnixStream {
     #[inline]
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        Ok(send::write(&self.sock, buf)?)
+        Ok(send::write(self.sock.open()?, buf)?)
     }
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(send::send(&self.sock, bufs, None, MsgFlags::NONE)?)
+        Ok(send::send(self.sock.open()?, bufs, None, MsgFlags::NONE)?)
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.sock.open().map(drop)
     }
 }
 
@@ -168,6 +169,6 @@ impl Write for UnixStream {
         (&*self).write_vectored(bufs)
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        (&*self).flush()
     }
 }

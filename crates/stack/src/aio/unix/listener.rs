@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use super::super::wait::{op, poll_op};
 use super::{UnixSeqpacket, UnixStream, wrapper_methods};
+use crate::fork::Held;
 use crate::stack::Stack;
 use crate::tasks::Want;
 use crate::unix::SocketAddr;
@@ -57,12 +58,12 @@ macro_rules! listener {
             }
 
             fn take(&self) -> io::Result<Sock> {
-                Ok(listen::accept_for_task(&self.inner.sock)?)
+                Ok(listen::accept_for_task(self.inner.sock.open()?)?)
             }
 
             fn accepted(sock: Sock) -> io::Result<($accepted, SocketAddr)> {
                 let addr = sock.peer_addr()?;
-                let accepted = $accepted::from_std(crate::unix::$accepted { sock })?;
+                let accepted = $accepted::from_std(crate::unix::$accepted { sock: Held::of(sock) })?;
                 Ok((accepted, addr))
             }
         }

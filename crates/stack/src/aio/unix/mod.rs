@@ -23,15 +23,16 @@ use std::task::Poll;
 
 use super::coop::cooperative;
 use super::wait::{op, op_listed, poll_op, try_later, until};
+use crate::fork::Held;
 use crate::stack::Stack;
 use crate::tasks::Want;
 use crate::unix::sock::Sock;
 
 /// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
 /// as a blocked thread does.
-fn or_end<R>(sock: &Sock, received: io::Result<R>, end: impl Fn() -> R) -> io::Result<R> {
+fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) -> io::Result<R> {
     match received {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock && sock.is_at_end() => Ok(end()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && sock.open()?.is_at_end() => Ok(end()),
         received => received,
     }
 }
@@ -40,7 +41,7 @@ fn or_end<R>(sock: &Sock, received: io::Result<R>, end: impl Fn() -> R) -> io::R
 /// is as rare as a want of memory, so the task tries again as for that.
 async fn connected<R>(stack: &Stack, mut f: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     cooperative(|cx| match f() {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => try_later(stack.core(), cx),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => try_later(stack.core()?, cx),
         done => Poll::Ready(done),
     })
     .await

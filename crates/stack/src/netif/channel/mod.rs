@@ -31,6 +31,7 @@ use sockeye_sync::facade::{Arc, OnceLock};
 use super::shape::Shape;
 use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
 use crate::coop;
+use crate::fork::{Local, Origin};
 use lane::{Lane, Refused};
 
 /// What a channel is like. Start from [`ChannelConfig::default`].
@@ -85,9 +86,9 @@ pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)
         pairs: (0..config.queues).map(pair).collect(),
         pool: OnceLock::new(),
     });
-    let port = |queue| ChannelPort { shared: Arc::clone(&shared), queue };
+    let port = |queue| ChannelPort { shared: Local::new(Arc::clone(&shared)), queue };
     let ports = (0..config.queues).map(port).collect();
-    Ok((Channel { shared }, ports))
+    Ok((Channel { shared, origin: Origin::here() }, ports))
 }
 
 /// A frame for the stack.
@@ -118,7 +119,8 @@ pub enum SendError {
     TimedOut,
     /// The frame has no bytes, or more than the interface carries, or is joined from packets longer than the MTU.
     Length,
-    /// The interface is attached to no stack yet, or its stack is gone.
+    /// The interface is attached to no stack yet, its stack is gone, or this process is a child of the one that made the
+    /// channel.
     Detached,
 }
 
@@ -160,12 +162,13 @@ struct Arrived {
 /// The stack's side: give it to [`Stack::attach`](crate::Stack::attach).
 pub struct Channel {
     shared: Arc<Shared>,
+    origin: Origin,
 }
 
 /// The program's side of one queue. May be used by several threads; frames that one of them waits for
 /// may be another's.
 pub struct ChannelPort {
-    shared: Arc<Shared>,
+    shared: Local<Arc<Shared>>,
     queue: usize,
 }
 
@@ -175,8 +178,9 @@ impl ChannelPort {
     /// # Errors
     /// See [`SendError`]; `Full` if it has to be tried again.
     pub fn try_send<'a>(&self, frame: impl Into<Incoming<'a>>) -> Result<(), SendError> {
-        let arrived = self.in_memory(frame.into())?;
-        self.inward().push(arrived).map_err(|refused| match refused {
+        let shared = self.shared()?;
+        let arrived = shared.in_memory(frame.into())?;
+        shared.pairs[self.queue].inward.push(arrived).map_err(|refused| match refused {
             Refused::Full(_) => SendError::Full,
             Refused::Closed(_) => SendError::Detached,
         })
@@ -188,15 +192,16 @@ impl ChannelPort {
     /// # Errors
     /// That of the first frame, if it was not taken.
     pub fn try_send_batch(&self, frames: &[Incoming<'_>]) -> Result<usize, SendError> {
+        let shared = self.shared()?;
         let mut arrived = Vec::with_capacity(frames.len());
         for frame in frames {
-            match self.in_memory(*frame) {
+            match shared.in_memory(*frame) {
                 Ok(frame) => arrived.push(frame),
                 Err(error) if arrived.is_empty() => return Err(error),
                 Err(_) => break,
             }
         }
-        match self.inward().push_all(&mut arrived) {
+        match shared.pairs[self.queue].inward.push_all(&mut arrived) {
             Ok(0) if !frames.is_empty() => Err(SendError::Full),
             Ok(taken) => Ok(taken),
             Err(()) => Err(SendError::Detached),
@@ -214,9 +219,10 @@ impl ChannelPort {
     ) -> Result<(), SendError> {
         let frame = frame.into();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let inward = &self.shared()?.pairs[self.queue].inward;
         loop {
             match self.try_send(frame) {
-                Err(SendError::Full) if !self.inward().wait_room(deadline) => {
+                Err(SendError::Full) if !inward.wait_room(deadline) => {
                     return Err(SendError::TimedOut);
                 }
                 Err(SendError::Full) => self.wait_memory(deadline),
@@ -232,12 +238,13 @@ impl ChannelPort {
         frame: impl Into<Incoming<'a>>,
     ) -> Poll<Result<(), SendError>> {
         let frame = frame.into();
+        let inward = &self.shared()?.pairs[self.queue].inward;
         coop::poll(cx, |cx| {
             match self.try_send(frame) {
                 Err(SendError::Full) => {}
                 done => return Poll::Ready(done),
             }
-            if self.inward().room_or_wake(cx.waker()) {
+            if inward.room_or_wake(cx.waker()) {
                 // There was room after all; if only memory is short, the task tries again by itself.
                 match self.try_send(frame) {
                     Err(SendError::Full) => cx.waker().wake_by_ref(),
@@ -250,24 +257,25 @@ impl ChannelPort {
 
     /// The next frame of the stack, if there is one. Does not block.
     pub fn try_recv(&self) -> Option<TxFrame> {
-        self.outward().pop()
+        self.outward()?.pop()
     }
 
     /// Up to `max` frames of the stack, appended to `into`. Returns how many. Does not block.
     pub fn try_recv_batch(&self, max: usize, into: &mut Vec<TxFrame>) -> usize {
-        self.outward().pop_all(max, |frame| into.push(frame))
+        self.outward().map_or(0, |outward| outward.pop_all(max, |frame| into.push(frame)))
     }
 
     /// The next frame of the stack. **Blocks** until there is one, for at most `timeout`; `None` when that is over, or
     /// the stack is gone and nothing is left.
     pub fn recv(&self, timeout: Option<Duration>) -> Option<TxFrame> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let outward = self.outward()?;
         loop {
-            if let Some(frame) = self.outward().pop() {
+            if let Some(frame) = outward.pop() {
                 return Some(frame);
             }
-            if !self.outward().wait_item(deadline, Spin::default()) {
-                return self.outward().pop();
+            if !outward.wait_item(deadline, Spin::default()) {
+                return outward.pop();
             }
         }
     }
@@ -275,29 +283,38 @@ impl ChannelPort {
     /// The next frame of the stack; `None` if the stack is gone and nothing is left. If there is none, `cx` is woken when
     /// one comes.
     pub fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<Option<TxFrame>> {
-        coop::poll(cx, |cx| self.outward().pop_or_wake(cx.waker()))
+        match self.outward() {
+            Some(outward) => coop::poll(cx, |cx| outward.pop_or_wake(cx.waker())),
+            None => Poll::Ready(None),
+        }
     }
 
-    fn inward(&self) -> &Lane<Arrived> {
-        &self.shared.pairs[self.queue].inward
+    /// Both sides, but in a child of fork(2), whose parent's they are.
+    fn shared(&self) -> Result<&Arc<Shared>, SendError> {
+        self.shared.get().ok_or(SendError::Detached)
     }
 
-    fn outward(&self) -> &Lane<TxFrame> {
-        &self.shared.pairs[self.queue].outward
+    fn outward(&self) -> Option<&Lane<TxFrame>> {
+        self.shared.get().map(|shared| &shared.pairs[self.queue].outward)
     }
 
     /// Returns at once unless this thread was refused memory: then waits for some, for a moment.
     fn wait_memory(&self, deadline: Option<Instant>) {
         let slice = Instant::now() + MEMORY_WAIT;
-        if let Some(pool) = self.shared.pool.get() {
+        if let Some(pool) = self.shared.get().and_then(|shared| shared.pool.get()) {
             pool.wait_freed(Some(deadline.map_or(slice, |deadline| deadline.min(slice))));
         }
     }
+}
 
+/// How long a blocking sender waits for memory before it tries again.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
+
+impl Shared {
     fn in_memory(&self, frame: Incoming<'_>) -> Result<Arrived, SendError> {
-        let pool = self.shared.pool.get().ok_or(SendError::Detached)?;
-        let is_joined_of_long = u32::from(frame.gso_size) > self.shared.config.mtu;
-        if frame.bytes.is_empty() || frame.bytes.len() > self.shared.frame_max() || is_joined_of_long {
+        let pool = self.pool.get().ok_or(SendError::Detached)?;
+        let is_joined_of_long = u32::from(frame.gso_size) > self.config.mtu;
+        if frame.bytes.is_empty() || frame.bytes.len() > self.frame_max() || is_joined_of_long {
             return Err(SendError::Length);
         }
         let mut rest = pool.copy_in(frame.bytes).map_err(|Exhausted| {
@@ -307,12 +324,7 @@ impl ChannelPort {
         let first = rest.pop_front().ok_or(SendError::Length)?;
         Ok(Arrived { first, rest, checksum: frame.checksum, gso_size: frame.gso_size })
     }
-}
 
-/// How long a blocking sender waits for memory before it tries again.
-const MEMORY_WAIT: Duration = Duration::from_millis(50);
-
-impl Shared {
     fn frame_max(&self) -> usize {
         let link = match self.config.medium {
             Medium::Ip => 0,
@@ -325,7 +337,8 @@ impl Shared {
 
 impl Drop for ChannelPort {
     fn drop(&mut self) {
-        let pair = &self.shared.pairs[self.queue];
+        let Ok(shared) = self.shared() else { return };
+        let pair = &shared.pairs[self.queue];
         pair.outward.close_and_forget();
         pair.inward.close();
     }
@@ -333,6 +346,11 @@ impl Drop for ChannelPort {
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // In a child of fork(2): the other side is its parent's.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
         for pair in &self.shared.pairs {
             pair.inward.close_and_forget();
             pair.outward.close();
