@@ -170,7 +170,7 @@ impl Workers {
         }
         let driver = self.driver.lock().clone();
         if let Some(driver) = driver {
-            panics::contain(core, PanicSource::Hook, "a driver's hook", || driver());
+            panics::contain(core, PanicSource::Hook, "a driver's hook", &*driver);
             // It may have been replaced meanwhile; then this is its last reference.
             panics::release(core, PanicSource::Hook, "drop of a driver's hook", driver);
         }
