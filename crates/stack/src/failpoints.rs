@@ -97,6 +97,8 @@ points! {
     UdpReceive = "udp.receive",
     /// A UNIX socket has put bytes into its peer's buffer.
     UnixSend = "unix.send",
+    /// Who waits for a UNIX socket to become readable was noted, and is not woken yet.
+    UnixTell = "unix.tell",
     /// A UNIX socket has taken bytes from its buffer.
     UnixReceive = "unix.receive",
 }

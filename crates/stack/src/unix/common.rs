@@ -50,12 +50,12 @@ impl Sock {
         let bytes = clamped(bytes);
         self.pcb.options.sndbuf.store(bytes, Ordering::Relaxed);
         if let Some(peer) = self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()) {
-            let mut wakes = Wakes::new();
+            let mut wakes = Wakes::new(self.core());
             let mut so = peer.so.lock();
             so.hiwat = bytes as usize;
             wakes.writers(peer, &mut so);
             drop(so);
-            wakes.fire(self.core());
+            wakes.fire();
         }
     }
 

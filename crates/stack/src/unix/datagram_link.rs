@@ -84,7 +84,7 @@ pub(crate) fn lose(core: &Core, pcb: &Arc<Pcb>, dead: usize) {
 }
 
 /// The socket closes. Its peer still points at it, and finds out when it sends.
-pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes) {
+pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes<'_>) {
     let old = locking::relinking(core, || pair::unlink(pcb));
     if let Some(old) = old {
         let unblocked = old.so.lock().flows.unlink(pcb);
@@ -94,7 +94,7 @@ pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes) {
 
 /// `pcb` has left `old` for another peer or none.
 fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(core);
     let (contents, was_unread, unblocked) = {
         let mut so = pcb.so.lock();
         let was_unread = !so.records.is_empty();
@@ -114,6 +114,6 @@ fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
         theirs.flows.unlink(pcb)
     };
     wakes.senders(unblocked);
-    wakes.fire(core);
+    wakes.fire();
     dispose(core, contents);
 }

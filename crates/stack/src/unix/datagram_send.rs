@@ -52,7 +52,7 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     if buf.len() <= SMALL_MESSAGE_MAX && !pcb.alert.load(Ordering::Acquire) && !wants(pcb) {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
         let hint = pcb.flow_hint.load(Ordering::Relaxed);
         let is_sent = locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
@@ -69,7 +69,7 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             wakes.readers(peer, &mut so);
             true
         });
-        wakes.fire(core);
+        wakes.fire();
         if is_sent == Some(true) {
             return Ok(buf.len());
         }
@@ -129,7 +129,7 @@ fn until_sent(
             wait_for_memory(core, blocks, &mut timeout)?;
             continue;
         }
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let done = match to {
             None => locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
                 append(sock, peer, message, blocks, &mut wakes)
@@ -140,7 +140,7 @@ fn until_sent(
                 locking::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
             }
         };
-        wakes.fire(core);
+        wakes.fire();
         match done {
             Ok(()) => return Ok(()),
             Err(Unsent::Failed(errno)) => return Err(errno),
@@ -165,7 +165,7 @@ fn append(
     to: &Arc<Pcb>,
     message: &mut Message<'_>,
     blocks: bool,
-    wakes: &mut Wakes,
+    wakes: &mut Wakes<'_>,
 ) -> Result<(), Unsent> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     // Relaxed: an option, and a hint.

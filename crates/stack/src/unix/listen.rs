@@ -52,7 +52,7 @@ fn listen_now(sock: &Sock, backlog: usize) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let max = backlog.min(BACKLOG_MAX);
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(sock.core());
     let mut so = pcb.so.lock();
     match &mut so.backlog {
         Some(backlog) => backlog.max = max,
@@ -60,7 +60,7 @@ fn listen_now(sock: &Sock, backlog: usize) -> Result<(), Errno> {
     }
     wakes.writers(pcb, &mut so);
     drop(so);
-    wakes.fire(sock.core());
+    wakes.fire();
     Ok(())
 }
 
@@ -128,14 +128,14 @@ fn take_place(listener: &Arc<Pcb>, blocks: bool) -> Result<(), NoPlace> {
 }
 
 fn give_place(core: &Core, listener: &Arc<Pcb>) {
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(core);
     let mut so = listener.so.lock();
     if let Some(backlog) = &mut so.backlog {
         backlog.taken -= 1;
     }
     wakes.writers(listener, &mut so);
     drop(so);
-    wakes.fire(core);
+    wakes.fire();
 }
 
 /// Makes the connection, and puts its other end into the place that was taken.
@@ -153,7 +153,7 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
     let peer = Arc::clone(&server.pcb);
     // SeqCst, before it is there: see `collect`.
     server.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(core);
     let refused = locking::exclusive(core, listener, None, || {
         let mut so = listener.so.lock();
         let is_shut = so.shut;
@@ -164,7 +164,7 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
         wakes.readers(listener, &mut so);
         None
     });
-    wakes.fire(core);
+    wakes.fire();
     let Some(refused) = refused else {
         let mut connected = sock.clone_parts();
         // For a handle without a peer that closes last.
@@ -216,7 +216,7 @@ pub(crate) fn accept_for_task(sock: &Sock) -> Result<Sock, Errno> {
 /// The next connection, or a ticket if the call blocks.
 fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Ticket>, u32)>, Errno> {
     let pcb = &sock.pcb;
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(sock.core());
     let found = locking::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
         let (is_shut, cpu) = (so.shut, so.data_cpu);
@@ -237,7 +237,7 @@ fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Tick
         }
         Ok(Ok(next))
     });
-    wakes.fire(sock.core());
+    wakes.fire();
     found
 }
 

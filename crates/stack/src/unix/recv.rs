@@ -14,7 +14,6 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::addr::Name;
 use super::ancillary::{MsgFlags, RecvAncillary, UCred};
 use super::bytes::{COPY_LOCKED_MAX, Sink};
-use super::flows::Unblocked;
 use super::pcb::{Kind, Pcb, So};
 use super::rights::{InFlight, Right, close_rights};
 use super::sock::{Sock, settle_alert};
@@ -70,7 +69,6 @@ struct Part {
     is_cut: bool,
     creds: Option<UCred>,
     sender: Option<Arc<Name>>,
-    unblocked: Option<Unblocked>,
     /// The receive ends here.
     is_end: bool,
 }
@@ -133,7 +131,7 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         return Ok(0);
     }
     let pcb = &sock.pcb;
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(sock.core());
     let taken = locking::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
         let take = so.data.len().min(buf.len());
@@ -148,7 +146,7 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         }
         take
     });
-    wakes.fire(sock.core());
+    wakes.fire();
     if taken > 0 {
         return Ok(taken);
     }
@@ -178,7 +176,7 @@ fn recv_now(
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     let mut received = Received::default();
     loop {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let found = locking::receiving(core, pcb, || {
             let mut so = pcb.so.lock();
             let found = take_stream(pcb, &mut so, &mut sink, &request, received.bytes)?;
@@ -187,7 +185,7 @@ fn recv_now(
             }
             Ok(found)
         });
-        wakes.fire(core);
+        wakes.fire();
         let mut part = match found {
             Err(_) if received.bytes > 0 => return Ok(received),
             Err(errno) => return Err(errno),
@@ -287,7 +285,7 @@ pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
 #[inline]
 fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let pcb = &sock.pcb;
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(sock.core());
     let taken = locking::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
         let (len, flow) = so.records.first()?;
@@ -303,9 +301,10 @@ fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         } else if so.has_room() {
             wakes.writers(pcb, &mut so);
         }
+        failpoints::hit(Point::UnixReceive, 0);
         Some(take)
     });
-    wakes.fire(sock.core());
+    wakes.fire();
     match taken {
         Some(taken) => Ok(taken),
         None => {
@@ -338,15 +337,16 @@ fn recv_record_now(
     let mut request = Request::new(sock, sink.capacity(), ancillary, flags);
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     loop {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let found = locking::receiving(core, pcb, || {
             let mut so = pcb.so.lock();
-            let found = take_record(pcb, &mut so, &mut sink, &request)?;
+            let found = take_record(pcb, &mut so, &mut sink, &request, &mut wakes)?;
             if matches!(found, Found::Some(_)) && so.has_room() {
                 wakes.writers(pcb, &mut so);
             }
             Ok(found)
         });
+        wakes.fire();
         let mut part = match found? {
             Found::End => return Ok(Received::default()),
             Found::Some(part) => part,
@@ -355,8 +355,6 @@ fn recv_record_now(
                 continue;
             }
         };
-        wakes.senders(part.unblocked.take());
-        wakes.fire(core);
         if let Some(chain) = part.chain.take() {
             sink.put_chain(&chain);
         }
@@ -374,6 +372,7 @@ fn take_record(
     so: &mut So,
     sink: &mut Sink<'_, '_>,
     request: &Request<'_>,
+    wakes: &mut Wakes<'_>,
 ) -> Result<Found, Errno> {
     // An error comes before what is there, other than in a stream.
     if let Some(errno) = so.error.take() {
@@ -400,7 +399,8 @@ fn take_record(
     part.rights = extra.and_then(|extra| extra.rights);
     so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
     if pcb.kind == Kind::Datagram {
-        part.unblocked = so.flows.discharge(flow, len);
+        wakes.senders(so.flows.discharge(flow, len));
     }
+    failpoints::hit(Point::UnixReceive, 0);
     Ok(Found::Some(part))
 }

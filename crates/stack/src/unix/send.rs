@@ -174,7 +174,7 @@ fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let peer = sock.connected()?;
     let core = sock.core();
     if buf.len() <= COPY_LOCKED_MAX {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let taken = locking::sending(core, &sock.pcb, peer, || {
             let mut so = peer.so.lock();
             let is_plain = so.marks.is_none() && !so.wants_creds;
@@ -186,7 +186,7 @@ fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             wakes.readers(peer, &mut so);
             taken
         });
-        wakes.fire(core);
+        wakes.fire();
         if let Some(taken) = taken
             && taken > 0
         {
@@ -261,7 +261,7 @@ fn append(
     let take = if is_small { want } else { reserve(peer, want, blocks)? };
     let before = *rest;
     let mut chain = (!is_small).then(|| rest.copy(&core.pool, take));
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(core);
     let attempt = || {
         let mut so = peer.so.lock();
         let result = match chain.take() {
@@ -297,7 +297,7 @@ fn append(
         })
     };
     let done = locking::sending(core, &sock.pcb, peer, attempt).unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
-    wakes.fire(core);
+    wakes.fire();
     // What was copied and cannot be sent any more is not taken.
     done.inspect_err(|_| *rest = before)
 }
@@ -441,7 +441,7 @@ pub(crate) fn send_bytes(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
 fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let (core, peer) = (sock.core(), sock.connected()?);
     if buf.len() <= SMALL_MESSAGE_MAX && !sock.pcb.alert.load(Ordering::Acquire) {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(core);
         let is_sent = locking::sending(core, &sock.pcb, peer, || {
             let mut so = peer.so.lock();
             let is_sent = !so.takes_nothing()
@@ -453,7 +453,7 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
             }
             is_sent
         });
-        wakes.fire(core);
+        wakes.fire();
         if is_sent == Some(true) {
             return Ok(buf.len());
         }
@@ -514,7 +514,7 @@ fn append_packet(
     if !message.copy(&core.pool) {
         return Err(Refusal::NoMemory);
     }
-    let mut wakes = Wakes::new();
+    let mut wakes = Wakes::new(core);
     let done = locking::sending(core, &sock.pcb, peer, || {
         let mut so = peer.so.lock();
         check(&so)?;
@@ -527,7 +527,7 @@ fn append_packet(
         wakes.readers(peer, &mut so);
         Ok(())
     });
-    wakes.fire(core);
+    wakes.fire();
     done.unwrap_or(Err(Refusal::Failed(Errno::PIPE)))
 }
 

@@ -123,13 +123,13 @@ impl Sock {
     /// Closes a connection that nobody has accepted: its peer is reset even if nothing is lost.
     pub fn close_unaccepted(self) {
         // The handle's own drop does the rest.
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(self.core());
         if let Some(peer) = &self.peer {
             peer.so.lock().error = Some(Errno::CONNRESET);
             peer.alert.store(true, Ordering::Release);
             announce(peer, Some(&self.pcb), &mut wakes);
         }
-        wakes.fire(self.core());
+        wakes.fire();
     }
 
     /// The name of a connected socket's peer.
@@ -148,7 +148,7 @@ impl Sock {
     /// shutdown(2): reading, writing.
     pub fn shutdown(&self, read: bool, write: bool) {
         let (pcb, peer) = (&self.pcb, self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()));
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::new(self.core());
         locking::exclusive(self.core(), pcb, peer.map(|peer| &**peer), || {
             if read {
                 shut(pcb, &mut wakes);
@@ -167,7 +167,7 @@ impl Sock {
         if let Some(peer) = peer {
             announce(peer, Some(pcb), &mut wakes);
         }
-        wakes.fire(self.core());
+        wakes.fire();
     }
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn settle_alert(pcb: &Pcb, so: &So) {
 }
 
 /// Nothing more comes into `pcb`.
-fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes) {
+fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes<'_>) {
     let mut so = pcb.so.lock();
     so.shut = true;
     wakes.readers(pcb, &mut so);
@@ -220,7 +220,7 @@ struct Leftovers {
 fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     core.unix.registry.leave(pcb.serial);
     names::forget(core, pcb);
-    let (mut wakes, mut left) = (Wakes::new(), Leftovers::default());
+    let (mut wakes, mut left) = (Wakes::new(core), Leftovers::default());
     let connected = peer.filter(|_| pcb.kind.is_connected());
     locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {
         let is_lossy = close_own(pcb, &mut wakes, &mut left);
@@ -238,14 +238,14 @@ fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
         None if pcb.kind == Kind::Datagram => datagram_link::unlink(core, pcb, &mut wakes),
         None => {}
     }
-    wakes.fire(core);
+    wakes.fire();
     let Leftovers { contents, registrations } = left;
     drop(registrations);
     dispose(core, contents);
 }
 
 /// What closing does to the socket itself. Whether bytes are lost.
-fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes, left: &mut Leftovers) -> bool {
+fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes<'_>, left: &mut Leftovers) -> bool {
     let mut so = pcb.so.lock();
     (so.closed, so.shut, so.send_shut) = (true, true, true);
     left.contents = so.empty();
@@ -262,7 +262,7 @@ fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes, left: &mut Leftovers) -> bool {
 }
 
 /// What closing does to the peer.
-fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes, left: &mut Leftovers) {
+fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes<'_>, left: &mut Leftovers) {
     let mut so = peer.so.lock();
     so.shut = true;
     if is_reset && !so.closed {
@@ -294,7 +294,7 @@ pub(crate) fn readiness(pcb: &Pcb, peer: Option<&Arc<Pcb>>) -> Ready {
 }
 
 /// Tells the polls of a socket what it is ready for now.
-pub(crate) fn announce(pcb: &Pcb, peer: Option<&Arc<Pcb>>, wakes: &mut Wakes) {
+pub(crate) fn announce(pcb: &Pcb, peer: Option<&Arc<Pcb>>, wakes: &mut Wakes<'_>) {
     let ready = readiness(pcb, peer);
     pcb.so.lock().readers.mark(ready.bits(), wakes.list());
 }

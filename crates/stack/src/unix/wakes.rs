@@ -1,7 +1,11 @@
 //! Whom a change of a buffer concerns, collected under its mutex and woken after all locks.
 //!
-//! Must not know why. Invariant: a [`Wakes`] that is not fired wakes nobody, so every path fires. With nobody
-//! waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks.
+//! A [`Wakes`] wakes when it is dropped, so no path can forget to: not one that returns early, and not a panic, whose unwinding drops it,
+//! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under
+//! them, are then gone before it is. Whoever goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
+//!
+//! Must not know why. With nobody waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks;
+//! `tests/contained/unix.rs`.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Notified, cpu};
@@ -9,20 +13,24 @@ use sockeye_sync::{Notified, cpu};
 use super::flows::Unblocked;
 use super::pcb::{Pcb, So};
 use crate::conn::outbox::{Wake, fire_all};
+use crate::failpoints::{self, Point};
+use crate::panics::{self, PanicSource};
 use crate::poll::Ready;
 use crate::stack::Core;
 
 /// See the module's head.
-#[must_use = "fire it after unlocking"]
-pub(crate) struct Wakes {
+#[must_use = "it wakes when it is dropped, so it is to outlive the locks"]
+pub(crate) struct Wakes<'c> {
+    core: &'c Core,
     list: Vec<Wake>,
     senders: Vec<Unblocked>,
 }
 
-impl Wakes {
+impl<'c> Wakes<'c> {
+    /// Nobody yet. Outside all locks.
     #[inline]
-    pub fn new() -> Self {
-        Self { list: Vec::new(), senders: Vec::new() }
+    pub fn new(core: &'c Core) -> Self {
+        Self { core, list: Vec::new(), senders: Vec::new() }
     }
 
     /// There is something to read (or accept) in `so`, the buffer of `pcb`.
@@ -35,6 +43,7 @@ impl Wakes {
             Notified::Nobody => {}
             Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
         }
+        failpoints::hit(Point::UnixTell, 0);
     }
 
     /// There is room in `so`, the buffer or backlog of `pcb`, for those who write there.
@@ -58,14 +67,9 @@ impl Wakes {
         &mut self.list
     }
 
-    /// Wakes everybody. Outside all locks.
+    /// Wakes everybody now. Outside all locks.
     #[inline]
-    pub fn fire(mut self, core: &Core) {
-        if !self.senders.is_empty() {
-            self.tell_senders();
-        }
-        fire_all(core, &mut self.list);
-    }
+    pub fn fire(self) {}
 
     #[cold]
     fn tell_senders(&mut self) {
@@ -77,5 +81,17 @@ impl Wakes {
             drop(so);
             self.list.extend(wake.map(Wake::Threads));
         }
+    }
+}
+
+impl Drop for Wakes<'_> {
+    /// Wakes everybody. Outside all locks.
+    #[inline]
+    fn drop(&mut self) {
+        if !self.senders.is_empty() {
+            // Caught here, because this may be the unwinding of another panic.
+            panics::contain(self.core, PanicSource::Protocol, "waking senders", || self.tell_senders());
+        }
+        fire_all(self.core, &mut self.list);
     }
 }

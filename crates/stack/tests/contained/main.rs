@@ -16,6 +16,7 @@ mod hosts;
 mod random;
 mod sockets;
 mod tables;
+mod unix;
 mod world;
 
 use std::sync::{Mutex, MutexGuard};

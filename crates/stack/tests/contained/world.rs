@@ -2,7 +2,10 @@
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sockeye::netif::{WireConfig, wire};
@@ -198,6 +201,41 @@ pub fn end_of(called: std::io::Result<usize>, is_read: bool) -> Option<End> {
         Ok(_) => None,
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         Err(error) => Some(End::Failed(error.kind(), error.to_string())),
+    }
+}
+
+/// Runs `call` in a thread, and returns once that sleeps, as it does when the call blocks.
+pub fn asleep_in<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+        call()
+    });
+    let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    common::eventually("the thread sleeps", || {
+        std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "))
+    });
+    thread
+}
+
+/// A waker that counts how often it was woken.
+#[derive(Default)]
+pub struct Woken(AtomicUsize);
+
+impl Woken {
+    pub fn new() -> (Arc<Self>, Waker) {
+        let woken = Arc::new(Self::default());
+        (Arc::clone(&woken), Waker::from(woken))
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -1,0 +1,111 @@
+//! Panics in UNIX sockets: over datagrams, packets and names.
+
+use std::io::{Error, Read, Write};
+use std::task::{Context, Poll};
+
+use rustix::io::Errno;
+use sockeye::UnixLocking;
+use sockeye::failpoints::arm;
+use sockeye::tokio as face;
+use sockeye::unix::{UnixDatagram, UnixStream};
+
+use crate::common;
+use crate::world::{Medium, Woken, World, asleep_in};
+
+/// Checks that a call failed because of a panic.
+#[track_caller]
+fn is_panic(error: &Error) {
+    assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()), "{error}");
+}
+
+fn world(locking: UnixLocking) -> World {
+    World::new(Medium::Loopback, |c| (c.workers, c.unix_locking) = (1, locking))
+}
+
+/// Datagrams of both lengths still pass from one socket to the other.
+fn pass(from: &UnixDatagram, to: &UnixDatagram) {
+    for len in [5, 50_000] {
+        from.send(&vec![1; len]).unwrap();
+        assert_eq!(to.recv(&mut vec![0; len]).unwrap(), len);
+    }
+}
+
+#[test]
+fn a_datagram_that_was_queued_before_a_panic_wakes_its_receiver() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a datagram whose sender panics");
+    for locking in UnixLocking::ALL {
+        let world = world(*locking);
+        let (sender, receiver) = UnixDatagram::pair_on(&world.stacks[0]).unwrap();
+        let sends: [&dyn Fn() -> std::io::Result<usize>; 2] =
+            [&|| sender.send(b"small"), &|| sender.send(&vec![7; 50_000])];
+        for (send, len) in sends.into_iter().zip([5, 50_000]) {
+            let thread = receiver.try_clone().unwrap();
+            let thread = asleep_in(move || thread.recv(&mut vec![0; 50_000]));
+            arm("unix.tell", 0, 1, 0);
+            is_panic(&send().unwrap_err());
+            assert_eq!(common::join(thread).unwrap(), len);
+            let task = face::unix::UnixDatagram::from_std(receiver.try_clone().unwrap()).unwrap();
+            let (woken, waker) = Woken::new();
+            let (mut cx, mut buf) = (Context::from_waker(&waker), vec![0; 50_000]);
+            assert!(task.poll_recv(&mut cx, &mut buf).is_pending());
+            arm("unix.tell", 0, 1, 0);
+            is_panic(&send().unwrap_err());
+            common::eventually("the task is woken", || woken.count() > 0);
+            assert!(matches!(task.poll_recv(&mut cx, &mut buf), Poll::Ready(Ok(got)) if got == len));
+            receiver.set_nonblocking(false).unwrap();
+            pass(&sender, &receiver);
+        }
+        drop((sender, receiver));
+        world.end(4);
+    }
+}
+
+#[test]
+fn whoever_was_noted_before_a_panic_in_a_stream_is_woken() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a stream whose writer panics");
+    for locking in UnixLocking::ALL {
+        let world = world(*locking);
+        for len in [1, 100_000] {
+            let (mut own, mut peer) = UnixStream::pair_on(&world.stacks[0]).unwrap();
+            let copy = peer.try_clone().unwrap();
+            let thread = asleep_in(move || (&copy).read(&mut [0; 4]));
+            arm("unix.tell", 0, 1, 0);
+            is_panic(&own.write(&vec![1; len]).unwrap_err());
+            let error = common::join(thread).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::CONNRESET.raw_os_error()));
+            assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        }
+        world.end(2);
+    }
+}
+
+#[test]
+fn a_datagram_whose_receiver_panics_is_lost_and_its_sender_is_told_of_the_room() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a datagram whose receiver panics");
+    for locking in UnixLocking::ALL {
+        let (world, mut panics) = (world(*locking), 0);
+        for len in [100, 50_000] {
+            let (sender, receiver) = UnixDatagram::pair_on(&world.stacks[0]).unwrap();
+            sender.set_nonblocking(true).unwrap();
+            let queued = std::iter::from_fn(|| sender.send(&vec![1; len]).ok()).count();
+            sender.set_nonblocking(false).unwrap();
+            let copy = sender.try_clone().unwrap();
+            let waits = asleep_in(move || copy.send(&vec![2; len]));
+            // The sender waits until there is room, which the panics have to make.
+            arm("unix.receive", 0, queued as u32, 0);
+            for _ in 0..queued {
+                is_panic(&receiver.recv(&mut vec![0; len]).unwrap_err());
+            }
+            assert_eq!(common::join(waits).unwrap(), len);
+            let mut got = vec![0; len];
+            assert_eq!(receiver.recv(&mut got).unwrap(), len);
+            assert_eq!(got, vec![2; len]);
+            pass(&sender, &receiver);
+            panics += queued as u64;
+        }
+        world.end(panics);
+    }
+}
