@@ -9,7 +9,7 @@
 //! the locks for good, and may be in the middle of a list. There nothing is locked, put back or freed: what is given back
 //! is left where it is, and nothing is handed out. Caches of threads need no lock until they are full or empty, so the
 //! question is asked on those ways alone.
-//! Tests: `tests/accounting.rs`, `tests/cap.rs`, `tests/fork.rs`.
+//! Tests: `tests/accounting.rs`, `tests/cap.rs`, `crates/drivers/tests/fork`.
 
 use std::ptr::NonNull;
 
