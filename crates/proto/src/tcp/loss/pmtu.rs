@@ -78,6 +78,8 @@ impl PathMtu {
         self.probe = None;
         self.tries = 0;
         self.low = self.low.max(size_of(probe));
+        // A router may have called it too large, and set the upper bound below it: the peer knows better.
+        self.high = self.high.max(self.low);
         self.settle(now);
     }
 

@@ -5,7 +5,7 @@ use super::super::events::Events;
 use super::super::settings::{MtuProbing, Settings};
 use super::super::state::State;
 use super::super::unreachable::Unreachable;
-use super::script::{ACK, ISS, MSS, Script, ms, plain, secs};
+use super::script::{ACK, ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -154,6 +154,18 @@ fn a_search_from_the_start_finds_the_size_without_a_congestion_response() {
         let stats = pcb.loss_stats();
         assert_eq!((stats.recovery_count, stats.rto_count), (0, 0), "{stats:?}");
     }
+}
+
+#[test]
+fn a_probe_that_arrives_although_a_router_has_called_it_too_large_has_the_last_word() {
+    let s = Settings { mtu_probing: MtuProbing::Always, sack: true, mss: 2000, ..plain() };
+    let mut t = Script::established(&s);
+    assert_eq!((t.pcb.mss(), t.write(10_000)[0]), (1024, 2000));
+    assert!(!t.pcb.on_packet_too_big(seq(0), 1540, t.now), "what is in use is not too large");
+    let _ = t.input(t.ack_of(2000, WND), &[]);
+    assert_eq!(t.pcb.mss(), 2000);
+    let _ = t.input(t.seg(ACK), &[]);
+    assert!(t.write(20_000).iter().all(|len| *len == 2000));
 }
 
 #[test]
