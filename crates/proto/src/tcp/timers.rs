@@ -86,7 +86,8 @@ impl<P: Payload> Pcb<P> {
         if self.is_to_be_given_up(most, handshake, now) || self.is_held_shut() {
             return Verdict::Break(());
         }
-        self.rexmt_count += 1;
+        // A user timeout allows for more expiries than the counter holds.
+        self.rexmt_count = self.rexmt_count.saturating_add(1);
         self.rtt.back_off();
         self.spoil_timing();
         if handshake {

@@ -31,6 +31,14 @@ fn unacknowledged_data_ends_the_connection_at_the_user_timeout_and_not_by_count(
 }
 
 #[test]
+fn a_user_timeout_of_days_outlasts_more_timeouts_than_a_byte_counts() {
+    let day = secs(86_400);
+    let mut t = Script::established(&Settings { rto_max: secs(60), ..with(day) });
+    t.write(100);
+    assert_eq!(end_of(&mut t, 2 * day), Some(day));
+}
+
+#[test]
 fn progress_starts_the_user_timeout_anew() {
     let mut t = Script::established(&with(secs(10)));
     t.write(3000);
