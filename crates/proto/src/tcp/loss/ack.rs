@@ -18,6 +18,7 @@ use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
 use super::records::{Fate, Record, Sent};
+use super::stats::count;
 use super::undo::Undo;
 use super::{Loss, TRIM_AFTER};
 
@@ -170,7 +171,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.recovery.begin(self.snd_max);
         loss.prr = Prr::new(flight, loss.records.sacked(), news);
-        loss.stats.recovery_count += 1;
+        count(&mut loss.stats.recovery_count);
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
@@ -220,7 +221,7 @@ impl<P: Payload> Pcb<P> {
     /// The peer reports a duplicate (RFC 2883). What a probe caused says nothing about reordering.
     fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
         let Some(dsack) = report.dsack else { return };
-        loss.stats.dsack_count = loss.stats.dsack_count.saturating_add(1);
+        count(&mut loss.stats.dsack_count);
         if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
             loss.rack.on_dsack(self.snd_max);
         }
@@ -261,7 +262,7 @@ impl<P: Payload> Pcb<P> {
         loss.frto = None;
         loss.rack.forget_latest();
         loss.records.unlose();
-        loss.stats.undo_count += 1;
+        count(&mut loss.stats.undo_count);
         if self.recovery.phase() != Phase::Open {
             self.recovery.finish();
         }
@@ -296,7 +297,7 @@ impl<P: Payload> Pcb<P> {
     /// back.
     pub(in crate::tcp) fn note_mark_answered(&mut self) {
         if let Some(loss) = self.loss.as_deref_mut() {
-            loss.stats.mark_count = loss.stats.mark_count.saturating_add(1);
+            count(&mut loss.stats.mark_count);
             loss.undo = None;
         }
     }

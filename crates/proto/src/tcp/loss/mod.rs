@@ -79,7 +79,7 @@ pub(super) struct Loss {
     for_mtu: bool,
     /// What is known of the path's MTU, if it is in question.
     path_mtu: Option<Box<PathMtu>>,
-    stats: LossStats,
+    pub(super) stats: LossStats,
 }
 
 /// A tail loss probe that is under way.

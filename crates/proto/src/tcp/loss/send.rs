@@ -16,7 +16,7 @@ use super::super::segment::Payload;
 use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, after_us};
 use super::super::timestamp;
-use super::stats::Why;
+use super::stats::{Why, count};
 use super::{Loss, Probe, pacing};
 
 impl<P: Payload> Pcb<P> {
@@ -207,7 +207,7 @@ impl<P: Payload> Pcb<P> {
             loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh });
             loss.probe_unmeasured = true;
             loss.probe_at = NEVER;
-            loss.stats.probe_count += 1;
+            count(&mut loss.stats.probe_count);
             self.arm_rexmt(now);
         }
         segment
@@ -258,7 +258,7 @@ impl<P: Payload> Pcb<P> {
     /// Counts an expiry of the retransmission timer where no records are kept.
     pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
         let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
-        self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count += 1;
+        count(&mut self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count);
     }
 
     /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way, nor before a

@@ -65,3 +65,9 @@ impl LossStats {
         self.rexmt_bytes += u64::from(bytes);
     }
 }
+
+/// Counts one more, up to the most that the counter holds: a peer can make any of these events happen for as long as it
+/// likes.
+pub(super) fn count(counter: &mut u32) {
+    *counter = counter.saturating_add(1);
+}

@@ -12,6 +12,7 @@ use super::super::pcb::Pcb;
 use super::super::segment::Payload;
 use super::super::timers::NEVER;
 use super::records::Fate;
+use super::stats::count;
 use super::undo::{Frto, Undo};
 
 impl<P: Payload> Pcb<P> {
@@ -58,14 +59,14 @@ impl<P: Payload> Pcb<P> {
         if reneged {
             // It holds what it does not acknowledge: it has thrown it away.
             loss.records.forget_sacks();
-            loss.stats.renege_count += 1;
+            count(&mut loss.stats.renege_count);
         }
         (loss.frto, loss.for_mtu) = (None, false);
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.on_timeout();
         }
         if !is_probing {
-            loss.stats.rto_count += 1;
+            count(&mut loss.stats.rto_count);
             if phase != Phase::Loss {
                 loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
                 loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });

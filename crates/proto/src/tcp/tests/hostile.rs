@@ -4,9 +4,10 @@
 //! CVE-2019-11477 and CVE-2019-11478 (SACK blocks that cut the scoreboard to pieces) and of CVE-2018-5390 (tiny
 //! segments out of order).
 
+use super::super::loss::stats::LossStats;
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
-use super::script::{ACK, IRS, Script, WND, ms, plain};
+use super::script::{ACK, IRS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, Rng, World, pattern};
 use crate::seq::SeqNum;
 use core::time::Duration;
@@ -119,4 +120,38 @@ fn tiny_segments_out_of_order_are_bounded_in_number_and_reported_all_the_same() 
     }
     let sent = t.output();
     assert!(sent.len() <= 256);
+}
+
+#[test]
+fn counters_of_losses_stop_at_their_largest_value() {
+    let full = |t: &mut Script| {
+        if let Some(loss) = t.pcb.loss.as_deref_mut() {
+            let most = u32::MAX;
+            loss.stats = LossStats {
+                recovery_count: most,
+                rto_count: most,
+                probe_count: most,
+                undo_count: most,
+                dsack_count: most,
+                renege_count: most,
+                ..loss.stats
+            };
+        }
+    };
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(30 * MSS);
+    full(&mut t);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0], "fast recovery");
+    t.report(4, &[(0, 1)]);
+    t.output();
+    let _ = t.wait(secs(1));
+    t.report(4, &[(4, 5)]);
+    let _ = t.wait(secs(10));
+    let stats = t.pcb.loss_stats();
+    for count in [stats.recovery_count, stats.rto_count, stats.probe_count, stats.undo_count] {
+        assert_eq!(count, u32::MAX);
+    }
+    assert_eq!((stats.dsack_count, stats.renege_count), (u32::MAX, u32::MAX));
 }
