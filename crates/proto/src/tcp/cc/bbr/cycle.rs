@@ -386,8 +386,7 @@ impl Bbr {
     }
 
     fn raise_slope(&mut self, mss: u32) {
-        self.cycle.growth =
-            mss.checked_shl(u32::from(self.cycle.growth_rounds)).unwrap_or(UNBOUND).min(UNBOUND);
+        self.cycle.growth = mss.saturating_mul(1 << self.cycle.growth_rounds).min(UNBOUND);
         self.cycle.growth_rounds = (self.cycle.growth_rounds + 1).min(GROWTH_ROUNDS_MAX);
     }
 
@@ -442,3 +441,21 @@ const RENO_ROUNDS_MAX: u32 = 63;
 const GROWTH_ROUNDS_MAX: u8 = 20;
 /// BBR.ProbeRTTDuration.
 const PROBE_RTT_US: u64 = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_grows_no_slower_after_many_rounds_whatever_the_segment_size() {
+        for mss in [88, 1460, 4096, 8948, 65_483] {
+            let mut bbr = Bbr::new(10 * mss, 1);
+            let mut growth = 0;
+            for _ in 0..=2 * GROWTH_ROUNDS_MAX {
+                bbr.raise_slope(mss);
+                assert!(bbr.cycle.growth >= growth, "{} after {growth} at {mss}", bbr.cycle.growth);
+                growth = bbr.cycle.growth;
+            }
+        }
+    }
+}
