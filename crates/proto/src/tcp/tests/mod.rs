@@ -7,6 +7,7 @@ mod attacks;
 mod blind;
 mod close;
 mod congestion;
+mod contradictions;
 mod delack;
 mod ecn;
 mod fast_open;
