@@ -75,6 +75,8 @@ points! {
     TimeWait = "demux.time_wait",
     /// A connection is about to be queued at its listener. For the local port.
     Queue = "listener.push",
+    /// A connection has left its listener's queue for a call of accept. For the local port.
+    Accept = "listener.accept",
     /// A listener is in some copies of the table, and not in the others. For its port.
     Listen = "listeners.add",
     /// A place in the bind table is about to be taken. For the port.
@@ -95,6 +97,26 @@ points! {
     UdpName = "udp.name",
     /// A UDP socket has taken a datagram. For its port.
     UdpReceive = "udp.receive",
+    /// A request of an ICMP socket was made, and is not sent yet. For its identifier.
+    EchoRequest = "echo.request",
+    /// A station has joined or left a group, and said nothing of it yet. For the last two bytes of the group.
+    Group = "groups.change",
+    /// A query is being answered for one of a station's groups.
+    GroupQuery = "groups.query",
+    /// The table of path MTUs is about to be changed. For the last two bytes of the destination.
+    PathMtu = "path_mtu.learn",
+    /// A socket was added to a poller, which does not know yet what it is ready for. For the token.
+    PollAdd = "poll.add",
+    /// A poller is about to look at one of its sockets. For the token.
+    PollLook = "poll.look",
+    /// A poller that is dropped has left one of its sockets. For the token.
+    PollLeave = "poll.leave",
+    /// A UNIX name is in the table, and its socket does not know it yet.
+    UnixName = "unix.name",
+    /// The socket of a UNIX name has closed.
+    UnixForget = "unix.forget",
+    /// A UNIX connection has left its listener's backlog.
+    UnixAccept = "unix.accept",
     /// A UNIX socket has put bytes into its peer's buffer.
     UnixSend = "unix.send",
     /// Who waits for a UNIX socket to become readable was noted, and is not woken yet.

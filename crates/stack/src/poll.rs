@@ -33,9 +33,11 @@ use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::{Spin, Woken};
 
 use crate::blocking::Timeout;
+use crate::failpoints::{self, Point};
 use crate::fork::Local;
+use crate::panics::{self, Caught, PanicSource};
 use crate::stack::{WeakStack, counter};
-use table::Held;
+use table::{Held, Slot};
 
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
@@ -87,6 +89,8 @@ pub struct Poll {
     /// Shared with the threads of its sockets' stacks.
     queue: Local<Arc<Queue>>,
     spin: Spin,
+    /// The stack of the first socket, which is told of panics over sockets of the set.
+    first: OnceLock<WeakStack>,
     /// The stack of the first connection in the set, if its pollers go to the cores of those who wake them.
     gathers: OnceLock<WeakStack>,
 }
@@ -103,6 +107,7 @@ impl Poll {
         Self {
             queue: Local::unshared(Arc::new(Queue::default())),
             spin: Spin::up_to(spin_max),
+            first: OnceLock::new(),
             gathers: OnceLock::new(),
         }
     }
@@ -110,7 +115,7 @@ impl Poll {
     /// Adds a socket. If it is ready now, the next wait says so.
     ///
     /// # Errors
-    /// `AlreadyExists` if the socket is in this set.
+    /// `AlreadyExists` if the socket is in this set; `Other` if the stack's own code panics, and the socket is not in the set then.
     pub fn register(
         &self,
         source: &impl Pollable,
@@ -123,6 +128,7 @@ impl Poll {
         if source.owner().config().workers > 0 {
             self.queue.share();
         }
+        self.first.get_or_init(|| source.owner().downgrade());
         if let Some(stack) = source.gathers() {
             // Only the first one's is kept.
             let _ = self.gathers.set(stack);
@@ -132,12 +138,30 @@ impl Poll {
             Registration::new(queue, (index, first), token, wanted, target.clone())
         })?;
         let mut wakes = Vec::new();
-        let added = target.add(&registration, &mut wakes);
+        let added =
+            panics::catch(PanicSource::Protocol, "register", || target.add(&registration, &mut wakes));
+        let added = added.unwrap_or_else(|caught| {
+            if let Some(gone) = target.remove(queue) {
+                queue.forget(&gone);
+            }
+            Err(self.report(caught))
+        });
         if added.is_err() {
             queue.forget(&registration);
         }
         queue.wake_all(wakes);
         added
+    }
+
+    /// Reports a panic over a socket of the set. Returns what the call fails with.
+    #[cold]
+    fn report(&self, caught: Caught) -> io::Error {
+        if let Some(stack) = self.first.get().and_then(WeakStack::upgrade)
+            && let Ok(core) = stack.core()
+        {
+            caught.report(core);
+        }
+        panics::error()
     }
 
     /// Changes a socket's token, interest or trigger.
@@ -177,14 +201,14 @@ impl Poll {
     /// may wait; each event goes to one of them.
     ///
     /// # Errors
-    /// None today; the signature is `mio`'s.
+    /// `Other` if the stack's own code panics over a socket. The socket stays in the set, and the next wait looks at the others first.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.list.clear();
         let queue = self.queue()?;
         // The clock is asked when there is nothing to report.
         let mut until = Timeout::after(timeout);
         loop {
-            if let Some(waker) = collect(queue, events) {
+            if let Some(waker) = self.collect(queue, events)? {
                 self.gather(waker);
             }
             if !events.is_empty() || timeout == Some(Duration::ZERO) {
@@ -205,7 +229,7 @@ impl Poll {
             if !sockeye_sync::spin_polling(spin, || wait.is_over(ticket))
                 && wait.park(ticket, deadline) == Woken::TimedOut
             {
-                collect(queue, events);
+                self.collect(queue, events)?;
                 return Ok(events.len());
             }
         }
@@ -221,6 +245,17 @@ impl Poll {
         if owed {
             queue.wait.wake();
         }
+    }
+
+    /// [`collect`] that contains a panic. What was found before it is reported by this wait.
+    fn collect(&self, queue: &Queue, events: &mut Events) -> io::Result<Option<u32>> {
+        let found =
+            panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
+        found.or_else(|caught| {
+            queue.table.lock().put_first_last();
+            let error = self.report(caught);
+            if events.is_empty() { Err(error) } else { Ok(None) }
+        })
     }
 
     /// Marks have come, the first of them on this CPU.
@@ -254,27 +289,39 @@ fn collect(queue: &Queue, events: &mut Events) -> Option<u32> {
         if events.is_full() {
             break;
         }
-        let Some(held) = table.round.pop_front() else { break };
-        let slot = table.slots.get(held.entry.index as usize);
-        let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { continue };
-        let Some(found) = registration.look(held) else { continue };
-        events.list.push(Event {
-            token: registration.token,
-            ready: found.ready,
-            socket: registration.place(),
-        });
-        if found.stays {
+        // It stays in the round until it was looked at: a panic loses nobody.
+        let Some(held) = table.round.front().copied() else { break };
+        let stays = look(&table.slots, held, events);
+        table.round.pop_front();
+        if stays {
             table.round.push_back(Held { is_reported: true, ..held });
         }
     }
     waker
 }
 
+/// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.
+#[inline]
+fn look(slots: &[Slot], held: Held, events: &mut Events) -> bool {
+    let slot = slots.get(held.entry.index as usize);
+    let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { return false };
+    failpoints::hit(Point::PollLook, registration.token.0 as u64);
+    let Some(found) = registration.look(held) else { return false };
+    events.list.push(Event { token: registration.token, ready: found.ready, socket: registration.place() });
+    found.stays
+}
+
 impl Drop for Poll {
     /// Takes its sockets out of the set.
     fn drop(&mut self) {
-        if let Some(queue) = self.queue.get() {
-            queue.close();
+        let Some(queue) = self.queue.get() else { return };
+        for registration in queue.close() {
+            // One after the other, so that a panic over one keeps nobody else in the set.
+            if let Err(caught) =
+                panics::catch(PanicSource::Protocol, "the end of a Poll", || registration.leave())
+            {
+                let _error = self.report(caught);
+            }
         }
     }
 }

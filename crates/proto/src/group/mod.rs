@@ -93,6 +93,8 @@ pub struct Membership {
     older_until: Option<Instant>,
     oldest_until: Option<Instant>,
     robustness: u8,
+    /// The group that a query or the timer is looking at.
+    in_hand: Option<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -188,10 +190,25 @@ impl Membership {
             return sooner(&mut self.respond_at, at());
         }
         for (addr, group) in &mut self.groups {
+            self.in_hand = Some(*addr);
             let is_asked = query.group.is_none_or(|asked| asked == *addr);
             if is_asked && group.joined_count > 0 && is_reported(*addr) {
                 sooner(&mut group.respond_at, at());
             }
+        }
+        self.in_hand = None;
+    }
+
+    /// Forgets a group, however many have joined it. Nothing is said of that.
+    pub fn forget(&mut self, addr: &IpAddr) {
+        self.groups.remove(addr);
+    }
+
+    /// After [`on_query`](Self::on_query) or [`on_timer`](Self::on_timer) has panicked: forgets the group that it was looking at, over
+    /// which it would panic again.
+    pub fn drop_in_hand(&mut self) {
+        if let Some(addr) = self.in_hand.take() {
+            self.forget(&addr);
         }
     }
 
@@ -216,6 +233,7 @@ impl Membership {
         let answers_all = is_due(&mut self.respond_at);
         let (mut sends, mut records, mut answers) = (Vec::new(), Vec::new(), answers_all);
         for (addr, group) in &mut self.groups {
+            self.in_hand = Some(*addr);
             let asked = is_due(&mut group.respond_at) || (answers_all && is_reported(*addr));
             answers |= asked;
             let changed = is_due(&mut group.report_at);
@@ -247,6 +265,7 @@ impl Membership {
                 (Level::Oldest, Record::Leaves) => (group.changes_left, group.report_at) = (0, None),
             }
         }
+        self.in_hand = None;
         self.groups.retain(|_, group| group.joined_count > 0 || group.changes_left > 0);
         self.answered_at = if answers { Some(now) } else { self.answered_at };
         if !records.is_empty() {

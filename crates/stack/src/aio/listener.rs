@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use super::TcpStream;
 use super::wait::{op, poll_op};
+use crate::panics;
 use crate::stack::Stack;
 use crate::tasks::Want;
 
@@ -57,9 +58,11 @@ impl TcpListener {
 
     fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.inner.enter()?;
-        let conn = listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
-        let (stream, addr) = self.inner.adopt(core, listener, conn);
-        Ok((TcpStream::from_std(stream)?, addr))
+        panics::call(core, "accept", || {
+            let conn = listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
+            let (stream, addr) = self.inner.adopt(core, listener, conn);
+            Ok((TcpStream::from_std(stream)?, addr))
+        })
     }
 
     /// The address that is listened on.

@@ -14,11 +14,13 @@ use sockeye_sync::facade::Ordering;
 
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::ip::count;
 use crate::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
 use crate::ip::{Cast, Received};
 use crate::memory;
 use crate::netif::{NetifId, scope};
+use crate::panics;
 use crate::stack::Core;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
 use crate::udp::errors;
@@ -35,6 +37,10 @@ pub(super) const DATA_MAX: usize = 65_535 - ip::V4_HEADER_LEN - HEADER_LEN;
 /// EDESTADDRREQ, EMSGSIZE, EACCES (a broadcast address), what is pending, what there is of the way, ENOBUFS; ENODEV and
 /// EINVAL for an interface that is not there, or not the socket's.
 pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketAddr>) -> Result<(), Errno> {
+    panics::call_or_errno(handle.core(), "send", || send(handle, seq, data, to))
+}
+
+fn send(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketAddr>) -> Result<(), Errno> {
     let (core, pcb) = (handle.core(), &handle.pcb);
     let name = pcb.name.load();
     let remote = || name.remote.map(|remote| remote.addr);
@@ -89,6 +95,7 @@ pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketA
             discover: MtuDiscover::Want,
             flow: flow_of(cx, src, dst),
         };
+        failpoints::hit(Point::EchoRequest, u64::from(name.local.port));
         output::send(cx, &outgoing, payload).map_err(errno)?;
         cx.core.ip.count(count::ICMP_OUT_MSGS);
         cx.core.ip.count(count::ICMP_OUT_ECHOS);

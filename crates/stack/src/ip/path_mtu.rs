@@ -19,6 +19,7 @@ use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Mutex, SeqCell};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
+use crate::failpoints::{self, Point};
 
 /// Sets of entries.
 const SETS: usize = 64;
@@ -89,6 +90,7 @@ impl PathMtus {
         }
         // An empty one was learnt at 0, before all others.
         let oldest = || set.iter().min_by_key(|entry| entry.load()[3]);
+        failpoints::hit(Point::PathMtu, failpoints::of_addr(dst));
         if let Some(entry) = known.or_else(oldest) {
             entry.store([high, low, u64::from(mtu), now.as_micros()]);
         }

@@ -5,14 +5,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use rustix::io::Errno;
 use sockeye_proto::group::igmp::{self, Refusal};
-use sockeye_proto::group::{self, Send, mld};
+use sockeye_proto::group::{self, Membership, Send, mld};
 use sockeye_proto::ip;
 use sockeye_sync::facade::Ordering;
 
 use super::station::{Station, Work};
 use super::{addresses, count, ndp};
 use crate::conn::outbox::Context;
+use crate::failpoints::{self, Point};
 use crate::ip::Received;
 use crate::netif::table::NetifId;
 use crate::stack::Core;
@@ -20,28 +22,50 @@ use crate::stack::Core;
 /// Words of the filter.
 pub(super) const FILTER_WORDS: usize = 4;
 
-/// Joins a group at an interface, once more. False if there is no room for another group. Where links have no addresses
-/// there is nothing to do.
-pub(crate) fn join(core: &Core, id: NetifId, group: IpAddr) -> bool {
-    change(core, id, |work| join_under(work, group))
+/// Joins a group at an interface, once more. Where links have no addresses there is nothing to do.
+///
+/// # Errors
+/// ENOBUFS if there is no room for another group; EIO after a panic, which takes the group away from all who have joined it.
+pub(crate) fn join(core: &Core, id: NetifId, group: IpAddr) -> Result<(), Errno> {
+    let joined = change(core, id, group, |work| join_under(work, group))?;
+    if joined { Ok(()) } else { Err(Errno::NOBUFS) }
 }
 
-/// Takes one join back. False if there is none.
-pub(crate) fn leave(core: &Core, id: NetifId, group: IpAddr) -> bool {
-    change(core, id, |work| leave_under(work, group))
+/// Takes one join back, if there is one.
+///
+/// # Errors
+/// EIO after a panic, as for [`join`].
+pub(crate) fn leave(core: &Core, id: NetifId, group: IpAddr) -> Result<(), Errno> {
+    change(core, id, group, |work| leave_under(work, group)).map(|_was_joined| ())
 }
 
-fn change(core: &Core, id: NetifId, change: impl FnOnce(&mut Work<'_, '_>) -> bool) -> bool {
-    let Some(station) = core.links.station(id) else { return true };
+fn change(
+    core: &Core,
+    id: NetifId,
+    group: IpAddr,
+    change: impl FnOnce(&mut Work<'_, '_>) -> bool,
+) -> Result<bool, Errno> {
+    let Some(station) = core.links.station(id) else { return Ok(true) };
     Context::run(core, |cx| {
-        let changed = station.work(cx, None, |work| {
+        let changed = station.work(cx, Some(group), |work| {
             let changed = change(work);
+            failpoints::hit(Point::Group, failpoints::of_addr(group));
             // What there is to say is said now, and repeated by the timer.
             super::timer::report(work);
             changed
         });
-        changed.unwrap_or(false)
+        changed.ok_or(Errno::IO)
     })
+}
+
+/// After a panic: forgets the group that it was about, which is `about` or the one that its machine was at.
+#[cold]
+pub(super) fn give_up(work: &mut Work<'_, '_>, about: Option<IpAddr>) {
+    if let Some(group) = about.filter(IpAddr::is_multicast) {
+        work.state.groups[family(group)].forget(&group);
+    }
+    work.state.groups.iter_mut().for_each(Membership::drop_in_hand);
+    set_filter(work);
 }
 
 pub(super) fn join_under(work: &mut Work<'_, '_>, group: IpAddr) -> bool {
@@ -58,16 +82,21 @@ pub(super) fn leave_under(work: &mut Work<'_, '_>, group: IpAddr) -> bool {
     let now = work.now();
     let left = work.state.groups[family(group)].leave(group, now);
     if left {
-        let mut words = [0; FILTER_WORDS];
-        for group in work.state.groups.iter().flat_map(|groups| groups.list()) {
-            let (word, bit) = place(group);
-            words[word] |= bit;
-        }
-        for (to, word) in work.station.filter.iter().zip(words) {
-            to.store(word, Ordering::Relaxed);
-        }
+        set_filter(work);
     }
     left
+}
+
+/// The filter as the groups are now.
+fn set_filter(work: &Work<'_, '_>) {
+    let mut words = [0; FILTER_WORDS];
+    for group in work.state.groups.iter().flat_map(|groups| groups.list()) {
+        let (word, bit) = place(group);
+        words[word] |= bit;
+    }
+    for (to, word) in work.station.filter.iter().zip(words) {
+        to.store(word, Ordering::Relaxed);
+    }
 }
 
 impl Station {
@@ -123,7 +152,10 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
                 let mut randoms = [0; group::GROUPS_MAX + 1];
                 randoms.fill_with(|| work.state.random());
                 let mut randoms = randoms.into_iter();
-                work.state.groups[family].on_query(&query, now, || randoms.next().unwrap_or(0));
+                work.state.groups[family].on_query(&query, now, || {
+                    failpoints::hit(Point::GroupQuery, 0);
+                    randoms.next().unwrap_or(0)
+                });
             }
             igmp::Message::Report(group) => work.state.groups[family].on_report(&group),
             igmp::Message::Other => {}

@@ -162,8 +162,8 @@ impl Station {
         Work { cx, station: self, state: self.state.lock() }
     }
 
-    /// Works under the mutex. A panic takes the neighbor `about` whom it is with it, and the table stays as it is otherwise: `None`
-    /// then, as if what has led here had not come.
+    /// Works under the mutex. A panic takes the neighbor or the group that it is `about` with it, and the tables stay as they are
+    /// otherwise: `None` then, as if what has led here had not come.
     pub(super) fn work<'s, R>(
         &'s self,
         cx: &mut Context<'s>,
@@ -212,14 +212,15 @@ impl Work<'_, '_> {
         }
     }
 
-    /// After a panic: forgets the neighbor that it was about.
+    /// After a panic: forgets the neighbor or the group that it was about.
     #[cold]
     fn give_up(&mut self, about: Option<IpAddr>, caught: Caught) {
         self.cx.outbox.caught.push(caught);
         let forgot = panics::catch(PanicSource::Protocol, "the link", || {
             self.retract_evicted();
             let by_timer = self.state.cache.drop_in_hand();
-            for addr in about.into_iter().chain(by_timer) {
+            groups::give_up(self, about);
+            for addr in about.into_iter().filter(|about| !about.is_multicast()).chain(by_timer) {
                 self.station.slots.retract(addr);
                 let waiting = self.state.cache.remove(&addr).map_or(0, |packets| packets.len());
                 self.cx.core.links.count_many(count::PENDING_DROPPED, waiting);

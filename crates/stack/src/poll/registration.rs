@@ -27,6 +27,7 @@ use super::target::Target;
 use super::{Token, Trigger};
 use crate::conn::HOT_LEN;
 use crate::conn::outbox::Wake;
+use crate::failpoints::{self, Point};
 
 /// A socket in a set. On cache lines of its own: neighbours in memory are often other threads'.
 #[repr(align(64))]
@@ -149,6 +150,7 @@ impl Registration {
     /// Its poller is gone: takes it off its socket's list. Outside all locks, which it takes one at a time.
     pub(super) fn leave(&self) {
         let listed = self.target.remove(&self.queue);
+        failpoints::hit(Point::PollLeave, self.token.0 as u64);
         drop(listed);
     }
 

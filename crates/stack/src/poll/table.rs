@@ -76,6 +76,15 @@ pub(super) struct Held {
     pub is_reported: bool,
 }
 
+impl Table {
+    /// A look at the first of the round has panicked: the others come before it.
+    #[cold]
+    pub fn put_first_last(&mut self) {
+        let first = self.round.pop_front();
+        self.round.extend(first);
+    }
+}
+
 impl Queue {
     /// Wakes the thread that waits; outside all locks.
     pub fn wake(&self) {
@@ -142,14 +151,12 @@ impl Queue {
         }
     }
 
-    /// The poller is gone: its registrations leave their sockets' lists. Whoever marks one of them meanwhile finds the inbox closed;
+    /// The poller is gone: its registrations are to leave their sockets' lists. Whoever marks one of them meanwhile finds the inbox closed;
     /// a socket that closes meanwhile takes it off its list itself, and finds the table empty. Outside all locks.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self) -> impl Iterator<Item = Arc<Registration>> {
         self.inbox.lock().is_closed = true;
         let table = std::mem::take(&mut *self.table.lock());
         // The table's mutex comes before those of the sockets, and none is held here: a registration may be the last to hold its socket.
-        for registration in table.slots.into_iter().filter_map(|slot| slot.registration) {
-            registration.leave();
-        }
+        table.slots.into_iter().filter_map(|slot| slot.registration)
     }
 }

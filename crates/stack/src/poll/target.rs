@@ -12,6 +12,7 @@ use super::table::Queue;
 use crate::conn::Conn;
 use crate::conn::outbox::Wake;
 use crate::conn::sockbuf::Buffers;
+use crate::failpoints::{self, Point};
 use crate::listen::Listener;
 use crate::udp::pcb::Pcb;
 use crate::unix::ready::End;
@@ -33,6 +34,7 @@ impl Target {
                 // In one section: the mark may be of an owned word.
                 let mut so = conn.so.lock();
                 registration::add(&mut so.waiters, registration)?;
+                failpoints::hit(Point::PollAdd, registration.token.0 as u64);
                 Registration::mark(registration, Self::of_buffers(conn, &so), wakes);
                 return Ok(());
             }
@@ -42,6 +44,7 @@ impl Target {
             Self::Unix(end) => end.add(registration)?,
             Self::Udp(pcb) => registration::add(&mut pcb.receive.so.lock().waiters, registration)?,
         }
+        failpoints::hit(Point::PollAdd, registration.token.0 as u64);
         Registration::mark(registration, self.ready(), wakes);
         Ok(())
     }

@@ -15,9 +15,11 @@ use crate::base::addr::FourTuple;
 use crate::blocking;
 use crate::conn::outbox::Context;
 use crate::conn::{Conn, engine, reason};
+use crate::failpoints::{self, Point};
 use crate::fork::Held;
 use crate::listen::Listener;
 use crate::netif::scope;
+use crate::panics;
 use crate::poll::{Target, sealed};
 use crate::stack::{Core, Stack};
 
@@ -70,6 +72,10 @@ impl TcpListener {
     /// `WouldBlock` if the listener does not block and nobody waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.enter()?;
+        panics::call(core, "accept", || self.accept_on(core, listener))
+    }
+
+    fn accept_on(&self, core: &Core, listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
         let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
@@ -95,11 +101,12 @@ impl TcpListener {
         }
     }
 
-    /// A child of the queue as the application's.
+    /// A child of the queue as the application's. It is the handle's from the beginning, whose drop closes it after a panic.
     pub(crate) fn adopt(&self, core: &Core, listener: &Listener, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
         let FourTuple { local, remote } = conn.tuple;
-        let addr = scope::shown(&core.netifs, remote, listener.is_v6, local.addr);
-        (TcpStream::of(conn, self.stack().clone()), addr)
+        let stream = TcpStream::of(conn, self.stack().clone());
+        failpoints::hit(Point::Accept, u64::from(local.port));
+        (stream, scope::shown(&core.netifs, remote, listener.is_v6, local.addr))
     }
 
     /// Connections as they come, for ever.

@@ -37,6 +37,7 @@ pub use socket::UdpSocket;
 
 use std::net::IpAddr;
 
+use rustix::io::Errno;
 use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Counters, cpu};
@@ -106,21 +107,25 @@ impl Shared {
         count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
     }
 
-    /// A socket has joined a group. False if the link has no room for another one.
-    fn join(&self, core: &Core, membership: Membership) -> bool {
-        let id = NetifId::of_interface(core, membership.interface);
-        if !id.is_none_or(|id| link::join(core, id, membership.group)) {
-            return false;
+    /// A socket has joined a group.
+    ///
+    /// # Errors
+    /// ENOBUFS if the link has no room for another one; EIO if its own code has panicked.
+    fn join(&self, core: &Core, membership: Membership) -> Result<(), Errno> {
+        if let Some(id) = NetifId::of_interface(core, membership.interface) {
+            link::join(core, id, membership.group)?;
         }
         self.groups.join(membership, || self.table.set_member(membership, true));
-        true
+        Ok(())
     }
 
-    /// A socket has left a group.
-    fn leave(&self, core: &Core, membership: Membership) {
+    /// A socket has left a group, whatever is returned.
+    ///
+    /// # Errors
+    /// EIO if the link's own code has panicked.
+    fn leave(&self, core: &Core, membership: Membership) -> Result<(), Errno> {
         self.groups.leave(membership, || self.table.set_member(membership, false));
-        if let Some(id) = NetifId::of_interface(core, membership.interface) {
-            link::leave(core, id, membership.group);
-        }
+        NetifId::of_interface(core, membership.interface)
+            .map_or(Ok(()), |id| link::leave(core, id, membership.group))
     }
 }

@@ -216,7 +216,8 @@ impl Drop for Handle {
         drop(naming);
         let groups = self.pcb.receive.so.lock().groups.take();
         for membership in groups {
-            self.core().udp.leave(self.core(), membership);
+            // The socket has left it whatever the link says.
+            let _left = self.core().udp.leave(self.core(), membership);
         }
         self.pcb.close(self.core());
     }

@@ -18,6 +18,7 @@ use super::socket::UdpSocket;
 use crate::blocking::{load_timeout, store_timeout};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::ip::output::MtuDiscover;
+use crate::panics;
 use crate::stack::Core;
 
 /// A pair of methods that set and tell an option which needs no checks.
@@ -294,18 +295,17 @@ impl UdpSocket {
         let membership = Membership { group, interface };
         let (core, handle) = self.handle.enter()?;
         handle.pcb.receive.so.lock().groups.join(membership)?;
-        if !core.udp.join(core, membership) {
+        let joined = panics::call_or_errno(core, "join", || core.udp.join(core, membership));
+        if joined.is_err() {
             handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
-            return Err(Errno::NOBUFS.into());
         }
-        Ok(())
+        Ok(joined?)
     }
 
     fn leave(&self, group: IpAddr, interface: Option<u32>) -> io::Result<()> {
         let (core, handle) = self.handle.enter()?;
         let membership = handle.pcb.receive.so.lock().groups.leave(group, interface)?;
-        core.udp.leave(core, membership);
-        Ok(())
+        Ok(panics::call_or_errno(core, "leave", || core.udp.leave(core, membership))?)
     }
 
     fn member_interface(&self, group: IpAddr, addr: Ipv4Addr) -> io::Result<u32> {

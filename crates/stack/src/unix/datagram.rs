@@ -12,7 +12,7 @@ use super::common::{data_methods, socket_methods};
 use super::pcb::Kind;
 use super::recv::Received;
 use super::sock::Sock;
-use super::{datagram_link, datagram_send, recv};
+use super::{contain, datagram_link, datagram_send, recv};
 use crate::fork::Held;
 use crate::stack::Stack;
 
@@ -58,7 +58,7 @@ impl UnixDatagram {
     pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = Self::unbound_on(stack)?;
         let (core, sock) = socket.sock.enter()?;
-        core.unix.names.bind(&sock.pcb, addr)?;
+        contain::call(sock, "bind", || core.unix.names.bind(&sock.pcb, addr))?;
         Ok(socket)
     }
 
@@ -113,11 +113,15 @@ impl UnixDatagram {
         if addr.is_unnamed() {
             return Err(rustix::io::Errno::INVAL.into());
         }
-        if self.passcred()? {
-            core.unix.names.autobind(pcb)?;
-        }
-        let to = core.unix.names.find(addr, Kind::Datagram)?;
-        Ok(datagram_link::connect(core, pcb, &to)?)
+        let is_named = self.passcred()?;
+        contain::call(sock, "connect", || {
+            if is_named {
+                core.unix.names.autobind(pcb)?;
+            }
+            let to = core.unix.names.find(addr, Kind::Datagram)?;
+            datagram_link::connect(core, pcb, &to)
+        })?;
+        Ok(())
     }
 
     /// connect(2) with AF_UNSPEC: no peer any more. Datagrams that were not received are dropped, as on Linux.

@@ -18,6 +18,7 @@ use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use super::{contain, locking};
+use crate::failpoints::{self, Point};
 use crate::listen::BACKLOG_MAX;
 use crate::stack::Core;
 
@@ -216,29 +217,33 @@ pub(crate) fn accept_for_task(sock: &Sock) -> Result<Sock, Errno> {
 /// The next connection, or a ticket if the call blocks.
 fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Ticket>, u32)>, Errno> {
     let pcb = &sock.pcb;
+    // After a panic it is closed outside the locks.
+    let mut taken = None;
     let mut wakes = Wakes::new(sock.core());
     let found = locking::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
         let (is_shut, cpu) = (so.shut, so.data_cpu);
         let Some(backlog) = so.backlog.as_mut() else { return Err(Errno::INVAL) };
         let was_full = backlog.is_full();
-        let Some(next) = backlog.ready.pop_front() else {
+        taken = backlog.ready.pop_front();
+        let Some(next) = &taken else {
             // A call that does not wait is only told that there is nothing, as on Linux.
             if is_shut && waits {
                 return Err(Errno::INVAL);
             }
             let ticket = sock.blocks().then(|| so.readers.prepare(&pcb.rcv_wait));
-            return Ok(Err((ticket, cpu)));
+            return Ok((ticket, cpu));
         };
         so.sockets_held -= 1;
         next.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
         if was_full {
             wakes.writers(pcb, &mut so);
         }
-        Ok(Ok(next))
+        failpoints::hit(Point::UnixAccept, 0);
+        Ok((None, cpu))
     });
     wakes.fire();
-    found
+    Ok(taken.ok_or(found?))
 }
 
 impl Backlog {

@@ -9,7 +9,7 @@ use super::addr::SocketAddr;
 use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
-use super::{UnixSeqpacket, UnixStream, listen};
+use super::{UnixSeqpacket, UnixStream, contain, listen};
 use crate::fork::Held;
 use crate::listen::BACKLOG_MAX;
 use crate::stack::Stack;
@@ -54,7 +54,7 @@ macro_rules! listener {
             /// As for [`bind`](Self::bind).
             pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
                 let sock = Sock::new(stack, $kind)?;
-                sock.core().unix.names.bind(&sock.pcb, addr)?;
+                contain::call(&sock, "bind", || sock.core().unix.names.bind(&sock.pcb, addr))?;
                 listen::listen(&sock, BACKLOG_MAX)?;
                 Ok(Self { sock: Held::of(sock) })
             }

@@ -8,6 +8,7 @@
 //! a leaf. Must not know what a socket does. Tests: below, `tests/unix/`.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use rustix::io::Errno;
 use sockeye_sync::Mutex;
@@ -16,6 +17,8 @@ use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 use super::addr::{Name, SocketAddr};
 use super::pcb::{Kind, Pcb};
 use crate::base::addr::HashKey;
+use crate::failpoints::{self, Point};
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
 
 /// Shards of the table.
@@ -81,17 +84,25 @@ impl Names {
     }
 
     fn insert(&self, pcb: &Arc<Pcb>, name: &Arc<Name>) -> Result<(), Errno> {
-        let key = Key::new(name, pcb.kind);
+        let key = || Key::new(name, pcb.kind);
         let mut shard = self.shard(name).lock();
-        if shard.contains_key(&key) {
-            return Err(Errno::ADDRINUSE);
+        let Entry::Vacant(entry) = shard.entry(key()) else { return Err(Errno::ADDRINUSE) };
+        entry.insert(Some(Arc::clone(pcb)));
+        let named = panics::catch(PanicSource::Protocol, "a UNIX name", || {
+            failpoints::hit(Point::UnixName, 0);
+            // Two threads may bind one socket: the first name counts.
+            pcb.name.set(Arc::clone(name)).is_ok()
+        });
+        if !matches!(named, Ok(true)) {
+            // Never the last reference: the caller has one.
+            shard.remove(&key());
         }
-        // Two threads may bind one socket: the first name counts.
-        if pcb.name.set(Arc::clone(name)).is_err() {
-            return Err(Errno::INVAL);
+        drop(shard);
+        match named {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Errno::INVAL),
+            Err(caught) => caught.resume(),
         }
-        shard.insert(key, Some(Arc::clone(pcb)));
-        Ok(())
     }
 
     /// Gives a socket without a name one of five hexadecimal digits; one that has a name keeps it.
@@ -177,6 +188,7 @@ pub(crate) fn forget(core: &Core, pcb: &Arc<Pcb>) {
         Name::Abstract(_) => shard.remove(&key),
     };
     drop(shard);
+    failpoints::hit(Point::UnixForget, 0);
     drop(gone);
 }
 

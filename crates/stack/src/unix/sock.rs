@@ -21,6 +21,7 @@ use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
 use crate::fork::Held;
+use crate::panics::{self, PanicSource};
 use crate::poll::Ready;
 use crate::poll::registration::{self, Gone};
 use crate::stack::{Core, Stack};
@@ -47,7 +48,9 @@ impl Drop for Sock {
         if self.pcb.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             let found = || self.pcb.peer.get()?.upgrade();
             let peer = self.peer.take().or_else(found);
-            close(self.core(), &self.pcb, peer.as_ref());
+            panics::contain(self.core(), PanicSource::Protocol, "close", || {
+                close(self.core(), &self.pcb, peer.as_ref());
+            });
         } else if collect::is_suspect(&self.pcb) {
             collect::collect(self.core(), &self.pcb);
         }
@@ -219,7 +222,8 @@ struct Leftovers {
 /// The last handle is gone.
 fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     core.unix.registry.leave(pcb.serial);
-    names::forget(core, pcb);
+    // The socket is closed whatever becomes of its name.
+    panics::contain(core, PanicSource::Protocol, "the end of a name", || names::forget(core, pcb));
     let (mut wakes, mut left) = (Wakes::new(core), Leftovers::default());
     let connected = peer.filter(|_| pcb.kind.is_connected());
     locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {

@@ -8,7 +8,7 @@ use super::addr::SocketAddr;
 use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
-use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, listen};
+use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, contain, listen};
 use crate::fork::Held;
 use crate::stack::Stack;
 
@@ -44,7 +44,7 @@ impl UnixSocket {
     /// `AddrInUse`; EINVAL (bound already), ENOTDIR.
     pub fn bind(&self, addr: &SocketAddr) -> io::Result<()> {
         let (core, sock) = self.sock.enter()?;
-        Ok(core.unix.names.bind(&sock.pcb, addr)?)
+        Ok(contain::call(sock, "bind", || core.unix.names.bind(&sock.pcb, addr))?)
     }
 
     /// Connects a stream socket. Blocks while the backlog is full.

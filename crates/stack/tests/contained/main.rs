@@ -11,12 +11,19 @@ mod hub;
 #[path = "../common/lab.rs"]
 mod lab;
 
+#[path = "../ip/host.rs"]
+#[allow(dead_code)]
+mod host;
+
 mod connections;
+mod groups;
 mod hosts;
+mod polls;
 mod random;
 mod sockets;
 mod tables;
 mod unix;
+mod waiters;
 mod world;
 
 use std::sync::{Mutex, MutexGuard};

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use sockeye::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::tokio as face;
-use sockeye::unix::{UnixDatagram, UnixStream};
+use sockeye::unix::{SocketAddr, UnixDatagram, UnixListener, UnixSocket, UnixStream};
 
 use crate::common;
 use crate::world::{Medium, Woken, World, asleep_in};
@@ -107,5 +107,65 @@ fn a_datagram_whose_receiver_panics_is_lost_and_its_sender_is_told_of_the_room()
             panics += queued as u64;
         }
         world.end(panics);
+    }
+}
+
+#[test]
+fn a_bind_that_panics_leaves_name_and_socket_as_they_were() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("panics over UNIX names");
+    let world = world(UnixLocking::Direct);
+    let stack = &world.stacks[0];
+    let path = SocketAddr::from_pathname("/run/name").unwrap();
+    let hidden = SocketAddr::from_abstract_name("name").unwrap();
+    for addr in [&path, &hidden] {
+        let socket = UnixSocket::new_stream(stack);
+        arm("unix.name", 0, 1, 0);
+        is_panic(&socket.bind(addr).unwrap_err());
+        assert!(UnixStream::connect_addr_on(stack, addr).is_err(), "nobody is there");
+        socket.bind(addr).unwrap();
+        let listener = socket.listen(1).unwrap();
+        drop((UnixStream::connect_addr_on(stack, addr).unwrap(), listener.accept().unwrap()));
+        // A close tells whoever waits, and gives the name up, all the same.
+        let client = UnixStream::connect_addr_on(stack, addr).unwrap();
+        arm("unix.forget", 0, 1, 0);
+        drop((listener, socket));
+        // It was never accepted, and is reset.
+        let error = (&client).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            UnixStream::connect_addr_on(stack, addr).unwrap_err().kind(),
+            std::io::ErrorKind::ConnectionRefused
+        );
+        let _ = stack.unix_unlink("/run/name");
+        arm("unix.name", 0, 1, 0);
+        is_panic(&UnixListener::bind_addr_on(stack, addr).unwrap_err());
+        arm("unix.name", 0, 1, 0);
+        is_panic(&UnixDatagram::bind_addr_on(stack, addr).unwrap_err());
+        drop(UnixDatagram::bind_addr_on(stack, addr).unwrap());
+        let _ = stack.unix_unlink("/run/name");
+    }
+    world.end(8);
+}
+
+#[test]
+fn a_unix_accept_that_panics_ends_the_connection_it_has_taken() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a UNIX accept that panics");
+    for locking in UnixLocking::ALL {
+        let world = world(*locking);
+        let stack = &world.stacks[0];
+        let listener =
+            UnixListener::bind_addr_on(stack, &SocketAddr::from_abstract_name("it").unwrap()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let client = UnixStream::connect_addr_on(stack, &addr).unwrap();
+        arm("unix.accept", 0, 1, 0);
+        is_panic(&listener.accept().unwrap_err());
+        assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+        let mut client = UnixStream::connect_addr_on(stack, &addr).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"x").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        world.end(1);
     }
 }
