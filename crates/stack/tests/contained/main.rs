@@ -18,6 +18,7 @@ mod host;
 mod connections;
 mod groups;
 mod hosts;
+mod placed;
 mod polls;
 mod random;
 mod sockets;
@@ -55,5 +56,29 @@ pub fn turn() -> Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         sockeye::failpoints::disarm_all();
+    }
+}
+
+/// Points that no test arms, and why not.
+const EXEMPT: &[(&str, &str)] = &[];
+
+#[test]
+fn every_point_is_armed_by_a_test() {
+    let tests = [
+        include_str!("connections.rs"),
+        include_str!("groups.rs"),
+        include_str!("hosts.rs"),
+        include_str!("placed.rs"),
+        include_str!("polls.rs"),
+        include_str!("random.rs"),
+        include_str!("sockets.rs"),
+        include_str!("tables.rs"),
+        include_str!("unix.rs"),
+        include_str!("waiters.rs"),
+    ];
+    let is_named = |point: &str| tests.iter().any(|test| test.contains(&format!("\"{point}\"")));
+    for point in sockeye::failpoints::NAMES {
+        let reason = EXEMPT.iter().find(|(exempt, _)| exempt == point);
+        assert!(is_named(point) != reason.is_some(), "{point} is armed nowhere, or exempt without need");
     }
 }
