@@ -25,7 +25,8 @@
 //!
 //! # Calls of applications
 //! A call of an application changes only the buffers, in sections of its own. A panic in one unwinds to the beginning of the
-//! call ([`call`]), which then ends the connection and returns the error.
+//! call ([`call`]), which then ends the connection and returns the error. In between the mutex is free, because the section's guard
+//! is dropped while the panic unwinds: until the connection has ended, another thread may see the buffers as the panic has left them.
 //!
 //! What it costs where nothing panics: nothing is executed, the tables for unwinding are longer. Tests: `tests/contained`.
 
