@@ -6,8 +6,8 @@
 //! to do; whoever changes that notifies under the mutex and wakes after it (`sockeye_sync::WaitQueue`). [`Lane::append`]
 //! alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two finds the item.
 //!
-//! It must not know what the items are. Rank: the mutex is a leaf; items are dropped, and wakers cloned, called and dropped, outside of it. That
-//! of a batch comes before it, and before what the items' taker does.
+//! It must not know what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned, called and dropped, with
+//! no lock held.
 //! Tests: below, `tests/channel.rs`.
 
 use std::collections::VecDeque;
@@ -21,8 +21,9 @@ use crate::panics::{self, PanicSource};
 /// See the module's head.
 pub(super) struct Lane<T> {
     state: Mutex<State<T>>,
-    /// What one batch took, so that no batch allocates. Held while it is given away; who takes is one, as a rule.
-    taken: Mutex<VecDeque<T>>,
+    /// The memory of the last batch, so that no batch allocates: empty, and out of here while a batch is given away. As a rule one
+    /// thread takes batches; a second one at the same time allocates.
+    spare: Mutex<VecDeque<T>>,
     /// For items, a close, an interruption.
     filled: WaitQueue,
     /// For room, a close.
@@ -64,7 +65,7 @@ impl<T> Lane<T> {
         };
         Self {
             state: Mutex::new(state),
-            taken: Mutex::new(VecDeque::new()),
+            spare: Mutex::new(VecDeque::new()),
             filled: WaitQueue::new(),
             drained: WaitQueue::new(),
             bound,
@@ -140,17 +141,18 @@ impl<T> Lane<T> {
         Poll::Pending
     }
 
-    /// Up to `max` of the oldest items, given away outside of the mutex. Returns how many.
+    /// Up to `max` of the oldest items, given away with no lock held. Returns how many.
     pub fn pop_all(&self, max: usize, give: impl FnMut(T)) -> usize {
-        let mut taken = self.taken.lock();
         let mut state = self.state.lock();
         let count = state.items.len().min(max);
         if count == 0 {
             return 0;
         }
+        let mut taken = std::mem::take(&mut *self.spare.lock());
         taken.extend(state.items.drain(..count));
         self.tell(state, Change::Drained);
         taken.drain(..).for_each(give);
+        *self.spare.lock() = taken;
         count
     }
 
