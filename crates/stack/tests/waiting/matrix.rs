@@ -289,6 +289,24 @@ fn fill(mut stream: impl Write) {
     while stream.write(&[0; 4096]).is_ok() {}
 }
 
+/// Fills the buffers of both ends of a TCP connection, of which the own one takes `own` bytes. Less is not enough: an
+/// acknowledgment that is still to come would make room later.
+fn fill_both(client: &TcpStream, own: usize) {
+    client.set_nonblocking(true).unwrap();
+    let mut filled = 0;
+    eventually("both buffers are full", || match (&mut &*client).write(&[0; 4096]) {
+        Ok(taken) => {
+            filled += taken;
+            false
+        }
+        Err(_full) => filled >= own + OTHER_END,
+    });
+    client.set_nonblocking(false).unwrap();
+}
+
+/// Bytes in the peer's buffer of 65,536 that leave less than a segment's room.
+const OTHER_END: usize = 64_000;
+
 /// Reads what there is.
 fn drain(stream: &(impl Bytes + ?Sized)) {
     stream.drain();
@@ -352,9 +370,7 @@ fn tcp_write_with(lowat: Option<u32>, end: fn(TcpStream, TcpStream)) -> Setting 
         client.set_send_buffer_size(1 << 20).unwrap();
         client.set_notsent_lowat(lowat).unwrap();
     }
-    client.set_nonblocking(true).unwrap();
-    fill(&client);
-    client.set_nonblocking(false).unwrap();
+    fill_both(&client, lowat.map_or(65536, |lowat| lowat as usize));
     let own = client.try_clone().unwrap();
     setting(Both::new(client, Way::Write), move || end(server, own), stack)
 }
@@ -415,19 +431,7 @@ fn over_a_wire(way: Way, end: fn(&Wired)) -> Setting {
     let (lab, is_unplugged) = plugged();
     let (client, server) = lab.pair();
     if way == Way::Write {
-        client.set_nonblocking(true).unwrap();
-        // Acknowledgments make room until the peer's buffer is full too.
-        let mut idle = 0;
-        while idle < 20 {
-            match (&client).write(&[0; 4096]) {
-                Ok(taken) if taken > 0 => idle = 0,
-                _full => {
-                    idle += 1;
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-        }
-        client.set_nonblocking(false).unwrap();
+        fill_both(&client, 65536);
     }
     let wired = Wired { lab, is_unplugged, server };
     setting(Both::new(client, way), move || end(&wired), ())
