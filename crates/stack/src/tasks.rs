@@ -9,7 +9,7 @@
 //!
 //! # Foreign code
 //! A waker is the application's. It is cloned before the mutex of the list is locked, and what the list gives back is dropped after it is
-//! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`](crate::panics)). After a
+//! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a
 //! panic in `clone` there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
 //!
 //! Must not know what is waited for. Tests: `tests/waiting`.

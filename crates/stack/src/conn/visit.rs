@@ -14,7 +14,7 @@
 //! | visiting → called on | the same thread, for the other end, by trying its `so`: [`call`]; it then holds both |
 //! | called on → visiting | the same thread, which by then holds no other `so` and is in no perimeter: [`Context::settle`] |
 //! | visiting → no visit | the unlock |
-//! | visiting → no visit | a panic, which ends the connection ([`contain`](super::contain)), and the unlock |
+//! | visiting → no visit | a panic, which ends the connection ([`contain`]), and the unlock |
 //!
 //! # Why one thread at a time runs protocol code
 //! The pcb stands under the mutex, so the compiler sees to it.

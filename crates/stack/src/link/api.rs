@@ -54,7 +54,7 @@ pub struct LinkOptions {
     /// How its own IPv6 addresses are made.
     pub addressing: Addressing,
     /// What is asked of the sources of packets that come in; [`Stack::set_rp_filter`] changes it. Default
-    /// [`RpFilter::Off`](crate::netif::RpFilter::Off).
+    /// [`RpFilter::Off`].
     pub rp_filter: RpFilter,
 }
 

@@ -43,7 +43,7 @@ use crate::threads;
 /// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
 ///
 /// In a child of fork(2), a stack with threads answers every call with an error of the kind `StaleNetworkFileHandle`, or with
-/// nothing, and its drop does nothing; see [`fork`](crate::fork).
+/// nothing, and its drop does nothing; see [`fork`].
 pub struct Stack(Arc<Lane>);
 
 /// A handle that does not keep its stack.
