@@ -148,13 +148,20 @@ pub(crate) fn discard<T>(value: T) {
     }
 }
 
-/// Drops what a panic carried. That may panic in turn, and then carries something that is leaked: a type whose every drop
-/// panics with another of its kind would keep us here for ever.
-fn discard_payload(payload: Box<dyn Any + Send>) {
-    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(next);
+/// Drops what a panic carried. That may panic in turn, and so on: after [`PAYLOADS_MAX`] of them the last one is leaked, since a
+/// type whose every drop panics with another of its kind would keep us here for ever.
+fn discard_payload(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..PAYLOADS_MAX {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
     }
+    std::mem::forget(payload);
 }
+
+/// Panics in a row of what panics carried.
+const PAYLOADS_MAX: usize = 8;
 
 impl Caught {
     /// Lets the panic go on, to whoever catches it next.
