@@ -41,7 +41,7 @@ pub(crate) fn input(
     let came = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
         hold(cx, pcb, conn, so, segments)
     });
-    // After a panic the reader is told of that, and nothing that is in his buffer counts.
+    // After a panic the reader is told of that, and nothing in its buffer counts.
     let came = came.unwrap_or_default();
     engine::drive(cx, inside, conn, came.tally.segments as usize);
     came.bytes

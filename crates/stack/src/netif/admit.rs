@@ -34,7 +34,7 @@ use super::{Address, AddressState};
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RpFilter {
     /// Nothing. The default, as in Linux's kernel: who has several interfaces may be talked to by one and answer by another,
-    /// and only who knows the routes of his networks can say that it is not so with him.
+    /// and only the operator, who knows the routes of the network, can say that it is not so there.
     #[default]
     Off,
     /// Some route leads to the source, by whichever interface (RFC 3704 section 2.4). Finds sources of which nothing is known.
