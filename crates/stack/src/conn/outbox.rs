@@ -366,6 +366,9 @@ impl<'s> Context<'s> {
     /// for ever.
     #[inline]
     fn arm_timers(&mut self) -> bool {
+        if self.outbox.timers.is_empty() {
+            return true;
+        }
         let mut timers = std::mem::take(&mut self.outbox.timers);
         let (mut rest, mut arming, mut all_armed) = (timers.drain(..), None, true);
         while let Err(caught) = panics::catch(PanicSource::Protocol, "arming a timer", || {
