@@ -21,6 +21,12 @@ use super::{contain, locking};
 use crate::failpoints::{self, Point};
 use crate::listen::BACKLOG_MAX;
 use crate::stack::Core;
+#[cfg(feature = "tokio")]
+use crate::{
+    poll::Waiters,
+    stack::Stack,
+    tasks::{Waitable, Want},
+};
 
 /// What a socket is, as far as it may still change.
 pub(crate) mod phase {
@@ -65,6 +71,14 @@ fn listen_now(sock: &Sock, backlog: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// A listener without room, and the ticket of a call that blocks.
+pub(crate) struct Full {
+    listener: Arc<Pcb>,
+    ticket: Option<Ticket>,
+    /// Where room was made last.
+    cpu: u32,
+}
+
 /// Why a place was not taken.
 enum NoPlace {
     Full(Option<Ticket>, u32),
@@ -82,6 +96,28 @@ pub(crate) fn connect(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
 }
 
 fn connect_now(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
+    let mut timeout = Timeout::of(&sock.pcb.options.write_timeout);
+    loop {
+        match attempt(sock, addr)? {
+            Ok(connected) => return Ok(connected),
+            Err(Full { listener, ticket, cpu }) => {
+                wait(sock.core(), &listener.snd_wait, ticket, cpu, &mut timeout)?;
+            }
+        }
+    }
+}
+
+/// [`connect`] for a task, which waits for [`Room`] although its socket does not block.
+///
+/// # Errors
+/// As for [`connect`], but for EAGAIN.
+#[cfg(feature = "tokio")]
+pub(crate) fn connect_for_task(sock: &Sock, addr: &SocketAddr) -> Result<Result<Sock, Full>, Errno> {
+    contain::call(sock, "connect", || attempt(sock, addr))
+}
+
+/// Connects, if the listener has room.
+fn attempt(sock: &Sock, addr: &SocketAddr) -> Result<Result<Sock, Full>, Errno> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     if addr.is_unnamed() {
         return Err(Errno::INVAL);
@@ -89,17 +125,13 @@ fn connect_now(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
     if pcb.options.passcred.load(Ordering::Relaxed) {
         core.unix.names.autobind(pcb)?;
     }
-    let mut timeout = Timeout::of(&pcb.options.write_timeout);
     loop {
         let listener = core.unix.names.find(addr, pcb.kind)?;
         match take_place(&listener, sock.blocks()) {
             Ok(()) => {}
             Err(NoPlace::Gone) => continue,
             Err(NoPlace::Failed(errno)) => return Err(errno),
-            Err(NoPlace::Full(ticket, cpu)) => {
-                wait(core, &listener.snd_wait, ticket, cpu, &mut timeout)?;
-                continue;
-            }
+            Err(NoPlace::Full(ticket, cpu)) => return Ok(Err(Full { listener, ticket, cpu })),
         }
         let claim =
             pcb.phase.compare_exchange(phase::FRESH, phase::CONNECTED, Ordering::AcqRel, Ordering::Acquire);
@@ -107,7 +139,7 @@ fn connect_now(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
             give_place(core, &listener);
             return Err(if is == phase::CONNECTED { Errno::ISCONN } else { Errno::INVAL });
         }
-        return finish(sock, &listener);
+        return finish(sock, &listener).map(Ok);
     }
 }
 
@@ -249,6 +281,37 @@ fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Tick
 impl Backlog {
     fn is_full(&self) -> bool {
         self.ready.len() + self.taken > self.max
+    }
+}
+
+/// How tasks wait for room: on the list of those who write to the listener, under the mutex that guards its backlog. Every change that makes room, and
+/// every one that ends the listener, tells that list in the section that makes it ([`Wakes::writers`]).
+#[cfg(feature = "tokio")]
+pub(crate) struct Room<'a> {
+    stack: &'a Stack,
+    listener: Arc<Pcb>,
+}
+
+#[cfg(feature = "tokio")]
+impl<'a> Room<'a> {
+    /// That of a listener which had none.
+    pub fn of(stack: &'a Stack, full: Full) -> Self {
+        Self { stack, listener: full.listener }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Waitable for Room<'_> {
+    fn core(&self) -> std::io::Result<&Core> {
+        self.stack.core()
+    }
+
+    fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> std::io::Result<R> {
+        let mut so = self.listener.so.lock();
+        // Without a backlog, closed or shut an attempt has another answer.
+        let is_full = so.backlog.as_ref().is_some_and(|backlog| backlog.is_full());
+        let is_over = so.closed || so.shut || !is_full;
+        Ok(f(is_over, &mut so.writers))
     }
 }
 

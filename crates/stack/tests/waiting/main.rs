@@ -4,9 +4,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod connects;
+#[allow(dead_code, reason = "the tests of the Internet layer use the rest of it")]
+#[path = "../ip/host.rs"]
+mod host;
 #[path = "../common/lab.rs"]
 mod lab;
 mod matrix;
+mod peer;
 mod polls;
 mod subjects;
 mod tasks;

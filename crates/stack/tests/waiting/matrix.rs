@@ -1,4 +1,5 @@
-//! Each kind of waiter, each reason to wake, each kind of socket: whoever waits is told.
+//! Each kind of waiter, each reason to wake, each kind of socket: whoever waits is told. Connects are in `connects.rs`, closes that
+//! linger in `lingers.rs`, errors from outside in `errors.rs`; room that a writer had reserved is in `conn/reserved.rs`.
 //!
 //! Where the answer is that a wait is *not* ended, the case has what ends it instead:
 //!
@@ -26,10 +27,10 @@ use crate::subjects::{Both, Connect, Hungry, Subject, Way};
 use crate::{Count, LONG, in_time, poll};
 
 /// How many wait at once where several do. What ends their wait is enough for as many.
-const MANY: usize = 3;
+pub const MANY: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub enum Kind {
     Thread,
     Threads,
     PollFunction,
@@ -39,28 +40,28 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
+    pub const ALL: [Self; 6] =
         [Self::Thread, Self::Threads, Self::PollFunction, Self::Tasks, Self::Level, Self::Edge];
 }
 
 /// A socket that is about to be waited for, what ends the wait, and what has to live until then.
-struct Setting {
+pub struct Setting {
     subject: Box<dyn Subject>,
     end: Box<dyn FnOnce()>,
     _kept: Box<dyn Any>,
 }
 
-fn setting(subject: impl Subject + 'static, end: impl FnOnce() + 'static, kept: impl Any) -> Setting {
+pub fn setting(subject: impl Subject + 'static, end: impl FnOnce() + 'static, kept: impl Any) -> Setting {
     Setting { subject: Box::new(subject), end: Box::new(end), _kept: Box::new(kept) }
 }
 
-struct Case {
-    name: &'static str,
-    kinds: &'static [Kind],
-    make: fn() -> Setting,
+pub struct Case {
+    pub name: &'static str,
+    pub kinds: &'static [Kind],
+    pub make: fn() -> Setting,
 }
 
-const fn case(name: &'static str, make: fn() -> Setting) -> Case {
+pub const fn case(name: &'static str, make: fn() -> Setting) -> Case {
     Case { name, kinds: &Kind::ALL, make }
 }
 
@@ -179,7 +180,12 @@ const CASES: [Case; 51] = [
 
 #[test]
 fn whoever_waits_is_told_of_everything_that_ends_the_wait() {
-    for case in &CASES {
+    check(&CASES);
+}
+
+/// Tries each case with each of its kinds of waiter.
+pub fn check(cases: &[Case]) {
+    for case in cases {
         for kind in case.kinds {
             let (name, kind, make) = (case.name, *kind, case.make);
             let _named = Named(name, kind);

@@ -22,11 +22,12 @@ use std::io;
 use std::task::Poll;
 
 use super::coop::cooperative;
-use super::wait::{op, op_listed, poll_op, try_later, until};
+use super::wait::{op, op_listed, poll_op, until};
 use crate::fork::Held;
-use crate::stack::Stack;
 use crate::tasks::Want;
+use crate::unix::listen::{self, Room};
 use crate::unix::sock::Sock;
+use crate::unix::{SocketAddr, UnixSocket};
 
 /// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
 /// as a blocked thread does.
@@ -37,14 +38,16 @@ fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) ->
     }
 }
 
-/// Waits until a connect finds room in the backlog. There is no waker for that: a listener knows its acceptors. A full backlog
-/// is as rare as a want of memory, so the task tries again as for that.
-async fn connected<R>(stack: &Stack, mut f: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    cooperative(|cx| match f() {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => try_later(stack.core()?, cx),
-        done => Poll::Ready(done),
-    })
-    .await
+/// Connects `socket`, once the listener's backlog has room. Whoever is woken tries again: the place may be another's by then.
+async fn connected(socket: &UnixSocket, addr: &SocketAddr) -> io::Result<Held<Sock>> {
+    loop {
+        let attempt =
+            || Poll::Ready(listen::connect_for_task(socket.sock.open()?, addr).map_err(io::Error::from));
+        match cooperative(|_| attempt()).await? {
+            Ok(sock) => return Ok(Held::of(sock)),
+            Err(full) => until(&Room::of(socket.stack(), full), Want::Connect).await?,
+        }
+    }
 }
 
 /// The methods of every type.

@@ -36,7 +36,7 @@ impl UnixSeqpacket {
     pub async fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = UnixSocket::new_seqpacket(stack);
         socket.set_nonblocking(true)?;
-        Self::from_std(connected(stack, || socket.connect_seqpacket(addr)).await?)
+        Self::from_std(crate::unix::UnixSeqpacket { sock: connected(&socket, addr).await? })
     }
 
     /// Sends a packet, once there is room.

@@ -42,7 +42,7 @@ impl UnixStream {
     pub async fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = UnixSocket::new_stream(stack);
         socket.set_nonblocking(true)?;
-        Self::from_std(connected(stack, || socket.connect(addr)).await?)
+        Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
     }
 
     /// Reads what is there.
