@@ -5,11 +5,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod connects;
+mod errors;
 #[allow(dead_code, reason = "the tests of the Internet layer use the rest of it")]
 #[path = "../ip/host.rs"]
 mod host;
 #[path = "../common/lab.rs"]
 mod lab;
+mod lingers;
 mod matrix;
 mod peer;
 mod polls;
