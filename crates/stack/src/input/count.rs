@@ -97,8 +97,10 @@ pub(crate) const MARTIAN_DST: usize = 47;
 pub(crate) const RP_FILTER: usize = 48;
 /// Frames whose interface panicked when it was given them.
 pub(crate) const NETIF_PANICKED: usize = 49;
+/// Frames that an interface did not put where it was told to.
+pub(crate) const MISPLACED: usize = 50;
 /// How many there are.
-pub(crate) const COUNT: usize = 50;
+pub(crate) const COUNT: usize = 51;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -152,6 +154,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_martian_dst",
     "frames_rp_filter",
     "frames_netif_panicked",
+    "frames_misplaced",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

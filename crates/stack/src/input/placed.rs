@@ -21,8 +21,9 @@
 //! What lies in the buffer behind the bytes that the read returns has no meaning, as with any read.
 //!
 //! It must not know perimeters. The bytes may be anything: what is not plainly the segment that was guessed is
-//! parsed again by `parse.rs`, which is the only one to drop and to count. Tests: below, `tests/placed.rs`,
-//! `drivers/tests/transfers.rs`.
+//! parsed again by `parse.rs`, which is the only one to drop and to count. The interface is foreign code: a frame that it did not put
+//! where it was told to, or shows beside another, is dropped here ([`is_in_place`]). Tests: below, `tests/placed.rs`,
+//! `tests/panics/placing.rs`, `drivers/tests/transfers.rs`.
 
 use std::ops::Range;
 
@@ -183,9 +184,14 @@ impl<'a> Placing<'a> {
         let (medium, conn) = (netif.medium(), self.conn);
         let (mut frames, mut begin, mut is_full) = (0, 0, false);
         while !is_full {
-            let (head_len, mut is_guessed) = (batch.guess.head_len, false);
-            let got = netif.receive_into(core, at.queue, head_len, &mut self.buf[begin..], |frame| {
-                if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
+            let (head_len, mut is_guessed, mut shown) = (batch.guess.head_len, false, 0);
+            let place = &mut self.buf[begin..];
+            let (place_at, room) = (place.as_ptr(), place.len());
+            let got = netif.receive_into(core, at.queue, head_len, place, |frame| {
+                shown += 1;
+                if shown > 1 || !is_in_place(&frame, place_at, room) {
+                    core.input.count(count::MISPLACED, 1);
+                } else if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
                     is_guessed = true;
                     batch.sole.note(true);
                     gathered.push(placed);
@@ -222,6 +228,11 @@ impl<'a> Placing<'a> {
         payload.append(placed.rest);
         Some(Packet { to: self.conn.tuple, header: placed.header, payload: Data(payload) })
     }
+}
+
+/// Whether an interface has put a frame where it was told to. Where the text of an accepted segment lies is computed from that.
+fn is_in_place(frame: &RxPlaced<'_>, place_at: *const u8, room: usize) -> bool {
+    frame.placed.is_empty() || (frame.placed.as_ptr() == place_at && frame.placed.len() <= room)
 }
 
 /// The segment of a frame, if it is plainly one of `conn` and its text begins behind `head_len` bytes.

@@ -145,7 +145,8 @@ pub trait Netif: Send + Sync + 'static {
     ///
     /// The stack asks for it when a reader waits for that frame with a buffer, and saves it a copy; for a driver that has to
     /// copy itself, `None`, which is the default, says that [`receive`](Self::receive) is to be used. `place` may be written
-    /// in any case.
+    /// in any case. A frame whose [`RxPlaced::placed`] is not the beginning of `place`, or that is not the first of the call, is
+    /// dropped and counted as `frames_misplaced`.
     fn receive_into(
         &self,
         queue: usize,

@@ -12,6 +12,7 @@ mod common;
 mod ends;
 mod hooks;
 mod netifs;
+mod placing;
 mod wakers;
 
 use std::sync::mpsc;
