@@ -16,11 +16,13 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 use rustix::io::Errno;
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, Weak};
 
+use crate::fork;
 use crate::stack::{Core, counter};
 
 /// What kind of code panicked.
@@ -69,6 +71,35 @@ impl Panics {
     pub fn set_hook(&self, hook: Option<Box<Hook>>) {
         let before = std::mem::replace(&mut *self.hook.lock(), hook.map(Arc::new));
         discard(before);
+    }
+}
+
+/// Wakes tasks for an interface, which has no stack at hand to report their panics to: see
+/// [`Netif::wakes_by`](crate::netif::Netif::wakes_by). Does not keep the stack.
+#[derive(Clone, Default)]
+pub struct Waking(Option<Weak<Core>>);
+
+impl Waking {
+    pub(crate) fn of(core: &Arc<Core>) -> Self {
+        Self(Some(Arc::downgrade(core)))
+    }
+
+    /// Wakes a task. If its waker panics, the panic is caught, and the stack counts and reports it. Without a stack, as with
+    /// [`Waking::default`] or after the stack has ended, and in a child of fork(2), it is only caught. To be called without locks.
+    pub fn wake(&self, waker: Waker) {
+        if let Err(caught) = catch(PanicSource::Waker, "Waker::wake", || waker.wake()) {
+            let core = self.0.as_ref().and_then(|core| core.upgrade());
+            match core.filter(|core| !fork::is_lost(core)) {
+                Some(core) => caught.report(&core),
+                None => discard_payload(caught.payload),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Waking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waking").finish_non_exhaustive()
     }
 }
 

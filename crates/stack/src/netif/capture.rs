@@ -23,7 +23,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Mutex, Spin, WaitQueue};
 
 use super::pcapng::{self, Direction, LinkType, Packet};
-use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited};
+use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited, Waking};
 use crate::fork::{Local, Origin};
 
 /// How an interface is recorded. Start from [`CaptureConfig::to`].
@@ -346,6 +346,10 @@ impl<N: Netif> Netif for Captured<N> {
 
     fn attached(&self, pool: &Pool) {
         self.netif.attached(pool);
+    }
+
+    fn wakes_by(&self, waking: &Waking) {
+        self.netif.wakes_by(waking);
     }
 
     fn is_down(&self) -> bool {

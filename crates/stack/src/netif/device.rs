@@ -21,7 +21,7 @@ use super::departures::Queued;
 use super::detached::Detached;
 use super::table::QUEUES_MAX;
 use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
-use crate::panics::{self, Caught, PanicSource};
+use crate::panics::{self, Caught, PanicSource, Waking};
 use crate::stack::Core;
 
 /// See the module's head.
@@ -65,9 +65,10 @@ impl Device {
     ///
     /// # Errors
     /// It has panicked.
-    pub fn ask(core: &Core, netif: impl Netif) -> io::Result<Self> {
+    pub fn ask(core: &Core, netif: impl Netif, waking: &Waking) -> io::Result<Self> {
         let asked = panics::contain(core, PanicSource::Netif, "Netif::attached", || {
             netif.attached(&core.pool);
+            netif.wakes_by(waking);
         });
         let constants = asked.and_then(|()| {
             panics::contain(core, PanicSource::Netif, "a constant of a Netif", || Constants::of(&netif))

@@ -73,6 +73,7 @@ pub(crate) mod tables;
 mod wire;
 
 pub use crate::link::{Addressing, LinkOptions, Neighbor, NeighborState};
+pub use crate::panics::Waking;
 pub use admit::RpFilter;
 pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
@@ -120,6 +121,12 @@ pub trait Netif: Send + Sync + 'static {
     /// pool has refused it one, it says so by [`Pool::report_refused`]. Default: nothing.
     fn attached(&self, pool: &Pool) {
         let _ = pool;
+    }
+
+    /// Told once, after [`attached`](Self::attached), by what the interface is to wake tasks, if it does: the stack then counts and
+    /// reports wakers that panic as it does with its own (`panics_foreign`). An interface around another one hands it on. Default: nothing.
+    fn wakes_by(&self, waking: &Waking) {
+        let _ = waking;
     }
 
     /// Whether the device is gone for good: nothing arrives any more, and what is transmitted is dropped. Waits then

@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use sockeye_sync::facade::OnceLock;
 use sockeye_sync::{Mutex, MutexGuard, NoPollers, Spin, WaitList, WaitQueue, Woken};
 
-use crate::panics::{self, PanicSource};
+use crate::panics::Waking;
 
 /// See the module's head.
 pub(super) struct Lane<T> {
@@ -29,6 +30,8 @@ pub(super) struct Lane<T> {
     /// For room, a close.
     drained: WaitQueue,
     bound: usize,
+    /// What wakes tasks, once there is a stack.
+    waking: OnceLock<Waking>,
 }
 
 struct State<T> {
@@ -69,7 +72,13 @@ impl<T> Lane<T> {
             filled: WaitQueue::new(),
             drained: WaitQueue::new(),
             bound,
+            waking: OnceLock::new(),
         }
+    }
+
+    /// Tasks are woken by it from now on. The first call counts.
+    pub fn wake_by(&self, waking: &Waking) {
+        let _first = self.waking.set(waking.clone());
     }
 
     /// Appends an item and wakes who waits for it.
@@ -255,8 +264,10 @@ impl<T> Lane<T> {
             self.drained.wake();
         }
         for task in tasks {
-            // The channel's user has nobody to be told of it; the others are woken all the same.
-            let _caught = panics::catch(PanicSource::Waker, "Waker::wake", || task.wake());
+            match self.waking.get() {
+                Some(waking) => waking.wake(task),
+                None => Waking::default().wake(task),
+            }
         }
     }
 }

@@ -14,6 +14,11 @@
 //! A lane is a queue under one mutex (`lane.rs`). Whoever waits looks and announces himself in one section; whoever
 //! changes the queue does so in a section, and wakes what was announced after a later one at the latest.
 //!
+//! # Wakers that panic
+//! They are caught, and the tasks behind them are woken all the same. The stack that the channel is attached to counts and reports them
+//! ([`Netif::wakes_by`]), whoever calls the waker. Before it is attached and after its stack has ended, there is nobody to tell: the
+//! panic is only caught.
+//!
 //! It must not know IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are bounded.
 //! Tests: `tests/channel.rs`, `examples/channel.rs`.
 
@@ -29,7 +34,7 @@ use sockeye_sync::Spin;
 use sockeye_sync::facade::{Arc, OnceLock};
 
 use super::shape::Shape;
-use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
+use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame, Waking};
 use crate::coop;
 use crate::fork::{Local, Origin};
 use lane::{Lane, Refused};
@@ -386,6 +391,13 @@ impl Netif for Channel {
     fn attached(&self, pool: &Pool) {
         // A second stack cannot come: attaching takes the channel.
         let _ = self.shared.pool.set(pool.clone());
+    }
+
+    fn wakes_by(&self, waking: &Waking) {
+        for pair in &self.shared.pairs {
+            pair.inward.wake_by(waking);
+            pair.outward.wake_by(waking);
+        }
     }
 
     fn is_down(&self) -> bool {
