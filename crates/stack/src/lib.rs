@@ -28,7 +28,7 @@
 //! In a child of fork(2), calls on stacks that have threads, and on their sockets, fail with an error of the kind
 //! `StaleNetworkFileHandle`, also where their own documentation says that they cannot fail; see [`fork`].
 //!
-//! How it works inside is told in `ARCHITECTURE.md`; the code is read best in the order of the data's way:
+//! `ARCHITECTURE.md` describes how it works inside. A good order to read the code in is that of the data:
 //! `conn/user.rs` (send and receive), `conn/engine.rs` (the perimeter), `conn/outbox.rs`, `route.rs`.
 #![forbid(unsafe_code)]
 // A stack leads to its connections and they to their pollers and back: with the counted locks, whether that is Send takes the

@@ -1,7 +1,7 @@
 //! What input and output over interfaces count, and how often one core was in another's way.
 //!
 //! Sharded by thread like the stack's other counters, and added to once for a batch where that can be
-//! done. What they mean is in the README's table. Tests: `tests/wire.rs`.
+//! done. What they mean is in `docs/reference/counters.md`. Tests: `tests/wire.rs`.
 
 use sockeye_proto::ip::ParseError;
 

@@ -2,7 +2,7 @@
 //!
 //! Sharded by thread like the stack's other counters. TCP segments that come whole are counted with their frames
 //! (`input/count.rs`) and not here, so that their way stays as short as it is. What the counters mean is in
-//! the README's table. Tests: `tests/ip.rs`.
+//! `docs/reference/counters.md`. Tests: `tests/ip.rs`.
 
 /// How many there are.
 pub(crate) const COUNT: usize = 49;

@@ -1,6 +1,6 @@
 //! What a link counts. The kernel has no MIB for ARP and Neighbor Discovery but ICMPv6's own (RFC 2466).
 //!
-//! Sharded by thread like the stack's other counters. What they mean is in the README's table. Tests: `tests/link/`.
+//! Sharded by thread like the stack's other counters. What they mean is in `docs/reference/counters.md`. Tests: `tests/link/`.
 
 /// Frames whose neighbor was not found without the lock.
 pub(crate) const SLOW_LOOKUPS: usize = 0;

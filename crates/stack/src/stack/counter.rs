@@ -1,6 +1,6 @@
-//! The stack's counters, by index. What they count is in the README's table.
+//! The stack's counters, by index. What they count is in `docs/reference/counters.md`.
 //!
-//! The names are what `Stack::counters` shows, in this order; a test holds the README to them.
+//! The names are what `Stack::counters` shows, in this order; a test holds that page to them.
 
 pub const SEGMENTS_IN: usize = 0;
 pub const SEGMENTS_OUT: usize = 1;
