@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use sockeye::netif::{MacAddr, Prefix};
+use sockeye_netif::{MacAddr, Prefix};
 
 use crate::netlink::{ask, attribute, change, message};
 use crate::sys::{IfReq, IfRequest, with_ifreq};

@@ -24,7 +24,7 @@
 use std::io;
 
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::facade::Arc;
 pub use sockeye_sync::fork::Origin;
 
 use crate::base::entropy::Entropy;
@@ -144,66 +144,6 @@ impl<T> Held<T> {
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         if self.stack.is_lost() {
-            std::mem::forget(self.value.take());
-        }
-    }
-}
-
-/// Something beside sockets that threads of this process use with the application, and that a child leaves alone.
-pub(crate) struct Local<T> {
-    origin: Origin,
-    /// Whether other threads than the application's have to do with it.
-    is_shared: AtomicBool,
-    value: Option<T>,
-}
-
-impl<T> Local<T> {
-    pub fn new(value: T) -> Self {
-        Self { origin: Origin::here(), is_shared: AtomicBool::new(true), value: Some(value) }
-    }
-
-    /// As yet only the application's, so that a child may go on with it like with a stack without threads.
-    pub fn unshared(value: T) -> Self {
-        Self { origin: Origin::here(), is_shared: AtomicBool::new(false), value: Some(value) }
-    }
-
-    /// From now on other threads have to do with it.
-    pub fn share(&self) {
-        // Read first: the line is everybody's.
-        if !self.is_shared.load(Ordering::Relaxed) {
-            self.origin.adopt();
-            self.is_shared.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// The value, if this process may use it.
-    #[inline]
-    pub fn get(&self) -> Option<&T> {
-        if self.is_lost() { None } else { self.value.as_ref() }
-    }
-
-    /// The value.
-    ///
-    /// # Errors
-    /// As [`lost`], for `what` it is.
-    pub fn open(&self, what: &str) -> io::Result<&T> {
-        self.get().ok_or_else(|| {
-            let message = format!(
-                "this process was forked from the one that made the {what}: make a new one here, or exec"
-            );
-            io::Error::new(io::ErrorKind::StaleNetworkFileHandle, message)
-        })
-    }
-
-    #[inline]
-    fn is_lost(&self) -> bool {
-        !self.origin.is_here() && self.is_shared.load(Ordering::Relaxed)
-    }
-}
-
-impl<T> Drop for Local<T> {
-    fn drop(&mut self) {
-        if self.is_lost() {
             std::mem::forget(self.value.take());
         }
     }

@@ -45,7 +45,6 @@ mod base;
 mod blocking;
 mod config;
 mod conn;
-mod coop;
 mod demux;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;

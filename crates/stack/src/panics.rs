@@ -16,11 +16,11 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Waker;
 
 use rustix::io::Errno;
-use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, Weak};
+use sockeye_netif::Waking;
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Mutex, discard_payload};
 
 use crate::fork;
 use crate::stack::{Core, counter};
@@ -74,33 +74,13 @@ impl Panics {
     }
 }
 
-/// Wakes tasks for an interface, which has no stack at hand to report their panics to: see
-/// [`Netif::wakes_by`](crate::netif::Netif::wakes_by). Does not keep the stack.
-#[derive(Clone, Default)]
-pub struct Waking(Option<Weak<Core>>);
-
-impl Waking {
-    pub(crate) fn of(core: &Arc<Core>) -> Self {
-        Self(Some(Arc::downgrade(core)))
-    }
-
-    /// Wakes a task. If its waker panics, the panic is caught, and the stack counts and reports it. Without a stack, as with
-    /// [`Waking::default`] or after the stack has ended, and in a child of fork(2), it is only caught. To be called without locks.
-    pub fn wake(&self, waker: Waker) {
-        if let Err(caught) = catch(PanicSource::Waker, "Waker::wake", || waker.wake()) {
-            let core = self.0.as_ref().and_then(|core| core.upgrade());
-            match core.filter(|core| !fork::is_lost(core)) {
-                Some(core) => caught.report(&core),
-                None => discard_payload(caught.payload),
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Waking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waking").finish_non_exhaustive()
-    }
+/// What an interface wakes tasks by: their panics are reported to the stack, as long as it is there.
+pub(crate) fn waking(core: &Arc<Core>) -> Waking {
+    let core = Arc::downgrade(core);
+    Waking::reporting(move |payload| match core.upgrade().filter(|core| !fork::is_lost(core)) {
+        Some(core) => Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(&core),
+        None => discard_payload(payload),
+    })
 }
 
 /// A panic that was caught and is to be reported after all locks are let go. Dropped unreported it is only forgotten.
@@ -178,21 +158,6 @@ pub(crate) fn discard<T>(value: T) {
         discard_payload(payload);
     }
 }
-
-/// Drops what a panic carried. That may panic in turn, and so on: after [`PAYLOADS_MAX`] of them the last one is leaked, since a
-/// type whose every drop panics with another of its kind would keep us here for ever.
-fn discard_payload(mut payload: Box<dyn Any + Send>) {
-    for _ in 0..PAYLOADS_MAX {
-        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            Ok(()) => return,
-            Err(next) => payload = next,
-        }
-    }
-    std::mem::forget(payload);
-}
-
-/// Panics in a row of what panics carried.
-const PAYLOADS_MAX: usize = 8;
 
 impl Caught {
     /// Lets the panic go on, to whoever catches it next.

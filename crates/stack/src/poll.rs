@@ -30,11 +30,10 @@ use std::io;
 use std::time::Duration;
 
 use sockeye_sync::facade::{Arc, OnceLock};
-use sockeye_sync::{Spin, Woken};
+use sockeye_sync::{Local, Spin, Woken};
 
 use crate::blocking::Timeout;
 use crate::failpoints::{self, Point};
-use crate::fork::Local;
 use crate::panics::{self, Caught, PanicSource};
 use crate::stack::{WeakStack, counter};
 use table::{Held, Slot};

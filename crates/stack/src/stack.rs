@@ -46,7 +46,7 @@ use crate::netif::device::Device;
 use crate::netif::loopback::Loopback;
 use crate::netif::table::{Link, Netifs, Via};
 use crate::netif::{Netif, NetifId, Prefix, RpFilter};
-use crate::panics::{self, PanicReport, PanicSource, Panics, Waking};
+use crate::panics::{self, PanicReport, PanicSource, Panics};
 use crate::ports::Ports;
 use crate::prune::Pruner;
 use crate::recycle::Recycler;
@@ -248,7 +248,7 @@ impl Stack {
         options: &LinkOptions,
     ) -> io::Result<NetifId> {
         let core = self.core()?;
-        let netif = Device::ask(core, netif, &Waking::of(&self.share_core()))?;
+        let netif = Device::ask(core, netif, &panics::waking(&self.share_core()))?;
         let medium = netif.medium();
         let id = core.netifs.add(netif)?;
         core.netifs.set_rp_filter(id, options.rp_filter)?;

@@ -48,6 +48,8 @@
 mod block;
 mod brief;
 mod cell;
+#[cfg(not(loom))]
+pub mod coop;
 #[cfg(all(feature = "count", not(loom)))]
 pub mod count;
 mod counters;
@@ -58,12 +60,15 @@ pub mod facade;
 pub mod fork;
 mod gather;
 pub mod handout;
+#[cfg(not(loom))]
+mod local;
 mod lookout;
 mod node;
 mod notify;
 mod once_arc;
 pub mod outlet;
 pub mod pair;
+mod payload;
 mod perimeter;
 mod readiness;
 mod run_queue;
@@ -83,11 +88,14 @@ pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use gather::{follow, follow_marks, spin_polling};
 pub use handout::Handout;
+#[cfg(not(loom))]
+pub use local::Local;
 pub use lookout::{Lookout, Seen, Watch};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
+pub use payload::discard_payload;
 pub use perimeter::{
     Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
     PerimeterId, Poisoned, Served,

@@ -16,7 +16,7 @@ use crate::tokens::{Token, tokens};
 use crate::tree::Source;
 
 /// Folders in which everything shared must be counted.
-const COUNTED: [&str; 3] = ["crates/sync/src/", "crates/mbuf/src/", "crates/stack/src/"];
+const COUNTED: [&str; 4] = ["crates/sync/src/", "crates/mbuf/src/", "crates/netif/src/", "crates/stack/src/"];
 /// The door itself, and the instrument behind it: beginnings of paths.
 const DOOR: [&str; 3] = ["crates/sync/src/facade", "crates/sync/src/count", "crates/mbuf/src/facade.rs"];
 /// A file that begins like the instrument and is none.
@@ -35,9 +35,10 @@ const WORDS: [&str; 8] = [
     "AtomicCell",
 ];
 /// A plain package and the instrumented one with the same sources.
-const TWINS: [(&str, &str); 3] = [
+const TWINS: [(&str, &str); 4] = [
     ("sockeye-sync", "sockeye-sync-counted"),
     ("sockeye-mbuf", "sockeye-mbuf-counted"),
+    ("sockeye-netif", "sockeye-netif-counted"),
     ("sockeye", "sockeye-counted"),
 ];
 

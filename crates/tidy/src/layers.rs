@@ -27,6 +27,7 @@ pub struct Layer {
 const PROTO: &str = "sockeye-proto";
 const SYNC: &str = "sockeye-sync";
 const MBUF: &str = "sockeye-mbuf";
+const NETIF: &str = "sockeye-netif";
 const STACK: &str = "sockeye";
 const DRIVERS: &str = "sockeye-drivers";
 const DIAG: &str = "sockeye-diag";
@@ -34,18 +35,27 @@ const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SYNC_COUNTED: &str = "sockeye-sync-counted";
 const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
+const NETIF_COUNTED: &str = "sockeye-netif-counted";
 const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 14] = [
+pub const LAYERS: [Layer; 16] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
-    layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF], false, false),
+    layer(NETIF, "crates/netif", &[SYNC, MBUF], false, false),
+    layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF, NETIF], false, false),
     layer(SYNC_COUNTED, "crates/counted/sync", &[], true, false),
     layer(MBUF_COUNTED, "crates/counted/mbuf", &[SYNC_COUNTED], true, false),
-    layer(STACK_COUNTED, "crates/counted/stack", &[PROTO, SYNC_COUNTED, MBUF_COUNTED], false, false),
-    layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, STACK], true, false),
+    layer(NETIF_COUNTED, "crates/counted/netif", &[SYNC_COUNTED, MBUF_COUNTED], false, false),
+    layer(
+        STACK_COUNTED,
+        "crates/counted/stack",
+        &[PROTO, SYNC_COUNTED, MBUF_COUNTED, NETIF_COUNTED],
+        false,
+        false,
+    ),
+    layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, NETIF], true, false),
     layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),

@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use sockeye::netif::Prefix;
+use sockeye_netif::Prefix;
 
 use super::Namespace;
 use crate::link::KernelLink;

@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
-use sockeye::netif::{MacAddr, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
 use sockeye_mbuf::Pool;
+use sockeye_netif::{MacAddr, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::link::KernelLink;

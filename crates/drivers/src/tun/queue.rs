@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
-use sockeye::netif::{RxFrame, RxPlaced, TxFrame, Waited};
 use sockeye_mbuf::Pool;
+use sockeye_netif::{RxFrame, RxPlaced, TxFrame, Waited};
 use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Spin};
 

@@ -17,8 +17,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use libc::iovec;
-use sockeye::netif::{RxFrame, RxPlaced};
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Mbuf, Pool};
+use sockeye_netif::{RxFrame, RxPlaced};
 
 use super::vnet;
 

@@ -4,7 +4,7 @@
 //! the kernel's TUN driver has it unless told otherwise. It must not know where frames come from. Invariant: arbitrary
 //! bytes are read without panic. Tests: below.
 
-use sockeye::netif::{Checksum, TxFrame};
+use sockeye_netif::{Checksum, TxFrame};
 
 /// Bytes of the header.
 pub(super) const LEN: usize = 10;
@@ -86,8 +86,8 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sockeye::netif::LINK_HEADER_LEN;
     use sockeye_mbuf::{Chain, Pool, PoolConfig};
+    use sockeye_netif::LINK_HEADER_LEN;
 
     fn packet(is_v4: bool, protocol: u8, payload: Chain) -> TxFrame {
         let mut head = vec![0; if is_v4 { 40 } else { 60 }];

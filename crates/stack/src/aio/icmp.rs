@@ -7,8 +7,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddrV6};
 use std::task::{Context, Poll};
 
-use super::coop::cooperative;
 use super::wait::{op, poll_op, poll_until, until};
+use sockeye_sync::coop::cooperative;
 use sockeye_sync::facade::Arc;
 
 use crate::EchoReply;

@@ -2,7 +2,7 @@
 //!
 //! There is no reactor in between: the protocol code that delivers bytes takes the task's waker out of
 //! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits, and on its runtime they keep
-//! to its cooperative budget (`coop.rs`).
+//! to its cooperative budget (`sockeye_sync::coop`).
 //!
 //! Any number of tasks may wait for one socket in futures, such as `readable`, `accept` or `recv`: all of them are woken, and one that is dropped
 //! takes nothing from the others. Poll functions, as of `AsyncRead` and `AsyncWrite`, share one place for each direction: of the tasks that call
@@ -18,8 +18,6 @@ mod stream;
 mod udp;
 pub mod unix;
 mod wait;
-
-use crate::coop;
 
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use ::tokio::io::ReadBuf;
 
-use super::coop;
 use super::wait::{op, poll_op, poll_until, try_later, until};
+use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
 
 use crate::fork::Held;

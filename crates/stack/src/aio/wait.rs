@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 
 use sockeye_sync::facade::Arc;
 
-use super::coop::{self, cooperative};
 use crate::fork::Held;
 use crate::poll::Waiters;
 use crate::stack::Core;
 use crate::tasks::{self, Waitable, Waiting, Want};
 use crate::udp::naming::Handle;
 use crate::{TcpListener, TcpStream};
+use sockeye_sync::coop::{self, cooperative};
 
 /// An operation as a poll function: of the tasks that call it, the last is woken.
 pub(super) fn poll_op<S: Waitable, R>(

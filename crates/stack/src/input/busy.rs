@@ -103,7 +103,7 @@ impl PlaceCell {
 }
 
 /// Numbers of queues in a [`PlaceCell`].
-const QUEUES_SHIFTED: usize = crate::netif::table::QUEUES_MAX;
+const QUEUES_SHIFTED: usize = sockeye_netif::QUEUES_MAX;
 const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
 
 /// What an input thread remembers while it stands aside.

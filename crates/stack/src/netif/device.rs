@@ -19,10 +19,10 @@ use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 
 use super::departures::Queued;
 use super::detached::Detached;
-use super::table::QUEUES_MAX;
 use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
-use crate::panics::{self, Caught, PanicSource, Waking};
+use crate::panics::{self, Caught, PanicSource};
 use crate::stack::Core;
+use sockeye_netif::{QUEUES_MAX, Waking};
 
 /// See the module's head.
 pub(crate) struct Device {

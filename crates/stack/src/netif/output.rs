@@ -32,6 +32,9 @@ use crate::tcp::marks::Marks;
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
 
+// The headers that are written here fit into a frame.
+const _: () = assert!(ip::V6_HEADER_LEN + wire::HEADER_LEN_EMITTED_MAX == HEAD_MAX);
+
 /// Frames on their way to an interface, all of one flow.
 #[derive(Default)]
 pub(crate) struct Pending {

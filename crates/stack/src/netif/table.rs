@@ -16,6 +16,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use sockeye_netif::{MTU_MAX, MTU_MIN, QUEUES_MAX};
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{AtomicU32, AtomicU64, OnceLock, Ordering, Read, Snapshot};
@@ -27,12 +28,6 @@ use crate::panics;
 
 /// Interfaces that a stack may have, loopback not counted.
 pub(crate) const NETIFS_MAX: usize = 16;
-/// Queues of an interface in each direction.
-pub(crate) const QUEUES_MAX: usize = 64;
-/// The smallest MTU of an interface, bytes: that of IPv6 (RFC 8200 section 5).
-pub(crate) const MTU_MIN: u32 = 1280;
-/// The largest, bytes.
-pub(crate) const MTU_MAX: u32 = 65536;
 
 /// Names an interface of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

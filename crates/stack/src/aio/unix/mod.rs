@@ -21,13 +21,13 @@ pub use stream::UnixStream;
 use std::io;
 use std::task::Poll;
 
-use super::coop::cooperative;
 use super::wait::{op, op_listed, poll_op, until};
 use crate::fork::Held;
 use crate::tasks::Want;
 use crate::unix::listen::{self, Room};
 use crate::unix::sock::Sock;
 use crate::unix::{SocketAddr, UnixSocket};
+use sockeye_sync::coop::cooperative;
 
 /// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
 /// as a blocked thread does.

@@ -4,13 +4,13 @@
 
 use std::io;
 
-use super::table::{MTU_MAX, MTU_MIN, QUEUES_MAX};
+use crate::{MTU_MAX, MTU_MIN, QUEUES_MAX};
 
 /// Most frames that a queue may hold.
 const QUEUE_LEN_MAX: usize = 1 << 20;
 
 /// The fields that both have, and the name of whose they are.
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub config: &'static str,
     pub mtu: u32,
     pub queues: usize,

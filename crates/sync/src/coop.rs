@@ -6,14 +6,14 @@
 //! On other executors, and without the feature `tokio`, the budget has no end.
 //!
 //! One operation takes one unit: functions that poll a socket do so inside of [`poll`] and do not nest. A batch is one operation.
-//! Must not know what is polled. Tests: `tests/coop.rs`.
+//! Must not know what is polled. Tests: `crates/stack/tests/coop.rs`.
 
 use std::task::{Context, Poll};
 
 /// Polls `operation` if the task has some of its budget left.
 #[cfg(feature = "tokio")]
 #[inline]
-pub(crate) fn poll<R>(cx: &mut Context<'_>, operation: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
+pub fn poll<R>(cx: &mut Context<'_>, operation: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
     // Takes a unit, which comes back when the permit is dropped without progress.
     let permit = std::task::ready!(::tokio::task::coop::poll_proceed(cx));
     let done = operation(cx);
@@ -26,14 +26,12 @@ pub(crate) fn poll<R>(cx: &mut Context<'_>, operation: impl FnOnce(&mut Context<
 /// Polls `operation`.
 #[cfg(not(feature = "tokio"))]
 #[inline]
-pub(crate) fn poll<R>(cx: &mut Context<'_>, operation: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
+pub fn poll<R>(cx: &mut Context<'_>, operation: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
     operation(cx)
 }
 
 /// [`poll`] as a future.
 #[cfg(feature = "tokio")]
-pub(crate) fn cooperative<R>(
-    mut operation: impl FnMut(&mut Context<'_>) -> Poll<R>,
-) -> impl Future<Output = R> {
+pub fn cooperative<R>(mut operation: impl FnMut(&mut Context<'_>) -> Poll<R>) -> impl Future<Output = R> {
     std::future::poll_fn(move |cx| poll(cx, &mut operation))
 }

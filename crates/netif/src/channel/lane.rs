@@ -17,7 +17,7 @@ use std::time::Instant;
 use sockeye_sync::facade::OnceLock;
 use sockeye_sync::{Mutex, MutexGuard, NoPollers, Spin, WaitList, WaitQueue, Woken};
 
-use crate::panics::Waking;
+use crate::Waking;
 
 /// See the module's head.
 pub(super) struct Lane<T> {

@@ -30,13 +30,12 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use sockeye_mbuf::{Chain, Exhausted, Mbuf, Pool};
-use sockeye_sync::Spin;
 use sockeye_sync::facade::{Arc, OnceLock};
+use sockeye_sync::fork::Origin;
+use sockeye_sync::{Local, Spin, coop};
 
-use super::shape::Shape;
-use super::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame, Waking};
-use crate::coop;
-use crate::fork::{Local, Origin};
+use crate::shape::Shape;
+use crate::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame, Waking};
 use lane::{Lane, Refused};
 
 /// What a channel is like. Start from [`ChannelConfig::default`].

@@ -26,11 +26,11 @@ use std::io;
 use std::time::Duration;
 
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::fork::Origin;
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
-use super::shape::Shape;
-use super::{Netif, RxFrame, Sent, TxFrame};
-use crate::fork::Origin;
+use crate::shape::Shape;
+use crate::{Netif, RxFrame, Sent, TxFrame};
 
 /// What a wire is like. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl Drop for WireEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netif::Checksum;
+    use crate::Checksum;
     use sockeye_mbuf::Chain;
 
     fn frame(number: u8) -> TxFrame {

@@ -8,9 +8,8 @@ use std::fmt;
 
 use sockeye_mbuf::{Chain, Mbuf};
 
-/// Bytes of the longest headers that the stack writes: IPv6 and TCP with the options of a SYN.
-pub const HEAD_MAX: usize =
-    sockeye_proto::ip::V6_HEADER_LEN + sockeye_proto::tcp::wire::HEADER_LEN_EMITTED_MAX;
+/// Bytes of the longest headers that a stack writes: 40 of IPv6 and 60 of TCP, which has no room for more options.
+pub const HEAD_MAX: usize = 40 + 60;
 
 /// Bytes of an Ethernet header: destination, source, type (IEEE 802.3).
 pub const LINK_HEADER_LEN: usize = 14;

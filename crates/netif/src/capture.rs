@@ -20,11 +20,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sockeye_mbuf::{Chain, Pool};
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Mutex, Spin, WaitQueue};
+use sockeye_sync::fork::Origin;
+use sockeye_sync::{Local, Mutex, Spin, WaitQueue};
 
-use super::pcapng::{self, Direction, LinkType, Packet};
-use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited, Waking};
-use crate::fork::{Local, Origin};
+use crate::pcapng::{self, Direction, LinkType, Packet};
+use crate::{Medium, Netif, RxFrame, Sent, TxFrame, Waited, Waking};
 
 /// How an interface is recorded. Start from [`CaptureConfig::to`].
 #[derive(Clone, Debug)]

@@ -1,0 +1,44 @@
+//! Waking tasks from inside an interface, on behalf of the stack that it belongs to.
+//!
+//! A waker is the application's code and may panic. An interface has no stack at hand that would count and report it, so the stack
+//! gives it a [`Waking`] when it is attached ([`Netif::wakes_by`](crate::Netif::wakes_by)). Must not know what a stack is.
+//! Tests: `crates/stack/tests/panics/wakers.rs`.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+use sockeye_sync::discard_payload;
+use sockeye_sync::facade::Arc;
+
+/// What becomes of the payload of a panic.
+type Report = Box<dyn Fn(Box<dyn Any + Send>) + Send + Sync>;
+
+/// Wakes tasks for an interface; see [`Netif::wakes_by`](crate::Netif::wakes_by).
+#[derive(Clone, Default)]
+pub struct Waking(Option<Arc<Report>>);
+
+impl Waking {
+    /// Panics of wakers are handed to `report`, with no lock of the interface held.
+    pub fn reporting(report: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(Box::new(report))))
+    }
+
+    /// Wakes a task. If its waker panics, the panic is caught, and the stack counts and reports it. Without a stack, as with
+    /// [`Waking::default`] or after the stack has ended, and in a child of fork(2), it is only caught. To be called without locks.
+    pub fn wake(&self, waker: Waker) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            match &self.0 {
+                Some(report) => report(payload),
+                None => discard_payload(payload),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Waking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waking").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+//! What a caught panic carried, dropped without panicking.
+//!
+//! Must not know where the panic came from. Tests: `crates/stack/tests/panics`.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Drops what a panic carried. That may panic in turn, and so on: after [`PAYLOADS_MAX`] of them the last one is leaked, since a
+/// type whose every drop panics with another of its kind would keep us here for ever.
+pub fn discard_payload(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..PAYLOADS_MAX {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
+    }
+    std::mem::forget(payload);
+}
+
+/// Panics in a row of what panics carried.
+const PAYLOADS_MAX: usize = 8;
