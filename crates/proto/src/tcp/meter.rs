@@ -204,7 +204,9 @@ impl<P: Payload> Pcb<P> {
     fn busy(&self) -> Option<Busy> {
         let flight = self.snd_max.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(self.snd_nxt.since(self.snd_una));
-        if self.state == State::Closed || (flight == 0 && unsent == 0) {
+        // A SYN alone is nothing to send, as in Linux.
+        let is_opening = matches!(self.state, State::SynSent | State::SynReceived) && self.snd_len == 0;
+        if self.state == State::Closed || is_opening || (flight == 0 && unsent == 0) {
             return None;
         }
         let pipe = self.loss.as_deref().map_or(flight, |loss| loss.pipe(flight));

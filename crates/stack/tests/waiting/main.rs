@@ -13,6 +13,8 @@ mod host;
 mod lab;
 mod lingers;
 mod matrix;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../common/peer.rs"]
 mod peer;
 mod polls;
 mod subjects;

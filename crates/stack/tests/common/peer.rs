@@ -51,14 +51,27 @@ impl Peer {
 
 /// Answers a SYN with a SYN-ACK.
 pub fn syn_ack(host: &mut Host, syn: &[u8]) {
+    syn_ack_with(host, syn, u16::MAX);
+}
+
+/// The same with this window.
+pub fn syn_ack_with(host: &mut Host, syn: &[u8], window: u16) {
     let options = Options { mss: Some(1460), ..Options::default() };
-    let header = Header { seq: SeqNum::new(7), window: u16::MAX, options, ..Header::default() };
-    answer(host, syn, Header { flags: Flags::SYN.with(Flags::ACK), ..header });
+    answer(
+        host,
+        syn,
+        Header { seq: SeqNum::new(7), flags: Flags::SYN, window, options, ..Header::default() },
+    );
 }
 
 /// Acknowledges all that a segment carries.
 pub fn ack(host: &mut Host, segment: &[u8]) {
-    answer(host, segment, Header { seq: SeqNum::new(8), window: u16::MAX, ..Header::default() });
+    ack_with(host, segment, u16::MAX);
+}
+
+/// The same with this window; what is sent in turn.
+pub fn ack_with(host: &mut Host, segment: &[u8], window: u16) -> Vec<Vec<u8>> {
+    answer(host, segment, Header { seq: SeqNum::new(8), window, ..Header::default() })
 }
 
 /// Resets the connection that a segment is of.
@@ -66,7 +79,8 @@ pub fn reset(host: &mut Host, segment: &[u8]) {
     answer(host, segment, Header { seq: SeqNum::new(8), flags: Flags::RST, ..Header::default() });
 }
 
-fn answer(host: &mut Host, segment: &[u8], header: Header) {
+/// A segment without text that acknowledges all of another one.
+fn answer(host: &mut Host, segment: &[u8], header: Header) -> Vec<Vec<u8>> {
     let (ip_header, range) = ip::parse(segment, ip::HeaderChecksum::Verify).unwrap();
     let (ports, received, payload) = wire::parse(&segment[range], ChecksumIn::Trusted).unwrap();
     let numbered = u32::from(received.flags.has(Flags::SYN)) + u32::from(received.flags.has(Flags::FIN));
@@ -77,7 +91,7 @@ fn answer(host: &mut Host, segment: &[u8], header: Header) {
     let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, bytes.len() as u32);
     let ports = Ports { src: ports.dst, dst: ports.src };
     wire::emit(ports, &header, ChecksumOut::Full(pseudo), &mut bytes).unwrap();
-    host.send(&packet(addresses, ip::PROTOCOL_TCP, &bytes));
+    host.send(&packet(addresses, ip::PROTOCOL_TCP, &bytes))
 }
 
 /// Reports an error about a packet.
