@@ -40,7 +40,7 @@ const MARKED_MIN: usize = 16;
 pub(crate) struct Ring {
     len: usize,
     mbufs: VecDeque<Mbuf>,
-    /// Mbufs, and bytes, that have left at the front.
+    /// Mbufs, and bytes, that have left at the front. Both wrap: a connection may carry more than an address says.
     gone_count: usize,
     gone_len: usize,
     /// The one used last stands first.
@@ -109,7 +109,7 @@ impl Links {
                 let before = front.len();
                 let result = edit(front);
                 ring.len = ring.len - before + front.len();
-                ring.gone_len += before - front.len();
+                ring.gone_len = ring.gone_len.wrapping_add(before - front.len());
                 Some(result)
             }
         }
@@ -193,8 +193,8 @@ impl Links {
         if let Links::Ring(ring) = self {
             let mbuf = ring.mbufs.pop_front()?;
             ring.len -= mbuf.len();
-            ring.gone_len += mbuf.len();
-            ring.gone_count += 1;
+            ring.gone_len = ring.gone_len.wrapping_add(mbuf.len());
+            ring.gone_count = ring.gone_count.wrapping_add(1);
             return Some(mbuf);
         }
         let (rest, mbuf) = match std::mem::take(self) {
@@ -263,34 +263,66 @@ impl Ring {
     /// Which mbuf the byte at `off` is in, and where in it, sought from the nearest of both ends and both marks. `off` is
     /// less than the length.
     pub(crate) fn seek(&mut self, off: usize) -> (usize, usize) {
-        let wanted = self.gone_len + off;
-        let ends = [(0, self.gone_len), (self.mbufs.len(), self.gone_len + self.len)];
+        let ends = [(0, 0), (self.mbufs.len(), self.len)];
         let mut nearest = ends[usize::from(off > self.len / 2)];
         let mut used = 1;
         for (number, mark) in self.marks.iter().enumerate() {
             let index = mark.count.wrapping_sub(self.gone_count);
-            let is_inside = mark.len >= self.gone_len && index < self.mbufs.len();
-            if is_inside && wanted.abs_diff(mark.len) < wanted.abs_diff(nearest.1) {
-                (nearest, used) = ((index, mark.len), number);
+            // That of an mbuf of which some bytes have left lies before the front, which is far behind the end.
+            let start = mark.len.wrapping_sub(self.gone_len);
+            let is_inside = start <= self.len && index < self.mbufs.len();
+            if is_inside && off.abs_diff(start) < off.abs_diff(nearest.1) {
+                (nearest, used) = ((index, start), number);
             }
         }
         let (mut index, mut start) = nearest;
-        while wanted < start {
+        while off < start {
             index -= 1;
             start -= self.mbufs[index].len();
         }
-        while wanted - start >= self.mbufs[index].len() {
+        while off - start >= self.mbufs[index].len() {
             start += self.mbufs[index].len();
             index += 1;
         }
         // What was sought from an end takes the place of what was not used for longest.
-        self.marks[used] = Mark { count: self.gone_count + index, len: start };
+        let (count, len) = (self.gone_count.wrapping_add(index), self.gone_len.wrapping_add(start));
+        self.marks[used] = Mark { count, len };
         self.marks.swap(0, used);
-        (index, wanted - start)
+        (index, off - start)
     }
 
     fn push_back(&mut self, mbuf: Mbuf) {
         self.len += mbuf.len();
         self.mbufs.push_back(mbuf);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::pool::{Pool, PoolConfig};
+
+    #[test]
+    fn places_are_found_while_the_counts_of_what_has_left_wrap() {
+        let pool = Pool::new(PoolConfig::default());
+        let mbuf = || {
+            let mut mbuf = pool.alloc(256).unwrap();
+            assert_eq!(mbuf.try_extend(&[7; 100]), 100);
+            mbuf
+        };
+        let mut ring = Ring::new();
+        (0..40).for_each(|_| ring.push_back(mbuf()));
+        (ring.gone_count, ring.gone_len) = (usize::MAX - 4, usize::MAX - 950);
+        let mut links = Links::Ring(Box::new(ring));
+        for gone in 0..20 {
+            // Some bytes of the first have left when places are sought, too.
+            links.edit_front(|front| front.trim_front(30));
+            for off in [0, 69, 70, 500, 1_900, 70 + 100 * (38 - gone)] {
+                let found = links.long_ring().map(|ring| ring.seek(off));
+                let place = if off < 70 { (0, off) } else { ((off + 30) / 100, (off + 30) % 100) };
+                assert_eq!(found, Some(place), "{off} with {gone} gone");
+            }
+            assert_eq!(links.pop_front().map(|mbuf| mbuf.len()), Some(70));
+        }
     }
 }

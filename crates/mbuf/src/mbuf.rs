@@ -131,13 +131,14 @@ impl Mbuf {
     /// If the range does not lie inside this view.
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Mbuf {
+        // No view is as long as what does not fit: it is refused below.
         let from = match range.start_bound() {
             Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at + 1,
+            Bound::Excluded(&at) => at.saturating_add(1),
             Bound::Unbounded => 0,
         };
         let to = match range.end_bound() {
-            Bound::Included(&at) => at + 1,
+            Bound::Included(&at) => at.saturating_add(1),
             Bound::Excluded(&at) => at,
             Bound::Unbounded => self.len(),
         };

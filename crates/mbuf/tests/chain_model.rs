@@ -409,3 +409,12 @@ fn a_full_cluster_takes_what_fits() {
     assert_eq!(mbuf.try_extend(&[3; 1]), 0);
     assert_eq!(mbuf.len(), mbuf.capacity());
 }
+
+/// Also where the end of the range does not fit: without checks of overflow it would be an empty view.
+#[test]
+#[should_panic(expected = "of 3 bytes")]
+fn a_view_that_ends_behind_all_numbers_is_refused() {
+    let mut mbuf = Pool::new(PoolConfig::default()).alloc(3).unwrap();
+    assert_eq!(mbuf.try_extend(b"abc"), 3);
+    let _view = mbuf.slice(..=usize::MAX);
+}
