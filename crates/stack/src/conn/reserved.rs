@@ -38,7 +38,7 @@ fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) ->
 
 #[cfg(all(test, feature = "tokio"))]
 mod tests {
-    use std::future::Future;
+    use std::future::{Future, poll_fn};
     use std::pin::Pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context as TaskContext, Wake, Waker};
@@ -48,6 +48,8 @@ mod tests {
 
     use super::super::transfer::Source;
     use super::super::user::{Refusal, Rest, append};
+    use ::tokio::io::AsyncWrite;
+
     use crate::poll::{Events, Interest, Poll, Token, Trigger};
     use crate::{Config, Stack, TcpListener, TcpStream};
 
@@ -58,12 +60,13 @@ mod tests {
         }
     }
 
+    type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
     /// What a writer copies that has reserved room. Others find none and wait, and then the copy fails for want of memory.
     struct Fails<'a> {
         stream: &'a TcpStream,
         polls: &'a [Poll; 2],
-        task: Pin<Box<dyn Future<Output = ()> + 'a>>,
-        waker: Waker,
+        tasks: Vec<(Task<'a>, Waker)>,
         thread: Box<dyn FnMut() + 'a>,
     }
 
@@ -74,7 +77,9 @@ mod tests {
             65_536
         }
         fn take(&mut self, _: &Pool, _: usize, _: &mut Chain) -> Result<(), Exhausted> {
-            assert!(self.task.as_mut().poll(&mut TaskContext::from_waker(&self.waker)).is_pending());
+            for (task, waker) in &mut self.tasks {
+                assert!(task.as_mut().poll(&mut TaskContext::from_waker(waker)).is_pending());
+            }
             for (poll, trigger) in self.polls.iter().zip([Trigger::Level, Trigger::Edge]) {
                 poll.register(self.stream, Token(0), Interest::WRITABLE, trigger).unwrap();
                 let mut events = Events::with_capacity(4);
@@ -89,20 +94,24 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_room_is_told_of_room_that_comes_back() {
-        let stack = Stack::new(Config { sndbuf: 70_000, ..Config::default() }).unwrap();
+        let stack = Stack::new(Config { sndbuf: 65_536, ..Config::default() }).unwrap();
         let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
         let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
         let _server = listener.accept().unwrap();
         let face = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
-        let count = std::sync::Arc::new(Count(AtomicUsize::new(0)));
+        let mut polled = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
+        let counts = [(); 3].map(|()| std::sync::Arc::new(Count(AtomicUsize::new(0))));
+        let wakers = counts.clone().map(Waker::from);
+        let poll_function = poll_fn(move |cx| Pin::new(&mut polled).poll_write(cx, b"x").map(drop));
+        let writable = || async { face.writable().await.unwrap() };
+        let tasks: [Task<'_>; 3] = [Box::pin(writable()), Box::pin(writable()), Box::pin(poll_function)];
         let polls = [(); 2].map(|()| Poll::new(Duration::ZERO));
         let conn = client.conn().unwrap();
         let ticket = std::cell::Cell::new(None);
         let fails = Fails {
             stream: &client,
             polls: &polls,
-            task: Box::pin(async { face.writable().await.unwrap() }),
-            waker: Waker::from(count.clone()),
+            tasks: tasks.into_iter().zip(wakers).collect(),
             thread: Box::new(|| {
                 let _so = conn.so.lock();
                 ticket.set(Some(conn.snd_wait.prepare()));
@@ -112,7 +121,7 @@ mod tests {
         let (core, ends) = client.sending().unwrap();
         let refused = append(core, &ends, &mut rest);
         assert!(matches!(refused, Err(Refusal::NoMemory)));
-        assert_eq!(count.0.load(Ordering::Relaxed), 1, "the task");
+        assert_eq!(counts.map(|count| count.0.load(Ordering::Relaxed)), [1; 3], "tasks, and a poll function");
         for poll in &polls {
             let mut events = Events::with_capacity(4);
             assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the pollers");
