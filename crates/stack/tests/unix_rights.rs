@@ -259,3 +259,35 @@ fn a_peek_duplicates_and_a_barrier_ends_a_read_behind_rights() {
         assert_closed(&witness);
     });
 }
+
+/// One thread peeks for more than there is, another takes what was seen, and then rights come, before the place where the peek goes on.
+#[test]
+fn a_peek_ends_where_others_have_taken_what_came_before_it() {
+    let _guard = watchdog("a_peek_ends_where_others_have_taken_what_came_before_it");
+    on_each(|stack| {
+        let (a, b) = pair(stack);
+        (&a).write_all(&[1; 10]).unwrap();
+        let (tell, id) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let b = &b;
+            let peeking = scope.spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                let (mut bytes, mut ancillary) = ([0; 100], RecvAncillary::with_capacity(8));
+                let flags = MsgFlags::PEEK.with(MsgFlags::WAITALL);
+                b.recv_msg(&mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).map(|seen| seen.bytes)
+            });
+            let stat = format!("/proc/self/task/{}/stat", id.recv().unwrap());
+            common::eventually("the thread sleeps", || {
+                let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+                peeking.is_finished() || stat.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
+            });
+            assert_eq!(recv(b, 10).0, [1; 10]);
+            send(&a, &[2; 5], pair(stack).0);
+            (&a).write_all(&[3; 20]).unwrap();
+            assert_eq!(peeking.join().unwrap().unwrap(), 10);
+        });
+        let (bytes, rights, _) = recv(&b, 100);
+        assert_eq!((bytes, rights.len()), (vec![2; 5], 1));
+        assert_eq!(recv(&b, 100).0, [3; 20]);
+    });
+}

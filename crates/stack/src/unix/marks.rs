@@ -32,7 +32,8 @@ impl Marks {
         }
         let Some(mark) = self.rights.front() else { return stop };
         if mark.start < head + stop.bytes as u64 {
-            stop.has_rights = true;
+            // A peek that goes on is past the rights if others have read meanwhile what it saw before: it ends, without them.
+            stop.has_rights = mark.end > head;
             stop.limit(head, mark.end);
         }
         stop
@@ -75,8 +76,8 @@ impl Marks {
 
 impl Stop {
     fn limit(&mut self, head: u64, end: u64) {
-        // It is behind the head, and only what is less than `bytes` counts.
-        let limit = usize::try_from(end - head).unwrap_or(usize::MAX);
+        // Only what is less than `bytes` counts.
+        let limit = usize::try_from(end.saturating_sub(head)).unwrap_or(usize::MAX);
         if limit <= self.bytes {
             self.bytes = limit;
             self.is_end = true;
@@ -104,6 +105,16 @@ mod tests {
         assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: true, is_end: false });
         marks.rights.clear();
         assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: false, is_end: false });
+    }
+
+    #[test]
+    fn a_read_from_behind_rights_ends_at_once_without_them() {
+        let mut marks = Marks::default();
+        marks.note_rights(110, 115, rights());
+        for head in [115, 120] {
+            let stop = marks.stop(head, 15, false);
+            assert_eq!(stop, Stop { bytes: 0, has_rights: false, is_end: true });
+        }
     }
 
     #[test]
