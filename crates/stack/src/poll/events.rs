@@ -58,11 +58,14 @@ pub struct Events {
     capacity: usize,
 }
 
+/// Events for which there is memory from the start.
+const READY_MAX: usize = 65_536;
+
 impl Events {
-    /// Room for `capacity` events a wait, at least 1.
+    /// Room for `capacity` events a wait, at least 1. Memory for more than 65,536 is taken when there are as many.
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { list: Vec::with_capacity(capacity), capacity }
+        Self { list: Vec::with_capacity(capacity.min(READY_MAX)), capacity }
     }
     /// The events. While one is served, what the next one's socket has in memory is asked for.
     pub fn iter(&self) -> Iter<'_> {
@@ -118,3 +121,14 @@ impl<'a> Iterator for Iter<'a> {
 
 impl ExactSizeIterator for Iter<'_> {}
 impl std::iter::FusedIterator for Iter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_more_events_than_there_is_memory_is_no_error() {
+        assert!(!Events::with_capacity(usize::MAX).is_full());
+        assert!(!Events::with_capacity(0).is_full(), "at least one");
+    }
+}
