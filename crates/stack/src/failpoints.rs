@@ -115,6 +115,8 @@ points! {
     UnixName = "unix.name",
     /// The socket of a UNIX name has closed.
     UnixForget = "unix.forget",
+    /// A UNIX connect has a place in a backlog, and nothing to put there yet.
+    UnixConnect = "unix.connect",
     /// A UNIX connection has left its listener's backlog.
     UnixAccept = "unix.accept",
     /// A UNIX socket has put bytes into its peer's buffer.

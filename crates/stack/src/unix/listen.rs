@@ -6,6 +6,7 @@
 //!
 //! Must not know public types. Bound: [`BACKLOG_MAX`]. Lock order: `locking.rs`. Tests: `tests/unix*`.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use rustix::io::Errno;
@@ -133,13 +134,13 @@ fn attempt(sock: &Sock, addr: &SocketAddr) -> Result<Result<Sock, Full>, Errno> 
             Err(NoPlace::Failed(errno)) => return Err(errno),
             Err(NoPlace::Full(ticket, cpu)) => return Ok(Err(Full { listener, ticket, cpu })),
         }
+        let place = Place { core, listener, is_taken: Cell::new(true) };
         let claim =
             pcb.phase.compare_exchange(phase::FRESH, phase::CONNECTED, Ordering::AcqRel, Ordering::Acquire);
         if let Err(is) = claim {
-            give_place(core, &listener);
             return Err(if is == phase::CONNECTED { Errno::ISCONN } else { Errno::INVAL });
         }
-        return finish(sock, &listener).map(Ok);
+        return finish(sock, &place).map(Ok);
     }
 }
 
@@ -160,20 +161,33 @@ fn take_place(listener: &Arc<Pcb>, blocks: bool) -> Result<(), NoPlace> {
     Ok(())
 }
 
-fn give_place(core: &Core, listener: &Arc<Pcb>) {
-    let mut wakes = Wakes::new(core);
-    let mut so = listener.so.lock();
-    if let Some(backlog) = &mut so.backlog {
-        backlog.taken -= 1;
+/// A place that was taken in a backlog. Dropped outside all locks, also by the unwinding of a panic, it is given back unless it was filled.
+struct Place<'c> {
+    core: &'c Core,
+    listener: Arc<Pcb>,
+    is_taken: Cell<bool>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.is_taken.get() {
+            return;
+        }
+        let mut wakes = Wakes::new(self.core);
+        let mut so = self.listener.so.lock();
+        if let Some(backlog) = &mut so.backlog {
+            backlog.taken -= 1;
+        }
+        wakes.writers(&self.listener, &mut so);
+        drop(so);
+        wakes.fire();
     }
-    wakes.writers(listener, &mut so);
-    drop(so);
-    wakes.fire();
 }
 
 /// Makes the connection, and puts its other end into the place that was taken.
-fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
-    let core = sock.core();
+fn finish(sock: &Sock, place: &Place<'_>) -> Result<Sock, Errno> {
+    let (core, listener) = (place.core, &place.listener);
+    failpoints::hit(Point::UnixConnect, 0);
     let mut server = sock.another();
     server.pcb.phase.store(phase::CONNECTED, Ordering::Release);
     if let Some(name) = listener.name.get() {
@@ -192,6 +206,7 @@ fn finish(sock: &Sock, listener: &Arc<Pcb>) -> Result<Sock, Errno> {
         let is_shut = so.shut;
         let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else { return Some(server) };
         backlog.taken -= 1;
+        place.is_taken.set(false);
         backlog.ready.push_back(server);
         so.sockets_held += 1;
         wakes.readers(listener, &mut so);

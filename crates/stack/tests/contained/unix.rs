@@ -149,6 +149,29 @@ fn a_bind_that_panics_leaves_name_and_socket_as_they_were() {
 }
 
 #[test]
+fn a_unix_connect_that_panics_leaves_its_place_to_the_next() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a UNIX connect that panics");
+    for locking in UnixLocking::ALL {
+        let world = world(*locking);
+        let stack = &world.stacks[0];
+        let socket = UnixSocket::new_stream(stack);
+        let addr = SocketAddr::from_abstract_name("it").unwrap();
+        socket.bind(&addr).unwrap();
+        let listener = socket.listen(0).unwrap();
+        arm("unix.connect", 0, 1, 0);
+        is_panic(&UnixStream::connect_addr_on(stack, &addr).unwrap_err());
+        let next = UnixSocket::new_stream(stack);
+        next.set_nonblocking(true).unwrap();
+        let mut client = next.connect(&addr).expect("the only place is free");
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"x").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        world.end(1);
+    }
+}
+
+#[test]
 fn a_unix_accept_that_panics_ends_the_connection_it_has_taken() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a UNIX accept that panics");
