@@ -115,8 +115,14 @@ points! {
     UnixName = "unix.name",
     /// The socket of a UNIX name has closed.
     UnixForget = "unix.forget",
-    /// A UNIX connect has a place in a backlog, and nothing to put there yet.
+    /// A UNIX pathname is about to leave the table.
+    UnixUnlink = "unix.unlink",
+    /// A UNIX connection is being made, for which there is a place in its listener's backlog.
     UnixConnect = "unix.connect",
+    /// A UNIX connection is in its listener's backlog, and its client does not know it yet.
+    UnixQueued = "unix.queued",
+    /// A UNIX datagram socket has no peer any more, which does not know it yet.
+    UnixDisconnect = "unix.disconnect",
     /// A UNIX connection has left its listener's backlog.
     UnixAccept = "unix.accept",
     /// A UNIX socket has put bytes into its peer's buffer.
@@ -125,6 +131,10 @@ points! {
     UnixTell = "unix.tell",
     /// A UNIX socket has taken bytes from its buffer.
     UnixReceive = "unix.receive",
+    /// The bytes of a UNIX datagram or packet were put into a buffer, or taken from it, and its record was not.
+    UnixRecord = "unix.record",
+    /// Rights have left the buffer of a UNIX socket.
+    UnixRights = "unix.rights",
 }
 
 #[cfg(feature = "failpoints")]

@@ -321,7 +321,7 @@ impl Stack {
     /// # Errors
     /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
     pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
-        self.core()?.unix.unlink(&crate::unix::SocketAddr::from_pathname(path)?)
+        crate::unix::unlink(self.core()?, path.as_ref())
     }
 
     /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and

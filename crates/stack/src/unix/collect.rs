@@ -41,13 +41,13 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;
 use super::sock::Sock;
-use crate::stack::{Core, Stack};
+use crate::stack::Stack;
 
 /// A socket that may be garbage.
 struct Candidate {
     pcb: Arc<Pcb>,
-    /// `None` for the suspect, whose stack the caller holds.
-    stack: Option<Stack>,
+    /// Keeps it. `None` for the suspect, whose stack the caller holds.
+    _stack: Option<Stack>,
 }
 
 /// Whether every handle of it is in flight.
@@ -62,22 +62,19 @@ pub(crate) fn may_close_a_cycle(pcb: &Arc<Pcb>) -> bool {
     is_suspect(pcb) && pcb.so.lock().sockets_held > 0
 }
 
-/// Collects what became garbage with `suspect`, a socket of `core`'s stack. Outside all locks.
+/// Collects what became garbage with `suspect`. Outside all locks.
 #[cold]
-pub(crate) fn collect(core: &Core, suspect: &Arc<Pcb>) {
+pub(crate) fn collect(suspect: &Arc<Pcb>) {
     if suspect.so.lock().sockets_held == 0 {
         return;
     }
     let candidates = reach(suspect);
-    for (place, contents) in take_dead(&candidates) {
-        let core = candidates[place].stack.as_ref().map_or(core, Stack::core_in_use);
-        dispose(core, contents);
-    }
+    take_dead(&candidates).into_iter().for_each(dispose);
 }
 
 /// The candidates that can be reached, the suspect first.
 fn reach(suspect: &Arc<Pcb>) -> Vec<Candidate> {
-    let mut found = vec![Candidate { pcb: Arc::clone(suspect), stack: None }];
+    let mut found = vec![Candidate { pcb: Arc::clone(suspect), _stack: None }];
     let mut known: HashMap<usize, ()> = HashMap::from([(suspect.id(), ())]);
     let mut next = 0;
     while next < found.len() {
@@ -86,7 +83,7 @@ fn reach(suspect: &Arc<Pcb>) -> Vec<Candidate> {
         let so = pcb.so.lock();
         for held in held(&so) {
             if is_suspect(&held.pcb) && known.insert(held.pcb.id(), ()).is_none() {
-                found.push(Candidate { pcb: Arc::clone(&held.pcb), stack: Some(held.stack.clone()) });
+                found.push(Candidate { pcb: Arc::clone(&held.pcb), _stack: Some(held.stack.clone()) });
             }
         }
     }
@@ -98,8 +95,8 @@ fn held(so: &So) -> impl Iterator<Item = &Sock> {
     so.rights().flat_map(|rights| rights.sockets()).chain(so.embryos())
 }
 
-/// What the dead among `candidates` held, with their places there, in order.
-fn take_dead(candidates: &[Candidate]) -> Vec<(usize, Contents)> {
+/// What the dead among `candidates` held, in their order.
+fn take_dead(candidates: &[Candidate]) -> Vec<Contents> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_unstable_by_key(|place| candidates[*place].pcb.id());
     // By address: nobody else holds two.
@@ -123,5 +120,5 @@ fn take_dead(candidates: &[Candidate]) -> Vec<(usize, Contents)> {
         }
     }
     let dead = locked.iter_mut().filter(|(place, _)| !is_alive[*place]);
-    dead.map(|(place, so)| (*place, so.empty())).collect()
+    dead.map(|(_, so)| so.empty()).collect()
 }

@@ -130,8 +130,10 @@ impl UnixDatagram {
     /// None today.
     pub fn disconnect(&self) -> io::Result<()> {
         let (core, sock) = self.sock.enter()?;
-        datagram_link::disconnect(core, &sock.pcb);
-        Ok(())
+        Ok(contain::call(sock, "disconnect", || {
+            datagram_link::disconnect(core, &sock.pcb);
+            Ok(())
+        })?)
     }
 
     /// Sends to the peer.

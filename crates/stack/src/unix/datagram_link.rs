@@ -16,6 +16,8 @@ use super::locking;
 use super::pcb::Pcb;
 use super::rights::dispose;
 use super::wakes::Wakes;
+use crate::failpoints::{self, Point};
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
 
 /// Links two new sockets with each other.
@@ -62,17 +64,23 @@ pub(crate) fn connect(core: &Core, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), 
     Ok(())
 }
 
-/// connect(2) with AF_UNSPEC: `pcb` has no peer any more.
+/// connect(2) with AF_UNSPEC: `pcb` has no peer any more. If this panics it has none all the same.
 pub(crate) fn disconnect(core: &Core, pcb: &Arc<Pcb>) {
     pcb.is_relinked.store(true, Ordering::Release);
-    let old = locking::relinking(core, || {
-        let (old, cost) = pair::unlink(&**pcb);
-        pcb.so.lock().flows.only = 0;
-        (old, cost)
+    let mut old = None;
+    let unlinked = panics::catch(PanicSource::Protocol, "disconnect", || {
+        locking::relinking(core, || {
+            let (peer, cost) = pair::unlink(&**pcb);
+            old = peer;
+            pcb.so.lock().flows.only = 0;
+            failpoints::hit(Point::UnixDisconnect, 0);
+            ((), cost)
+        });
     });
     if let Some(old) = old {
         leave(core, pcb, &old);
     }
+    unlinked.unwrap_or_else(|caught| caught.resume());
 }
 
 /// A send found that its peer `dead` has closed.
@@ -115,5 +123,5 @@ fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
     };
     wakes.senders(unblocked);
     wakes.fire();
-    dispose(core, contents);
+    dispose(contents);
 }

@@ -14,7 +14,7 @@ use sockeye_sync::{Ticket, WaitQueue};
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
-use super::pcb::{Kind, Pcb};
+use super::pcb::{Kind, Pcb, So};
 use super::send::{Cargo, Message, Refusal, SMALL_MESSAGE_MAX, after_sending, take_alert};
 use super::sock::Sock;
 use super::wait::{Timeout, wait, wait_for_memory};
@@ -56,18 +56,19 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
         let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
         let hint = pcb.flow_hint.load(Ordering::Relaxed);
         let is_sent = locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
-            let mut so = peer.so.lock();
-            let is_taken = !so.takes_nothing() && (so.flows.only == 0 || so.flows.only == pcb.id());
-            if !is_taken || wants(peer) {
-                return false;
-            }
-            let Some(flow) = so.flows.find(pcb, hint) else { return false };
-            if !so.flows.has_room(flow, sndbuf) || !so.push_record(&core.pool, buf, flow) {
-                return false;
-            }
-            so.flows.charge(flow, buf.len());
-            wakes.readers(peer, &mut so);
-            true
+            contain::section(peer, Errno::IO, &mut wakes, |so, wakes| {
+                let is_taken = !so.takes_nothing() && (so.flows.only == 0 || so.flows.only == pcb.id());
+                if !is_taken || wants(peer) {
+                    return false;
+                }
+                let Some(flow) = so.flows.find(pcb, hint) else { return false };
+                if !so.flows.has_room(flow, sndbuf) || !so.push_record(&core.pool, buf, flow) {
+                    return false;
+                }
+                so.flows.charge(flow, buf.len());
+                wakes.readers(peer, so);
+                true
+            })
         });
         wakes.fire();
         if is_sent == Some(true) {
@@ -109,9 +110,9 @@ fn send_now(
     let sockets = message.cargo.sockets();
     let blocks = sock.blocks() && !flags.contains(MsgFlags::DONTWAIT);
     let result = until_sent(sock, &mut message, to, blocks);
-    message.cargo.unload(core, ancillary, result.is_ok());
+    message.cargo.unload(ancillary, result.is_ok());
     if let Some(receiver) = message.receiver {
-        after_sending(core, &receiver, &sockets);
+        after_sending(&receiver, &sockets);
     }
     result.map(|()| message.len)
 }
@@ -167,11 +168,20 @@ fn append(
     blocks: bool,
     wakes: &mut Wakes<'_>,
 ) -> Result<(), Unsent> {
+    contain::section(to, Errno::IO, wakes, |so, wakes| append_to(sock, (to, so), message, blocks, wakes))
+}
+
+fn append_to(
+    sock: &Sock,
+    (to, so): (&Arc<Pcb>, &mut So),
+    message: &mut Message<'_>,
+    blocks: bool,
+    wakes: &mut Wakes<'_>,
+) -> Result<(), Unsent> {
     let (core, pcb) = (sock.core(), &sock.pcb);
     // Relaxed: an option, and a hint.
     let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
     let hint = pcb.flow_hint.load(Ordering::Relaxed);
-    let mut so = to.so.lock();
     if so.flows.only != 0 && so.flows.only != pcb.id() {
         return Err(Unsent::Failed(Errno::PERM));
     }
@@ -198,12 +208,12 @@ fn append(
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let creds = (wants(pcb) || wants(to)).then(UCred::of_process);
     let carries_sockets = message.cargo.carries_sockets();
-    if let Err(refusal) = message.append(core, &mut so, flow, creds) {
+    if let Err(refusal) = message.append(core, so, flow, creds) {
         so.flows.drop_if_idle(flow);
         return Err(refusal.into());
     }
     so.flows.charge(flow, message.len);
-    wakes.readers(to, &mut so);
+    wakes.readers(to, so);
     message.receiver = carries_sockets.then(|| Arc::clone(to));
     Ok(())
 }

@@ -184,6 +184,16 @@ impl Flows {
         all
     }
 
+    /// These datagrams, by length and flow, are all that wait. Everybody who waits looks again.
+    pub fn recount(&mut self, records: impl Iterator<Item = (usize, u32)>) -> Vec<Unblocked> {
+        self.list.iter_mut().flatten().for_each(|flow| (flow.count, flow.bytes) = (0, 0));
+        records.for_each(|(len, place)| self.charge(place, len));
+        let unblocked = self.unblock_all();
+        // As many as there were places.
+        (0..self.list.len()).for_each(|place| self.drop_if_idle(place as u32));
+        unblocked
+    }
+
     /// Ends a flow that nothing holds.
     pub fn drop_if_idle(&mut self, place: u32) {
         let slot = &mut self.list[place as usize];

@@ -21,6 +21,7 @@ use super::wakes::Wakes;
 use super::{contain, locking};
 use crate::failpoints::{self, Point};
 use crate::listen::BACKLOG_MAX;
+use crate::panics::{self, PanicSource};
 use crate::stack::Core;
 #[cfg(feature = "tokio")]
 use crate::{
@@ -184,45 +185,81 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Makes the connection, and puts its other end into the place that was taken.
+/// A connection in the making: what is to be undone should it come to nothing.
+#[derive(Default)]
+struct Embryo {
+    /// The listener's side, until that is queued.
+    server: Option<Sock>,
+    /// Its pcb, from when the two sides know of each other.
+    peer: Option<Arc<Pcb>>,
+}
+
+/// Makes the connection, and puts its other end into the place that was taken. If that fails, or panics, the client is as it was.
 fn finish(sock: &Sock, place: &Place<'_>) -> Result<Sock, Errno> {
+    let mut embryo = Embryo::default();
+    let made = panics::catch(PanicSource::Protocol, "connect", || make(sock, place, &mut embryo));
+    if let Ok(Some(connected)) = made {
+        return Ok(connected);
+    }
+    undo(sock, &place.listener, embryo);
+    made.map_or_else(|caught| caught.resume(), |_refused| Err(Errno::CONNREFUSED))
+}
+
+/// `None` if the listener has closed meanwhile.
+fn make(sock: &Sock, place: &Place<'_>, embryo: &mut Embryo) -> Option<Sock> {
     let (core, listener) = (place.core, &place.listener);
-    failpoints::hit(Point::UnixConnect, 0);
-    let mut server = sock.another();
+    let server = embryo.server.insert(sock.another());
     server.pcb.phase.store(phase::CONNECTED, Ordering::Release);
     if let Some(name) = listener.name.get() {
         let _first = server.pcb.name.set(Arc::clone(name));
     }
     let passcred = listener.options.passcred.load(Ordering::Relaxed);
     server.pcb.options.passcred.store(passcred, Ordering::Relaxed);
-    connect_pcbs(core, &sock.pcb, &server.pcb);
-    server.peer = Some(Arc::clone(&sock.pcb));
     let peer = Arc::clone(&server.pcb);
     // SeqCst, before it is there: see `collect`.
-    server.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
+    peer.in_flight.fetch_add(1, Ordering::SeqCst);
+    embryo.peer = Some(Arc::clone(&peer));
+    connect_pcbs(core, &sock.pcb, &peer);
+    server.peer = Some(Arc::clone(&sock.pcb));
+    failpoints::hit(Point::UnixConnect, 0);
+    let mut connected = sock.clone_parts();
+    connected.peer = Some(Arc::clone(&peer));
     let mut wakes = Wakes::new(core);
-    let refused = locking::exclusive(core, listener, None, || {
+    let is_queued = locking::exclusive(core, listener, None, || {
         let mut so = listener.so.lock();
         let is_shut = so.shut;
-        let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else { return Some(server) };
+        let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else { return false };
         backlog.taken -= 1;
         place.is_taken.set(false);
-        backlog.ready.push_back(server);
+        backlog.ready.extend(embryo.server.take());
         so.sockets_held += 1;
         wakes.readers(listener, &mut so);
-        None
+        true
     });
     wakes.fire();
-    let Some(refused) = refused else {
-        let mut connected = sock.clone_parts();
-        // For a handle without a peer that closes last.
-        let _first = sock.pcb.peer.set(Arc::downgrade(&peer));
-        connected.peer = Some(peer);
-        return Ok(connected);
-    };
-    refused.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
-    locking::unlink(core, &sock.pcb, &refused.pcb);
-    drop(refused);
+    failpoints::hit(Point::UnixQueued, 0);
+    if !is_queued {
+        return None;
+    }
+    // For a handle without a peer that closes last.
+    let _first = sock.pcb.peer.set(Arc::downgrade(&peer));
+    Some(connected)
+}
+
+/// A connection has come to nothing. Should its other end be accepted already, both are ended.
+#[cold]
+fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
+    let core = sock.core();
+    let Embryo { server, peer } = embryo;
+    if let Some(peer) = peer {
+        let Some(server) = server.or_else(|| take_back(core, listener, &peer)) else {
+            let _first = sock.pcb.peer.set(Arc::downgrade(&peer));
+            return contain::break_both(core, &sock.pcb, &peer);
+        };
+        peer.in_flight.fetch_sub(1, Ordering::SeqCst);
+        locking::unlink(core, &sock.pcb, &peer);
+        drop(server);
+    }
     // The client is as it was.
     sock.pcb.peer_serial.store(0, Ordering::Relaxed);
     let mut so = sock.pcb.so.lock();
@@ -230,7 +267,20 @@ fn finish(sock: &Sock, place: &Place<'_>) -> Result<Sock, Errno> {
     drop(so);
     sock.pcb.alert.store(false, Ordering::Release);
     sock.pcb.phase.store(phase::FRESH, Ordering::Release);
-    Err(Errno::CONNREFUSED)
+}
+
+/// Takes a connection that nobody has accepted out of the backlog.
+fn take_back(core: &Core, listener: &Arc<Pcb>, peer: &Arc<Pcb>) -> Option<Sock> {
+    let mut wakes = Wakes::new(core);
+    locking::exclusive(core, listener, None, || {
+        let mut so = listener.so.lock();
+        let ready = &mut so.backlog.as_mut()?.ready;
+        let at = ready.iter().position(|queued| Arc::ptr_eq(&queued.pcb, peer))?;
+        let server = ready.remove(at)?;
+        so.sockets_held -= 1;
+        wakes.writers(listener, &mut so);
+        Some(server)
+    })
 }
 
 /// accept(2).

@@ -59,7 +59,11 @@ mod stream;
 mod wait;
 mod wakes;
 
+use std::io;
+use std::path::Path;
+
 use sockeye_sync::RwLock;
+use sockeye_sync::facade::Arc;
 
 pub use addr::SocketAddr;
 pub use ancillary::{MsgFlags, RIGHTS_MAX, RecvAncillary, RecvMsg, SendAncillary, UCred};
@@ -72,12 +76,14 @@ pub use socket::UnixSocket;
 pub use stream::UnixStream;
 
 use crate::base::addr::HashKey;
+use crate::panics;
+use crate::stack::Core;
 
 /// What the UNIX-domain sockets of a stack share.
 pub(crate) struct Shared {
     pub names: names::Names,
     pub registry: registry::Registry,
-    pub budget: sockeye_sync::Credits,
+    pub budget: Arc<sockeye_sync::Credits>,
     /// The old scheme's lock around everything; see `locking.rs`.
     pub linkage: RwLock<()>,
 }
@@ -87,7 +93,7 @@ impl Shared {
         Self {
             names: names::Names::new(key),
             registry: registry::Registry::new(),
-            budget: sockeye_sync::Credits::new(rights::IN_FLIGHT_MAX),
+            budget: Arc::new(sockeye_sync::Credits::new(rights::IN_FLIGHT_MAX)),
             linkage: RwLock::new(()),
         }
     }
@@ -96,9 +102,10 @@ impl Shared {
     pub fn in_flight(&self) -> usize {
         self.budget.in_use()
     }
+}
 
-    /// unlink(2) of a pathname.
-    pub fn unlink(&self, addr: &SocketAddr) -> std::io::Result<()> {
-        Ok(self.names.unlink(addr)?)
-    }
+/// unlink(2) of a pathname.
+pub(crate) fn unlink(core: &Core, path: &Path) -> io::Result<()> {
+    let addr = SocketAddr::from_pathname(path)?;
+    Ok(panics::call_or_errno(core, "unlink", || core.unix.names.unlink(&addr))?)
 }

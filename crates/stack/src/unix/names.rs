@@ -150,7 +150,11 @@ impl Names {
             return Err(Errno::INVAL);
         };
         let key = Key { name: Arc::clone(name), kind: None };
-        let gone = self.shard(name).lock().remove(&key);
+        let gone = {
+            let mut shard = self.shard(name).lock();
+            failpoints::hit(Point::UnixUnlink, 0);
+            shard.remove(&key)
+        };
         if gone.is_none() {
             self.check_parents(name)?;
             return Err(Errno::NOENT);

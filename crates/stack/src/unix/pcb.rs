@@ -115,6 +115,8 @@ pub(crate) struct So {
     pub send_shut: bool,
     /// The last handle is gone.
     pub closed: bool,
+    /// A panic has ended the connection.
+    pub is_broken: bool,
     /// We or our peer want credentials with what arrives.
     pub wants_creds: bool,
     pub data: Bytes,
@@ -236,6 +238,7 @@ impl So {
             shut: false,
             send_shut: false,
             closed: false,
+            is_broken: false,
             wants_creds: false,
             error: None,
             records: Records::default(),

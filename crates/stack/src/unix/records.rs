@@ -69,6 +69,11 @@ impl Records {
         self.extra.as_deref().into_iter().chain(self.rest.iter().filter_map(|r| r.extra.as_deref()))
     }
 
+    /// Length and flow of each record, in order.
+    pub fn each(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.first().into_iter().chain(self.rest.iter().map(|record| (record.len as usize, record.flow)))
+    }
+
     #[inline]
     fn set_first(&mut self, Record { len, flow, extra }: Record) {
         (self.len, self.flow, self.extra, self.has_first) = (len, flow, extra, true);

@@ -46,16 +46,14 @@ struct Request<'r> {
 /// What one look at the buffer found.
 enum Found {
     /// Nothing: wait, if there is a ticket.
-    Nothing {
-        ticket: Option<Ticket>,
-        cpu: u32,
-    },
+    Nothing { ticket: Option<Ticket>, cpu: u32 },
     /// No more will come.
     End,
-    Some(Part),
+    /// It is in the part.
+    Some,
 }
 
-/// Some bytes, or one record.
+/// Some bytes, or one record. Stands outside of all locks: what it holds when a panic ends the call is dropped with it.
 #[derive(Default)]
 struct Part {
     bytes: usize,
@@ -96,11 +94,11 @@ impl<'r> Request<'r> {
     }
 
     /// Hands over what came along; says what was cut off.
-    fn deliver(&mut self, sock: &Sock, part: &mut Part) -> MsgFlags {
+    fn deliver(&mut self, part: &mut Part) -> MsgFlags {
         let mut flags = MsgFlags::CTRUNC.when(part.is_cut);
         let mut rights = std::mem::take(&mut part.duplicates);
         if let Some(landed) = part.rights.take() {
-            rights = landed.land(sock.core());
+            rights = landed.land();
             if rights.len() > self.rights_max {
                 flags |= MsgFlags::CTRUNC;
                 close_rights(rights.split_off(self.rights_max));
@@ -133,18 +131,19 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new(sock.core());
     let taken = locking::receiving(sock.core(), pcb, || {
-        let mut so = pcb.so.lock();
-        let take = so.data.len().min(buf.len());
-        if take == 0 || take > COPY_LOCKED_MAX || so.marks.is_some() {
-            return 0;
-        }
-        so.data.take_front(&mut buf[..take]);
-        failpoints::hit(Point::UnixReceive, 0);
-        so.head += take as u64;
-        if so.has_room() {
-            wakes.writers(pcb, &mut so);
-        }
-        take
+        contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
+            let take = so.data.len().min(buf.len());
+            if take == 0 || take > COPY_LOCKED_MAX || so.marks.is_some() {
+                return 0;
+            }
+            so.data.take_front(&mut buf[..take]);
+            failpoints::hit(Point::UnixReceive, 0);
+            so.head += take as u64;
+            if so.has_room() {
+                wakes.writers(pcb, so);
+            }
+            take
+        })
     });
     wakes.fire();
     if taken > 0 {
@@ -176,21 +175,23 @@ fn recv_now(
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     let mut received = Received::default();
     loop {
+        let mut part = Part::default();
         let mut wakes = Wakes::new(core);
         let found = locking::receiving(core, pcb, || {
-            let mut so = pcb.so.lock();
-            let found = take_stream(pcb, &mut so, &mut sink, &request, received.bytes)?;
-            if matches!(&found, Found::Some(part) if part.bytes > 0) && so.has_room() {
-                wakes.writers(pcb, &mut so);
-            }
-            Ok(found)
+            contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
+                let found = take_stream(pcb, so, &mut sink, &request, received.bytes, &mut part)?;
+                if part.bytes > 0 && so.has_room() {
+                    wakes.writers(pcb, so);
+                }
+                Ok(found)
+            })
         });
         wakes.fire();
-        let mut part = match found {
+        match found {
             Err(_) if received.bytes > 0 => return Ok(received),
             Err(errno) => return Err(errno),
             Ok(Found::End) => return Ok(received),
-            Ok(Found::Some(part)) => part,
+            Ok(Found::Some) => {}
             Ok(Found::Nothing { ticket, cpu }) => {
                 match wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout) {
                     Err(_) if received.bytes > 0 => return Ok(received),
@@ -198,13 +199,13 @@ fn recv_now(
                 }
                 continue;
             }
-        };
+        }
         if let Some(chain) = part.chain.take() {
             sink.put_chain(&chain);
         }
         received.bytes += part.bytes;
         received.sender = peer.name.get().cloned();
-        received.flags |= request.deliver(sock, &mut part);
+        received.flags |= request.deliver(&mut part);
         let is_enough = received.bytes == request.wanted || !flags.contains(MsgFlags::WAITALL);
         if part.is_end || is_enough {
             return Ok(received);
@@ -219,6 +220,7 @@ fn take_stream(
     sink: &mut Sink<'_, '_>,
     request: &Request<'_>,
     done: usize,
+    part: &mut Part,
 ) -> Result<Found, Errno> {
     let offset = if request.is_peek { done } else { 0 };
     let there = so.data.len().saturating_sub(offset);
@@ -226,7 +228,7 @@ fn take_stream(
         return nothing(pcb, so, request, done);
     }
     let at = so.head + offset as u64;
-    let mut part = Part { bytes: there.min(request.wanted - done), ..Part::default() };
+    part.bytes = there.min(request.wanted - done);
     let mut has_rights = false;
     if let Some(marks) = &so.marks {
         let stop = marks.stop(at, part.bytes, request.wants_creds);
@@ -240,7 +242,7 @@ fn take_stream(
             part.duplicates = mark.rights.duplicates(request.rights_max);
             part.is_cut = part.duplicates.len() < mark.rights.len();
         }
-        return Ok(Found::Some(part));
+        return Ok(Found::Some);
     }
     part.chain = so.data.take(part.bytes, sink);
     failpoints::hit(Point::UnixReceive, 0);
@@ -249,6 +251,7 @@ fn take_stream(
     if let Some(marks) = &mut so.marks {
         if has_rights {
             part.rights = marks.rights.pop_front().map(|mark| mark.rights);
+            failpoints::hit(Point::UnixRights, 0);
         }
         marks.advance(head);
         if marks.is_idle() {
@@ -256,7 +259,7 @@ fn take_stream(
         }
         so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
     }
-    Ok(Found::Some(part))
+    Ok(Found::Some)
 }
 
 /// With nothing to read: the pending error, the end, or a ticket.
@@ -287,22 +290,24 @@ fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new(sock.core());
     let taken = locking::receiving(sock.core(), pcb, || {
-        let mut so = pcb.so.lock();
-        let (len, flow) = so.records.first()?;
-        if so.error.is_some() || so.records.first_extra().is_some() || len > COPY_LOCKED_MAX {
-            return None;
-        }
-        so.records.pop_front();
-        let take = len.min(buf.len());
-        so.data.take_front(&mut buf[..take]);
-        so.data.skip(len - take);
-        if pcb.kind == Kind::Datagram {
-            wakes.senders(so.flows.discharge(flow, len));
-        } else if so.has_room() {
-            wakes.writers(pcb, &mut so);
-        }
-        failpoints::hit(Point::UnixReceive, 0);
-        Some(take)
+        contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
+            let (len, flow) = so.records.first()?;
+            if so.error.is_some() || so.records.first_extra().is_some() || len > COPY_LOCKED_MAX {
+                return None;
+            }
+            let take = len.min(buf.len());
+            so.data.take_front(&mut buf[..take]);
+            so.data.skip(len - take);
+            failpoints::hit(Point::UnixRecord, 0);
+            so.records.pop_front();
+            if pcb.kind == Kind::Datagram {
+                wakes.senders(so.flows.discharge(flow, len));
+            } else if so.has_room() {
+                wakes.writers(pcb, so);
+            }
+            failpoints::hit(Point::UnixReceive, 0);
+            Some(take)
+        })
     });
     wakes.fire();
     match taken {
@@ -337,28 +342,30 @@ fn recv_record_now(
     let mut request = Request::new(sock, sink.capacity(), ancillary, flags);
     let mut timeout = Timeout::of(&pcb.options.read_timeout);
     loop {
+        let mut part = Part::default();
         let mut wakes = Wakes::new(core);
         let found = locking::receiving(core, pcb, || {
-            let mut so = pcb.so.lock();
-            let found = take_record(pcb, &mut so, &mut sink, &request, &mut wakes)?;
-            if matches!(found, Found::Some(_)) && so.has_room() {
-                wakes.writers(pcb, &mut so);
-            }
-            Ok(found)
+            contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
+                let found = take_record(pcb, so, &mut sink, &request, wakes, &mut part)?;
+                if matches!(found, Found::Some) && so.has_room() {
+                    wakes.writers(pcb, so);
+                }
+                Ok(found)
+            })
         });
         wakes.fire();
-        let mut part = match found? {
+        match found? {
             Found::End => return Ok(Received::default()),
-            Found::Some(part) => part,
+            Found::Some => {}
             Found::Nothing { ticket, cpu } => {
                 wait(core, &pcb.rcv_wait, ticket, cpu, &mut timeout)?;
                 continue;
             }
-        };
+        }
         if let Some(chain) = part.chain.take() {
             sink.put_chain(&chain);
         }
-        let mut reported = request.deliver(sock, &mut part);
+        let mut reported = request.deliver(&mut part);
         reported |= MsgFlags::TRUNC.when(part.len > part.bytes);
         let bytes = if request.flags.contains(MsgFlags::TRUNC) { part.len } else { part.bytes };
         let sender = part.sender.take().or_else(|| sock.connected_name());
@@ -373,6 +380,7 @@ fn take_record(
     sink: &mut Sink<'_, '_>,
     request: &Request<'_>,
     wakes: &mut Wakes<'_>,
+    part: &mut Part,
 ) -> Result<Found, Errno> {
     // An error comes before what is there, other than in a stream.
     if let Some(errno) = so.error.take() {
@@ -380,7 +388,7 @@ fn take_record(
         return Err(errno);
     }
     let Some((len, flow)) = so.records.first() else { return nothing(pcb, so, request, 0) };
-    let mut part = Part { len, bytes: len.min(request.wanted), ..Part::default() };
+    (part.len, part.bytes) = (len, len.min(request.wanted));
     part.creds = so.records.first_extra().and_then(|extra| extra.creds);
     if pcb.kind == Kind::Datagram {
         part.sender = so.flows.sender(flow).and_then(|sender| sender.name.get().cloned());
@@ -391,16 +399,20 @@ fn take_record(
             part.is_cut = part.duplicates.len() < rights.len();
         }
         so.data.peek(0, part.bytes, sink);
-        return Ok(Found::Some(part));
+        return Ok(Found::Some);
     }
     part.chain = so.data.take(part.bytes, sink);
     so.data.skip(len - part.bytes);
+    failpoints::hit(Point::UnixRecord, 0);
     let extra = so.records.pop_front().and_then(|record| record.extra);
     part.rights = extra.and_then(|extra| extra.rights);
+    if part.rights.is_some() {
+        failpoints::hit(Point::UnixRights, 0);
+    }
     so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
     if pcb.kind == Kind::Datagram {
         wakes.senders(so.flows.discharge(flow, len));
     }
     failpoints::hit(Point::UnixReceive, 0);
-    Ok(Found::Some(part))
+    Ok(Found::Some)
 }

@@ -26,7 +26,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use sockeye_sync::facade::Ordering;
+use sockeye_sync::Credits;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::ancillary::RIGHTS_MAX;
 use super::pcb::Contents;
@@ -113,8 +114,13 @@ impl Right {
     }
 }
 
-/// The rights of one message, counted. Not to be dropped but to be [landed](InFlight::land).
-pub(crate) struct InFlight(Vec<Right>);
+/// The rights of one message, counted. To be [landed](InFlight::land); dropped, as by a panic in the call that has them in hand, they land
+/// and are closed. Not to be dropped under a lock.
+pub(crate) struct InFlight {
+    rights: Vec<Right>,
+    /// That of the stack over which they were sent.
+    budget: Arc<Credits>,
+}
 
 impl InFlight {
     /// Counts `rights`, which are given back if there are too many.
@@ -129,30 +135,44 @@ impl InFlight {
             // SeqCst, with the load in `collect`: see there.
             sock.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Self(rights))
+        Ok(Self { rights, budget: Arc::clone(&core.unix.budget) })
     }
 
-    /// They have arrived, or come back. `core` is that of the stack over which they were sent.
-    pub fn land(self, core: &Core) -> Vec<Right> {
+    /// They have arrived, or come back.
+    pub fn land(mut self) -> Vec<Right> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Vec<Right> {
         for sock in self.sockets() {
             sock.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
         }
-        core.unix.budget.give(self.0.len());
-        self.0
+        let rights = std::mem::take(&mut self.rights);
+        self.budget.give(rights.len());
+        rights
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.rights.len()
     }
 
     /// The UNIX-domain sockets among them.
     pub fn sockets(&self) -> impl Iterator<Item = &Sock> {
-        self.0.iter().filter_map(Right::unix)
+        self.rights.iter().filter_map(Right::unix)
     }
 
     /// Duplicates of the first `max`, for a peek.
     pub fn duplicates(&self, max: usize) -> Vec<Right> {
-        self.0.iter().take(max).map_while(|right| right.try_clone().ok()).collect()
+        self.rights.iter().take(max).map_while(|right| right.try_clone().ok()).collect()
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // Those that have landed have left none.
+        if !self.rights.is_empty() {
+            close_rights(self.settle());
+        }
     }
 }
 
@@ -169,8 +189,8 @@ thread_local! {
     static LINE: RefCell<Option<VecDeque<Doomed>>> = const { RefCell::new(None) };
 }
 
-/// Closes what nobody will receive of the contents of a socket of `core`'s stack. Outside all locks.
-pub(crate) fn dispose(core: &Core, contents: Contents) {
+/// Closes what nobody will receive of the contents of a socket. Outside all locks.
+pub(crate) fn dispose(contents: Contents) {
     if contents.is_empty() {
         return;
     }
@@ -181,7 +201,7 @@ pub(crate) fn dispose(core: &Core, contents: Contents) {
             sock.pcb.in_flight.fetch_sub(1, Ordering::SeqCst);
         }
     }
-    doomed.extend(contents.into_rights().flat_map(|rights| rights.land(core)).map(Doomed::Right));
+    doomed.extend(contents.into_rights().flat_map(InFlight::land).map(Doomed::Right));
     close_in_line(doomed);
 }
 

@@ -79,8 +79,8 @@ impl Cargo {
     }
 
     /// Gives back what was not sent, if the send failed; closes it if nothing had to be sent.
-    pub fn unload(self, core: &Core, ancillary: Option<&mut SendAncillary>, is_sent: bool) {
-        let rights = self.rights.map(|rights| rights.land(core)).unwrap_or_default();
+    pub fn unload(self, ancillary: Option<&mut SendAncillary>, is_sent: bool) {
+        let rights = self.rights.map(InFlight::land).unwrap_or_default();
         let Some(ancillary) = ancillary else { return };
         if is_sent {
             ancillary.creds = None;
@@ -106,14 +106,14 @@ impl Cargo {
     }
 }
 
-/// Looks for garbage among sockets that were just sent to `to`, a socket of `core`'s stack. As long as that has a handle
+/// Looks for garbage among sockets that were just sent to `to`. As long as that has a handle
 /// outside of messages they can be received; the thread that drops its last one looks then.
 ///
 /// A socket that became garbage lies in `to`'s buffer, so `to` is garbage, too: the search begins there. The sockets may be
 /// of other stacks.
-pub(super) fn after_sending(core: &Core, to: &Arc<Pcb>, sockets: &[Arc<Pcb>]) {
+pub(super) fn after_sending(to: &Arc<Pcb>, sockets: &[Arc<Pcb>]) {
     if collect::is_suspect(to) && sockets.iter().any(collect::may_close_a_cycle) {
-        collect::collect(core, to);
+        collect::collect(to);
     }
 }
 
@@ -176,15 +176,16 @@ fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     if buf.len() <= COPY_LOCKED_MAX {
         let mut wakes = Wakes::new(core);
         let taken = locking::sending(core, &sock.pcb, peer, || {
-            let mut so = peer.so.lock();
-            let is_plain = so.marks.is_none() && !so.wants_creds;
-            if so.takes_nothing() || so.space() < buf.len() || buf.is_empty() || !is_plain {
-                return 0;
-            }
-            let taken = so.data.push(&core.pool, buf).unwrap_or(0);
-            failpoints::hit(Point::UnixSend, 0);
-            wakes.readers(peer, &mut so);
-            taken
+            contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
+                let is_plain = so.marks.is_none() && !so.wants_creds;
+                if so.takes_nothing() || so.space() < buf.len() || buf.is_empty() || !is_plain {
+                    return 0;
+                }
+                let taken = so.data.push(&core.pool, buf).unwrap_or(0);
+                failpoints::hit(Point::UnixSend, 0);
+                wakes.readers(peer, so);
+                taken
+            })
         });
         wakes.fire();
         if let Some(taken) = taken
@@ -239,8 +240,8 @@ fn send_now(
         }
     };
     let taken = wanted - rest.len;
-    cargo.unload(core, ancillary, result.is_ok() || taken > 0);
-    after_sending(core, peer, &sockets);
+    cargo.unload(ancillary, result.is_ok() || taken > 0);
+    after_sending(peer, &sockets);
     match result {
         Err(errno) if taken == 0 => Err(errno),
         Ok(()) | Err(_) => Ok(taken),
@@ -262,21 +263,20 @@ fn append(
     let before = *rest;
     let mut chain = (!is_small).then(|| rest.copy(&core.pool, take));
     let mut wakes = Wakes::new(core);
-    let attempt = || {
-        let mut so = peer.so.lock();
+    let attempt = |so: &mut So, wakes: &mut Wakes<'_>| {
         let result = match chain.take() {
-            None => check(&so).and_then(|()| {
-                let room = room(peer, &so, want, blocks)?;
+            None => check(so).and_then(|()| {
+                let room = room(peer, so, want, blocks)?;
                 let taken = rest.take(room, |piece| so.data.push(&core.pool, piece).unwrap_or(0));
                 if taken == 0 && want > 0 { Err(Refusal::NoMemory) } else { Ok(taken) }
             }),
             Some(chain) => {
                 so.reserved -= take;
                 let taken = chain.len();
-                let is_open = check(&so);
+                let is_open = check(so);
                 if is_open.is_err() || taken < take {
                     // Another writer may wait for what we had reserved and did not use.
-                    wakes.writers(peer, &mut so);
+                    wakes.writers(peer, so);
                 }
                 match is_open {
                     Ok(()) if taken == 0 => Err(Refusal::NoMemory),
@@ -290,13 +290,16 @@ fn append(
         };
         result.map(|taken| {
             if taken > 0 {
-                note(&mut so, taken, cargo);
+                note(so, taken, cargo);
                 failpoints::hit(Point::UnixSend, 0);
-                wakes.readers(peer, &mut so);
+                wakes.readers(peer, so);
             }
         })
     };
-    let done = locking::sending(core, &sock.pcb, peer, attempt).unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
+    let done = locking::sending(core, &sock.pcb, peer, || {
+        contain::section(peer, Errno::CONNRESET, &mut wakes, attempt)
+    })
+    .unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
     wakes.fire();
     // What was copied and cannot be sent any more is not taken.
     done.inspect_err(|_| *rest = before)
@@ -337,11 +340,10 @@ fn note(so: &mut So, taken: usize, cargo: &mut Cargo) {
     let end = so.head + so.data.len() as u64;
     let start = end - taken as u64;
     let creds = cargo.creds.or_else(|| so.wants_creds.then(UCred::of_process));
-    let rights = cargo.rights.take();
-    so.sockets_held += rights.as_ref().map_or(0, count_sockets);
     let marks = so.marks.get_or_insert_default();
     marks.note_creds(start, creds);
-    if let Some(rights) = rights {
+    if let Some(rights) = cargo.rights.take() {
+        so.sockets_held += count_sockets(&rights);
         marks.note_rights(start, end, rights);
     }
 }
@@ -371,6 +373,7 @@ impl So {
             self.data.undo(taken);
             return false;
         }
+        failpoints::hit(Point::UnixRecord, 0);
         // Short: see `SMALL_MESSAGE_MAX`.
         self.records.push_back(Record { len: buf.len() as u32, flow, extra: None });
         true
@@ -420,6 +423,7 @@ impl<'a> Message<'a> {
                 }
             }
         }
+        failpoints::hit(Point::UnixRecord, 0);
         let rights = self.cargo.rights.take();
         so.sockets_held += rights.as_ref().map_or(0, count_sockets);
         let creds = self.cargo.creds.or(creds);
@@ -443,15 +447,16 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     if buf.len() <= SMALL_MESSAGE_MAX && !sock.pcb.alert.load(Ordering::Acquire) {
         let mut wakes = Wakes::new(core);
         let is_sent = locking::sending(core, &sock.pcb, peer, || {
-            let mut so = peer.so.lock();
-            let is_sent = !so.takes_nothing()
-                && so.used() < so.hiwat
-                && !so.wants_creds
-                && so.push_record(&core.pool, buf, 0);
-            if is_sent {
-                wakes.readers(peer, &mut so);
-            }
-            is_sent
+            contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
+                let is_sent = !so.takes_nothing()
+                    && so.used() < so.hiwat
+                    && !so.wants_creds
+                    && so.push_record(&core.pool, buf, 0);
+                if is_sent {
+                    wakes.readers(peer, so);
+                }
+                is_sent
+            })
         });
         wakes.fire();
         if is_sent == Some(true) {
@@ -499,8 +504,8 @@ fn send_packet_now(
             break Err(errno);
         }
     };
-    message.cargo.unload(core, ancillary, result.is_ok());
-    after_sending(core, peer, &sockets);
+    message.cargo.unload(ancillary, result.is_ok());
+    after_sending(peer, &sockets);
     result
 }
 
@@ -516,16 +521,17 @@ fn append_packet(
     }
     let mut wakes = Wakes::new(core);
     let done = locking::sending(core, &sock.pcb, peer, || {
-        let mut so = peer.so.lock();
-        check(&so)?;
-        if so.used() >= so.hiwat {
-            let ticket = blocks.then(|| peer.snd_wait.prepare());
-            return Err(Refusal::Full { ticket, cpu: so.room_cpu });
-        }
-        let creds = so.wants_creds.then(UCred::of_process);
-        message.append(core, &mut so, 0, creds)?;
-        wakes.readers(peer, &mut so);
-        Ok(())
+        contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
+            check(so)?;
+            if so.used() >= so.hiwat {
+                let ticket = blocks.then(|| peer.snd_wait.prepare());
+                return Err(Refusal::Full { ticket, cpu: so.room_cpu });
+            }
+            let creds = so.wants_creds.then(UCred::of_process);
+            message.append(core, so, 0, creds)?;
+            wakes.readers(peer, so);
+            Ok(())
+        })
     });
     wakes.fire();
     done.unwrap_or(Err(Refusal::Failed(Errno::PIPE)))

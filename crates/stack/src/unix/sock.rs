@@ -52,7 +52,7 @@ impl Drop for Sock {
                 close(self.core(), &self.pcb, peer.as_ref());
             });
         } else if collect::is_suspect(&self.pcb) {
-            collect::collect(self.core(), &self.pcb);
+            collect::collect(&self.pcb);
         }
     }
 }
@@ -245,7 +245,7 @@ fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     wakes.fire();
     let Leftovers { contents, registrations } = left;
     drop(registrations);
-    dispose(core, contents);
+    dispose(contents);
 }
 
 /// What closing does to the socket itself. Whether bytes are lost.

@@ -11,10 +11,11 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Notified, cpu};
 
 use super::flows::Unblocked;
-use super::pcb::{Pcb, So};
+use super::pcb::{Contents, Pcb, So};
+use super::rights::dispose;
 use crate::conn::outbox::{Wake, fire_all};
 use crate::failpoints::{self, Point};
-use crate::panics::{self, PanicSource};
+use crate::panics::{self, Caught, PanicSource};
 use crate::poll::Ready;
 use crate::stack::Core;
 
@@ -24,13 +25,21 @@ pub(crate) struct Wakes<'c> {
     core: &'c Core,
     list: Vec<Wake>,
     senders: Vec<Unblocked>,
+    /// Of a section that has panicked: what its buffer held, and its mending panicked with.
+    wreck: Option<Box<Wreck>>,
+}
+
+#[derive(Default)]
+struct Wreck {
+    contents: Vec<Contents>,
+    caught: Vec<Caught>,
 }
 
 impl<'c> Wakes<'c> {
     /// Nobody yet. Outside all locks.
     #[inline]
     pub fn new(core: &'c Core) -> Self {
-        Self { core, list: Vec::new(), senders: Vec::new() }
+        Self { core, list: Vec::new(), senders: Vec::new(), wreck: None }
     }
 
     /// There is something to read (or accept) in `so`, the buffer of `pcb`.
@@ -60,6 +69,16 @@ impl<'c> Wakes<'c> {
     /// These senders of datagrams may try again.
     pub fn senders(&mut self, unblocked: impl IntoIterator<Item = Unblocked>) {
         self.senders.extend(unblocked);
+    }
+
+    /// To be disposed of after all locks.
+    pub fn dispose_of(&mut self, contents: Contents) {
+        self.wreck.get_or_insert_default().contents.push(contents);
+    }
+
+    /// To be reported after all locks.
+    pub fn report(&mut self, caught: Caught) {
+        self.wreck.get_or_insert_default().caught.push(caught);
     }
 
     /// For marks of other kinds.
@@ -93,5 +112,16 @@ impl Drop for Wakes<'_> {
             panics::contain(self.core, PanicSource::Protocol, "waking senders", || self.tell_senders());
         }
         fire_all(self.core, &mut self.list);
+        if let Some(wreck) = self.wreck.take() {
+            clear(self.core, *wreck);
+        }
     }
+}
+
+#[cold]
+fn clear(core: &Core, Wreck { contents, caught }: Wreck) {
+    panics::contain(core, PanicSource::Protocol, "what a buffer held", || {
+        contents.into_iter().for_each(dispose);
+    });
+    caught.into_iter().for_each(|caught| caught.report(core));
 }

@@ -24,6 +24,7 @@ mod random;
 mod sockets;
 mod tables;
 mod unix;
+mod unix_halves;
 mod waiters;
 mod world;
 
@@ -74,6 +75,7 @@ fn every_point_is_armed_by_a_test() {
         include_str!("sockets.rs"),
         include_str!("tables.rs"),
         include_str!("unix.rs"),
+        include_str!("unix_halves.rs"),
         include_str!("waiters.rs"),
     ];
     let is_named = |point: &str| tests.iter().any(|test| test.contains(&format!("\"{point}\"")));

@@ -14,7 +14,7 @@ use crate::world::{Medium, Woken, World, asleep_in};
 
 /// Checks that a call failed because of a panic.
 #[track_caller]
-fn is_panic(error: &Error) {
+pub fn is_panic(error: &Error) {
     assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()), "{error}");
 }
 
@@ -23,7 +23,7 @@ fn world(locking: UnixLocking) -> World {
 }
 
 /// Datagrams of both lengths still pass from one socket to the other.
-fn pass(from: &UnixDatagram, to: &UnixDatagram) {
+pub fn pass(from: &UnixDatagram, to: &UnixDatagram) {
     for len in [5, 50_000] {
         from.send(&vec![1; len]).unwrap();
         assert_eq!(to.recv(&mut vec![0; len]).unwrap(), len);
