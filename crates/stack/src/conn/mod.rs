@@ -10,6 +10,7 @@
 
 mod answer;
 pub(crate) mod birth;
+pub(crate) mod close;
 pub(crate) mod contain;
 mod emit;
 pub(crate) mod engine;

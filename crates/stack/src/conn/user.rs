@@ -1,4 +1,4 @@
-//! The calls of applications on a connection: send, receive, shut down, close.
+//! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
 //! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
 //! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
@@ -9,14 +9,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
 
 use sockeye_mbuf::{Chain, Exhausted, Freed};
-use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Lent, Ticket, WaitQueue};
 
-use super::outbox::{Context, fire_all};
+use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, LINGER_OFF, answer, contain, engine, rcvd, reason, reserved};
+use super::{Conn, answer, contain, engine, rcvd, reason, reserved};
 use crate::blocking::{self, Timeout};
 use crate::failpoints::{self, Point};
 use crate::input::busy;
@@ -401,7 +400,7 @@ fn wait_placing(
 }
 
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
-fn wait(
+pub(super) fn wait(
     core: &Core,
     conn: &Conn,
     waiters: Waiters<'_>,
@@ -492,93 +491,4 @@ fn connect_result(conn: &Conn, so: &Buffers) -> Option<io::Result<()>> {
 pub(crate) fn connected(conn: &Conn) -> io::Result<()> {
     // It is over: another handle may have taken the error.
     connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
-}
-
-/// shutdown(2).
-pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -> io::Result<()> {
-    use std::net::Shutdown;
-    let (read, write) = match how {
-        Shutdown::Read => (true, false),
-        Shutdown::Write => (false, true),
-        Shutdown::Both => (true, true),
-    };
-    if let Some(error) = conn.panicked() {
-        return Err(error.into());
-    }
-    if matches!(conn.state(), State::Closed | State::TimeWait) {
-        return Err(io::ErrorKind::NotConnected.into());
-    }
-    contain::call(core, conn, "shutdown", || {
-        shut_down(core, conn, read, write);
-        Ok(())
-    })
-}
-
-fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
-    Context::run(core, |cx| {
-        let mut so = conn.so.lock();
-        registration::look_closer(&so.waiters);
-        if read {
-            so.rcv.shut = true;
-            engine::wake_readers(cx, conn, &mut so);
-        }
-        if write {
-            so.snd.shut = true;
-            engine::wake_writers(cx, conn, &mut so);
-        }
-        // The second direction to be shut changes what the first one's shutdown meant.
-        let due = so.snd.shut;
-        drop(so);
-        if due {
-            engine::notify(cx, conn, reason::SHUTDOWN);
-        }
-    });
-}
-
-/// The last handle is gone: close(2). With unread bytes or SO_LINGER 0 the connection is reset.
-pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
-    // Nobody is left to be told of an error.
-    let _ = contain::call(core, conn, "close", || {
-        close_last(core, conn);
-        Ok(())
-    });
-}
-
-fn close_last(core: &Core, conn: &Arc<Conn>) {
-    let mut wakes = Vec::new();
-    let (unread, registrations) = {
-        let mut so = conn.so.lock();
-        so.rcv.closed = true;
-        so.snd.shut = true;
-        (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
-    };
-    let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
-    let abort = !unread.is_empty() || linger_ms == 0;
-    // Outside the mutex: a registration may be the last to hold another socket.
-    drop((unread, registrations));
-    fire_all(core, &mut wakes);
-    if core.recycler.shelves() {
-        drop(conn.shelves.take_all());
-    }
-    let why = if abort { reason::ABORT } else { reason::CLOSE };
-    Context::run(core, |cx| engine::notify(cx, conn, why));
-    if !abort && linger_ms != LINGER_OFF && !conn.options.nonblocking.load(Ordering::Relaxed) {
-        linger(core, conn, Duration::from_millis(u64::from(linger_ms)));
-    }
-}
-
-/// SO_LINGER: waits until everything has been acknowledged, or the time is over.
-fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
-    let mut timeout = Timeout::after(Some(time));
-    loop {
-        let so = conn.so.lock();
-        if so.snd.chain.is_empty() || conn.is_dead() {
-            return;
-        }
-        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
-        drop(so);
-        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
-            return;
-        }
-    }
 }

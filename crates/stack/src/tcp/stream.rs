@@ -13,7 +13,7 @@ use super::TcpSocket;
 use crate::base::addr::Endpoint;
 use crate::blocking::{load_timeout, nonzero, store_timeout};
 use crate::conn::outbox::Context;
-use crate::conn::{Conn, LINGER_OFF, SocketOptions, engine, reason, user};
+use crate::conn::{Conn, LINGER_OFF, SocketOptions, close, engine, reason, user};
 use crate::fork::Held;
 use crate::netif::scope;
 use crate::poll::{Target, sealed};
@@ -124,7 +124,7 @@ impl TcpStream {
     /// `NotConnected` if the connection is closed.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let (core, conn) = self.enter()?;
-        user::shutdown(core, conn, how)
+        close::shutdown(core, conn, how)
     }
 
     /// Another handle of the same connection.
@@ -364,7 +364,7 @@ impl Drop for TcpStream {
         let Ok((core, conn)) = self.enter() else { return };
         // AcqRel: whoever takes the count to 0 has seen what the other handles did.
         if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            user::close(core, conn);
+            close::close(core, conn);
         }
     }
 }
