@@ -53,6 +53,10 @@ points! {
     Write = "conn.write",
     /// A reader has taken bytes from the receive buffer.
     Read = "conn.read",
+    /// A connection's directions were shut by its application, and its state machine does not know it yet.
+    ShutDown = "conn.shutdown",
+    /// The last handle of a connection is gone, and its state machine does not know it yet.
+    Close = "conn.close",
     /// Text was received into the buffer of a reader who waits.
     Placed = "conn.placed",
     /// A connection's timer is about to be given to the wheel.

@@ -10,9 +10,11 @@ use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::outbox::{Context, fire_all};
+use super::sockbuf::Socket;
 use super::user::wait;
 use super::{Conn, LINGER_OFF, contain, engine, reason};
 use crate::blocking::Timeout;
+use crate::failpoints::{self, Point};
 use crate::poll::registration;
 use crate::stack::Core;
 
@@ -32,26 +34,28 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
     }
     contain::call(core, conn, "shutdown", || {
         shut_down(core, conn, read, write);
-        Ok(())
+        // If it has panicked there is nothing left to shut.
+        conn.panicked().map_or(Ok(()), |error| Err(error.into()))
     })
 }
 
 fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
     Context::run(core, |cx| {
-        let mut so = conn.so.lock();
-        registration::look_closer(&so.waiters);
-        if read {
-            so.rcv.shut = true;
-            engine::wake_readers(cx, conn, &mut so);
-        }
-        if write {
-            so.snd.shut = true;
-            engine::wake_writers(cx, conn, &mut so);
-        }
-        // The second direction to be shut changes what the first one's shutdown meant.
-        let due = so.snd.shut;
-        drop(so);
-        if due {
+        let due = contain::guarded(cx, conn, &mut conn.so.lock(), "shutdown", |cx, _, conn, so| {
+            registration::look_closer(&so.waiters);
+            if read {
+                so.rcv.shut = true;
+                engine::wake_readers(cx, conn, so);
+            }
+            if write {
+                so.snd.shut = true;
+                engine::wake_writers(cx, conn, so);
+            }
+            failpoints::hit(Point::ShutDown, failpoints::of_conn(conn));
+            // The second direction to be shut changes what the first one's shutdown meant.
+            so.snd.shut
+        });
+        if due == Some(true) {
             engine::notify(cx, conn, reason::SHUTDOWN);
         }
     });
@@ -69,10 +73,13 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 fn close_last(core: &Core, conn: &Arc<Conn>) {
     let mut wakes = Vec::new();
     let (unread, registrations) = {
-        let mut so = conn.so.lock();
-        so.rcv.closed = true;
-        so.snd.shut = true;
-        (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
+        let close = |so: &mut Socket| {
+            so.rcv.closed = true;
+            so.snd.shut = true;
+            failpoints::hit(Point::Close, failpoints::of_conn(conn));
+            (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
+        };
+        contain::section(core, conn, conn.so.lock(), close).0
     };
     let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
     let abort = !unread.is_empty() || linger_ms == 0;

@@ -11,7 +11,7 @@ use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
 use super::sockbuf::Socket;
-use super::{Conn, engine};
+use super::{Conn, contain, engine};
 use crate::stack::Core;
 
 /// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
@@ -30,7 +30,9 @@ pub(super) fn give_back<'c>(
 #[cold]
 fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) -> BriefGuard<'c, Socket> {
     Context::run(core, |cx| {
-        engine::wake_writers(cx, conn, &mut so);
+        let _or_ended = contain::guarded(cx, conn, &mut so, "write", |cx, _, conn, so| {
+            engine::wake_writers(cx, conn, so);
+        });
         drop(so);
     });
     conn.so.lock()

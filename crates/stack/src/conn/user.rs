@@ -159,22 +159,9 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
         drop(conn.shelves.tx.take());
     }
-    let mut so = conn.so.lock();
-    check(conn, &so, rest.is_begun)?;
-    let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
-    // At most a chunk, so it fits.
-    let room = so.snd.room(want as u32, blocks);
-    if room == 0 {
-        refuse(core, &mut so);
-        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
-    }
-    let take = so.snd.whole(room as usize);
-    if take <= S::LOCKED_MAX {
-        rest.source.take(&core.pool, take, &mut so.snd.chain)?;
-    } else {
-        // The space is ours while we copy without the mutex.
-        so.snd.reserved += take as u32;
+    let (begun, mut so) = contain::section(core, conn, conn.so.lock(), |so| begin(core, conn, so, rest));
+    let take = begun?;
+    if take > S::LOCKED_MAX {
         drop(so);
         let (mut chain, before) = (Chain::new(), rest.source.mark());
         let copied = rest.source.take(&core.pool, take, &mut chain);
@@ -182,13 +169,10 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         copied?;
         // What was copied and cannot be sent any more is not taken.
         check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before))?;
-        so.snd.chain.append(chain);
-    }
-    rest.is_begun = true;
-    failpoints::hit(Point::Write, failpoints::of_conn(conn));
-    if rest.is_urgent {
-        let urgent = so.snd.len();
-        so.snd.rare_mut().urgent = urgent;
+        ((), so) = contain::section(core, conn, so, |so| {
+            so.snd.chain.append(chain);
+            appended(conn, so, rest);
+        });
     }
     if so.snd.defers_syn {
         // The SYN takes along what has been written; from here on this is a connect like any other.
@@ -206,6 +190,40 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         });
     }
     Ok(buffered)
+}
+
+/// Appends what can be copied under the mutex, or reserves room for what cannot. Returns how many bytes those are.
+#[inline(always)]
+fn begin<S: Source>(core: &Core, conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) -> Result<usize, Refusal> {
+    check(conn, so, rest.is_begun)?;
+    let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
+    let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
+    // At most a chunk, so it fits.
+    let room = so.snd.room(want as u32, blocks);
+    if room == 0 {
+        refuse(core, so);
+        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
+    }
+    let take = so.snd.whole(room as usize);
+    if take <= S::LOCKED_MAX {
+        rest.source.take(&core.pool, take, &mut so.snd.chain)?;
+        appended(conn, so, rest);
+    } else {
+        // The space is ours while we copy without the mutex.
+        so.snd.reserved += take as u32;
+    }
+    Ok(take)
+}
+
+/// Bytes of a send are in the buffer.
+#[inline(always)]
+fn appended<S>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) {
+    rest.is_begun = true;
+    failpoints::hit(Point::Write, failpoints::of_conn(conn));
+    if rest.is_urgent {
+        let urgent = so.snd.len();
+        so.snd.rare_mut().urgent = urgent;
+    }
 }
 
 /// A writer finds no space, which may be all that keeps the connection from sending more: `TCP_INFO` counts the time.
@@ -263,14 +281,19 @@ pub(crate) fn recv_chain(core: &Core, ends: &Ends<'_>, wanted: usize) -> io::Res
     })
 }
 
-fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S) -> io::Result<usize> {
+pub(super) fn recv_into<S: Sink>(
+    core: &Core,
+    ends: &Ends<'_>,
+    wanted: usize,
+    sink: &mut S,
+) -> io::Result<usize> {
     if wanted == 0 {
         return Ok(0);
     }
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     loop {
-        let mut so = conn.so.lock();
+        let so = conn.so.lock();
         let take = so.rcv.readable(wanted);
         if take == 0 {
             let ticket = match at_end(conn, &so)? {
@@ -293,16 +316,18 @@ fn recv_into<S: Sink>(core: &Core, ends: &Ends<'_>, wanted: usize, sink: &mut S)
             }
         }
         let mut freed = Freed::new();
-        let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
-        failpoints::hit(Point::Read, failpoints::of_conn(conn));
-        if so.rcv.urgent.is_some() {
-            so.rcv.pass_mark();
-        }
-        if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
-            registration::lower_readable(&so.waiters);
-        }
-        // In the same section as the unlinking: see `sockbuf`.
-        let owed = rcvd::owed(core, &so);
+        let ((unlinked, owed), so) = contain::section(core, conn, so, |so| {
+            let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
+            failpoints::hit(Point::Read, failpoints::of_conn(conn));
+            if so.rcv.urgent.is_some() {
+                so.rcv.pass_mark();
+            }
+            if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
+                registration::lower_readable(&so.waiters);
+            }
+            // In the same section as the unlinking: see `sockbuf`.
+            (unlinked, rcvd::owed(core, so))
+        });
         drop(so);
         sink.take(unlinked, take, &mut freed);
         if !freed.is_empty() && !core.recycler.is_inline() {

@@ -247,3 +247,26 @@ fn a_close_whose_protocol_code_panics_ends_the_connection_all_the_same() {
     drop(server);
     world.end(1);
 }
+
+#[test]
+fn a_shutdown_or_close_that_panics_ends_the_connection() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("a shutdown and a close that panic");
+    for medium in [Medium::Loopback, Medium::Wire] {
+        let world = World::new(medium, |_| {});
+        let (first, second, other) = (world.pair(), world.pair(), world.pair());
+        failpoints::arm("conn.shutdown", 0, 1, first.key(0));
+        let error = first.0[0].shutdown(std::net::Shutdown::Write).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        failpoints::arm("conn.close", 0, 1, second.key(0));
+        let Pair([client, server]) = second;
+        drop(client);
+        for peer in [&first.0[1], &server] {
+            let end = world.until("the peer is reset", || end_of((&*peer).read(&mut [0]), true));
+            assert!(end.is_reset(), "{end:?}");
+        }
+        other.works(&world);
+        drop((first, server, other));
+        world.end(2);
+    }
+}
