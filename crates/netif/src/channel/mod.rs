@@ -163,7 +163,7 @@ struct Arrived {
     gso_size: u16,
 }
 
-/// The stack's side: give it to [`Stack::attach`](crate::Stack::attach).
+/// The stack's side: give it to `Stack::attach`.
 pub struct Channel {
     shared: Arc<Shared>,
     origin: Origin,
