@@ -1,4 +1,4 @@
-//! Callers who sleep at a device (`stack/src/input/watch.rs`): what ends their sleep, and that nobody else waits for it.
+//! Callers who sleep at a device (`stack/src/inet/input/watch.rs`): what ends their sleep, and that nobody else waits for it.
 //!
 //! Needs the right to make network namespaces and devices; without it the tests say so and pass.
 

@@ -36,57 +36,32 @@
 #![recursion_limit = "256"]
 #![warn(missing_docs)]
 
-#[cfg(feature = "tokio")]
-#[path = "aio/mod.rs"]
-pub mod tokio;
-
-mod admission;
 mod base;
-mod blocking;
 mod config;
-mod conn;
-mod demux;
-#[cfg(feature = "failpoints")]
-pub mod failpoints;
-#[cfg(not(feature = "failpoints"))]
-mod failpoints;
-pub mod fastopen;
-pub mod fork;
-mod icmp;
-mod input;
-mod ip;
-mod link;
-mod listen;
-mod listeners;
-mod memory;
-pub mod netif;
-mod panics;
-mod passive;
-pub mod poll;
-mod ports;
-mod prune;
-mod recycle;
-mod route;
+mod inet;
+mod rt;
 mod snapshot;
 mod stack;
 mod switches;
-#[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
-mod tasks;
 mod tcp;
-mod threads;
-mod timers;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod udp;
 pub mod unix;
-mod workers;
 
 #[cfg(feature = "count")]
 pub use sockeye_sync::count;
 
-pub use admission::Syn;
+pub use inet::netif;
+#[cfg(feature = "failpoints")]
+pub use rt::failpoints;
+pub use rt::{fork, poll};
+pub use tcp::handshake::fastopen;
+
 pub use config::{Config, Grain, SetError, SynCookies};
-pub use icmp::{EchoError, EchoReply, IcmpSocket};
-pub use ip::output::MtuDiscover;
-pub use panics::{PanicReport, PanicSource};
+pub use inet::icmp::{EchoError, EchoReply, IcmpSocket};
+pub use inet::ip::output::MtuDiscover;
+pub use rt::panics::{PanicReport, PanicSource};
 pub use snapshot::{SocketInfo, SocketKind};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
@@ -96,5 +71,8 @@ pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::Stack;
 pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
-pub use tcp::{Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+pub use tcp::handshake::admission::Syn;
+pub use tcp::socket::{
+    Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream,
+};
 pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};

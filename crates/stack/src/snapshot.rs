@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use crate::base::addr::FourTuple;
-use crate::conn::Conn;
-use crate::input::count as frames;
-use crate::ip::count as ip;
-use crate::link::count as link;
+use crate::inet::input::count as frames;
+use crate::inet::ip::count as ip;
+use crate::inet::link::count as link;
 use crate::stack::{Core, Stack, counter};
-use crate::tcp::stream::state_name;
-use crate::tcp::{Limiting, TcpInfo};
+use crate::tcp::conn::Conn;
+use crate::tcp::socket::stream::state_name;
+use crate::tcp::socket::{Limiting, TcpInfo};
 use crate::udp;
 
 /// What a socket is.
@@ -107,7 +107,7 @@ impl Stack {
     }
 }
 
-fn listening(listener: &crate::listen::Listener) -> SocketInfo {
+fn listening(listener: &crate::tcp::handshake::listen::Listener) -> SocketInfo {
     let (recv_queue, send_queue) = listener.depth();
     SocketInfo {
         kind: SocketKind::TcpListener,

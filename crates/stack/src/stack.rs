@@ -33,26 +33,26 @@ use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
 use crate::base::entropy::{Entropy, Key};
 use crate::config::{Config, Grain};
-use crate::conn::{Conn, Home, Item};
-use crate::demux::Demux;
-use crate::fastopen;
-use crate::fork;
-use crate::input::Input;
-use crate::ip::Ip;
-use crate::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
-use crate::link::{self, LinkOptions, Links};
-use crate::memory::MemoryWaiters;
-use crate::netif::device::Device;
-use crate::netif::loopback::Loopback;
-use crate::netif::table::{Link, Netifs, Via};
-use crate::netif::{Netif, NetifId, Prefix, RpFilter};
-use crate::panics::{self, PanicReport, PanicSource, Panics};
-use crate::ports::Ports;
-use crate::prune::Pruner;
-use crate::recycle::Recycler;
+use crate::inet::input::Input;
+use crate::inet::ip::Ip;
+use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
+use crate::inet::link::{self, LinkOptions, Links};
+use crate::inet::netif::device::Device;
+use crate::inet::netif::loopback::Loopback;
+use crate::inet::netif::table::{Link, Netifs, Via};
+use crate::inet::netif::{Netif, NetifId, Prefix, RpFilter};
+use crate::rt::fork;
+use crate::rt::memory::MemoryWaiters;
+use crate::rt::panics::{self, PanicReport, PanicSource, Panics};
+use crate::rt::workers::Workers;
 use crate::snapshot::SocketInfo;
 use crate::switches::Entry;
-use crate::workers::Workers;
+use crate::tcp::conn::{Conn, Home, Item};
+use crate::tcp::handshake::fastopen;
+use crate::tcp::prune::Pruner;
+use crate::tcp::recycle::Recycler;
+use crate::tcp::tables::demux::Demux;
+use crate::tcp::tables::ports::Ports;
 
 pub use handle::Stack;
 pub(crate) use handle::WeakStack;
@@ -193,7 +193,7 @@ impl Stack {
     /// calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
         if let Ok(core) = self.core() {
-            core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::workers::Driver));
+            core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::rt::workers::Driver));
         }
     }
 
@@ -207,7 +207,7 @@ impl Stack {
     /// and replace itself. A panic in it is counted and not reported.
     pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
         if let Ok(core) = self.core() {
-            core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::panics::Hook>));
+            core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::rt::panics::Hook>));
         }
     }
 

@@ -11,7 +11,7 @@
 //! an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
 //! A caller's wait is a `poll` of a third, too, which ends it. It is written when somebody waits for it
-//! (`stack/src/input/watch.rs`), and read by who was woken, before he looks whether it was meant for him.
+//! (`stack/src/inet/input/watch.rs`), and read by who was woken, before he looks whether it was meant for him.
 //!
 //! Tests: `tests/devices.rs`.
 

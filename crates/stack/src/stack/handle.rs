@@ -31,16 +31,16 @@ use sockeye_sync::facade::{Arc, OnceLock, Weak};
 
 use super::Core;
 use crate::config::Config;
-use crate::fork;
-use crate::netif::NetifId;
-use crate::panics::{self, PanicSource};
-use crate::threads;
+use crate::inet::netif::NetifId;
+use crate::rt::fork;
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::threads;
 
 /// A handle of a stack. Clones are the same stack, which ends with the last of them; each socket has one.
 ///
 /// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
 /// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards. Nor does it wait
-/// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
+/// for the threads of an interface whose [`Netif::interrupt`](crate::inet::netif::Netif::interrupt) has panicked.
 ///
 /// In a child of fork(2), a stack with threads answers every call with an error of the kind `StaleNetworkFileHandle`, or with
 /// nothing, and its drop does nothing; see [`fork`].

@@ -1,23 +1,20 @@
-//! TCP sockets in the shape of `std::net`.
+//! TCP in the stack: sockets, connections, handshakes, and the tables that find them.
 //!
-//! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
-//! be set before binding.
+//! | module | has |
+//! |---|---|
+//! | [`socket`] | the public types: streams, listeners, options |
+//! | [`conn`] | a connection: its state machine and buffers, and everything that runs them |
+//! | [`handshake`] | from a SYN to an accepted connection |
+//! | [`tables`] | connections by name, ports, listeners |
+//! | [`route`] | a segment whose receiver is not known yet |
+//! | [`prune`], [`recycle`] | memory: what is given up under pressure, and where used buffers go |
+//!
+//! The protocol itself is `sockeye_proto::tcp`.
 
-mod fastopen;
-mod info;
-pub(crate) mod keepalive;
-mod listener;
-pub(crate) mod marks;
-mod mbufs;
-mod notsent;
-mod socket;
-pub(crate) mod stream;
-mod urgent;
-
-pub use info::{Limiting, TcpInfo};
-pub use keepalive::TcpKeepalive;
-pub use listener::{Incoming, TcpListener};
-pub use mbufs::MbufChain;
-pub(crate) use socket::SocketSettings;
-pub use socket::TcpSocket;
-pub use stream::TcpStream;
+pub(crate) mod conn;
+pub(crate) mod handshake;
+pub(crate) mod prune;
+pub(crate) mod recycle;
+pub(crate) mod route;
+pub(crate) mod socket;
+pub(crate) mod tables;

@@ -11,7 +11,7 @@ use super::naming::Handle;
 use super::pcb::{Pcb, Protocol};
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
-use crate::fork::Held;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// What decides conflicts of binds.

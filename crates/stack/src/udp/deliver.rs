@@ -19,11 +19,11 @@ use super::pcb::{Datagram, Pcb, So};
 use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
-use crate::conn::outbox::Wake;
-use crate::failpoints::{self, Point};
-use crate::ip::output::MtuDiscover;
-use crate::panics::{self, PanicSource};
-use crate::poll::Ready;
+use crate::inet::ip::output::MtuDiscover;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::poll::Ready;
+use crate::tcp::conn::outbox::Wake;
 
 /// What the datagrams of a run have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

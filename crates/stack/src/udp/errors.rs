@@ -16,8 +16,8 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{ERRORS_MAX, Pcb};
 use crate::base::addr::{Endpoint, FourTuple};
-use crate::conn::outbox::Wake;
-use crate::poll::Ready;
+use crate::rt::poll::Ready;
+use crate::tcp::conn::outbox::Wake;
 
 /// What has happened to a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

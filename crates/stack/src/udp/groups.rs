@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use sockeye_sync::Mutex;
 
-use crate::netif::NetifId;
+use crate::inet::netif::NetifId;
 use crate::stack::Core;
 
 /// Number of the loopback interface.

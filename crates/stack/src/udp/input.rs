@@ -16,10 +16,10 @@ use super::count;
 use super::deliver::{Flow, Load, Loads};
 use super::errors::{self, Unsent};
 use crate::base::addr::{Endpoint, FourTuple};
-use crate::conn::outbox::Context;
-use crate::ip::output::MtuDiscover;
-use crate::ip::{Cast, Received};
-use crate::netif::Checksum;
+use crate::inet::ip::output::MtuDiscover;
+use crate::inet::ip::{Cast, Received};
+use crate::inet::netif::Checksum;
+use crate::tcp::conn::outbox::Context;
 
 /// A packet that says it is a datagram has come in for us.
 pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
@@ -65,7 +65,11 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
             if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
                 shared.count(count::NO_PORTS, 1);
                 drop(loads);
-                crate::ip::icmp::error(cx, &received, icmp::Error::Unreachable(icmp::Unreachable::Port));
+                crate::inet::ip::icmp::error(
+                    cx,
+                    &received,
+                    icmp::Error::Unreachable(icmp::Unreachable::Port),
+                );
             }
         }
         Cast::Multicast | Cast::Broadcast => shared.to_all(cx.cpu, &flow, &mut loads, wakes),

@@ -13,7 +13,7 @@ macro_rules! handle_methods {
             /// None; the signature is that of `std`.
             pub fn try_clone(&self) -> std::io::Result<Self> {
                 let handle = sockeye_sync::facade::Arc::clone(self.handle.open()?);
-                Ok(Self { handle: $crate::fork::Held::new(self.stack().clone(), handle) })
+                Ok(Self { handle: $crate::rt::fork::Held::new(self.stack().clone(), handle) })
             }
 
             /// Takes the pending error (SO_ERROR).
@@ -47,7 +47,7 @@ macro_rules! handle_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.options()?.rcv_timeout, timeout)
+                $crate::rt::blocking::store_timeout(&self.options()?.rcv_timeout, timeout)
             }
 
             /// What was set.
@@ -55,20 +55,20 @@ macro_rules! handle_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.options()?.rcv_timeout))
+                Ok($crate::rt::blocking::load_timeout(&self.options()?.rcv_timeout))
             }
         }
 
-        impl $crate::poll::Pollable for $type {}
+        impl $crate::rt::poll::Pollable for $type {}
 
-        impl $crate::poll::sealed::Source for $type {
+        impl $crate::rt::poll::sealed::Source for $type {
             fn owner(&self) -> &$crate::Stack {
                 self.stack()
             }
 
             #[allow(private_interfaces)]
-            fn target(&self) -> std::io::Result<$crate::poll::Target> {
-                Ok($crate::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.open()?.pcb)))
+            fn target(&self) -> std::io::Result<$crate::rt::poll::Target> {
+                Ok($crate::rt::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.open()?.pcb)))
             }
         }
     };

@@ -43,8 +43,8 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Counters, cpu};
 
 use crate::base::addr::HashKey;
-use crate::link;
-use crate::netif::NetifId;
+use crate::inet::link;
+use crate::inet::netif::NetifId;
 use crate::stack::Core;
 use groups::{Groups, Membership};
 use ports::Ports;

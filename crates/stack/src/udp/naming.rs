@@ -20,8 +20,8 @@ use super::ports::Ports;
 use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
-use crate::netif::{NetifId, scope};
-use crate::panics::{self, PanicSource};
+use crate::inet::netif::{NetifId, scope};
+use crate::rt::panics::{self, PanicSource};
 use crate::stack::{Core, Stack};
 
 /// What the handles of one socket share. The last one closes it.

@@ -1,7 +1,7 @@
 //! Datagrams that leave the stack: their header, and the Internet layer for the rest.
 //!
 //! A buffer that stands for several datagrams leaves as one frame where the interface cuts it
-//! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
+//! ([`Netif::udp_segment_max`](crate::inet::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
 //! dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with IP_RECVERR).
 //!
 //! Must not know receivers. Takes no lock; the interface's queue has its own. Tests: `tests/udp_wire.rs`.
@@ -17,10 +17,10 @@ use sockeye_sync::facade::Ordering;
 use super::count;
 use super::deliver::{Flow, Load};
 use super::pcb::Pcb;
-use crate::conn::outbox::Context;
-use crate::ip::output::{self, ChecksumAt, Outgoing, SendError};
-use crate::netif::NetifId;
+use crate::inet::ip::output::{self, ChecksumAt, Outgoing, SendError};
+use crate::inet::netif::NetifId;
 use crate::stack::Core;
+use crate::tcp::conn::outbox::Context;
 
 /// Where in a header the checksum stands.
 const CHECKSUM_AT: usize = 6;

@@ -34,10 +34,10 @@ use super::groups::Memberships;
 use super::name::{Name, NameCell};
 use super::options::Options;
 use crate::base::addr::Endpoint;
-use crate::conn::outbox::{Wake, fire_all};
-use crate::poll::registration;
-use crate::poll::{Ready, Waiters};
+use crate::rt::poll::registration;
+use crate::rt::poll::{Ready, Waiters};
 use crate::stack::Core;
+use crate::tcp::conn::outbox::{Wake, fire_all};
 
 /// See the module's head.
 #[repr(align(128))]
@@ -71,7 +71,7 @@ pub(crate) struct Pcb {
 pub(crate) enum Protocol {
     /// UDP's.
     Udp,
-    /// Echo requests and their answers (`crate::icmp`).
+    /// Echo requests and their answers (`crate::inet::icmp`).
     Echo,
 }
 

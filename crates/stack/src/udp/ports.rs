@@ -1,6 +1,6 @@
 //! Local UDP ports: who is bound to which, and which one an unbound socket gets.
 //!
-//! The conflicts are those of TCP (`crate::ports`, `docs/bind.md`) without listeners: two sockets on one port conflict
+//! The conflicts are those of TCP (`crate::tcp::tables::ports`, `docs/bind.md`) without listeners: two sockets on one port conflict
 //! if their addresses overlap, unless both have SO_REUSEADDR or both have SO_REUSEPORT. A connected socket keeps its
 //! port with the address that the connect gave it. Free ports are chosen by RFC 6056's algorithm, as TCP's.
 //!
@@ -18,8 +18,8 @@ use sockeye_sync::{Mutex, MutexGuard};
 
 use super::pcb::Pcb;
 use crate::base::addr::{Endpoint, octets};
-use crate::listeners::ANY_PORT;
-use crate::ports::{Bind, BindOptions};
+use crate::tcp::tables::listeners::ANY_PORT;
+use crate::tcp::tables::ports::{Bind, BindOptions};
 
 /// See the module's head.
 pub(crate) struct Ports(Mutex<Binds>);
@@ -53,7 +53,7 @@ impl Binds {
     pub fn bind(&mut self, pcb: &Arc<Pcb>, local: Endpoint) -> io::Result<u16> {
         let port = if local.port == 0 {
             let mut free = self.chooser.candidates(&octets(local.addr), &[], 0);
-            free.find(|port| !self.ports.contains_key(port)).ok_or_else(crate::ports::no_port)?
+            free.find(|port| !self.ports.contains_key(port)).ok_or_else(crate::tcp::tables::ports::no_port)?
         } else {
             local.port
         };
@@ -71,7 +71,7 @@ impl Binds {
             BindOptions { reuse_addr: pcb.reuse_addr, reuse_port: pcb.reuse_port, v6_only: pcb.v6_only };
         let binds = self.ports.entry(local.port).or_default();
         if binds.iter().any(|(_, bind)| bind.conflicts(local.addr, options)) {
-            return Err(crate::ports::in_use(local));
+            return Err(crate::tcp::tables::ports::in_use(local));
         }
         binds.push((Arc::clone(pcb), Bind::new(0, local.addr, options)));
         Ok(())

@@ -16,10 +16,10 @@ use super::message::RecvMeta;
 use super::naming::Handle;
 use super::pcb::{Datagram, Pcb, Protocol, So};
 use crate::base::addr::Endpoint;
-use crate::blocking::{self, Timeout};
-use crate::failpoints::{self, Point};
-use crate::netif::scope;
-use crate::panics;
+use crate::inet::netif::scope;
+use crate::rt::blocking::{self, Timeout};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics;
 
 /// Most datagrams that are taken under one hold of the mutex.
 const BATCH_MAX: usize = 16;

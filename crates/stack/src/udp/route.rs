@@ -12,10 +12,10 @@ use super::groups::LOOPBACK;
 use super::name::Name;
 use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
-use crate::netif::NetifId;
-use crate::netif::device::Device;
-use crate::netif::table::Via;
-use crate::netif::tables::NoWay;
+use crate::inet::netif::NetifId;
+use crate::inet::netif::device::Device;
+use crate::inet::netif::table::Via;
+use crate::inet::netif::tables::NoWay;
 use crate::stack::Core;
 
 /// A way.

@@ -30,13 +30,13 @@ use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
-use crate::blocking::{Timeout, wait_for_memory};
-use crate::conn::outbox::{Wake, fire_all};
-use crate::ip::output::MtuDiscover;
-use crate::memory;
-use crate::netif::{NetifId, scope};
-use crate::panics;
+use crate::inet::ip::output::MtuDiscover;
+use crate::inet::netif::{NetifId, scope};
+use crate::rt::blocking::{Timeout, wait_for_memory};
+use crate::rt::memory;
+use crate::rt::panics;
 use crate::stack::{Core, counter};
+use crate::tcp::conn::outbox::{Wake, fire_all};
 
 /// What a datagram needs besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]

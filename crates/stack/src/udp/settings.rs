@@ -15,10 +15,10 @@ use sockeye_sync::facade::Ordering;
 use super::groups::{LOOPBACK, Membership};
 use super::route;
 use super::socket::UdpSocket;
-use crate::blocking::{load_timeout, store_timeout};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
-use crate::ip::output::MtuDiscover;
-use crate::panics;
+use crate::inet::ip::output::MtuDiscover;
+use crate::rt::blocking::{load_timeout, store_timeout};
+use crate::rt::panics;
 use crate::stack::Core;
 
 /// A pair of methods that set and tell an option which needs no checks.

@@ -15,8 +15,8 @@ use super::methods::handle_methods;
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
-use crate::fork::Held;
-use crate::netif::scope;
+use crate::inet::netif::scope;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// A UDP socket, in the shape of `std::net::UdpSocket`.

@@ -96,7 +96,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn try_clone(&self) -> std::io::Result<Self> {
-                Ok(Self { sock: $crate::fork::Held::of(self.sock.open()?.clone()) })
+                Ok(Self { sock: $crate::rt::fork::Held::of(self.sock.open()?.clone()) })
             }
 
             /// The socket's own address.
@@ -185,7 +185,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.sock.open()?.pcb.options.read_timeout, timeout)
+                $crate::rt::blocking::store_timeout(&self.sock.open()?.pcb.options.read_timeout, timeout)
             }
 
             /// The SO_RCVTIMEO setting.
@@ -193,7 +193,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.sock.open()?.pcb.options.read_timeout))
+                Ok($crate::rt::blocking::load_timeout(&self.sock.open()?.pcb.options.read_timeout))
             }
 
             /// SO_SNDTIMEO: how long a send or connect may block; then it fails with `WouldBlock`. `None`: for
@@ -202,7 +202,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// `InvalidInput` for zero.
             pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                $crate::blocking::store_timeout(&self.sock.open()?.pcb.options.write_timeout, timeout)
+                $crate::rt::blocking::store_timeout(&self.sock.open()?.pcb.options.write_timeout, timeout)
             }
 
             /// The SO_SNDTIMEO setting.
@@ -210,7 +210,7 @@ macro_rules! socket_methods {
             /// # Errors
             /// None; the signature is that of `std`.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
-                Ok($crate::blocking::load_timeout(&self.sock.open()?.pcb.options.write_timeout))
+                Ok($crate::rt::blocking::load_timeout(&self.sock.open()?.pcb.options.write_timeout))
             }
 
             /// Closes one direction or both. A listener that reads no more refuses connections, and `accept` ends
@@ -247,18 +247,18 @@ macro_rules! socket_methods {
             }
         }
 
-        impl $crate::poll::sealed::Source for $type {
+        impl $crate::rt::poll::sealed::Source for $type {
             fn owner(&self) -> &$crate::Stack {
                 self.stack()
             }
 
             #[allow(private_interfaces)]
-            fn target(&self) -> std::io::Result<$crate::poll::Target> {
-                Ok($crate::poll::Target::Unix($crate::unix::ready::End::of(self.sock.open()?)))
+            fn target(&self) -> std::io::Result<$crate::rt::poll::Target> {
+                Ok($crate::rt::poll::Target::Unix($crate::unix::ready::End::of(self.sock.open()?)))
             }
         }
 
-        impl $crate::poll::Pollable for $type {}
+        impl $crate::rt::poll::Pollable for $type {}
     };
 }
 pub(super) use socket_methods;

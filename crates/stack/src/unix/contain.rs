@@ -26,7 +26,7 @@ use super::locking;
 use super::pcb::{Pcb, So};
 use super::sock::{Sock, announce};
 use super::wakes::Wakes;
-use crate::panics::{self, PanicSource};
+use crate::rt::panics::{self, PanicSource};
 use crate::stack::Core;
 
 /// Runs a call on a socket, with no lock held.

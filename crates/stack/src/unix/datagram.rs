@@ -13,7 +13,7 @@ use super::pcb::Kind;
 use super::recv::Received;
 use super::sock::Sock;
 use super::{contain, datagram_link, datagram_send, recv};
-use crate::fork::Held;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// A datagram socket, in the shape of `std::os::unix::net::UnixDatagram`.

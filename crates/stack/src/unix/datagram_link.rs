@@ -16,8 +16,8 @@ use super::locking;
 use super::pcb::Pcb;
 use super::rights::dispose;
 use super::wakes::Wakes;
-use crate::failpoints::{self, Point};
-use crate::panics::{self, PanicSource};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
 use crate::stack::Core;
 
 /// Links two new sockets with each other.
@@ -117,7 +117,7 @@ fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
             theirs.error = Some(Errno::CONNRESET);
             old.alert.store(true, Ordering::Release);
             wakes.readers(old, &mut theirs);
-            theirs.readers.mark(crate::poll::Ready::ERROR.bits(), wakes.list());
+            theirs.readers.mark(crate::rt::poll::Ready::ERROR.bits(), wakes.list());
         }
         theirs.flows.unlink(pcb)
     };

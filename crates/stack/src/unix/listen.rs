@@ -19,16 +19,16 @@ use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use super::{contain, locking};
-use crate::failpoints::{self, Point};
-use crate::listen::BACKLOG_MAX;
-use crate::panics::{self, PanicSource};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
+#[cfg(feature = "tokio")]
+use crate::rt::poll::Waiters;
+#[cfg(feature = "tokio")]
+use crate::rt::tasks::{Waitable, Want};
 use crate::stack::Core;
 #[cfg(feature = "tokio")]
-use crate::{
-    poll::Waiters,
-    stack::Stack,
-    tasks::{Waitable, Want},
-};
+use crate::stack::Stack;
+use crate::tcp::handshake::listen::BACKLOG_MAX;
 
 /// What a socket is, as far as it may still change.
 pub(crate) mod phase {

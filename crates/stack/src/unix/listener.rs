@@ -10,9 +10,9 @@ use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixSeqpacket, UnixStream, contain, listen};
-use crate::fork::Held;
-use crate::listen::BACKLOG_MAX;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
+use crate::tcp::handshake::listen::BACKLOG_MAX;
 
 macro_rules! listener {
     ($(#[$doc:meta])* $name:ident, $incoming:ident, $accepted:ident, $kind:expr) => {

@@ -76,7 +76,7 @@ pub use socket::UnixSocket;
 pub use stream::UnixStream;
 
 use crate::base::addr::HashKey;
-use crate::panics;
+use crate::rt::panics;
 use crate::stack::Core;
 
 /// What the UNIX-domain sockets of a stack share.

@@ -17,8 +17,8 @@ use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 use super::addr::{Name, SocketAddr};
 use super::pcb::{Kind, Pcb};
 use crate::base::addr::HashKey;
-use crate::failpoints::{self, Point};
-use crate::panics::{self, PanicSource};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
 use crate::stack::Core;
 
 /// Shards of the table.

@@ -32,7 +32,7 @@ use super::records::Records;
 use super::rights::InFlight;
 use super::sock::Sock;
 use crate::config::Config;
-use crate::poll::{Ready, Waiters};
+use crate::rt::poll::{Ready, Waiters};
 
 /// The types of socket(7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

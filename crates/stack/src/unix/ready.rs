@@ -22,7 +22,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Kind, Pcb};
 use super::sock::{self, Sock};
-use crate::poll::{Queue, Ready, Registration, registration};
+use crate::rt::poll::{Queue, Ready, Registration, registration};
 
 /// A socket as a poll holds it: no handle, so it does not keep the socket open.
 #[derive(Clone)]
@@ -104,10 +104,10 @@ mod tasks {
     use super::super::pcb::Kind;
     use super::super::sock::Sock;
     use super::End;
-    use crate::fork::Held;
-    use crate::poll::{Ready, Waiters};
+    use crate::rt::fork::Held;
+    use crate::rt::poll::{Ready, Waiters};
+    use crate::rt::tasks::{Waitable, Want};
     use crate::stack::Core;
-    use crate::tasks::{Waitable, Want};
 
     impl Sock {
         /// Whether nothing is there and nothing more comes.

@@ -20,7 +20,7 @@ use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use super::{contain, locking};
-use crate::failpoints::{self, Point};
+use crate::rt::failpoints::{self, Point};
 
 /// What was received.
 #[derive(Default)]

@@ -22,7 +22,7 @@ use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait_for_memory, wait_for_space};
 use super::wakes::Wakes;
 use super::{collect, contain, locking};
-use crate::failpoints::{self, Point};
+use crate::rt::failpoints::{self, Point};
 use crate::stack::Core;
 
 /// Bytes of a stream that are copied and appended at a time: the reader can start on the first while the second

@@ -12,7 +12,7 @@ use super::common::{data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
-use crate::fork::Held;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.

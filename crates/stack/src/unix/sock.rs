@@ -20,10 +20,10 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
-use crate::fork::Held;
-use crate::panics::{self, PanicSource};
-use crate::poll::Ready;
-use crate::poll::registration::{self, Gone};
+use crate::rt::fork::Held;
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::poll::Ready;
+use crate::rt::poll::registration::{self, Gone};
 use crate::stack::{Core, Stack};
 
 /// See the module's head.

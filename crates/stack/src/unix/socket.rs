@@ -9,7 +9,7 @@ use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, contain, listen};
-use crate::fork::Held;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// A socket of a type, to be bound, and then connected or listened on.

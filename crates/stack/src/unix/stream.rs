@@ -14,7 +14,7 @@ use super::common::{data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
-use crate::fork::Held;
+use crate::rt::fork::Held;
 use crate::stack::Stack;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.

@@ -1,4 +1,4 @@
-//! Blocking of UNIX-domain sockets' calls, with the errors of theirs. How it is done: `crate::blocking`.
+//! Blocking of UNIX-domain sockets' calls, with the errors of theirs. How it is done: `crate::rt::blocking`.
 //!
 //! Must not know what is waited for. The tickets are taken under the mutex of the condition, by the caller.
 //! Tests: `tests/unix/`.
@@ -6,8 +6,8 @@
 use rustix::io::Errno;
 use sockeye_sync::{Ticket, WaitQueue};
 
-use crate::blocking;
-pub(crate) use crate::blocking::Timeout;
+use crate::rt::blocking;
+pub(crate) use crate::rt::blocking::Timeout;
 use crate::stack::{Core, counter};
 
 /// Waits with a ticket. `cpu`: where the one that will notify ran last, if it is known.

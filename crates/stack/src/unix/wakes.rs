@@ -13,11 +13,11 @@ use sockeye_sync::{Notified, cpu};
 use super::flows::Unblocked;
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;
-use crate::conn::outbox::{Wake, fire_all};
-use crate::failpoints::{self, Point};
-use crate::panics::{self, Caught, PanicSource};
-use crate::poll::Ready;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, Caught, PanicSource};
+use crate::rt::poll::Ready;
 use crate::stack::Core;
+use crate::tcp::conn::outbox::{Wake, fire_all};
 
 /// See the module's head.
 #[must_use = "it wakes when it is dropped, so it is to outlive the locks"]

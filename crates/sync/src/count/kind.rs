@@ -91,8 +91,8 @@ const FILES: [(&str, Kind); 14] = [
     ("mbuf/src/stats.rs", Kind::Counter),
     ("mbuf/src/quota.rs", Kind::Counter),
     ("mbuf/src/", Kind::Buffer),
-    ("stack/src/memory.rs", Kind::Counter),
-    ("stack/src/listen.rs", Kind::Queue),
+    ("stack/src/rt/memory.rs", Kind::Counter),
+    ("stack/src/tcp/handshake/listen.rs", Kind::Queue),
 ];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! A caller who waits at a device in place of the thread that does so otherwise (`sync/src/lookout.rs`,
-//! `stack/src/input/watch.rs`): a notify by somebody else ends his sleep, and when he goes away the device is not left alone.
+//! `stack/src/inet/input/watch.rs`): a notify by somebody else ends his sleep, and when he goes away the device is not left alone.
 //!
 //! Loom reports whoever sleeps for ever as a deadlock.
 

@@ -1,4 +1,4 @@
-//! A queue of frames that an input thread and a waiting caller take from (`stack/src/input/busy.rs`): no frame is
+//! A queue of frames that an input thread and a waiting caller take from (`stack/src/inet/input/busy.rs`): no frame is
 //! stranded, and the caller who gives up and parks is woken.
 //!
 //! The caller's spin is [`LOOKS`] looks long; the input thread that stands aside has a deadline, and waits at its interface

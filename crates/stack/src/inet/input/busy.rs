@@ -1,0 +1,306 @@
+//! Who takes frames from a queue: its input thread, or a caller that waits for what they bring.
+//!
+//! A thread that blocks in a read or write is busy for a while before it parks. If its connection is over an interface,
+//! it spends that time at the queue where the connection's frames come in: it takes a batch, handles it as the
+//! input thread would, and often finds that its own wait is over. That saves two switches of threads for each answer, and
+//! payload is copied out on the core that has just copied it in. (On sockets of the kernel this is SO_BUSY_POLL.)
+//!
+//! # Who may
+//! Whoever holds the mutex of the [`Seat`], in which the batch is. A caller only tries it; the input thread does, too: if
+//! it is held, somebody is at work there. It is the first lock of all; nothing is held when it is tried.
+//!
+//! # Standing aside
+//! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller marks the seat
+//! as *served* when he has found frames, when he finds the seat held, when he has read so much from his socket's
+//! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An
+//! input thread that finds the mark, or the seat held, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if
+//! nobody has marked it again by then, it takes its turn and goes back to its interface. Where callers have served for long it
+//! sleeps longer, [`ASIDE_LONG_MAX`]. A caller that gives up and parks clears the mark and wakes it.
+//!
+//! # Why nothing is stranded
+//! Between two turns of anybody, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
+//! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
+//! what is there. That bound also covers the race of a caller who leaves between the input thread's look at the
+//! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
+//! last look, and whoever delivers what he waits for ends it. One who sleeps at the interface instead (`watch.rs`) is
+//! a reason to stand aside too, and the only one to do so without that bound.
+//!
+//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in
+//! `crates/sync/tests/loom/seat.rs`.
+
+use std::time::{Duration, Instant};
+
+use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
+use sockeye_sync::{Lookout, Mutex, Seen, Spin};
+
+use super::placed::Placing;
+use super::{BATCH_BYTES_MAX, Batch, count, turn};
+use crate::inet::netif::NetifId;
+use crate::inet::netif::table::NETIFS_MAX;
+use crate::stack::Core;
+use crate::switches::Input as Switch;
+
+/// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
+/// elsewhere waits so long at most.
+const ASIDE_MAX: Duration = Duration::from_micros(200);
+/// The same where callers have served for [`ASIDE_MANY`] such looks in a row: to look is a switch of threads each time.
+const ASIDE_LONG_MAX: Duration = Duration::from_millis(1);
+const ASIDE_MANY: u32 = 8;
+
+/// Bytes that a reader takes from its socket's buffer at once and is then expected back.
+const STREAM_MIN: usize = 32 << 10;
+/// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
+const LOOK_MIN: u32 = 192 << 10;
+/// Bytes of the largest frames after which a caller looks whether his wait is over. Fewer than an input thread takes: what
+/// he takes he is about to read, and it should still be in his core's cache then.
+const CALLER_BYTES_MAX: usize = 128 << 10;
+
+/// A queue of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub netif: NetifId,
+    pub queue: usize,
+}
+
+/// A [`Place`], or none, in one word.
+#[derive(Debug, Default)]
+pub(crate) struct PlaceCell(AtomicU16);
+
+impl PlaceCell {
+    /// Remembers a place. The line is shared with readers of other fields: it is written only on a change.
+    #[inline]
+    pub fn store(&self, place: Place) {
+        let word = Self::word(place);
+        // Relaxed, here and below: a hint where to look.
+        if self.0.load(Ordering::Relaxed) != word {
+            self.0.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers a place, if there is none.
+    pub fn try_take(&self, place: Place) -> bool {
+        // Relaxed: whoever has to see it reads a word that is written after it.
+        self.0.compare_exchange(0, Self::word(place), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Forgets it.
+    pub fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn word(place: Place) -> u16 {
+        // At most 16 interfaces of 64 queues.
+        (place.netif.index() * QUEUES_SHIFTED + place.queue + 1) as u16
+    }
+
+    /// The place that was remembered last.
+    #[inline]
+    pub fn load(&self) -> Option<Place> {
+        let word = (self.0.load(Ordering::Relaxed) as usize).checked_sub(1)?;
+        let netif = NetifId::from_index(word / QUEUES_SHIFTED)?;
+        Some(Place { netif, queue: word % QUEUES_SHIFTED })
+    }
+}
+
+/// Numbers of queues in a [`PlaceCell`].
+const QUEUES_SHIFTED: usize = sockeye_netif::QUEUES_MAX;
+const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
+
+/// What an input thread remembers while it stands aside.
+#[derive(Default)]
+pub(super) struct Deputy {
+    /// The sleep of a watcher that it has found the last time.
+    last: Option<Seen>,
+    /// Looks in a row that found callers at work.
+    looks: u32,
+}
+
+impl Deputy {
+    /// It has found a watcher, or nobody. True if it was the same sleep the last time: then he has slept for so
+    /// long that no deadline is needed.
+    fn knows(&mut self, seen: Option<Seen>) -> bool {
+        let is_known = seen.is_some() && self.last == seen;
+        self.last = seen;
+        is_known
+    }
+
+    /// It stands aside, for so long.
+    fn stand_aside(&mut self) -> Duration {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks > ASIDE_MANY { ASIDE_LONG_MAX } else { ASIDE_MAX }
+    }
+
+    /// It takes its turn.
+    fn stand_in(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The right to take frames from a queue.
+#[derive(Default)]
+pub(super) struct Seat {
+    pub batch: Mutex<Batch>,
+    /// (a) Callers take what comes.
+    served: AtomicBool,
+    /// A caller who sleeps at the interface; the input thread is its deputy, and sleeps in its bed when it stands aside.
+    pub lookout: Lookout,
+    /// (a) The interface has no place for callers who sleep.
+    pub has_no_place: AtomicBool,
+}
+
+/// The seats of all interfaces.
+pub(super) struct Seats([OnceLock<Box<[Seat]>>; NETIFS_MAX]);
+
+impl Seats {
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+
+    /// Makes those of an interface.
+    pub fn add(&self, netif: NetifId, queues: usize) {
+        if let Some(seats) = self.0.get(netif.index()) {
+            let _ = seats.set((0..queues).map(|_| Seat::default()).collect());
+        }
+    }
+
+    fn at(&self, place: Place) -> Option<&Seat> {
+        self.0.get(place.netif.index())?.get()?.get(place.queue)
+    }
+
+    /// Wakes all input threads that stand aside.
+    pub fn wake_all(&self) {
+        for seat in self.0.iter().filter_map(|seats| seats.get()).flat_map(|seats| seats.iter()) {
+            seat.lookout.bed().wake_if_sleeping();
+        }
+    }
+}
+
+/// The seat at a queue, if callers may take it.
+pub(super) fn seat(core: &Core, at: Place) -> Option<&Seat> {
+    core.input.seats.at(at).filter(|_| core.config.input == Switch::Batched)
+}
+
+/// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
+/// some sleep.
+pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &mut Deputy) -> Option<usize> {
+    let seat = core.input.seats.at(at)?;
+    // Relaxed, as in `mark`: the bound on the sleep is what counts.
+    let is_served = seat.served.load(Ordering::Relaxed);
+    let watcher = seat.lookout.seen();
+    let held = if is_served || watcher.is_some() { None } else { seat.batch.try_lock() };
+    let Some(mut batch) = held else {
+        seat.served.store(false, Ordering::Relaxed);
+        core.input.count(count::ASIDE, 1);
+        match watcher.filter(|_| deputy.knows(watcher) && !is_served) {
+            Some(seen) => seat.lookout.trust(seen),
+            None => {
+                let until = Instant::now() + deputy.stand_aside();
+                seat.lookout.bed().prepare_sleep().sleep(Some(until), Spin::OFF);
+            }
+        }
+        return None;
+    };
+    deputy.stand_in();
+    Some(turn(core, at, bytes_max, &mut batch))
+}
+
+/// The turn of a driver of a stack without threads: how many frames there were. None while somebody else is at it, who may be
+/// the driver itself: an interface that polls the stack when it is asked for frames.
+pub(super) fn turn_of_driver(core: &Core, at: Place) -> usize {
+    let batch = core.input.seats.at(at).and_then(|seat| seat.batch.try_lock());
+    batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
+}
+
+/// An input thread does nothing for so long, or until the stack ends.
+pub(super) fn pause(core: &Core, at: Place, time: Duration) {
+    if let Some(seat) = core.input.seats.at(at) {
+        seat.lookout.bed().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
+    }
+}
+
+/// A caller takes what comes next, or is about to.
+pub(super) fn mark(seat: &Seat) {
+    if !seat.served.load(Ordering::Relaxed) {
+        seat.served.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A caller has found so much to read that he will be back for more before long: he takes it from the queue then, and on his
+/// core.
+#[inline]
+pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
+    if bytes >= STREAM_MIN
+        && core.config.input == Switch::Batched
+        && let Some(seat) = at.load().and_then(|at| core.input.seats.at(at))
+    {
+        mark(seat);
+    }
+}
+
+/// A caller has handed over so much that answers to what went before may be there: he takes them himself, and what they
+/// acknowledge is memory that his next bytes find in his core's cache. Not before there is much of it, `buffered` bytes: to look
+/// is a system call or two. Called without locks.
+#[inline]
+pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize, buffered: u32) {
+    if bytes < STREAM_MIN || core.config.input != Switch::Batched {
+        return;
+    }
+    let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
+    mark(seat);
+    if buffered >= LOOK_MIN
+        && let Some(mut batch) = seat.batch.try_lock()
+        && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
+    {
+        core.input.count(count::BY_CALLERS, 1);
+    }
+}
+
+/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `placing` if they are what it waits for.
+/// Whether it was done, or `placing` has taken anything; who then parks calls [`leave`] first. Called without locks.
+pub(crate) fn until(
+    core: &Core,
+    at: Place,
+    spin: Spin,
+    mut placing: Option<&mut Placing<'_>>,
+    done: impl Fn() -> bool,
+) -> bool {
+    let Some(seat) = seat(core, at) else { return spin.until(done) };
+    spin.until(|| {
+        if done() {
+            return true;
+        }
+        let Some(mut batch) = seat.batch.try_lock() else {
+            // So the input thread leaves the next ones to us.
+            mark(seat);
+            return false;
+        };
+        if turn_for(core, at, &mut batch, placing.as_deref_mut()) > 0 {
+            core.input.count(count::BY_CALLERS, 1);
+            mark(seat);
+        }
+        drop(batch);
+        placing.as_ref().is_some_and(|placing| placing.taken() > 0) || done()
+    })
+}
+
+/// A caller gives up and parks: the input thread need not wait for him any longer.
+pub(crate) fn leave(core: &Core, at: Place) {
+    if let Some(seat) = seat(core, at) {
+        if seat.served.load(Ordering::Relaxed) {
+            seat.served.store(false, Ordering::Relaxed);
+        }
+        seat.lookout.bed().wake_if_sleeping();
+    }
+}
+
+/// A caller's turn: how many frames there were.
+pub(super) fn turn_for(
+    core: &Core,
+    at: Place,
+    batch: &mut Batch,
+    placing: Option<&mut Placing<'_>>,
+) -> usize {
+    let placed =
+        placing.filter(|placing| placing.fits(batch)).and_then(|placing| placing.turn(core, at, batch));
+    placed.unwrap_or_else(|| turn(core, at, CALLER_BYTES_MAX, batch))
+}

@@ -1,0 +1,294 @@
+//! Input from interfaces: one thread for each receive queue, and what excludes whom among them.
+//!
+//! ```text
+//!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
+//!   queue 1 ─► input thread 1 ─┤   buffers of this thread   ─►    enters its perimeter once  ─►  outbox
+//!   …                          ┘   (`parse`)                      (`deliver`, `conn/run.rs`)
+//! ```
+//!
+//! A flow's frames come in one queue, so they are handled by one thread and in order. Which locks the
+//! threads take is the switch [`Config::input`](crate::Config::input); `deliver.rs` tells the four settings.
+//! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
+//! (`conn/engine.rs`), whatever the setting.
+//!
+//! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
+//! two get on. What the frames bring about is then called on that thread: wakers, and hooks of listeners.
+//!
+//! An input thread is the stack's own and enters like a worker: whatever `Config::entry` says of callers, it runs what it
+//! finds queued.
+//!
+//! # Sleeping
+//! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
+//! [`Netif::wait`](crate::inet::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
+//! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
+//! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back what is parked for
+//! its core.
+//!
+//! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
+//! then says whether there may be more.
+//!
+//! Lock rank: `exclusive+lock`'s mutex comes before everything, and only input takes it. The perimeter of
+//! `exclusive` is entered like any other; input alone may wait for it, with no lock in its hands.
+//! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+
+pub(crate) mod busy;
+pub(crate) mod count;
+mod deliver;
+mod ethernet;
+mod parse;
+pub(crate) mod placed;
+pub(crate) mod watch;
+
+use std::ops::ControlFlow;
+
+use sockeye_proto::icmp;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::{Counters, Mutex, Perimeter};
+
+use crate::inet::ip::{self, Received};
+use crate::inet::link;
+use crate::inet::netif::device::{FAULTS_MAX, pause_after};
+use crate::inet::netif::table::NetifId;
+use crate::inet::netif::{RxFrame, down};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, Caught, PanicSource};
+use crate::rt::threads::{self, Role};
+use crate::stack::Core;
+use crate::tcp::conn::Item;
+use crate::tcp::conn::outbox::Context;
+
+use busy::Place;
+use parse::Parsed;
+pub(crate) use parse::{Packet, is_for_all, problem};
+
+/// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
+pub(crate) const BATCH_MAX: usize = 64;
+/// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
+/// other side at its end, and should be a part of a window only.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// The same for the first batch after a wait; each one after it may be twice as long. Who has slept until something came
+/// then begins with it while the rest is being taken.
+const BATCH_BYTES_MIN: usize = 64 << 10;
+/// Most frames that one call of [`Input::poll`] takes from a queue.
+const POLL_MAX: usize = 1024;
+
+/// What input threads share.
+pub(crate) struct Input {
+    stop: AtomicBool,
+    /// The lock around all input of `exclusive+lock`.
+    lock: Mutex<()>,
+    /// The perimeter of all connections over wires, with `exclusive`.
+    pub exclusive: Arc<Perimeter<Item>>,
+    seats: busy::Seats,
+    counters: Counters<{ count::COUNT }>,
+}
+
+impl Input {
+    pub fn new() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            exclusive: Arc::new(Perimeter::new()),
+            seats: busy::Seats::new(),
+            counters: Counters::new(),
+        }
+    }
+
+    /// Counts `amount`.
+    #[inline]
+    pub fn count(&self, index: usize, amount: u64) {
+        self.counters.add(index, amount);
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        count::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
+    }
+
+    /// Ends the input threads. Returns the interfaces that could not be told.
+    pub fn stop(&self, core: &Core) -> Vec<NetifId> {
+        self.stop.store(true, Ordering::Release);
+        let mut deaf = Vec::new();
+        for (id, netif) in core.netifs.each() {
+            // All of its queues, whichever panics.
+            let told = (0..netif.queue_count()).filter(|queue| netif.interrupt(core, *queue)).count();
+            deaf.extend((told < netif.queue_count()).then_some(id));
+        }
+        self.seats.wake_all();
+        deaf
+    }
+
+    /// Makes room for the queues of an interface. Before its input threads are started.
+    pub fn add(&self, netif: NetifId, queues: usize) {
+        self.seats.add(netif, queues);
+    }
+
+    /// An input thread's life.
+    pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
+        threads::enter(Role::Input);
+        let at = Place { netif, queue };
+        let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
+        let mut faults = Faults::default();
+        while !self.stop.load(Ordering::Acquire) {
+            let step = || {
+                if faults.are_too_many(core, at) && down::is_gone(core, netif) {
+                    return ControlFlow::Break(());
+                }
+                self.step(core, at, &mut bytes_max, &mut deputy)
+            };
+            // What panics here ends its batch at most, and never the thread.
+            if let Some(ControlFlow::Break(())) = panics::contain(core, PanicSource::Protocol, "input", step)
+            {
+                return;
+            }
+        }
+    }
+
+    /// An input thread takes a batch, or stands aside, or waits. `Break` if the interface is gone.
+    fn step(
+        &self,
+        core: &Core,
+        at: Place,
+        bytes_max: &mut usize,
+        deputy: &mut busy::Deputy,
+    ) -> ControlFlow<()> {
+        if busy::turn_or_aside(core, at, *bytes_max, deputy) != Some(0) {
+            *bytes_max = BATCH_BYTES_MAX.min(*bytes_max * 2);
+            return ControlFlow::Continue(());
+        }
+        *bytes_max = BATCH_BYTES_MIN;
+        if down::is_gone(core, at.netif) {
+            return ControlFlow::Break(());
+        }
+        if let Some(netif) = core.netifs.netif(at.netif) {
+            self.count(count::SLEEPS, 1);
+            core.recycler.before_wait(core);
+            netif.wait(core, at.queue, core.config.spin_max);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Handles what has arrived, for a stack without threads. True if there may be more.
+    pub fn poll(&self, core: &Core) -> bool {
+        let mut more = false;
+        for (id, netif) in core.netifs.each() {
+            for queue in 0..netif.queue_count() {
+                let at = Place { netif: id, queue };
+                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| busy::turn_of_driver(core, at) > 0);
+                more |= turns.count() == POLL_MAX / BATCH_MAX;
+            }
+            down::is_gone(core, id);
+        }
+        more
+    }
+}
+
+/// What an input thread remembers of the panics of its interface.
+#[derive(Default)]
+struct Faults {
+    /// The interface's count, as it was last seen.
+    seen: u32,
+    /// Looks in a row that found it changed.
+    in_a_row: u32,
+}
+
+impl Faults {
+    /// Pauses, if the interface has panicked since the last look, or gives it up and says so: see `netif/device.rs`.
+    fn are_too_many(&mut self, core: &Core, at: Place) -> bool {
+        let Some(netif) = core.netifs.netif(at.netif) else { return false };
+        let seen = netif.fault_count();
+        if seen == std::mem::replace(&mut self.seen, seen) {
+            self.in_a_row = 0;
+            return false;
+        }
+        self.in_a_row += 1;
+        let too_many = self.in_a_row >= FAULTS_MAX;
+        if too_many {
+            netif.give_up();
+        } else {
+            busy::pause(core, at, pause_after(self.in_a_row));
+        }
+        too_many
+    }
+}
+
+/// What was taken from a queue at a time. The lists keep their memory between turns.
+#[derive(Default)]
+struct Batch {
+    /// Whole TCP segments.
+    packets: Vec<Packet>,
+    /// Everything else, which is handled after them.
+    others: Vec<Received>,
+    /// Packets whose senders are to hear why they were refused.
+    refused: Vec<(Received, icmp::Error)>,
+    /// ARP packets.
+    arps: Vec<[u8; sockeye_proto::arp::LEN]>,
+    /// What the next frame may be like.
+    guess: placed::Guess,
+    /// Whether one connection has the queue for itself.
+    sole: watch::Sole,
+    /// What a waiting reader's buffer has, during a turn for him.
+    gathered: Vec<placed::Placed>,
+    /// Panics over frames, which were dropped. Told when the interface is done.
+    caught: Vec<Caught>,
+}
+
+/// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
+fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
+    let (id, queue) = (at.netif, at.queue);
+    let Some(netif) = core.netifs.netif(id) else { return 0 };
+    let largest = netif.mtu().max(netif.segment_max()).max(netif.udp_segment_max()).max(1) as usize;
+    let most = (bytes_max / largest).clamp(1, BATCH_MAX);
+    let tables = core.netifs.tables();
+    let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
+    let frames = netif.receive(core, queue, most, |frame| sort(core, from, batch, frame));
+    drop(tables);
+    if frames == 0 {
+        return 0;
+    }
+    batch.guess.note_together(frames);
+    core.input.count(count::FRAMES_IN, frames as u64);
+    core.input.count(count::BATCHES, 1);
+    core.input.count(count::PACKETS, batch.packets.len() as u64);
+    Context::run_as_worker(core, |cx| handle(cx, at, batch));
+    frames
+}
+
+/// Reads a frame, and puts what it carried to its like. The caller is the interface, which a panic must not reach.
+fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
+    let sorted = panics::catch(PanicSource::Protocol, "a frame", || sort_frame(core, from, batch, frame));
+    batch.caught.extend(sorted.err());
+}
+
+fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
+    failpoints::hit(Point::Frame, 0);
+    let len = frame.len();
+    let parsed = parse::packet(core, from, frame);
+    let is_same = matches!(&parsed, Ok(Parsed::Segment(packet)) if batch.guess.is_to(&packet.to));
+    batch.sole.note(is_same);
+    match parsed {
+        Ok(Parsed::Segment(packet)) => {
+            batch.guess.note(&packet, len);
+            batch.packets.push(packet);
+        }
+        Ok(Parsed::Other(received)) => batch.others.push(received),
+        Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
+        Ok(Parsed::Refused(received, why)) => batch.refused.push((received, why)),
+        Err(reason) => core.input.count(reason, 1),
+    }
+}
+
+/// Handles what was taken from a queue.
+fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
+    cx.outbox.caught.append(&mut batch.caught);
+    // What panics is dropped, and the rest goes on.
+    let mut arps = batch.arps.drain(..);
+    cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));
+    deliver::batch(cx, at, &mut batch.packets);
+    let mut others = batch.others.drain(..);
+    cx.drain("packet input", |cx| others.by_ref().for_each(|received| ip::input(cx, received)));
+    let mut refused = batch.refused.drain(..);
+    cx.drain("an error report", |cx| {
+        refused.by_ref().for_each(|(received, why)| ip::icmp::error(cx, &received, why));
+    });
+}

@@ -1,0 +1,153 @@
+//! A caller whose wait goes on sleeps in his interface, and not on a word that an input thread would have to write.
+//!
+//! A caller who waits for frames takes them himself as long as he is busy (`busy.rs`). If none has come by then he would
+//! park, and a frame would wake the input thread, and that the caller: two switches of threads where a program with a
+//! socket of the kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::inet::netif::Netif::wait_until)), he
+//! becomes the *watcher* of the queue: the frame wakes him, and he handles it.
+//!
+//! # Who may
+//! One caller at a time, and only where the queue is his: the last [`SOLE_MIN`] packets in it were all for his connection. Where
+//! several connections share a queue, the frames of the others would wait for whoever has gone back to his program, so
+//! there the input thread stays in charge. A watcher who sees another connection's packet gives the watch up.
+//!
+//! # States, and why nothing is lost
+//! They are those of [`Lookout`](sockeye_sync::Lookout): the head of `sync/src/lookout.rs` has the argument, and
+//! `sync/tests/loom/lookout.rs` every order. What is added here:
+//!
+//! * Whoever ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. He must not look for the
+//!   watcher where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
+//!   watcher says where he is before he announces his sleep, and whoever owes a wake has seen the announcement, and with it
+//!   that word. One of those who wait for the same thing can be a watcher at a time.
+//! * A watcher whose wait is over leaves the queue *served*, as a caller does who was busy: the input thread looks at it within
+//!   the bound that `busy.rs` has for that. If it sleeps without a bound, leaving the watch wakes it.
+//! * A watcher who gives up before his wait is over parks as always, after he has woken the input thread.
+//! * An interface that is gone, or whose waits have been ended, lets nobody wait: the caller parks.
+//!
+//! It must not know what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
+
+use std::time::Instant;
+
+use sockeye_sync::facade::Ordering;
+use sockeye_sync::{Ticket, WaitQueue, Woken};
+
+use super::busy::{self, Place, PlaceCell};
+use super::placed::Placing;
+use super::{Batch, count};
+use crate::base::addr::FourTuple;
+use crate::inet::netif::Waited;
+use crate::stack::Core;
+
+/// Packets of one connection in a row after which a queue counts as its own.
+const SOLE_MIN: u32 = 16;
+
+/// How many packets in a row were for one connection.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sole(u32);
+
+impl Sole {
+    /// After a packet, for the same connection as the one before or not.
+    pub fn note(&mut self, is_same: bool) {
+        self.0 = if is_same { self.0.saturating_add(1) } else { 0 };
+    }
+}
+
+/// Whether the queue is that connection's.
+fn is_own(batch: &Batch, conn: &FourTuple) -> bool {
+    batch.sole.0 >= SOLE_MIN && batch.guess.is_to(conn)
+}
+
+/// Whether a caller who waits for `conn` could sleep in the interface: then there is little to be won by being busy.
+pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
+    // Relaxed: a hint.
+    busy::seat(core, at).is_some_and(|seat| {
+        !seat.has_no_place.load(Ordering::Relaxed)
+            && seat.batch.try_lock().is_some_and(|batch| is_own(&batch, conn))
+    })
+}
+
+/// Those who wait for one thing of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiters<'a> {
+    pub queue: &'a WaitQueue,
+    /// Where the watcher among them sleeps.
+    pub watched_at: &'a PlaceCell,
+}
+
+/// The watcher's word where he sleeps, which he takes back when this is dropped.
+struct Said<'a>(&'a PlaceCell);
+
+impl<'a> Said<'a> {
+    /// `None` if another of the same waiters sleeps in an interface.
+    fn at(watched_at: &'a PlaceCell, at: Place) -> Option<Self> {
+        watched_at.try_take(at).then_some(Self(watched_at))
+    }
+}
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// A wait that was not over while its caller was busy.
+pub(crate) struct Wait<'a> {
+    pub at: Place,
+    pub conn: &'a FourTuple,
+    pub waiters: Waiters<'a>,
+    pub ticket: Ticket,
+    pub deadline: Option<Instant>,
+}
+
+/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `placing` has taken anything, or the time is over. `None` if that cannot
+/// be, or not any more: the caller is to park. **Blocks**; called without locks.
+pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placing<'_>>) -> Option<Woken> {
+    let seat = busy::seat(core, wait.at)?;
+    let netif = core.netifs.netif(wait.at.netif)?;
+    let watch = seat.lookout.take(wait.waiters.queue)?;
+    let _said = Said::at(wait.waiters.watched_at, wait.at)?;
+    core.input.count(count::WATCHES, 1);
+    loop {
+        if !watch.begin(wait.ticket) {
+            return Some(Woken::Spinning);
+        }
+        let waited = netif.wait_until(core, wait.at.queue, wait.deadline);
+        watch.pause();
+        let is_late = match waited {
+            Waited::Unable => {
+                seat.has_no_place.store(true, Ordering::Relaxed);
+                return None;
+            }
+            Waited::TimedOut => true,
+            Waited::Woken => false,
+        };
+        // Whoever holds the seat is busy there, and takes what has come.
+        let mut batch = seat.batch.try_lock()?;
+        if busy::turn_for(core, wait.at, &mut batch, placing.as_deref_mut()) > 0 {
+            core.input.count(count::BY_CALLERS, 1);
+            busy::mark(seat);
+        }
+        let is_own = is_own(&batch, wait.conn);
+        drop(batch);
+        if placing.as_ref().is_some_and(|placing| placing.taken() > 0)
+            || wait.waiters.queue.is_over(wait.ticket)
+        {
+            return Some(Woken::Parked);
+        }
+        if is_late {
+            return Some(Woken::TimedOut);
+        }
+        if !is_own {
+            return None;
+        }
+    }
+}
+
+/// Ends the sleep of a watcher among `waiters`, whose queue was notified and owes a wake. Outside all locks.
+pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
+    if let Some(at) = waiters.watched_at.load()
+        && busy::seat(core, at).is_some_and(|seat| seat.lookout.relieve(waiters.queue))
+        && let Some(netif) = core.netifs.netif(at.netif)
+    {
+        netif.kick(core, at.queue);
+    }
+}

@@ -1,0 +1,165 @@
+//! The Internet layer beside TCP's own short way: packets of every other protocol, in and out.
+//!
+//! ```text
+//!  input/parse.rs ──► whole TCP segments: runs, then perimeters (`input/deliver.rs`)
+//!        └─────────► Received ──► input() ──► UDP · ICMP · IGMP/MLD/NDP
+//!                       ▲
+//!       own addresses ──┘◄── output::send() ──► route, source, header, checksum ──► netif
+//! ```
+//!
+//! Everything here runs outside of all perimeters, in the [`Context`] of whoever received or sends: an input thread or
+//! a caller. Packets to this stack itself are left in the outbox and come in when it is settled, so nothing here calls
+//! itself. Must not know sockets. Tests: `tests/ip.rs`.
+
+pub(crate) mod count;
+pub(crate) mod fragments;
+pub(crate) mod icmp;
+pub(crate) mod output;
+pub(crate) mod path_mtu;
+mod received;
+
+use std::net::IpAddr;
+
+use sockeye_proto::group::igmp;
+use sockeye_proto::icmp::Family;
+use sockeye_proto::ip;
+use sockeye_proto::tcp::segment::Flags;
+use sockeye_proto::tcp::wire;
+use sockeye_proto::time::Instant;
+use sockeye_sync::Counters;
+
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::payload::Data;
+use crate::inet::input::count as frames;
+use crate::inet::link;
+use crate::stack::Core;
+use crate::tcp::conn::outbox::{Context, Routed};
+
+pub(crate) use received::{Cast, Head, Received};
+
+/// What the Internet layer keeps for a stack.
+pub(crate) struct Ip {
+    counters: Counters<{ count::COUNT }>,
+    error_rate: icmp::ErrorRate,
+    fragments: fragments::Table,
+    ids: output::Ids,
+    pub path_mtus: path_mtu::PathMtus,
+}
+
+impl Ip {
+    pub fn new() -> Self {
+        Self {
+            counters: Counters::new(),
+            error_rate: icmp::ErrorRate::new(),
+            fragments: fragments::Table::default(),
+            ids: output::Ids::default(),
+            path_mtus: path_mtu::PathMtus::default(),
+        }
+    }
+
+    /// Has identifications begin elsewhere.
+    pub fn rekey(&self, random: impl FnMut() -> u64) {
+        self.ids.rekey(random);
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, index: usize) {
+        self.counters.inc(index);
+    }
+
+    /// Counts `amount`.
+    pub fn count_many(&self, index: usize, amount: u64) {
+        self.counters.add(index, amount);
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
+    }
+}
+
+/// A report that was believed: the path to `dst` takes packets of `mtu` bytes, 0 if it does not say; `sent` is the length of
+/// the packet that was too big.
+pub(crate) fn on_path_mtu(core: &Core, dst: IpAddr, mtu: u32, sent: u32, now: Instant) {
+    if core.ip.path_mtus.learn(&core.key, dst, mtu, sent, now) {
+        core.ip.count(count::PATH_MTU_LEARNED);
+    }
+}
+
+/// Hands a packet that is for us to the protocol inside.
+pub(crate) fn input(cx: &mut Context<'_>, received: Received) {
+    cx.core.ip.count(count::IN_RECEIVES);
+    match received.fragment {
+        Some(place) => fragments::input(cx, received, place),
+        None => dispatch(cx, received),
+    }
+}
+
+/// Hands a packet that is in one piece to the protocol inside.
+fn dispatch(cx: &mut Context<'_>, received: Received) {
+    let family = icmp::family_of(&received);
+    match (received.header.protocol, family) {
+        (ip::PROTOCOL_ICMP, Family::V4) | (ip::PROTOCOL_ICMPV6, Family::V6) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            icmp::input(cx, family, received);
+        }
+        (ip::PROTOCOL_TCP, Family::V4 | Family::V6) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            segment(cx, received);
+        }
+        (ip::PROTOCOL_UDP, Family::V4 | Family::V6) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            crate::udp::input::input(cx, received);
+        }
+        (igmp::PROTOCOL, Family::V4) => {
+            cx.core.ip.count(count::IN_DELIVERS);
+            link::group_input(cx, &received);
+        }
+        (ip::PROTOCOL_NO_NEXT_HEADER, Family::V6) => cx.core.ip.count(count::IN_DELIVERS),
+        (_, _) => {
+            cx.core.ip.count(count::IN_UNKNOWN_PROTOS);
+            // The frame is counted too: who knows frames only looks there.
+            cx.core.input.count(frames::UNKNOWN_PROTOCOL, 1);
+            icmp::unknown_protocol(cx, &received);
+        }
+    }
+}
+
+/// A TCP segment that came in fragments. It takes the way of segments without a connection, which finds one.
+fn segment(cx: &mut Context<'_>, mut received: Received) {
+    let input = &cx.core.input;
+    // To an address of ours, but by a frame to all on the link (RFC 1122 section 4.2.3.10): no host sends that.
+    if received.cast != Cast::Unicast {
+        input.count(frames::TCP_TO_MANY, 1);
+        return input.count(frames::NOT_FOR_US, 1);
+    }
+    if !received.checksum_holds() {
+        input.count(frames::BAD_TCP_CHECKSUM, 1);
+        return input.count(frames::BAD_CHECKSUM, 1);
+    }
+    let (first, len) = received.first::<SEGMENT_HEAD_MAX>();
+    let Ok((ports, mut header, in_head)) = wire::parse(&first[..len], wire::ChecksumIn::Trusted) else {
+        input.count(frames::BAD_TCP_HEADER, 1);
+        return input.count(frames::MALFORMED, 1);
+    };
+    if header.flags.has(Flags::BAD_OPTION) {
+        header.flags = header.flags.without(Flags::BAD_OPTION);
+        input.count(frames::BAD_TCP_OPTIONS, 1);
+    }
+    if ip::ecn::is_marked(received.header.traffic_class) {
+        header.flags = header.flags.with(Flags::CE);
+        input.count(frames::MARKED, 1);
+    }
+    received.payload.trim_front(in_head.start);
+    let addresses = received.header.addresses;
+    let to = FourTuple {
+        local: Endpoint::new(addresses.dst(), ports.dst),
+        remote: Endpoint::new(addresses.src(), ports.src),
+    };
+    input.count(frames::PACKETS, 1);
+    crate::tcp::route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload) });
+}
+
+/// Bytes of the longest TCP header.
+const SEGMENT_HEAD_MAX: usize = 60;

@@ -1,0 +1,382 @@
+//! Packets of protocols other than TCP on their way out.
+//!
+//! [`send`] finds the way and the source address, writes the IP header, fills in the checksum of the protocol inside
+//! and hands the frame to its interface; bells are rung when the outbox is flushed. What is for this stack itself
+//! comes in again from the outbox (`Context::settle`). It must not be called inside a perimeter or under a lock.
+//! Tests: `tests/ip.rs`.
+
+use std::net::IpAddr;
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::ip;
+use sockeye_proto::ip::fragment::{self, Fragment};
+use sockeye_sync::facade::{AtomicU32, Ordering};
+
+use super::{Cast, Head, Received, count};
+use crate::base::addr::{Endpoint, FourTuple};
+use crate::inet::netif::output::hand_over;
+use crate::inet::netif::table::{NetifId, Via};
+use crate::inet::netif::tables::NoWay;
+use crate::inet::netif::{Checksum, HEAD_MAX, TxFrame};
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::prune;
+
+/// Bytes of the longest header of a protocol inside that [`send`] takes.
+pub(crate) const TRANSPORT_HEAD_MAX: usize = 64;
+
+/// Where in the header of the protocol inside its checksum stands, and over what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ChecksumAt {
+    /// Over header and payload (ICMP for IPv4, IGMP).
+    Plain(usize),
+    /// With the pseudo header in front (UDP, ICMPv6).
+    Pseudo(usize),
+}
+
+/// A packet to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub dst: IpAddr,
+    /// The interface by which it has to leave, for groups and link-local addresses; `None`: what the routes say.
+    pub netif: Option<NetifId>,
+    /// `None`: what source selection gives.
+    pub src: Option<IpAddr>,
+    pub protocol: u8,
+    /// `None`: the interface's default.
+    pub hop_limit: Option<u8>,
+    pub traffic_class: u8,
+    /// The header of the protocol inside, at most [`TRANSPORT_HEAD_MAX`] bytes.
+    pub header: &'a [u8],
+    pub checksum: ChecksumAt,
+    /// Bytes of payload of each packet but the last, if the payload is several packets' and the interface cuts it
+    /// ([`takes_joined`]); else 0.
+    pub gso_size: u16,
+    /// What is done if it is longer than the way takes.
+    pub discover: MtuDiscover,
+    /// Chooses among an interface's queues; packets of one flow stay in order.
+    pub flow: u64,
+}
+
+/// What a socket does about datagrams that are longer than their path takes (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+///
+/// What is known of a path comes from routers' reports about what was sent there, and is kept for ten minutes (RFC 1191,
+/// RFC 8201), for all sockets of the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum MtuDiscover {
+    /// Sends in fragments what is longer than the path takes. Shorter ones are not cut on the way, so that routers report
+    /// those that are too long for them (IP_PMTUDISC_WANT).
+    #[default]
+    Want = 0,
+    /// As [`Want`](Self::Want), but over IPv4 routers may cut what is too long for them (IP_PMTUDISC_DONT).
+    Dont = 1,
+    /// Refuses what is longer than the path takes: EMSGSIZE (IP_PMTUDISC_DO).
+    Do = 2,
+    /// Refuses what is longer than the link takes, whatever is known of the path: for applications that look for the
+    /// MTU themselves (RFC 8899; IP_PMTUDISC_PROBE).
+    Probe = 3,
+}
+
+impl MtuDiscover {
+    /// That of this number.
+    pub(crate) fn of_u8(number: u8) -> Self {
+        match number {
+            1 => Self::Dont,
+            2 => Self::Do,
+            3 => Self::Probe,
+            _ => Self::Want,
+        }
+    }
+
+    /// Whether what is too long goes in fragments.
+    fn allows_fragments(self) -> bool {
+        match self {
+            Self::Want | Self::Dont => true,
+            Self::Do | Self::Probe => false,
+        }
+    }
+}
+
+/// Why a packet was not sent. Always counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendError {
+    /// There is no way there (ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: see [`NoWay`]).
+    NoWay(NoWay),
+    /// No address of ours can be its source, or the one given is of the other family (EADDRNOTAVAIL).
+    NoSource,
+    /// It is longer than the way takes, whose MTU this is, bytes (EMSGSIZE).
+    TooLong(u32),
+    /// The interface's queue was full (ENOBUFS).
+    QueueFull,
+}
+
+/// Sends a packet with `payload` behind the header. See the module's head.
+///
+/// # Errors
+/// See [`SendError`].
+pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain) -> Result<(), SendError> {
+    let core = cx.core;
+    core.ip.count(count::OUT_REQUESTS);
+    let tables = core.netifs.tables();
+    let found = match outgoing.netif {
+        Some(netif) => tables.lookup_on(netif, outgoing.dst),
+        None => match outgoing.src {
+            Some(src) => tables.lookup_from(src, outgoing.dst),
+            None => tables.lookup(outgoing.dst),
+        },
+    };
+    let via = found.map_err(|why| {
+        core.ip.count(count::OUT_NO_ROUTES);
+        SendError::NoWay(why)
+    })?;
+    let src = outgoing.src.or_else(|| tables.source(via, outgoing.dst));
+    drop(tables);
+    let Some(addresses) = src.and_then(|src| ip::Addresses::new(src, outgoing.dst)) else {
+        core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::NoSource);
+    };
+    let is_v6 = outgoing.dst.is_ipv6();
+    let header = ip::Header {
+        addresses,
+        protocol: outgoing.protocol,
+        hop_limit: outgoing.hop_limit.unwrap_or_else(|| core.links.hop_limit(via.netif(), is_v6)),
+        traffic_class: outgoing.traffic_class,
+    };
+    match core.netifs.out(via) {
+        Some((id, netif)) => {
+            let mtu = path_mtu(cx, core.links.mtu(id, netif.mtu(), is_v6), outgoing);
+            let offload = netif.offloads_checksum();
+            let len = addresses.header_len() + outgoing.header.len() + payload.len();
+            let may_be_cut = outgoing.discover == MtuDiscover::Dont && outgoing.dst.is_ipv4();
+            if outgoing.gso_size == 0 && (len > mtu as usize || may_be_cut) {
+                return cut(cx, via, &header, outgoing, payload, mtu);
+            }
+            let mut frame = frame(&header, outgoing, payload, offload).ok_or(SendError::TooLong(mtu))?;
+            frame.gso_size = outgoing.gso_size;
+            transmit(cx, via, outgoing.flow, frame)
+        }
+        None => loop_back(cx, header, outgoing, payload),
+    }
+}
+
+/// Whether an interface takes a payload that is several datagrams', and cuts it: `each_len` bytes behind the IP header in each
+/// but the last, `len` in all. Where packets may be cut on their way (IP_PMTUDISC_DONT) it does not: it would say otherwise.
+pub(crate) fn takes_joined(
+    cx: &Context<'_>,
+    netif: NetifId,
+    outgoing: &Outgoing<'_>,
+    (each_len, len): (usize, usize),
+) -> bool {
+    let Some(device) = cx.core.netifs.netif(netif) else { return false };
+    let is_v6 = outgoing.dst.is_ipv6();
+    let header_len = if is_v6 { ip::V6_HEADER_LEN } else { ip::V4_HEADER_LEN };
+    let may_be_cut = outgoing.discover == MtuDiscover::Dont && !is_v6;
+    let mtu = path_mtu(cx, cx.core.links.mtu(netif, device.mtu(), is_v6), outgoing);
+    !may_be_cut
+        && device.offloads_checksum()
+        && header_len + len <= device.udp_segment_max() as usize
+        && header_len + each_len <= mtu as usize
+}
+
+/// Bytes of the largest packet that the path takes, as far as is known, of a link with this MTU.
+#[inline]
+fn path_mtu(cx: &Context<'_>, link: u32, outgoing: &Outgoing<'_>) -> u32 {
+    match outgoing.discover {
+        MtuDiscover::Probe => link,
+        MtuDiscover::Want | MtuDiscover::Dont | MtuDiscover::Do => {
+            let known = cx.core.ip.path_mtus.get(&cx.core.key, outgoing.dst, cx.now);
+            known.map_or(link, |path| path.min(link))
+        }
+    }
+}
+
+/// Sends a packet that is longer than the way takes in fragments (RFC 791, RFC 8200 section 4.5), if that is allowed.
+fn cut(
+    cx: &mut Context<'_>,
+    via: Via,
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: Chain,
+    mtu: u32,
+) -> Result<(), SendError> {
+    let id = cx.core.ip.ids.next(flow_of(cx, header.addresses.src(), header.addresses.dst()));
+    let frames = outgoing
+        .discover
+        .allows_fragments()
+        .then(|| fragments(header, outgoing, &payload, mtu, id))
+        .flatten();
+    let Some(mut frames) = frames else {
+        cx.core.ip.count(count::FRAG_FAILS);
+        return Err(SendError::TooLong(mtu));
+    };
+    let count = frames.len() as u64;
+    if hand_over(cx, via, outgoing.flow, &mut frames) > 0 {
+        cx.core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::QueueFull);
+    }
+    // One that holds all is a packet that may be cut on the way.
+    if count > 1 {
+        cx.core.ip.count(count::FRAG_OKS);
+        cx.core.ip.count_many(count::FRAG_CREATES, count);
+    }
+    Ok(())
+}
+
+/// The fragments of a packet; `None` if it is longer than a packet can be.
+fn fragments(
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: &Chain,
+    mtu: u32,
+    id: u32,
+) -> Option<Vec<TxFrame>> {
+    let mut transport = [0; TRANSPORT_HEAD_MAX];
+    let transport = write_transport(header, outgoing, payload, false, &mut transport)?;
+    let len = transport.len() + payload.len();
+    // The length of the whole datagram has to fit the field, too, which counts the header in IPv4 only.
+    let counted = if header.addresses.src().is_ipv4() { header.addresses.header_len() } else { 0 };
+    u16::try_from(counted + len).ok()?;
+    let room = (mtu as usize).checked_sub(fragment::header_len(&header.addresses))? & !7;
+    let mut frames = Vec::with_capacity(len.div_ceil(room.max(8)));
+    let mut start = 0;
+    while start < len {
+        let take = room.min(len - start);
+        let place = Fragment { id, offset: u16::try_from(start).ok()?, more: start + take < len };
+        let mut head = [0; HEAD_MAX];
+        let mut head_len = fragment::emit(header, &place, take, &mut head).ok()?;
+        // The header of the protocol inside is the first's.
+        let of_head = if start == 0 { transport } else { &[] };
+        head.get_mut(head_len..head_len + of_head.len())?.copy_from_slice(of_head);
+        head_len += of_head.len();
+        let of_payload = take.checked_sub(of_head.len())?;
+        let from = (start + of_head.len()).checked_sub(transport.len())?;
+        let part = payload.slice(from, of_payload);
+        frames.push(TxFrame::new(head.get(..head_len)?, part, Checksum::Software)?);
+        start += take;
+    }
+    Some(frames)
+}
+
+/// Identifications of datagrams that are sent in fragments. Each destination's follow one another from a beginning that
+/// nobody else knows (RFC 7739): a counter for a share of the destinations, and the keyed hash of the addresses.
+pub(super) struct Ids(Box<[AtomicU32]>);
+
+/// Counters of identifications.
+const ID_COUNTERS: usize = 64;
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self((0..ID_COUNTERS).map(|_| AtomicU32::new(0)).collect())
+    }
+}
+
+impl Ids {
+    /// Begins anew with other numbers.
+    pub fn rekey(&self, mut random: impl FnMut() -> u64) {
+        self.0.iter().for_each(|counter| counter.store(random() as u32, Ordering::Relaxed));
+    }
+
+    fn next(&self, hash: u64) -> u32 {
+        let counter = &self.0[hash as usize % ID_COUNTERS];
+        // Relaxed: a number that orders nothing. The upper half of the hash, of which the lower chose the counter.
+        counter.fetch_add(1, Ordering::Relaxed).wrapping_add((hash >> 32) as u32)
+    }
+}
+
+/// Hands one frame to the interface.
+fn transmit(cx: &mut Context<'_>, via: Via, flow: u64, frame: TxFrame) -> Result<(), SendError> {
+    // The list keeps its memory between calls.
+    let mut frames = std::mem::take(&mut cx.outbox.frames);
+    frames.push(frame);
+    let dropped_count = hand_over(cx, via, flow, &mut frames);
+    frames.clear();
+    cx.outbox.frames = frames;
+    if dropped_count == 0 {
+        return Ok(());
+    }
+    cx.core.ip.count(count::OUT_DISCARDS);
+    Err(SendError::QueueFull)
+}
+
+/// Puts a packet for ourselves where it comes in again. Its checksum is right by construction.
+fn loop_back(
+    cx: &mut Context<'_>,
+    header: ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: Chain,
+) -> Result<(), SendError> {
+    let len = outgoing.header.len() + payload.len();
+    let mut head = [0; HEAD_MAX];
+    let ip_len = ip::emit(&header, len, &mut head).map_err(|_| SendError::TooLong(u32::from(u16::MAX)))?;
+    let mut transport = [0; TRANSPORT_HEAD_MAX];
+    let Some(bytes) = write_transport(&header, outgoing, &payload, false, &mut transport) else {
+        return Err(SendError::TooLong(u32::from(u16::MAX)));
+    };
+    let Ok(mut whole) = cx.core.pool.copy_in(bytes) else {
+        prune::ask_later(cx);
+        cx.core.ip.count(count::OUT_DISCARDS);
+        return Err(SendError::QueueFull);
+    };
+    whole.append(payload);
+    cx.core.ip.count(count::LOOPED);
+    cx.outbox.looped.push_back(Received {
+        netif: NetifId::LOOPBACK,
+        link_src: None,
+        header,
+        fragment: None,
+        cast: Cast::Unicast,
+        checksum: Checksum::Device,
+        gso_size: 0,
+        head: Head::of(&head[..ip_len]),
+        payload: whole,
+    });
+    Ok(())
+}
+
+/// The packet as one frame; `None` if it is longer than a packet can be.
+fn frame(header: &ip::Header, outgoing: &Outgoing<'_>, payload: Chain, offload: bool) -> Option<TxFrame> {
+    // Devices know where TCP and UDP have their checksums, and no others.
+    let offload = offload && matches!(outgoing.protocol, ip::PROTOCOL_TCP | ip::PROTOCOL_UDP);
+    let mut head = [0; HEAD_MAX];
+    let ip_len = ip::emit(header, outgoing.header.len() + payload.len(), &mut head).ok()?;
+    let room = head.get_mut(ip_len..)?;
+    let len = write_transport(header, outgoing, &payload, offload, room)?.len();
+    let device = offload && matches!(outgoing.checksum, ChecksumAt::Pseudo(_));
+    let checksum = if device { Checksum::Device } else { Checksum::Software };
+    TxFrame::new(head.get(..ip_len + len)?, payload, checksum)
+}
+
+/// Writes the header of the protocol inside, with its checksum; with `offload` the device completes a
+/// checksum over a pseudo header.
+fn write_transport<'b>(
+    header: &ip::Header,
+    outgoing: &Outgoing<'_>,
+    payload: &Chain,
+    offload: bool,
+    out: &'b mut [u8],
+) -> Option<&'b [u8]> {
+    let out = out.get_mut(..outgoing.header.len())?;
+    out.copy_from_slice(outgoing.header);
+    let len = u32::try_from(out.len() + payload.len()).ok()?;
+    let pseudo = header.addresses.pseudo_header(outgoing.protocol, len);
+    let over = |sum: ip::Sum, head: &[u8]| {
+        let sum = sum.add_bytes(head);
+        payload.iter().fold(sum, |sum, piece| sum.add_bytes(piece)).checksum()
+    };
+    let (at, field) = match outgoing.checksum {
+        ChecksumAt::Plain(at) => (at, over(ip::Sum::ZERO, out)),
+        ChecksumAt::Pseudo(at) if offload => (at, pseudo.folded()),
+        ChecksumAt::Pseudo(at) => (at, over(pseudo, out)),
+    };
+    // A UDP datagram whose checksum is zero would be one without (RFC 768).
+    let is_none = field == 0 && outgoing.protocol == ip::PROTOCOL_UDP && !offload;
+    let field = if is_none { u16::MAX } else { field };
+    out.get_mut(at..at + 2)?.copy_from_slice(&field.to_be_bytes());
+    Some(out)
+}
+
+/// A flow's hash by its addresses alone, for protocols without ports.
+pub(crate) fn flow_of(cx: &Context<'_>, local: IpAddr, remote: IpAddr) -> u64 {
+    let end = |addr| Endpoint::new(addr, 0);
+    FourTuple { local: end(local), remote: end(remote) }.hash(&cx.core.key)
+}

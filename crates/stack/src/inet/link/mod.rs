@@ -1,0 +1,135 @@
+//! The link below IP, where it is Ethernet: neighbors, addresses that nobody else has, what routers advertise, groups.
+//!
+//! Each interface of [`Medium::Ethernet`](crate::inet::netif::Medium) has a [`Station`]; others have none, and cost nothing here.
+//!
+//! ```text
+//!  netif/output.rs ──► output::transmit ──► slots.hit ──────────────────────► header, device
+//!                                              │ not there, or too old            ▲
+//!                                              ▼                                  │ the answer
+//!                          State (mutex): Cache · Host · Own · Membership ──► waits, is asked for
+//!                                 ▲           ▲            ▲
+//!  input ── ARP ── arp::input ────┘   NDP ── ndp::input    └── timer wheel: `on_timer`
+//! ```
+//!
+//! The protocols are `sockeye_proto`'s and pure; here stand the lock around them, the frames, and what they change in the
+//! tables of addresses and routes.
+//!
+//! # Locks
+//! One mutex for each station. It may be taken inside a perimeter (a connection's frames whose neighbor is not known or
+//! was not heard of lately), so it is held shortly and nobody waits for anything under it; under it are taken the lock of
+//! the tables of addresses and routes, and a device's queue: packets that waited leave before later ones can find the
+//! neighbor. A sender that finds its neighbor takes no lock (`slots.rs`).
+//!
+//! # Timers
+//! A station asks the wheel for a call by the outbox, never directly: arming may wake a worker, and that comes after
+//! all locks. `armed` is the earliest call that was asked for and has not come; whoever changes something under the
+//! mutex compares it with the new deadline before he leaves it (`Work::finish`), so none is missed.
+//!
+//! Tests: `tests/link/`, and at the ends of the files.
+
+mod addresses;
+mod api;
+pub(crate) mod arp;
+pub(crate) mod count;
+mod groups;
+pub(crate) mod ndp;
+pub(crate) mod output;
+mod slots;
+mod station;
+mod timer;
+mod ways;
+
+use std::net::IpAddr;
+
+use sockeye_sync::Counters;
+use sockeye_sync::facade::{OnceLock, Ordering};
+
+use crate::inet::netif::output::HOP_LIMIT;
+use crate::inet::netif::table::{NETIFS_MAX, NetifId, Via};
+use crate::tcp::conn::outbox::Context;
+
+pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
+pub(crate) use groups::input as group_input;
+pub(crate) use groups::{join, leave};
+pub(crate) use station::{Station, attach, begin};
+pub(crate) use timer::on_timer;
+
+/// The stations of a stack.
+pub(crate) struct Links {
+    stations: Box<[OnceLock<Station>]>,
+    counters: Counters<{ count::COUNT }>,
+}
+
+impl Links {
+    pub fn new() -> Self {
+        Self { stations: (0..NETIFS_MAX).map(|_| OnceLock::new()).collect(), counters: Counters::new() }
+    }
+
+    /// The station of an interface, if its medium is Ethernet.
+    #[inline]
+    pub fn station(&self, id: NetifId) -> Option<&Station> {
+        self.stations.get(id.index())?.get()
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, index: usize) {
+        self.counters.inc(index);
+    }
+
+    /// Counts `amount`.
+    fn count_many(&self, index: usize, amount: usize) {
+        self.counters.add(index, amount as u64);
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        count::NAMES.iter().enumerate().map(|(index, (name, _))| (*name, self.counters.sum(index)))
+    }
+
+    /// Bytes of the largest packet by an interface of this MTU: of IPv6 no more than routers advertise (RFC 4861 section
+    /// 6.3.4).
+    pub fn mtu(&self, id: NetifId, mtu: u32, is_v6: bool) -> u32 {
+        let station = if is_v6 { self.station(id) } else { None };
+        match station.map_or(0, |station| station.advertised_mtu.load(Ordering::Relaxed)) {
+            0 => mtu,
+            advertised => advertised.min(mtu),
+        }
+    }
+
+    /// The hop limit of what is sent by an interface, to one host, by who says nothing of it: over IPv6 that which routers
+    /// advertise.
+    #[inline]
+    pub fn hop_limit(&self, id: NetifId, is_v6: bool) -> u8 {
+        let station = if is_v6 { self.station(id) } else { None };
+        match station.map_or(0, |station| station.advertised_hop_limit.load(Ordering::Relaxed)) {
+            0 => HOP_LIMIT,
+            advertised => advertised,
+        }
+    }
+
+    /// Whether frames to `group` that come in at `id` are wanted.
+    pub fn wants(&self, id: NetifId, group: IpAddr) -> bool {
+        self.station(id).is_some_and(|station| station.wants(group))
+    }
+}
+
+/// A connection's peer has acknowledged something new, so the next hop of its way can be reached in both directions (RFC
+/// 4861 section 7.3.1). Reads; writes at most once a second for each neighbor.
+#[inline]
+pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
+    let station = cx.core.netifs.out(via).and_then(|(id, _)| cx.core.links.station(id));
+    if let Some(station) = station {
+        station.slots.confirm(ways::next_hop(cx.core, via, remote), cx.now);
+    }
+}
+
+/// Nothing is heard any more of what a connection sends: its next hop may have become another station without a word, and is
+/// asked (RFC 4861 section 7.3.3). May be called inside a perimeter.
+#[cold]
+pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {
+    let core = cx.core;
+    let Some(station) = core.netifs.out(via).and_then(|(id, _)| core.links.station(id)) else { return };
+    let next_hop = ways::next_hop(core, via, remote);
+    station.work(cx, Some(next_hop), |work| work.suspect(next_hop));
+}

@@ -1,0 +1,163 @@
+//! How a call blocks: timeouts as options, a wait with a ticket, a wait for packet memory.
+//!
+//! One piece for all sockets. Must not know what is waited for, nor which error says that the time is over: that is
+//! the caller's. The tickets are taken by the caller, under the mutex of the condition.
+//! Tests: `tests/suite/blocking.rs`, `tests/suite/limits.rs`, `tests/unix/`.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use sockeye_sync::facade::{AtomicU64, Ordering};
+use sockeye_sync::turns::{self, Asked, Full, Turns};
+use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
+
+use crate::base::addr::FourTuple;
+use crate::inet::input::busy;
+use crate::inet::input::placed::Placing;
+use crate::inet::input::watch::{self, Wait, Waiters};
+use crate::rt::workers::deadline_after;
+use crate::stack::{Core, counter};
+
+/// SO_RCVTIMEO, SO_SNDTIMEO or the like: counted from the first time that a call has to wait.
+pub(crate) struct Timeout {
+    timeout: Option<Duration>,
+    until: Option<Instant>,
+}
+
+impl Timeout {
+    /// As long as the option says, in microseconds; 0 for no limit.
+    #[inline]
+    pub fn of(micros: &AtomicU64) -> Self {
+        Self::after(load_timeout(micros))
+    }
+
+    /// As long as this; `None` for no limit.
+    #[inline]
+    pub fn after(timeout: Option<Duration>) -> Self {
+        Self { timeout, until: None }
+    }
+
+    /// The end of the time, from the first call on; `None` for none.
+    pub fn until(&mut self) -> Option<Instant> {
+        if self.until.is_none() {
+            self.until = deadline_after(self.timeout);
+        }
+        self.until
+    }
+}
+
+/// Waits with a ticket; `false` at the end of the time. `cpu`: where the one that will notify ran last, if it is known.
+pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
+    core.count(counter::SLEEPS);
+    turns::give_back();
+    queue.wait(ticket, timeout.until(), spin_for(core, cpu)) != Woken::TimedOut
+}
+
+/// How a caller spins who waits for one who ran last on `cpu`.
+fn spin_for(core: &Core, cpu: u32) -> Spin {
+    Spin::up_to(core.config.spin_max).woken_from(Some(cpu)).for_one_answer()
+}
+
+/// [`wait`] of a writer for a reader in this process, in turns with others where there are many. It may come back without
+/// having waited for space.
+pub(crate) fn wait_for_reader(
+    core: &Core,
+    queue: &WaitQueue,
+    ticket: Ticket,
+    cpu: u32,
+    timeout: &mut Timeout,
+) -> bool {
+    let deadline = timeout.until();
+    if core.config.turns {
+        match turns::ask(&Full { reader: cpu, deadline, moves: core.config.gather }) {
+            Asked::Waited => {
+                core.count(counter::TURNS);
+                return true;
+            }
+            Asked::Holds => {}
+            Asked::Alone => gather(core, cpu),
+        }
+    } else {
+        gather(core, cpu);
+    }
+    core.count(counter::SLEEPS);
+    if spin_for(core, cpu).until(|| queue.is_over(ticket)) {
+        return true;
+    }
+    Turns::of_process().parked(|| queue.park(ticket, deadline)) != Woken::TimedOut
+}
+
+/// A writer is about to wait for its reader, which ran last on `cpu`: it goes there if both would be better off.
+pub(crate) fn gather(core: &Core, cpu: u32) {
+    if core.config.gather && sockeye_sync::follow(cpu) {
+        core.count(counter::GATHERED);
+    }
+}
+
+/// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
+/// queue himself (`input/busy.rs`), for `placing` where that can be, and then he may sleep there (`input/watch.rs`).
+pub(crate) fn wait_polling(
+    core: &Core,
+    (waiters, ticket): (Waiters<'_>, Ticket),
+    (at, conn): (busy::Place, &FourTuple),
+    mut placing: Option<&mut Placing<'_>>,
+    timeout: &mut Timeout,
+) -> bool {
+    core.count(counter::SLEEPS);
+    // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
+    let may_watch = watch::is_likely(core, at, conn);
+    let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
+    let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
+    if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
+        return true;
+    }
+    let deadline = timeout.until();
+    let watched =
+        may_watch.then(|| watch::wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
+    let woken = watched.flatten().unwrap_or_else(|| {
+        busy::leave(core, at);
+        waiters.queue.park(ticket, deadline)
+    });
+    woken != Woken::TimedOut
+}
+
+/// The part of the time to be busy that is enough for a reader who can sleep where his frames come: nobody else has to be woken
+/// for them, so to sleep costs a fourth of what it does otherwise. A writer is busy for longer: while he waits for much space,
+/// acknowledgments of parts of it would each end a sleep.
+const SPIN_PART: u32 = 4;
+
+/// Waits for packet memory, for a moment at most: the caller's socket may fail while memory stays short. `false` at the
+/// end of the time.
+pub(crate) fn wait_for_memory(core: &Core, timeout: &mut Timeout) -> bool {
+    let until = timeout.until();
+    let slice = Instant::now() + MEMORY_WAIT;
+    core.pool.wait_freed(Some(until.map_or(slice, |until| until.min(slice))));
+    until.is_none_or(|until| Instant::now() < until)
+}
+
+/// How long a send waits for memory before it looks at its socket again.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
+
+/// Refuses a timeout of zero, as `std` does.
+pub(crate) fn nonzero(timeout: Option<Duration>) -> io::Result<()> {
+    if timeout == Some(Duration::ZERO) {
+        let message = "a timeout of zero is not a timeout: use None, or set_nonblocking";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Sets a timeout option, in microseconds.
+pub(crate) fn store_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
+    nonzero(timeout)?;
+    let micros = timeout.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX).max(1));
+    slot.store(micros, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Reads a timeout option. Relaxed: an option, which orders nothing.
+#[inline]
+pub(crate) fn load_timeout(slot: &AtomicU64) -> Option<Duration> {
+    let micros = slot.load(Ordering::Relaxed);
+    (micros > 0).then(|| Duration::from_micros(micros))
+}

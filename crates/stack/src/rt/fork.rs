@@ -1,0 +1,150 @@
+//! What becomes of stacks and sockets in a child of fork(2).
+//!
+//! A child has one thread, and a copy of everything that the parent's threads were in the middle of. So
+//!
+//! * a stack *with threads* is **lost** there: its workers do not exist, and one of them may hold any of its locks. Every
+//!   call on the stack and its sockets fails with an error of the kind `StaleNetworkFileHandle`, and dropping them leaves everything where it is;
+//! * a stack *without threads* (`Config::workers` = 0) is **adopted** by the first call of the child: its interfaces are
+//!   detached, its keys for new numbers are changed, and it goes on. That is sound only if no other thread of the parent was in
+//!   a call of the stack, which is the application's to see to.
+//!
+//! # How no call forgets to ask
+//! Nothing of a stack can be reached without asking. `Stack` gives its core only by `Stack::core`, which asks. A
+//! socket keeps what it refers to in a `Held`, whose value is private to this file and comes out by `Held::open` and
+//! `Held::enter`, which ask. All three return `Result`, so a new call does not compile until it says what it does in a child. What
+//! runs inside (`Context`, protocol code, the types behind a `Held`) is only reached through them. `Stack::core_in_use`
+//! is for those types; `tests/fork.rs` lists the files that call it.
+//!
+//! What an application holds beside sockets asks its own [`Origin`]: a `Poll`, the program's side of a channel, a wire, a
+//! capture. Packet memory asks before it takes a lock (`sockeye_mbuf`'s `store.rs`), since chains of it are dropped everywhere.
+//!
+//! Asking takes no lock and writes nothing: see `sockeye_sync::fork`. Semantics for users: `docs/fork.md`. Tests:
+//! `crates/drivers/tests/fork`, where fork(2) may be called.
+
+use std::io;
+
+use sockeye_sync::Mutex;
+use sockeye_sync::facade::Arc;
+pub use sockeye_sync::fork::Origin;
+
+use crate::base::entropy::Entropy;
+use crate::inet::netif::{NetifId, down};
+use crate::stack::{Core, Stack};
+
+/// The error of every call on a stack whose threads are the parent's.
+#[cold]
+pub(crate) fn lost() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::StaleNetworkFileHandle,
+        "this process was forked from the one whose threads drive the stack: make a new stack and new sockets here, or exec",
+    )
+}
+
+/// What a stack knows of the process that it is in.
+pub(crate) struct Home {
+    origin: Origin,
+    adopting: Mutex<()>,
+}
+
+impl Home {
+    pub fn here() -> Self {
+        Self { origin: Origin::here(), adopting: Mutex::new(()) }
+    }
+}
+
+/// The core, if the calling process may use it.
+#[inline]
+pub(crate) fn ask(core: &Arc<Core>) -> io::Result<&Core> {
+    if core.home.origin.is_here() { Ok(core) } else { ask_in_child(core) }
+}
+
+/// Whether nothing of the stack may be touched.
+#[inline]
+pub(crate) fn is_lost(core: &Core) -> bool {
+    !core.home.origin.is_here() && core.config.workers > 0
+}
+
+#[cold]
+fn ask_in_child(core: &Arc<Core>) -> io::Result<&Core> {
+    if core.config.workers > 0 {
+        return Err(lost());
+    }
+    let inherited = {
+        // No other thread of the parent was in a call, so this is free, or held by a thread of ours.
+        let _adopting = core.home.adopting.lock();
+        if core.home.origin.is_here() { Vec::new() } else { adopt(core) }
+    };
+    // Outside the lock: it wakes whoever waited for a connection.
+    for id in inherited {
+        down::is_gone(core, id);
+    }
+    Ok(core)
+}
+
+/// Under `adopting`: makes the stack this process's. Returns the interfaces that it has lost.
+fn adopt(core: &Arc<Core>) -> Vec<NetifId> {
+    core.pool.adopt();
+    let inherited = core.netifs.detach();
+    if !inherited.is_empty() {
+        // Interfaces are foreign code whose end may change a device that is the parent's: they never end here.
+        std::mem::forget(Arc::clone(core));
+    }
+    let mut entropy = Entropy::mixed(core.secret_bytes(), sockeye_sync::fork::nonce());
+    core.rekey(&mut entropy);
+    core.home.origin.adopt();
+    inherited
+}
+
+/// What a handle of an application refers to; see the module's head.
+pub(crate) struct Held<T> {
+    stack: Stack,
+    /// Always there, but in a handle that was made in a child for a lost stack.
+    value: Option<T>,
+}
+
+impl<T> Held<T> {
+    pub fn new(stack: Stack, value: T) -> Self {
+        Self { stack, value: Some(value) }
+    }
+
+    /// For a constructor that cannot fail: without the value, if the stack is lost.
+    pub fn try_new(stack: &Stack, make: impl FnOnce() -> T) -> Self {
+        Self { stack: stack.clone(), value: stack.core().is_ok().then(make) }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// [`lost`].
+    #[inline]
+    pub fn open(&self) -> io::Result<&T> {
+        self.enter().map(|(_, value)| value)
+    }
+
+    /// The value and the core of its stack.
+    ///
+    /// # Errors
+    /// [`lost`].
+    #[inline]
+    pub fn enter(&self) -> io::Result<(&Core, &T)> {
+        let core = self.stack.core()?;
+        Ok((core, self.value.as_ref().ok_or_else(lost)?))
+    }
+
+    /// The value, without taking over a stack that nobody has called in this process: for what counts handles under a lock.
+    pub fn unless_lost(&self) -> Option<&T> {
+        if self.stack.is_lost() { None } else { self.value.as_ref() }
+    }
+
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        if self.stack.is_lost() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What runs and what waits: workers, timers, blocked threads, tasks, pollers; panics, memory and fork.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`workers`], [`timers`] | the stack's own threads and their timer wheels |
+//! | [`threads`] | which kind of thread the calling one is |
+//! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |
+//! | [`memory`] | who waits for packet memory |
+//! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
+//! | [`fork`] | what a child of fork(2) may do |
+//! | [`failpoints`] | panics on purpose, for tests |
+
+pub(crate) mod blocking;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
+#[cfg(not(feature = "failpoints"))]
+pub(crate) mod failpoints;
+pub mod fork;
+pub(crate) mod memory;
+pub(crate) mod panics;
+pub mod poll;
+#[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
+pub(crate) mod tasks;
+pub(crate) mod threads;
+pub(crate) mod timers;
+pub(crate) mod workers;

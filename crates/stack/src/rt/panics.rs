@@ -1,0 +1,256 @@
+//! Panics that the stack catches: those of the application's code, and those of its own protocol code.
+//!
+//! Wakers, hooks and interfaces belong to the application. The stack calls them on its own threads and in the middle of its own
+//! work, so a panic in one is caught right where the call was made ([`catch`]): what the same call still has to do is done, and no
+//! thread of the stack ends. A panic in protocol code is a bug of the stack. It is caught where the protocol code was entered, and
+//! ends the connection or the table entry that it was about.
+//!
+//! Catching and reporting are two steps, because a panic may be caught while a lock is held. A [`Caught`] is inert: it owns what the
+//! panic carried, and [`Caught::report`], which counts it and calls the application's hook, is called after all locks are let go
+//! (from inside protocol code through [`Outbox::caught`](crate::tcp::conn::outbox::Outbox)). The hook is foreign code as well: it is called
+//! with no lock held, and a panic in it is counted and goes nowhere.
+//!
+//! Must not know who panics. Tests: below, `tests/panics.rs`.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::io::Errno;
+use sockeye_netif::Waking;
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Mutex, discard_payload};
+
+use crate::rt::fork;
+use crate::stack::{Core, counter};
+
+/// What kind of code panicked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum PanicSource {
+    /// The waker of a task, while it was called, cloned or dropped.
+    Waker,
+    /// A hook or filter of the application: of SYNs, of a driver, of a capture.
+    Hook,
+    /// An interface ([`Netif`](crate::inet::netif::Netif)) or the code that it calls.
+    Netif,
+    /// The stack's own protocol code. This is a bug of the stack; the connection or entry concerned was given up.
+    Protocol,
+}
+
+/// A panic that the stack has caught: see [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PanicReport {
+    /// What kind of code panicked.
+    pub source: PanicSource,
+    /// The call that panicked, for people: `Waker::wake`, `Netif::transmit`, `segment input`.
+    pub place: &'static str,
+    /// The panic's message, or `(no message)` if it carried no text.
+    pub message: String,
+}
+
+impl fmt::Display for PanicReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} panicked: {}", self.place, self.message)
+    }
+}
+
+/// What the application has set with [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
+pub(crate) type Hook = dyn Fn(&PanicReport) + Send + Sync;
+
+/// Whom a stack tells of panics. The mutex is a leaf; the hook is called and dropped outside of it.
+#[derive(Default)]
+pub(crate) struct Panics {
+    hook: Mutex<Option<Arc<Box<Hook>>>>,
+}
+
+impl Panics {
+    /// Sets the hook, or takes it away.
+    pub fn set_hook(&self, hook: Option<Box<Hook>>) {
+        let before = std::mem::replace(&mut *self.hook.lock(), hook.map(Arc::new));
+        discard(before);
+    }
+}
+
+/// What an interface wakes tasks by: their panics are reported to the stack, as long as it is there.
+pub(crate) fn waking(core: &Arc<Core>) -> Waking {
+    let core = Arc::downgrade(core);
+    Waking::reporting(move |payload| match core.upgrade().filter(|core| !fork::is_lost(core)) {
+        Some(core) => Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(&core),
+        None => discard_payload(payload),
+    })
+}
+
+/// A panic that was caught and is to be reported after all locks are let go. Dropped unreported it is only forgotten.
+#[must_use = "a panic is to be reported, outside all locks"]
+pub(crate) struct Caught {
+    source: PanicSource,
+    place: &'static str,
+    payload: Box<dyn Any + Send>,
+}
+
+/// Calls `f` and catches its panic. `source` and `place` say what was called.
+///
+/// Whatever `f` had borrowed must be usable after it was left half way: that is for the caller to see to, as with
+/// [`AssertUnwindSafe`].
+#[inline]
+pub(crate) fn catch<R>(source: PanicSource, place: &'static str, f: impl FnOnce() -> R) -> Result<R, Caught> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Caught { source, place, payload })
+}
+
+/// Calls foreign code with no lock held; a panic is caught and reported at once.
+#[inline]
+pub(crate) fn contain<R>(
+    core: &Core,
+    source: PanicSource,
+    place: &'static str,
+    f: impl FnOnce() -> R,
+) -> Option<R> {
+    match catch(source, place, f) {
+        Ok(result) => Some(result),
+        Err(caught) => {
+            caught.report(core);
+            None
+        }
+    }
+}
+
+/// Runs a call of the application, with no lock held. If the stack's own code panics in it the call fails. What the call was about
+/// is as if it had not been made: that is for the sections inside to see to.
+#[inline]
+pub(crate) fn call<R>(
+    core: &Core,
+    place: &'static str,
+    call: impl FnOnce() -> io::Result<R>,
+) -> io::Result<R> {
+    contain(core, PanicSource::Protocol, place, call).unwrap_or_else(|| Err(error()))
+}
+
+/// [`call`] of a socket whose errors are numbers: EIO.
+#[inline]
+pub(crate) fn call_or_errno<R>(
+    core: &Core,
+    place: &'static str,
+    call: impl FnOnce() -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    contain(core, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
+}
+
+/// What a call reports in which the stack's own code has panicked.
+#[cold]
+pub(crate) fn error() -> io::Error {
+    io::Error::other(PANICKED)
+}
+
+const PANICKED: &str = "the stack's protocol code panicked in this call, which has no effect: this is a bug of the stack; please report \
+                        it with the message of the panic";
+
+/// Drops a value of the application's with no lock held; a panic in its drop is caught and reported.
+pub(crate) fn release<T>(core: &Core, source: PanicSource, place: &'static str, value: T) {
+    contain(core, source, place, || drop(value));
+}
+
+/// Drops a value of the application's whose drop may panic, with no lock held and nobody to tell.
+pub(crate) fn discard<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        discard_payload(payload);
+    }
+}
+
+impl Caught {
+    /// Lets the panic go on, to whoever catches it next.
+    #[cold]
+    pub fn resume(self) -> ! {
+        std::panic::resume_unwind(self.payload)
+    }
+
+    /// Counts the panic and tells the application's hook. Outside all locks.
+    #[cold]
+    pub fn report(self, core: &Core) {
+        core.count(match self.source {
+            PanicSource::Waker | PanicSource::Hook | PanicSource::Netif => counter::PANICS_FOREIGN,
+            PanicSource::Protocol => counter::PANICS_PROTOCOL,
+        });
+        let hook = core.panics.hook.lock().clone();
+        if let Some(hook) = hook {
+            let report = PanicReport { source: self.source, place: self.place, message: self.message() };
+            // Panics of the hook itself are counted, and told to nobody.
+            if let Err(caught) = catch(PanicSource::Hook, "the panic hook", || hook(&report)) {
+                core.count(counter::PANICS_FOREIGN);
+                discard_payload(caught.payload);
+            }
+            // It may have been replaced meanwhile; then this is its last reference.
+            discard(hook);
+        }
+        discard_payload(self.payload);
+    }
+
+    fn message(&self) -> String {
+        let text = self.payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| self.payload.downcast_ref::<String>().cloned());
+        text.unwrap_or_else(|| "(no message)".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::Stack;
+    use std::sync::Mutex as StdMutex;
+
+    fn stack() -> Stack {
+        Stack::new(Config { workers: 0, ..Config::default() }).unwrap()
+    }
+
+    fn count(stack: &Stack, name: &str) -> u64 {
+        stack.counters().into_iter().find(|(known, _)| *known == name).unwrap().1
+    }
+
+    #[test]
+    fn a_caught_panic_is_counted_and_told_to_the_hook_once() {
+        let (stack, told) = (stack(), std::sync::Arc::new(StdMutex::new(Vec::new())));
+        let listener = told.clone();
+        stack.set_panic_hook(Some(move |report: &PanicReport| {
+            listener.lock().unwrap().push(report.to_string());
+        }));
+        let core = stack.core().unwrap();
+        assert_eq!(contain(core, PanicSource::Waker, "Waker::wake", || 7), Some(7));
+        assert_eq!(contain::<()>(core, PanicSource::Waker, "Waker::wake", || panic!("one")), None);
+        assert_eq!(contain::<()>(core, PanicSource::Protocol, "input", || panic!("{}", 2)), None);
+        let number = || std::panic::panic_any(3);
+        assert_eq!(contain::<()>(core, PanicSource::Netif, "Netif::ring", number), None);
+        let expected =
+            ["Waker::wake panicked: one", "input panicked: 2", "Netif::ring panicked: (no message)"];
+        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!((count(&stack, "panics_foreign"), count(&stack, "panics_protocol")), (2, 1));
+        stack.set_panic_hook(None::<fn(&PanicReport)>);
+        assert_eq!(contain::<()>(core, PanicSource::Hook, "a hook", || panic!("nobody hears")), None);
+        assert_eq!(told.lock().unwrap().len(), 3);
+        assert_eq!(count(&stack, "panics_foreign"), 3);
+    }
+
+    #[test]
+    fn a_hook_that_panics_or_replaces_itself_harms_nobody() {
+        struct PanicsWhenDropped;
+        impl Drop for PanicsWhenDropped {
+            fn drop(&mut self) {
+                panic!("while it is dropped");
+            }
+        }
+        let stack = stack();
+        let (inner, held) = (stack.downgrade(), PanicsWhenDropped);
+        stack.set_panic_hook(Some(move |_: &PanicReport| {
+            let _held = &held;
+            if let Some(stack) = inner.upgrade() {
+                stack.set_panic_hook(None::<fn(&PanicReport)>);
+            }
+            panic!("in the hook");
+        }));
+        let payload = || std::panic::panic_any(PanicsWhenDropped);
+        assert_eq!(contain::<()>(stack.core().unwrap(), PanicSource::Waker, "Waker::wake", payload), None);
+        assert_eq!(count(&stack, "panics_foreign"), 2, "the waker's and the hook's own");
+    }
+}

@@ -1,0 +1,332 @@
+//! Readiness, in the manner of `mio`: many sockets, one thread, level- or edge-triggered.
+//!
+//! A [`Poll`] has a queue of registrations that *may* be ready. A socket's protocol code marks a
+//! registration (from inside the perimeter, but only its word and the queue) and the thread in
+//! [`Poll::wait`] finds it there; nothing is scanned.
+//!
+//! # Why no readiness is lost
+//! * *Registering*: the registration is added under the socket's mutex first, and the socket's buffers are
+//!   looked at afterwards, under it again. A deliverer changes the buffers and looks at the registrations
+//!   under the same mutex, in one go. One of the two sees the other.
+//! * *Queued once*: whoever makes a registration's word queued puts an entry into the inbox; it stays queued for as long as
+//!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs`).
+//! * *Level*: a registration that was reported stays with the poller, still queued, and is looked
+//!   at again by the next wait. It leaves when it is not ready, and the next mark queues it again.
+//! * *Ending*: dropping the set closes the inbox and takes each registration off its socket's list. Nobody is told of a set that is gone.
+//! * *Sleeping*: the inbox's mutex guards the wait queue, as everywhere.
+//!
+//! A waiter may find a registration that is not ready after all; it is then not reported.
+//!
+//! Inside: `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's lists, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
+//! for. Tests: `tests/suite/{poll,poll_stress}.rs`.
+
+mod events;
+mod ready;
+pub(crate) mod registration;
+mod table;
+mod target;
+
+use std::io;
+use std::time::Duration;
+
+use sockeye_sync::facade::{Arc, OnceLock};
+use sockeye_sync::{Local, Spin, Woken};
+
+use crate::rt::blocking::Timeout;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, Caught, PanicSource};
+use crate::stack::{WeakStack, counter};
+use table::{Held, Slot};
+
+pub use events::{Event, Events, Iter};
+pub(crate) use ready::Ready;
+pub(crate) use registration::{Registration, Waiters};
+pub(crate) use table::Queue;
+pub(crate) use target::{Target, sealed};
+
+/// The number by which an application knows one of its registrations.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Token(pub usize);
+
+/// What to be told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interest(u8);
+
+impl Interest {
+    /// Reads, and accepts of a listener.
+    pub const READABLE: Self = Self(Ready::READABLE.0);
+    /// Writes, and the end of a connect.
+    pub const WRITABLE: Self = Self(Ready::WRITABLE.0);
+    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has come and is not read yet.
+    pub const PRIORITY: Self = Self(Ready::PRIORITY.0);
+
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOr for Interest {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+/// When to be told again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// At every wait for as long as the socket is ready.
+    Level,
+    /// Once for every change.
+    Edge,
+}
+
+/// A set of sockets to wait for. See the module's documentation.
+pub struct Poll {
+    /// Shared with the threads of its sockets' stacks.
+    queue: Local<Arc<Queue>>,
+    spin: Spin,
+    /// The stack of the first socket, which is told of panics over sockets of the set.
+    first: OnceLock<WeakStack>,
+    /// The stack of the first connection in the set, if its pollers go to the cores of those who wake them.
+    gathers: OnceLock<WeakStack>,
+}
+
+/// Something that can be registered: a stream or a listener of this crate.
+pub trait Pollable: sealed::Source {}
+
+impl Pollable for crate::TcpStream {}
+impl Pollable for crate::TcpListener {}
+
+impl Poll {
+    /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
+    pub fn new(spin_max: Duration) -> Self {
+        Self {
+            queue: Local::unshared(Arc::new(Queue::default())),
+            spin: Spin::up_to(spin_max),
+            first: OnceLock::new(),
+            gathers: OnceLock::new(),
+        }
+    }
+
+    /// Adds a socket. If it is ready now, the next wait says so.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the socket is in this set; `Other` if the stack's own code panics, and the socket is not in the set then.
+    pub fn register(
+        &self,
+        source: &impl Pollable,
+        token: Token,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> io::Result<()> {
+        let queue = self.queue()?;
+        let target = source.target()?;
+        if source.owner().config().workers > 0 {
+            self.queue.share();
+        }
+        self.first.get_or_init(|| source.owner().downgrade());
+        if let Some(stack) = source.gathers() {
+            // Only the first one's is kept.
+            let _ = self.gathers.set(stack);
+        }
+        let registration = queue.admit(|index, first| {
+            let wanted = (Ready(interest.0), trigger);
+            Registration::new(queue, (index, first), token, wanted, target.clone())
+        })?;
+        let mut wakes = Vec::new();
+        let added =
+            panics::catch(PanicSource::Protocol, "register", || target.add(&registration, &mut wakes));
+        let added = added.unwrap_or_else(|caught| {
+            if let Some(gone) = target.remove(queue) {
+                queue.forget(&gone);
+            }
+            Err(self.report(caught))
+        });
+        if added.is_err() {
+            queue.forget(&registration);
+        }
+        queue.wake_all(wakes);
+        added
+    }
+
+    /// Reports a panic over a socket of the set. Returns what the call fails with.
+    #[cold]
+    fn report(&self, caught: Caught) -> io::Error {
+        if let Some(stack) = self.first.get().and_then(WeakStack::upgrade)
+            && let Ok(core) = stack.core()
+        {
+            caught.report(core);
+        }
+        panics::error()
+    }
+
+    /// Changes a socket's token, interest or trigger.
+    ///
+    /// # Errors
+    /// `NotFound` if the socket is not in this set.
+    pub fn reregister(
+        &self,
+        source: &impl Pollable,
+        token: Token,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> io::Result<()> {
+        self.deregister(source)?;
+        self.register(source, token, interest, trigger)
+    }
+
+    /// Takes a socket out of the set. Dropping the last handle of a socket does the same.
+    ///
+    /// # Errors
+    /// `NotFound` if the socket is not in this set.
+    pub fn deregister(&self, source: &impl Pollable) -> io::Result<()> {
+        // The registration is dropped outside the socket's mutex.
+        let queue = self.queue()?;
+        let Some(gone) = source.target()?.remove(queue) else {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the socket is not registered with this Poll",
+            ));
+        };
+        queue.forget(&gone);
+        Ok(())
+    }
+
+    /// Waits until a socket is ready, `timeout` is over (`None`: no limit) or [`Poll::wake`] is called.
+    /// Returns the number of events, 0 at the end of the time or after a wake. May block. Several threads
+    /// may wait; each event goes to one of them.
+    ///
+    /// # Errors
+    /// `Other` if the stack's own code panics over a socket. The socket stays in the set, and the next wait looks at the others first.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        events.list.clear();
+        let queue = self.queue()?;
+        // The clock is asked when there is nothing to report.
+        let mut until = Timeout::after(timeout);
+        loop {
+            if let Some(waker) = self.collect(queue, events)? {
+                self.gather(waker);
+            }
+            if !events.is_empty() || timeout == Some(Duration::ZERO) {
+                return Ok(events.len());
+            }
+            let deadline = until.until();
+            let (ticket, cpu) = {
+                let mut inbox = queue.inbox.lock();
+                if std::mem::take(&mut inbox.is_woken) {
+                    return Ok(0);
+                }
+                if !inbox.list.is_empty() {
+                    continue;
+                }
+                (queue.wait.prepare(), inbox.cpu)
+            };
+            let (wait, spin) = (&queue.wait, self.spin.woken_from(Some(cpu)));
+            if !sockeye_sync::spin_polling(spin, || wait.is_over(ticket))
+                && wait.park(ticket, deadline) == Woken::TimedOut
+            {
+                self.collect(queue, events)?;
+                return Ok(events.len());
+            }
+        }
+    }
+
+    /// Ends one wait of another thread, or the next one.
+    pub fn wake(&self) {
+        let Some(queue) = self.queue.get() else { return };
+        let mut inbox = queue.inbox.lock();
+        inbox.is_woken = true;
+        let owed = queue.wait.notify().is_wake_owed();
+        drop(inbox);
+        if owed {
+            queue.wait.wake();
+        }
+    }
+
+    /// [`collect`] that contains a panic. What was found before it is reported by this wait.
+    fn collect(&self, queue: &Queue, events: &mut Events) -> io::Result<Option<u32>> {
+        let found =
+            panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
+        found.or_else(|caught| {
+            queue.table.lock().put_first_last();
+            let error = self.report(caught);
+            if events.is_empty() { Err(error) } else { Ok(None) }
+        })
+    }
+
+    /// Marks have come, the first of them on this CPU.
+    fn gather(&self, waker: u32) {
+        if let Some(stack) = self.gathers.get()
+            && sockeye_sync::follow_marks(waker)
+            && let Some(stack) = stack.upgrade()
+            && let Ok(core) = stack.core()
+        {
+            core.count(counter::POLLERS_GATHERED);
+        }
+    }
+
+    fn queue(&self) -> io::Result<&Arc<Queue>> {
+        self.queue.open("Poll")
+    }
+}
+
+/// Looks at what is held and what has come, each once, until the events are full. Returns on which CPU the first mark
+/// was made, if any has come.
+fn collect(queue: &Queue, events: &mut Events) -> Option<u32> {
+    let table = &mut *queue.table.lock();
+    let waker = {
+        let mut inbox = queue.inbox.lock();
+        std::mem::swap(&mut inbox.list, &mut table.arrived);
+        inbox.cpu
+    };
+    let waker = (!table.arrived.is_empty()).then_some(waker);
+    table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
+    for _ in 0..table.round.len() {
+        if events.is_full() {
+            break;
+        }
+        // It stays in the round until it was looked at: a panic loses nobody.
+        let Some(held) = table.round.front().copied() else { break };
+        let stays = look(&table.slots, held, events);
+        table.round.pop_front();
+        if stays {
+            table.round.push_back(Held { is_reported: true, ..held });
+        }
+    }
+    waker
+}
+
+/// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.
+#[inline]
+fn look(slots: &[Slot], held: Held, events: &mut Events) -> bool {
+    let slot = slots.get(held.entry.index as usize);
+    let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { return false };
+    failpoints::hit(Point::PollLook, registration.token.0 as u64);
+    let Some(found) = registration.look(held) else { return false };
+    events.list.push(Event { token: registration.token, ready: found.ready, socket: registration.place() });
+    found.stays
+}
+
+impl Drop for Poll {
+    /// Takes its sockets out of the set.
+    fn drop(&mut self) {
+        let Some(queue) = self.queue.get() else { return };
+        for registration in queue.close() {
+            // One after the other, so that a panic over one keeps nobody else in the set.
+            if let Err(caught) =
+                panics::catch(PanicSource::Protocol, "the end of a Poll", || registration.leave())
+            {
+                let _error = self.report(caught);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Poll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poll").finish_non_exhaustive()
+    }
+}

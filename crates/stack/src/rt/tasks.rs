@@ -1,0 +1,154 @@
+//! Tasks that wait for a socket.
+//!
+//! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says who is on
+//! it and why no wake-up is lost. It comes onto it in one of two ways:
+//!
+//! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;
+//! * a *future* ([`Waiting`]) has a place of its own for as long as it lives. Any number of them waits, all are woken, and one that is dropped
+//!   leaves the list.
+//!
+//! # Foreign code
+//! A waker is the application's. It is cloned before the mutex of the list is locked, and what the list gives back is dropped after it is
+//! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a
+//! panic in `clone` there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
+//!
+//! Must not know what is waited for. Tests: `tests/waiting`.
+
+use std::io;
+use std::task::{Poll, Waker};
+
+use sockeye_sync::Key;
+
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::poll::{Ready, Waiters};
+use crate::stack::Core;
+
+/// What a task waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    /// A receive or accept that does not block.
+    Read,
+    /// A send that does not block.
+    Write,
+    /// The end of a handshake.
+    Connect,
+}
+
+impl Want {
+    fn interest(self) -> u8 {
+        match self {
+            Self::Read => Ready::READABLE.with(Ready::ERROR).bits(),
+            Self::Write | Self::Connect => Ready::WRITABLE.with(Ready::ERROR).bits(),
+        }
+    }
+}
+
+/// A socket that tasks wait for.
+pub(crate) trait Waitable {
+    /// # Errors
+    /// That of a stack which this process may not use; so have all of these.
+    fn core(&self) -> io::Result<&Core>;
+
+    /// Calls `f` under the mutex of the buffer that is waited for: with whether there is something, or never will be, and the
+    /// buffer's list.
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R>;
+
+    /// Whether there is something by what stands under other mutexes than the list's. Asked after a task is on the list.
+    fn is_ready_elsewhere(&self, _want: Want) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Ready when the wait is over; else `waker` is called then. For poll functions, after an attempt that would have blocked.
+///
+/// # Errors
+/// [`waker_panicked`].
+pub(crate) fn poll(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
+    register(socket, want, &mut |_| Key::slot(want.interest()), waker)
+}
+
+/// [`poll`] without an attempt before it: does not clone the waker if the wait is over.
+///
+/// # Errors
+/// [`waker_panicked`].
+pub(crate) fn poll_first(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
+    if is_over(socket, want)? { Poll::Ready(Ok(())) } else { poll(socket, want, waker) }
+}
+
+/// The wait of one future.
+pub(crate) struct Waiting<'a, S: Waitable> {
+    socket: &'a S,
+    want: Want,
+    key: Option<Key>,
+}
+
+impl<'a, S: Waitable> Waiting<'a, S> {
+    pub fn new(socket: &'a S, want: Want) -> Self {
+        Self { socket, want, key: None }
+    }
+
+    /// As [`poll`], for this future alone.
+    pub fn poll(&mut self, waker: &Waker) -> Poll<io::Result<()>> {
+        let (want, key) = (self.want, &mut self.key);
+        let mut own = |list: &mut Waiters| *key.get_or_insert_with(|| list.issue(want.interest()));
+        register(self.socket, want, &mut own, waker)
+    }
+
+    /// [`poll`](Self::poll) without an attempt before it: does not clone the waker if the wait is over.
+    pub fn poll_first(&mut self, waker: &Waker) -> Poll<io::Result<()>> {
+        if is_over(self.socket, self.want)? { Poll::Ready(Ok(())) } else { self.poll(waker) }
+    }
+}
+
+impl<S: Waitable> Drop for Waiting<'_, S> {
+    fn drop(&mut self) {
+        // In a child of fork(2) the list is its parent's.
+        if let Some(key) = self.key
+            && let Ok(core) = self.socket.core()
+            && let Ok(gone) = self.socket.with_list(self.want, |_, list| list.remove(key))
+        {
+            discard(core, gone);
+        }
+    }
+}
+
+fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
+    Ok(socket.with_list(want, |is_over, _| is_over)? || socket.is_ready_elsewhere(want)?)
+}
+
+fn register(
+    socket: &impl Waitable,
+    want: Want,
+    key: &mut dyn FnMut(&mut Waiters) -> Key,
+    waker: &Waker,
+) -> Poll<io::Result<()>> {
+    let core = socket.core()?;
+    let Some(own) = clone(core, waker) else { return Poll::Ready(Err(waker_panicked())) };
+    let (is_over, unused) = socket.with_list(want, |is_over, list| {
+        if is_over {
+            return (true, Some(own));
+        }
+        let key = key(list);
+        (false, list.register(key, own))
+    })?;
+    discard(core, unused);
+    if is_over || socket.is_ready_elsewhere(want)? { Poll::Ready(Ok(())) } else { Poll::Pending }
+}
+
+/// A clone of a task's waker, made with no lock held. `None` if that panicked.
+pub(crate) fn clone(core: &Core, waker: &Waker) -> Option<Waker> {
+    panics::contain(core, PanicSource::Waker, "Waker::clone", || waker.clone())
+}
+
+/// Drops a waker that a list has given back, with no lock held.
+#[inline]
+pub(crate) fn discard(core: &Core, waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        panics::contain(core, PanicSource::Waker, "Waker::drop", || drop(waker));
+    }
+}
+
+/// What a wait fails with whose task cannot be woken.
+pub(crate) fn waker_panicked() -> io::Error {
+    io::Error::other("the task's waker panicked while it was cloned: nothing could wake the task")
+}

@@ -1,0 +1,80 @@
+//! How a connection comes into being: the one place where its parts are put together, for who connects and for who
+//! is accepted alike.
+//!
+//! What a socket was told before it had a connection ([`SocketSettings`], a listener's being those of its children)
+//! becomes the pcb's settings, the options and the sizes of the buffers here. It must not know handshakes or tables:
+//! the caller has the pcb and puts the connection into the table.
+
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::sockbuf::{RecvBuf, SendBuf};
+use super::{Birth, Conn, Home, SocketOptions};
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::inet::netif::table::Via;
+use crate::stack::Core;
+use crate::tcp::socket::SocketSettings;
+
+/// What a connection is called, and which way its segments go.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    pub tuple: FourTuple,
+    /// The keyed hash of `tuple`.
+    pub hash: u64,
+    pub via: Via,
+}
+
+/// What the pcb of a connection of this name is made with.
+pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
+    let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcvbuf, ts_offset);
+    let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
+    tcp.path_mtu = known.map_or(0, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+    tcp.nodelay = settings.nodelay;
+    tcp.keepalive = settings.keepalive;
+    tcp.user_timeout = settings.user_timeout;
+    tcp.congestion_control = settings.congestion_control;
+    tcp
+}
+
+/// The connection around `pcb`. `is_v6` is the family of its socket. If the handshake is done, `so_rcv` takes over
+/// what it has agreed on.
+pub(crate) fn make(
+    core: &Core,
+    name: Name,
+    home: Home,
+    pcb: Pcb<Data>,
+    settings: &SocketSettings,
+    is_v6: bool,
+) -> Arc<Conn> {
+    let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_v6);
+    options.nodelay.store(settings.nodelay, Ordering::Relaxed);
+    options.tos.store(settings.marks.traffic_class, Ordering::Relaxed);
+    options.hop_limit.store(settings.marks.hop_limit, Ordering::Relaxed);
+    options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
+    options.set_keepalive_settings(&settings.keepalive);
+    let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
+    options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
+    let is_connected = pcb.state().can_send();
+    let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
+    if is_connected {
+        rcv.on_connected(&pcb);
+    }
+    Conn::new(
+        &core.conns,
+        core.cpu(),
+        Birth {
+            home,
+            pcb,
+            tuple: name.tuple,
+            hash: name.hash,
+            via: name.via,
+            snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat),
+            rcv,
+            options,
+            rx_free: core.config.rx_free,
+            rcvd: core.config.rcvd,
+        },
+    )
+}

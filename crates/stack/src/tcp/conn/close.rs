@@ -1,0 +1,113 @@
+//! The calls of applications that end a connection: shut down, close.
+//!
+//! They take the buffers' mutex and leave the rest to the protocol, by a notice. Only a close with SO_LINGER waits.
+//! Must not know how data moves (`user.rs`). Tests: `tests/suite`, `tests/contained`.
+
+use std::io;
+use std::time::Duration;
+
+use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, Ordering};
+
+use super::outbox::{Context, fire_all};
+use super::sockbuf::Socket;
+use super::user::wait;
+use super::{Conn, LINGER_OFF, contain, engine, reason};
+use crate::rt::blocking::Timeout;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::poll::registration;
+use crate::stack::Core;
+
+/// shutdown(2).
+pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -> io::Result<()> {
+    use std::net::Shutdown;
+    let (read, write) = match how {
+        Shutdown::Read => (true, false),
+        Shutdown::Write => (false, true),
+        Shutdown::Both => (true, true),
+    };
+    if let Some(error) = conn.panicked() {
+        return Err(error.into());
+    }
+    if matches!(conn.state(), State::Closed | State::TimeWait) {
+        return Err(io::ErrorKind::NotConnected.into());
+    }
+    contain::call(core, conn, "shutdown", || {
+        shut_down(core, conn, read, write);
+        // If it has panicked there is nothing left to shut.
+        conn.panicked().map_or(Ok(()), |error| Err(error.into()))
+    })
+}
+
+fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
+    Context::run(core, |cx| {
+        let due = contain::guarded(cx, conn, &mut conn.so.lock(), "shutdown", |cx, _, conn, so| {
+            registration::look_closer(&so.waiters);
+            if read {
+                so.rcv.shut = true;
+                engine::wake_readers(cx, conn, so);
+            }
+            if write {
+                so.snd.shut = true;
+                engine::wake_writers(cx, conn, so);
+            }
+            failpoints::hit(Point::ShutDown, failpoints::of_conn(conn));
+            // The second direction to be shut changes what the first one's shutdown meant.
+            so.snd.shut
+        });
+        if due == Some(true) {
+            engine::notify(cx, conn, reason::SHUTDOWN);
+        }
+    });
+}
+
+/// The last handle is gone: close(2). With unread bytes or SO_LINGER 0 the connection is reset.
+pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
+    // Nobody is left to be told of an error.
+    let _ = contain::call(core, conn, "close", || {
+        close_last(core, conn);
+        Ok(())
+    });
+}
+
+fn close_last(core: &Core, conn: &Arc<Conn>) {
+    let mut wakes = Vec::new();
+    let (unread, registrations) = {
+        let close = |so: &mut Socket| {
+            so.rcv.closed = true;
+            so.snd.shut = true;
+            failpoints::hit(Point::Close, failpoints::of_conn(conn));
+            (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
+        };
+        contain::section(core, conn, conn.so.lock(), close).0
+    };
+    let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
+    let abort = !unread.is_empty() || linger_ms == 0;
+    // Outside the mutex: a registration may be the last to hold another socket.
+    drop((unread, registrations));
+    fire_all(core, &mut wakes);
+    if core.recycler.shelves() {
+        drop(conn.shelves.take_all());
+    }
+    let why = if abort { reason::ABORT } else { reason::CLOSE };
+    Context::run(core, |cx| engine::notify(cx, conn, why));
+    if !abort && linger_ms != LINGER_OFF && !conn.options.nonblocking.load(Ordering::Relaxed) {
+        linger(core, conn, Duration::from_millis(u64::from(linger_ms)));
+    }
+}
+
+/// SO_LINGER: waits until everything has been acknowledged, or the time is over.
+fn linger(core: &Core, conn: &Arc<Conn>, time: Duration) {
+    let mut timeout = Timeout::after(Some(time));
+    loop {
+        let so = conn.so.lock();
+        if so.snd.chain.is_empty() || conn.is_dead() {
+            return;
+        }
+        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
+        drop(so);
+        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,590 @@
+//! The inside of a connection's perimeter: input, output, timers, and the one way in and out.
+//!
+//! [`enter`] brings work to a connection. If its perimeter is free, the calling thread runs the work
+//! and whatever else has gathered in the meantime; if not, the work is queued and whoever is inside
+//! runs it. Nobody waits, but for a connect that enters by sleeping ([`connect`]). A thread leaves only through
+//! `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a worker
+//! ([`exit`]).
+//!
+//! A writer who finds nobody there does not even enter: see [`visit`].
+//!
+//! That is `Entry::Process`, the default. With `Entry::NoDrain` it runs only its own item and goes through
+//! [`exit`] at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free
+//! perimeter is a worker's. Workers themselves always drain.
+//!
+//! Segments for a connection in this process are put into the *receiver's queue while the sender's
+//! perimeter is still held*: two threads that send for one connection, one after the other, thereby
+//! deliver in the order in which they sent. The receiver is run after leaving. Where nobody is inside the
+//! receiver's perimeter, the sender *claims* it instead, and the segment waits beside the claim, ahead of
+//! everything that is queued from then on.
+//!
+//! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
+//! mutex as the items themselves.
+
+use std::time::Duration;
+
+use sockeye_mbuf::Freed;
+use sockeye_proto::tcp::closed;
+use sockeye_proto::tcp::events::Events;
+use sockeye_proto::tcp::meter::Tally;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
+use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
+
+use super::emit::{HOSTED_MAX, emit, emit_bare};
+use super::error::failure;
+use super::exit::{self, At};
+use super::outbox::{Claimed, Context, Gone, Wake};
+use super::sockbuf::{Buffers, SendBuf, Socket};
+use super::{Conn, Item, Work, contain, fast_open, notsent, rcvd, reason, rollup, visit};
+use crate::base::payload::Data;
+use crate::inet::netif::output;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::poll::Ready;
+use crate::rt::timers::TimerKey;
+use crate::stack::counter;
+use crate::switches::Entry;
+
+/// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
+/// must not be kept for ever by the work of others.
+const BATCH_MAX: usize = 256;
+/// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
+/// meanwhile.
+pub(super) const RUN_MAX: usize = 16;
+/// Acknowledged bytes whose views are given up under the buffers' mutex: they are a cluster or two.
+const FEW_BYTES_MAX: u32 = 4096;
+
+type In<'p> = Inside<'p, Item>;
+
+/// Brings `work` to `conn`: runs it now, or leaves it to whoever is inside.
+pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    if cx.entry == Entry::Fill {
+        return fill(cx, conn, work);
+    }
+    let (inside, work) = match conn.perimeter().try_enter() {
+        Some(inside) => (inside, work),
+        None => match conn.perimeter().enter(Conn::item(conn, work)) {
+            Entered::Queued => return cx.core.count(counter::QUEUED),
+            // Protocol code panicked in there: this connection's work is lost, the others go on.
+            Entered::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
+            Entered::Inside(inside, item) => (inside, item.work),
+        },
+    };
+    cx.core.count(counter::ENTERED);
+    contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
+        step(cx, pcb, conn, so, work);
+        finish(cx, pcb, conn, so);
+    });
+    drive(cx, inside, conn, 1);
+}
+
+/// Leaves `work` to a worker, or to whoever is inside.
+#[cold]
+fn fill(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    match conn.perimeter().fill(Conn::item(conn, work)) {
+        Filled::WakeWorker => cx.core.workers.call(cx.core, conn),
+        Filled::Queued => cx.core.count(counter::QUEUED),
+        Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
+    }
+}
+
+/// The synchronous section of a connect: sleeps until the caller is inside, sends the SYN, and leaves. For a caller
+/// for whom others run the perimeter, so not for a worker or a driver.
+pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
+    let Ok(inside) = conn.perimeter().enter_blocking() else {
+        return cx.core.count(counter::SEGMENTS_LOST);
+    };
+    // It may have been a while.
+    cx.now = cx.core.clock.now();
+    cx.core.count(counter::ENTERED);
+    contain::guarded(cx, conn, &mut conn.so.lock(), "output", finish);
+    exit::leave(cx, inside, conn, At::Connect);
+}
+
+/// Posts `reasons` and brings them to the connection, unless it is already on its way.
+pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
+    // Posting first keeps what several callers want in one item.
+    match conn.notify.post(reasons) {
+        sockeye_sync::Post::Fire => enter(cx, conn, Work::Notify),
+        sockeye_sync::Post::Coalesced => cx.core.count(counter::COALESCED),
+        sockeye_sync::Post::Dead => {}
+    }
+}
+
+/// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
+/// enter never waits, so the order of locks is kept. For a caller who settles at once.
+pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Socket>) {
+    if visit::is_open(cx, conn) {
+        return visit::output(cx, conn, so);
+    }
+    let inside = if cx.entry == Entry::Fill { None } else { conn.perimeter().try_enter() };
+    let Some(inside) = inside else {
+        drop(so);
+        return notify(cx, conn, reason::OUTPUT);
+    };
+    cx.core.count(counter::ENTERED);
+    contain::guarded(cx, conn, &mut so, "output", finish);
+    drop(so);
+    drive(cx, inside, conn, 1);
+}
+
+/// Runs a perimeter that was filled or handed over while nobody was inside.
+pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
+    if let Some(mut inside) = conn.perimeter().resume() {
+        cx.core.count(counter::ENTERED);
+        if cx.entry == Entry::NoDrain {
+            // The own item is the one that it was filled with.
+            rollup::head(cx, &mut inside, conn, RUN_MAX);
+        }
+        drive(cx, inside, conn, 0);
+    }
+}
+
+/// Runs what a claim was made for, and what has been queued behind it.
+pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed<'_>) {
+    claimed.redeem(|conn, mut inside, work| {
+        cx.core.count(counter::ENTERED);
+        let ran = match cx.entry {
+            Entry::Process | Entry::Fill if conn.is_home_shared() => {
+                rollup::batch(cx, &mut inside, conn, Some(work))
+            }
+            Entry::NoDrain | Entry::Process | Entry::Fill => {
+                rollup::item(cx, &mut inside, conn, work, RUN_MAX)
+            }
+        };
+        drive(cx, inside, conn, ran);
+    });
+}
+
+/// Runs the queue and leaves.
+pub(crate) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
+    if cx.entry == Entry::NoDrain {
+        return exit::leave(cx, inside, conn, At::Item);
+    }
+    loop {
+        inside = match inside.leave() {
+            Ok(()) => return,
+            Err(inside) => inside,
+        };
+        if ran >= BATCH_MAX {
+            return exit::leave(cx, inside, conn, At::Item);
+        }
+        ran += batch(cx, &mut inside, conn);
+    }
+}
+
+/// Runs what is queued now. A run of items for one connection takes its buffers' mutex once and is
+/// followed by one output.
+fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
+    if own.is_home_shared() {
+        return rollup::batch(cx, inside, own, None);
+    }
+    let mut ran = 0;
+    let mut works = inside.take().map(|item| item.work);
+    while let Some(work) = works.next() {
+        let run = contain::guarded(cx, own, &mut own.so.lock(), "input", |cx, pcb, own, so| {
+            step(cx, pcb, own, so, work);
+            let mut run = 1;
+            while run < RUN_MAX
+                && let Some(next) = works.next()
+            {
+                step(cx, pcb, own, so, next);
+                run += 1;
+            }
+            finish(cx, pcb, own, so);
+            run
+        });
+        ran += run.unwrap_or(1);
+    }
+    ran
+}
+
+/// Runs `work` and what is queued behind it for the same connection, at most `max` items in all, under one hold of its
+/// buffers' mutex and without output. Returns how many.
+pub(super) fn run(
+    cx: &mut Context<'_>,
+    inside: &mut In<'_>,
+    conn: &Arc<Conn>,
+    so: &mut Socket,
+    work: Work,
+    max: usize,
+) -> usize {
+    let ran = contain::guarded(cx, conn, so, "input", |cx, pcb, conn, so| {
+        step(cx, pcb, conn, so, work);
+        let mut ran = 1;
+        let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
+        while ran < max
+            && let Some(next) = inside.pop_if(same)
+        {
+            step(cx, pcb, conn, so, next.work);
+            ran += 1;
+        }
+        ran
+    });
+    ran.unwrap_or(1)
+}
+
+/// One item.
+pub(super) fn step(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    work: Work,
+) {
+    failpoints::hit(Point::Step, failpoints::of_conn(conn));
+    // This thread may have read the clock before another one that was here first: effects come after causes.
+    cx.now = pcb.clock(cx.now);
+    match work {
+        Work::Segment(header, payload) => plain_input(cx, pcb, conn, so, &header, payload),
+        Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
+        Work::Undelivered(seq, error) => {
+            failpoints::hit(Point::Undelivered, failpoints::of_conn(conn));
+            let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
+            on_events(cx, pcb, conn, so, events);
+        }
+        Work::Notify => {
+            // Re-armed before anything is looked at: what is posted from here on comes again.
+            let reasons = conn.notify.take();
+            failpoints::hit(Point::Notified, failpoints::of_conn(conn));
+            notified(cx, pcb, conn, so, reasons);
+        }
+    }
+}
+
+/// A segment that has arrived, as an item of its own.
+pub(super) fn arrive(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &Header,
+    payload: Data,
+) {
+    cx.now = pcb.clock(cx.now);
+    input(cx, pcb, conn, so, header, payload);
+}
+
+/// What the reader used up is for whoever brings packets.
+#[inline]
+pub(super) fn take_spares(cx: &mut Context<'_>, conn: &Conn) {
+    if cx.core.recycler.shelves() && !conn.shelves.rx.is_empty() {
+        cx.outbox.spares.append(conn.shelves.rx.take());
+    }
+}
+
+/// A segment for this connection with a short header; the expected one, as nearly all are, needs no other.
+#[inline]
+fn plain_input(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &PlainHeader,
+    payload: Data,
+) {
+    let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let Some(acked_len) = pcb.on_expected_plain(header, len, cx.now) else {
+        return input(cx, pcb, conn, so, &(*header).into(), payload);
+    };
+    failpoints::hit(Point::Segment, failpoints::of_conn(conn));
+    cx.core.count(counter::SEGMENTS_IN);
+    take_spares(cx, conn);
+    if acked_len > 0 {
+        acked(cx, conn, so, acked_len);
+    }
+    if len > 0 {
+        let _nothing_is_left_to_do = text(cx, pcb, conn, so, payload);
+    }
+}
+
+/// Text in order, for whoever reads it. False if nobody will, which has ended the connection.
+#[inline]
+fn text(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    payload: Data,
+) -> bool {
+    if so.rcv.closed {
+        // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
+        // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
+        cx.outbox.freed.push(payload.0);
+        close(cx, pcb, conn, so, true);
+        return false;
+    }
+    deliver(cx, conn, so, payload);
+    true
+}
+
+/// A segment for this connection.
+fn input(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    header: &Header,
+    payload: Data,
+) {
+    cx.core.count(counter::SEGMENTS_IN);
+    take_spares(cx, conn);
+    if pcb.state() == State::Closed {
+        // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
+        // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
+        if let Some(reset) = closed::reset_for(header, payload.len()) {
+            emit_bare(cx, conn, reset);
+        }
+        cx.outbox.freed.push(payload.0);
+        return;
+    }
+    let effect = pcb.on_segment(header, payload, cx.now);
+    failpoints::hit(Point::Segment, failpoints::of_conn(conn));
+    if let Some(reply) = effect.reply {
+        emit_bare(cx, conn, reply);
+    }
+    if effect.acked > 0 {
+        acked(cx, conn, so, effect.acked);
+    }
+    if !effect.deliver.is_empty() && !text(cx, pcb, conn, so, effect.deliver) {
+        return;
+    }
+    if !effect.events.is_empty() {
+        if effect.events.has(Events::URGENT) {
+            urgent(cx, conn, so, header);
+        }
+        if effect.events.any(Events::CONNECTED.with(Events::SYN_ACKED).with(Events::CLOSED)) {
+            fast_open::over(cx, pcb, conn, so, effect.events, header);
+        }
+        on_events(cx, pcb, conn, so, effect.events);
+    }
+}
+
+/// Drops acknowledged bytes and wakes writers if that made enough space.
+pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
+    let recycler = &cx.core.recycler;
+    if recycler.shelves() && !so.rcv.closed {
+        let mut freed = Freed::new();
+        so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);
+        cx.outbox.arm_sweep |= recycler.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
+        cx.outbox.spares.append(freed);
+    } else if bytes <= FEW_BYTES_MAX {
+        so.snd.chain.trim_front_releasing(bytes as usize, &mut cx.outbox.spares);
+    } else {
+        cx.outbox.freed.push(so.snd.chain.split_front(bytes as usize));
+    }
+    if let Some(rare) = so.snd.rare.as_deref_mut() {
+        rare.urgent = rare.urgent.saturating_sub(bytes);
+        rare.mark.acked(bytes);
+    }
+    so.snd.cpu = cx.cpu;
+    failpoints::hit(Point::Acked, failpoints::of_conn(conn));
+    if so.snd.is_writable() {
+        wake_writers(cx, conn, so);
+    }
+}
+
+/// Wakes whoever waits for space or for the handshake, once outside.
+pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    let sleepers = || Wake::Writer(Arc::clone(conn));
+    let _threads = so.waiters.notify(&conn.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut cx.outbox.wakes);
+}
+
+/// The peer has marked urgent data. Its readers are told once the last byte of it is here.
+#[cold]
+fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Header) {
+    so.rcv.set_mark(header.urgent_mark());
+    if so.rcv.has_urgent() {
+        wake_readers(cx, conn, so);
+    }
+}
+
+/// Appends in-order bytes and wakes readers.
+pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
+    let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    so.rcv.nxt += bytes;
+    so.rcv.is_small = payload.len() <= HOSTED_MAX;
+    // Relaxed: a hint, where the next bytes will come from.
+    so.rcv.cpu = if cx.is_host { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
+    so.rcv.chain.append(payload.0);
+    failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
+    wake_readers(cx, conn, so);
+}
+
+/// Wakes whoever waits for bytes, once outside.
+pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
+    let sleepers = || Wake::Reader(Arc::clone(conn));
+    let _threads = so.waiters.notify(&conn.rcv_wait, sleepers, ready.bits(), &mut cx.outbox.wakes);
+}
+
+/// The rare things: handshake done, end of stream, failure, end of life.
+fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, events: Events) {
+    if events.has(Events::CONNECTED) {
+        so.snd.connected = true;
+        so.snd.due_at = pcb.snd_due_at();
+        so.rcv.on_connected(pcb);
+        wake_writers(cx, conn, so);
+    }
+    if events.has(Events::SILENT) {
+        crate::inet::link::suspect(cx, conn.via.last(), conn.tuple.remote.addr);
+    }
+    if events.has(Events::PEER_FIN) {
+        (so.rcv.eof, so.rcv.fin) = (true, true);
+        wake_readers(cx, conn, so);
+        so.waiters.mark(Ready::READ_CLOSED.bits(), &mut cx.outbox.wakes);
+    }
+    if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
+        if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
+            fast_open::failed(cx, pcb, conn, so);
+        }
+        conn.set_error(error);
+        end_of_stream(cx, conn, so);
+        so.waiters.mark(Ready::ERROR.bits(), &mut cx.outbox.wakes);
+    }
+    if events.has(Events::ENTER_TIME_WAIT) {
+        let record = pcb.time_wait_record(cx.now);
+        cx.outbox.gone.push(Gone::TimeWait(Arc::clone(conn), record));
+    } else if events.has(Events::CLOSED) {
+        end_of_stream(cx, conn, so);
+        cx.outbox.gone.push(Gone::Closed(Arc::clone(conn)));
+    }
+}
+
+/// Nothing more will come or go: unsent bytes are dropped, everybody is woken.
+pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
+    cx.outbox.freed.push(std::mem::take(&mut so.snd.chain));
+    so.snd.shut = true;
+    so.snd.due_at = u32::MAX;
+    so.rcv.eof = true;
+    if let Some(place) = so.fast_open.take() {
+        cx.core.count(counter::FASTOPEN_PASSIVE_FAIL);
+        place.give_back(None);
+    }
+    wake_writers(cx, conn, so);
+    wake_readers(cx, conn, so);
+    let closed = Ready::READ_CLOSED.with(Ready::WRITE_CLOSED);
+    so.waiters.mark(closed.bits(), &mut cx.outbox.wakes);
+}
+
+/// The application, a timer or an option has something for the connection.
+fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, reasons: u32) {
+    // OUTPUT asks for nothing but the output that every stay ends with.
+    rcvd::heard(pcb, so, reasons);
+    if reasons & reason::TIMER != 0 {
+        conn.timer_at.store(0, Ordering::Relaxed);
+        let outcome = pcb.on_timer(cx.now);
+        failpoints::hit(Point::Timer, failpoints::of_conn(conn));
+        if let Some(reply) = outcome.reply {
+            emit_bare(cx, conn, reply);
+        }
+        if !outcome.events.is_empty() {
+            on_events(cx, pcb, conn, so, outcome.events);
+        }
+    }
+    if reasons & reason::OPTION != 0 {
+        pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
+        pcb.set_keepalive(conn.options.keepalive_settings(), cx.now);
+        let user_timeout_ms = conn.options.user_timeout_ms.load(Ordering::Relaxed);
+        pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
+        pcb.set_rcv_hiwat(so.rcv.hiwat);
+    }
+    if reasons & reason::PRUNE != 0 && pcb.has_hole() {
+        cx.core.count(counter::OFO_PRUNED);
+        cx.outbox.freed.push(pcb.prune().0);
+    }
+    if reasons & reason::SHUTDOWN != 0 {
+        if so.rcv.shut {
+            // With both directions shut, further data from the peer is answered with a reset, as on Linux.
+            close(cx, pcb, conn, so, false);
+        } else {
+            pcb.shutdown_write();
+        }
+    }
+    if reasons & (reason::CLOSE | reason::ABORT) != 0 {
+        close(cx, pcb, conn, so, reasons & reason::ABORT != 0);
+    }
+    if reasons & reason::REPLY != 0 {
+        rcvd::reply(cx, conn);
+    }
+}
+
+/// The last handle is gone, or the application wants a reset.
+fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, abort: bool) {
+    if pcb.state() == State::Closed {
+        return;
+    }
+    fast_open::given_up(cx, pcb, conn, so);
+    // Whether bytes were unread was looked at under the buffers' mutex: then it is an abort.
+    let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
+    if let Some(reset) = reset {
+        emit_bare(cx, conn, reset);
+    }
+    if pcb.state() == State::Closed {
+        on_events(cx, pcb, conn, so, Events::CLOSED);
+    }
+}
+
+/// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
+/// are settled, and the timer is set.
+pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+    if so.snd.rare.is_some() {
+        tell_urgent(pcb, &mut so.snd);
+    }
+    let mut next = None;
+    loop {
+        pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
+        let Some(segment) = &mut next else { break };
+        failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
+        let mut payload = if segment.len == 0 {
+            if segment.is_window_update {
+                cx.core.count(counter::WINDOW_UPDATES);
+            }
+            Data::default()
+        } else {
+            Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
+        };
+        let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
+        emit(cx, conn, &mut segment.head, &mut payload, mss);
+        failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
+    }
+    if !cx.outbox.pending.is_empty() {
+        so.snd.unit = pcb.full_len();
+        pcb.meter(Tally::default(), output::pushed(cx), cx.now);
+        output::flush(cx);
+    }
+    if pcb.is_metered() {
+        pcb.meter_time(so.snd.is_writable(), cx.now);
+    }
+    so.rcv.settle(pcb);
+    so.snd.due_at = pcb.snd_due_at();
+    if so.snd.rare.is_some() {
+        notsent::settle(cx, pcb, conn, so);
+    }
+    conn.publish_state(pcb.state(), pcb.has_hole());
+    let Some(deadline) = pcb.next_deadline() else {
+        return;
+    };
+    let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
+    if armed == 0 || at < armed {
+        conn.timer_at.store(at, Ordering::Relaxed);
+        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 }));
+    }
+}
+
+/// The pcb learns up to where what was written is urgent.
+#[cold]
+fn tell_urgent(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
+    let urgent = snd.rare.as_deref_mut().map_or(0, |rare| std::mem::take(&mut rare.urgent));
+    if urgent != 0 {
+        pcb.set_urgent(urgent);
+        snd.drop_idle_rare();
+    }
+}
+
+/// Whether a writer has to wait for space.
+pub(crate) fn is_full(so: &Buffers) -> bool {
+    so.snd.connected && !so.snd.shut && !so.snd.has_space()
+}

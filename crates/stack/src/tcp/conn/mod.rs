@@ -1,0 +1,423 @@
+//! A connection: pcb, socket buffers and everything that points at them, in one allocation.
+//!
+//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the buffers' mutex,
+//! (a) atomic. Protocol code holds that mutex, and is inside the perimeter or on a [`visit`]. It is in [`engine`]; what it wants done
+//! outside goes into the [`outbox`]; the calls of applications are in [`user`].
+//!
+//! A connection lives as long as somebody holds an `Arc` of it: a handle of the application, the demux
+//! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
+//! of the table; work that still reaches it then finds a closed pcb and does nothing.
+
+mod answer;
+pub(crate) mod birth;
+pub(crate) mod close;
+pub(crate) mod contain;
+mod emit;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod exit;
+mod fast_open;
+pub(crate) mod notsent;
+pub(crate) mod outbox;
+pub(crate) mod placed;
+pub(crate) mod rcvd;
+mod reserved;
+mod rollup;
+pub(crate) mod run;
+pub(crate) mod shelf;
+pub(crate) mod sockbuf;
+mod transfer;
+mod tune;
+mod undelivered;
+pub(crate) mod user;
+pub(crate) mod visit;
+
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
+use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
+use sockeye_sync::{BriefMutex, Notify, Perimeter, Scatter, WaitQueue};
+
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::inet::input::busy::PlaceCell;
+use crate::inet::input::watch::Waiters;
+use crate::inet::netif::table::{Via, ViaCell};
+use crate::rt::poll;
+use crate::switches::{Rcvd, RxFree};
+use crate::tcp::socket::marks::Marks;
+use answer::Answers;
+use error::SockError;
+use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
+
+/// Bytes of a [`Conn`] that a segment touches, from its beginning on.
+pub(crate) const HOT_LEN: usize = 512;
+
+/// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
+///
+/// `repr(C)` keeps the order below: what every segment touches comes first and lies together, eight lines of
+/// 64 bytes, because what a round trip over many connections costs is fetching their lines.
+#[repr(C, align(64))]
+pub(crate) struct Conn {
+    /// (c) The right to run this connection's protocol code.
+    home: Home,
+    /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
+    pub peer: OnceLock<Weak<Conn>>,
+    /// (p) written, (a) read: when the timer wheel will call, in the clock's microseconds; 0 for not
+    /// at all. Never later than the pcb's next deadline.
+    pub timer_at: AtomicU64,
+    /// Writers waiting for space, and connecting threads waiting for the handshake; guarded by `so`.
+    pub snd_wait: WaitQueue,
+    /// Readers waiting for bytes; guarded by `so`.
+    pub rcv_wait: WaitQueue,
+    /// (a) Work that coalesces: see [`reason`].
+    pub notify: Notify,
+    /// (a) `SO_ERROR`, taken by whoever reads it first.
+    so_error: AtomicU8,
+    /// (a) The pcb's state as of the last time the perimeter was left, and whether something lay behind a hole then
+    /// ([`HAS_HOLE`]).
+    state: AtomicU8,
+    /// (a) Out of the demux table.
+    dead: AtomicBool,
+    /// (a) The CPU of whoever left a segment with a host last, modulo 256.
+    filled_from: AtomicU8,
+    /// (p) written, (a) read: the way that its segments take.
+    pub via: ViaCell,
+    /// (a) Where frames for it come in; nowhere on loopback.
+    pub input_at: PlaceCell,
+    /// (a) Where one of the readers sleeps in an interface.
+    rcv_watched_at: PlaceCell,
+    /// (p) When its way was last told that it works.
+    pub confirmed: run::Confirmed,
+    /// (b) `so_snd` and `so_rcv`, and the state machine.
+    pub so: BriefMutex<Socket>,
+    /// (a) Socket options.
+    pub options: SocketOptions,
+    /// (a) Handles of the application; at 0 the connection is closed.
+    pub users: AtomicU32,
+    /// (a) Where one of the writers sleeps in an interface.
+    snd_watched_at: PlaceCell,
+    /// What readers ask the owner for, with `Rcvd::Sync`.
+    pub replies: rcvd::Replies,
+    /// (c) The connection's name.
+    pub tuple: FourTuple,
+    /// (c) The keyed hash of `tuple`.
+    pub hash: u64,
+    /// (c) Distinguishes this connection from later ones of the same name.
+    pub serial: u64,
+    /// (a) Used-up buffers that wait for whoever allocates; looked at only with the settings that use them.
+    pub shelves: shelf::Place,
+}
+
+/// Options that an application may change at any time.
+pub(crate) struct SocketOptions {
+    /// O_NONBLOCK.
+    pub nonblocking: AtomicBool,
+    /// TCP_NODELAY.
+    pub nodelay: AtomicBool,
+    /// IP_TOS, IPV6_TCLASS, without the bits of ECN.
+    pub tos: AtomicU8,
+    /// IP_TTL, IPV6_UNICAST_HOPS.
+    pub hop_limit: AtomicU8,
+    /// SO_KEEPALIVE.
+    pub keepalive: AtomicBool,
+    /// TCP_KEEPCNT.
+    pub keepalive_retries: AtomicU8,
+    /// TCP_KEEPIDLE.
+    pub keepalive_time_ms: AtomicU32,
+    /// TCP_KEEPINTVL.
+    pub keepalive_interval_ms: AtomicU32,
+    /// TCP_USER_TIMEOUT; 0 for none.
+    pub user_timeout_ms: AtomicU32,
+    /// Whether there was a first write: a connection for one message does best with no more references
+    /// (`TcpStream::peer`).
+    pub has_written: AtomicBool,
+    /// How the application uses to answer; here because there is room.
+    pub answers: Answers,
+    /// SO_REUSEADDR, which decides later bind conflicts.
+    pub reuse_addr: bool,
+    /// SO_REUSEPORT, likewise.
+    pub reuse_port: bool,
+    /// The socket is an IPv6 one, so IPv4 peers are shown as mapped addresses.
+    pub is_v6: bool,
+    /// SO_RCVTIMEO in microseconds, 0 for none.
+    pub read_timeout: AtomicU64,
+    /// SO_SNDTIMEO in microseconds, 0 for none.
+    pub write_timeout: AtomicU64,
+    /// SO_LINGER in milliseconds; [`LINGER_OFF`] for none.
+    pub linger_ms: AtomicU32,
+}
+
+/// `linger_ms` of a socket without SO_LINGER.
+pub(crate) const LINGER_OFF: u32 = u32::MAX;
+
+impl SocketOptions {
+    pub fn new(reuse_addr: bool, reuse_port: bool, is_v6: bool) -> Self {
+        Self {
+            nonblocking: AtomicBool::new(false),
+            nodelay: AtomicBool::new(false),
+            tos: AtomicU8::new(0),
+            hop_limit: AtomicU8::new(Marks::DEFAULT.hop_limit),
+            keepalive: AtomicBool::new(false),
+            keepalive_retries: AtomicU8::new(0),
+            keepalive_time_ms: AtomicU32::new(0),
+            keepalive_interval_ms: AtomicU32::new(0),
+            user_timeout_ms: AtomicU32::new(0),
+            has_written: AtomicBool::new(false),
+            answers: Answers::default(),
+            reuse_addr,
+            reuse_port,
+            is_v6,
+            read_timeout: AtomicU64::new(0),
+            write_timeout: AtomicU64::new(0),
+            linger_ms: AtomicU32::new(LINGER_OFF),
+        }
+    }
+}
+
+/// A perimeter of one's own, or one shared with others.
+pub(crate) enum Home {
+    Own(Perimeter<Item>),
+    Shared(Arc<Perimeter<Item>>),
+}
+
+impl Home {
+    fn perimeter(&self) -> &Perimeter<Item> {
+        match self {
+            Self::Own(perimeter) => perimeter,
+            Self::Shared(perimeter) => perimeter,
+        }
+    }
+}
+
+/// Work that waits in a perimeter's queue.
+pub(crate) struct Item {
+    /// Whom it is for; `None` in a connection's own perimeter, where that is clear. (It would only be
+    /// counted up and down: whoever runs the queue holds the connection anyway.)
+    pub conn: Option<Arc<Conn>>,
+    pub work: Work,
+}
+
+/// What can be asked of a connection's protocol code.
+pub(crate) enum Work {
+    /// A segment has arrived: see [`Work::segment`].
+    Segment(PlainHeader, Data),
+    /// One with options of its own.
+    Rare(Box<Header>, Data),
+    /// The network reports that a segment of ours, which began with this number, was not delivered.
+    Undelivered(sockeye_proto::seq::SeqNum, sockeye_proto::icmp::Error),
+    /// The reasons posted in [`Conn::notify`].
+    Notify,
+}
+
+impl Work {
+    /// A segment has arrived.
+    #[inline]
+    pub fn segment(mut head: Head, mut payload: Data) -> Self {
+        Self::take_segment(&mut head, &mut payload)
+    }
+
+    /// [`segment`](Self::segment), of which nothing is left behind. Once.
+    #[inline]
+    pub fn take_segment(head: &mut Head, payload: &mut Data) -> Self {
+        let payload = std::mem::take(payload);
+        match head.take_parts() {
+            Ok(plain) => Self::Segment(plain, payload),
+            Err(full) => Self::Rare(full, payload),
+        }
+    }
+}
+
+/// The bits of [`Conn::notify`].
+pub(crate) mod reason {
+    /// `so_snd` has grown past its mark.
+    pub const OUTPUT: u32 = 1;
+    /// A reader has taken bytes: the peer may have to hear of it.
+    pub const RCVD: u32 = 1 << 1;
+    /// The application shut its sending side down.
+    pub const SHUTDOWN: u32 = 1 << 2;
+    /// The last handle is gone.
+    pub const CLOSE: u32 = 1 << 3;
+    /// The connection is to be reset.
+    pub const ABORT: u32 = 1 << 4;
+    /// The timer wheel has called.
+    pub const TIMER: u32 = 1 << 5;
+    /// A socket option has changed.
+    pub const OPTION: u32 = 1 << 6;
+    /// A reader waits to hear that its `RCVD` was dealt with.
+    pub const REPLY: u32 = 1 << 7;
+    /// Packet memory has run out: what lies behind a hole is to go.
+    pub const PRUNE: u32 = 1 << 8;
+}
+
+/// What a new connection is made of.
+pub(crate) struct Birth {
+    pub home: Home,
+    pub pcb: Pcb<Data>,
+    pub tuple: FourTuple,
+    pub hash: u64,
+    pub via: Via,
+    pub snd: SendBuf,
+    pub rcv: RecvBuf,
+    pub options: SocketOptions,
+    pub rx_free: RxFree,
+    pub rcvd: Rcvd,
+}
+
+impl Conn {
+    pub fn new(place: &Scatter<Self>, cpu: u32, birth: Birth) -> Arc<Self> {
+        let state = AtomicU8::new(state_code(birth.pcb.state()));
+        let buffers =
+            Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
+        place.make(cpu, |serial| Self {
+            home: birth.home,
+            notify: Notify::new(),
+            users: AtomicU32::new(1),
+            replies: rcvd::Replies::new(birth.rcvd),
+            so: BriefMutex::new(Socket::new(buffers, birth.pcb)),
+            snd_wait: WaitQueue::new(),
+            rcv_wait: WaitQueue::new(),
+            peer: OnceLock::new(),
+            timer_at: AtomicU64::new(0),
+            tuple: birth.tuple,
+            hash: birth.hash,
+            serial,
+            via: ViaCell::new(birth.via),
+            input_at: PlaceCell::default(),
+            rcv_watched_at: PlaceCell::default(),
+            snd_watched_at: PlaceCell::default(),
+            confirmed: run::Confirmed::default(),
+            so_error: AtomicU8::new(0),
+            state,
+            dead: AtomicBool::new(false),
+            filled_from: AtomicU8::new(0),
+            shelves: shelf::Place::new(birth.rx_free),
+            options: birth.options,
+        })
+    }
+
+    pub fn perimeter(&self) -> &Perimeter<Item> {
+        self.home.perimeter()
+    }
+
+    /// Readers that wait for bytes.
+    pub fn readers(&self) -> Waiters<'_> {
+        Waiters { queue: &self.rcv_wait, watched_at: &self.rcv_watched_at }
+    }
+
+    /// Writers that wait for space, and connecting threads.
+    pub fn writers(&self) -> Waiters<'_> {
+        Waiters { queue: &self.snd_wait, watched_at: &self.snd_watched_at }
+    }
+
+    /// Work for this connection as an item of its perimeter's queue.
+    pub fn item(this: &Arc<Self>, work: Work) -> Item {
+        let conn = match this.home {
+            Home::Own(_) => None,
+            Home::Shared(_) => Some(Arc::clone(this)),
+        };
+        Item { conn, work }
+    }
+
+    /// A perimeter for the other end of this connection: where perimeters are shared, the two ends on loopback
+    /// belong to the same, so that one stay serves both. `None` if each connection has its own.
+    pub fn shared_home(&self) -> Option<Home> {
+        match &self.home {
+            Home::Own(_) => None,
+            Home::Shared(perimeter) => Some(Home::Shared(Arc::clone(perimeter))),
+        }
+    }
+
+    /// Whether the perimeter serves others too.
+    pub fn is_home_shared(&self) -> bool {
+        matches!(self.home, Home::Shared(_))
+    }
+
+    /// The other end, if it is known, in this process and still in the demux table.
+    pub fn live_peer(&self) -> Option<Arc<Conn>> {
+        self.peer.get()?.upgrade().filter(|peer| !peer.is_dead())
+    }
+
+    pub fn is_dead(&self) -> bool {
+        // Acquire, with the Release of `bury`: a dead connection's successor is looked up after it.
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Marks the connection as out of the table.
+    pub fn bury(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    /// The pcb's state when its perimeter was last left.
+    pub fn state(&self) -> State {
+        state_of(self.state.load(Ordering::Relaxed) & !HAS_HOLE)
+    }
+
+    /// True if something lay behind a hole when the perimeter was last left.
+    pub fn has_hole(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & HAS_HOLE != 0
+    }
+
+    fn publish_state(&self, state: State, has_hole: bool) {
+        // The line is shared with readers of other fields: it is written only on a change. Nobody else writes it.
+        if self.state() != state || self.has_hole() != has_hole {
+            let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
+            self.state.store(code, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the pending error (`SO_ERROR`), which is then gone; but that of a panic stays, for everybody who asks.
+    pub fn take_error(&self) -> Option<SockError> {
+        if self.so_error.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.panicked().or_else(|| SockError::from_code(self.so_error.swap(0, Ordering::AcqRel)))
+    }
+
+    /// The error of a connection whose protocol code has panicked.
+    pub fn panicked(&self) -> Option<SockError> {
+        // Acquire: with the release of `set_error`.
+        let code = self.so_error.load(Ordering::Acquire);
+        (code == SockError::Panicked.code()).then_some(SockError::Panicked)
+    }
+
+    /// True while an error is pending; for readiness.
+    pub fn has_error(&self) -> bool {
+        self.so_error.load(Ordering::Acquire) != 0
+    }
+
+    /// Leaves an error for whoever asks next.
+    pub fn set_error(&self, error: SockError) {
+        if self.panicked().is_none() {
+            self.so_error.store(error.code(), Ordering::Release);
+        }
+    }
+}
+
+/// Bit of [`Conn`]'s published state.
+const HAS_HOLE: u8 = 1 << 7;
+
+const STATES: [State; 10] = [
+    State::Closed,
+    State::SynSent,
+    State::SynReceived,
+    State::Established,
+    State::FinWait1,
+    State::FinWait2,
+    State::CloseWait,
+    State::Closing,
+    State::LastAck,
+    State::TimeWait,
+];
+
+fn state_code(state: State) -> u8 {
+    let index = STATES.iter().position(|s| *s == state).unwrap_or(0);
+    u8::try_from(index).unwrap_or(0)
+}
+
+fn state_of(code: u8) -> State {
+    STATES.get(usize::from(code)).copied().unwrap_or(State::Closed)
+}
+
+/// What an idle connection costs is this twice: it fills twelve lines of 64 bytes, and another field makes it thirteen.
+const _: () = assert!(size_of::<Conn>() <= 768 || cfg!(feature = "count"));

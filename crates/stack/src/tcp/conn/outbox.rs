@@ -1,0 +1,424 @@
+//! What a perimeter wants done after it is left.
+//!
+//! Inside a perimeter nothing blocks, wakes, calls the application or enters another perimeter. Such
+//! things are noted here and done by [`Context::flush`] from outside, in a loop, never in recursion.
+//! One context lives on a thread for the time of one call into the stack; its lists keep their
+//! memory between calls.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::task::Waker;
+
+use sockeye_mbuf::{Chain, Freed};
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::time::Instant;
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Claim, Inside, WaitQueue};
+
+use super::visit::{self, Call};
+use super::{Conn, Item, Work, contain, engine, reason};
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::inet::input::watch;
+use crate::inet::ip::Received;
+use crate::inet::netif::TxFrame;
+use crate::inet::netif::departures::{self, Departures, Doorbell};
+use crate::inet::netif::output::Pending;
+use crate::rt::panics::{self, Caught, PanicSource};
+use crate::rt::poll::Queue;
+use crate::rt::timers::TimerKey;
+use crate::stack::Core;
+use crate::switches::Entry;
+use crate::tcp::handshake::admission::Asked;
+
+/// A segment whose receiver must be looked up.
+pub(crate) struct Routed {
+    /// Who sent it; `None` if no connection did (a SYN-ACK, a reset).
+    pub from: Option<Arc<Conn>>,
+    /// The connection's name as the *receiver* has it.
+    pub to: FourTuple,
+    pub header: Header,
+    pub payload: Data,
+}
+
+/// The other end of a connection in this process.
+pub(crate) enum OtherEnd<'s> {
+    /// A handle of the application holds it for the time of the call, so no reference is counted.
+    Lent(&'s Arc<Conn>),
+    Own(Arc<Conn>),
+}
+
+impl Deref for OtherEnd<'_> {
+    type Target = Arc<Conn>;
+    #[inline]
+    fn deref(&self) -> &Arc<Conn> {
+        match self {
+            Self::Lent(conn) => conn,
+            Self::Own(conn) => conn,
+        }
+    }
+}
+
+/// A perimeter that this thread owns by claim, and the work it owns it for.
+pub(crate) struct Claimed<'s> {
+    conn: OtherEnd<'s>,
+    /// Gone once it is redeemed.
+    of: Option<(Claim, Work)>,
+}
+
+impl<'s> Claimed<'s> {
+    fn new(conn: OtherEnd<'s>, claim: Claim, work: Work) -> Self {
+        Self { conn, of: Some((claim, work)) }
+    }
+
+    /// Calls `run` inside, with the work; it has to leave.
+    pub fn redeem(mut self, run: impl FnOnce(&Arc<Conn>, Inside<'_, Item>, Work)) {
+        if let Some((claim, work)) = self.of.take() {
+            run(&self.conn, self.conn.perimeter().redeem(claim), work);
+        }
+    }
+}
+
+impl Drop for Claimed<'_> {
+    /// Only a panic of whoever keeps the claim brings it here unredeemed. Its connection would be occupied for ever, so its
+    /// perimeter is poisoned.
+    fn drop(&mut self) {
+        if let Some((claim, _work)) = self.of.take() {
+            drop(self.conn.perimeter().redeem(claim));
+        }
+    }
+}
+
+/// Somebody to wake, outside all locks.
+pub(crate) enum Wake {
+    Reader(Arc<Conn>),
+    Writer(Arc<Conn>),
+    /// Readers that wait for the owner's reply.
+    Replied(Arc<Conn>),
+    /// Threads that wait at a queue of their own.
+    Threads(Arc<WaitQueue>),
+    Task(Waker),
+    Poller(Arc<Queue>),
+    /// A listener's application is asked about a SYN.
+    Ask(Box<Asked>),
+    /// Receivers of a UDP socket.
+    Udp(Arc<crate::udp::pcb::Pcb>),
+    /// Receivers and senders of a UNIX-domain socket.
+    UnixReader(Arc<crate::unix::pcb::Pcb>),
+    UnixWriter(Arc<crate::unix::pcb::Pcb>),
+}
+
+impl From<Waker> for Wake {
+    fn from(waker: Waker) -> Self {
+        Self::Task(waker)
+    }
+}
+
+/// Wakes everybody, in spite of wakers that panic. Outside all locks.
+pub(crate) fn fire_all(core: &Core, wakes: &mut Vec<Wake>) {
+    while let Some(wake) = wakes.pop() {
+        wake.kick(core);
+        match wake {
+            Wake::Ask(asked) => asked.ask(core),
+            wake => {
+                panics::contain(core, PanicSource::Waker, "Waker::wake", || wake.fire());
+            }
+        }
+    }
+}
+
+impl Wake {
+    /// Ends the sleep of a caller who does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
+    fn kick(&self, core: &Core) {
+        match self {
+            Self::Reader(conn) => watch::kick(core, conn.readers()),
+            Self::Writer(conn) => watch::kick(core, conn.writers()),
+            // Of them none is a watcher.
+            Self::Replied(_)
+            | Self::Threads(_)
+            | Self::Task(_)
+            | Self::Poller(_)
+            | Self::Ask(_)
+            | Self::Udp(_)
+            | Self::UnixReader(_)
+            | Self::UnixWriter(_) => {}
+        }
+    }
+
+    /// Wakes it. Outside all locks.
+    pub fn fire(self) {
+        match self {
+            Self::Reader(conn) => conn.rcv_wait.wake(),
+            Self::Writer(conn) => conn.snd_wait.wake(),
+            Self::Replied(conn) => conn.replies.wake(),
+            Self::Threads(queue) => queue.wake(),
+            Self::Task(waker) => waker.wake(),
+            Self::Poller(queue) => queue.wake(),
+            // Its panics are a hook's: whoever empties the outbox asks.
+            Self::Ask(_) => {}
+            Self::Udp(pcb) => pcb.receive.wait.wake(),
+            Self::UnixReader(pcb) => pcb.rcv_wait.wake(),
+            Self::UnixWriter(pcb) => pcb.snd_wait.wake(),
+        }
+    }
+}
+
+/// A connection that leaves the demux table.
+pub(crate) enum Gone {
+    Closed(Arc<Conn>),
+    TimeWait(Arc<Conn>, sockeye_proto::tcp::accepted::TimeWaitParams),
+}
+
+/// The lists, see the module's head.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us. (With
+    /// `Entry::Fill` only workers run protocol code, so only they have any.)
+    pub claims: VecDeque<Claimed<'static>>,
+    /// Connections whose perimeter we filled when it was free: ours to run.
+    pub filled: VecDeque<Arc<Conn>>,
+    pub routed: VecDeque<Routed>,
+    /// Packets of other protocols from this stack to itself.
+    pub looped: VecDeque<Received>,
+    pub gone: Vec<Gone>,
+    /// Children of a listener that has closed: to be reset.
+    pub orphans: Vec<Arc<Conn>>,
+    pub wakes: Vec<Wake>,
+    /// Panics that were caught under a lock, to be reported outside of all.
+    pub caught: Vec<Caught>,
+    /// Buffers to give back, outside the locks under which they were unlinked.
+    pub freed: Vec<Chain>,
+    /// Clusters without views, likewise.
+    pub spares: Freed,
+    /// Something was parked, and nobody sweeps yet.
+    pub arm_sweep: bool,
+    /// Connections of a shared perimeter that are owed their output: see [`rollup`](super::rollup). Empty outside
+    /// of it.
+    pub marked: Vec<Arc<Conn>>,
+    /// Calls to ask of the timer wheel.
+    pub timers: Vec<(u64, TimerKey)>,
+    /// Frames of the connection that was run last; handed over before its perimeter is left.
+    pub pending: Pending,
+    /// A frame of another protocol, for as long as it is handed over. Empty else.
+    pub frames: Vec<TxFrame>,
+    /// Frames for interfaces, to be handed over outside all locks.
+    pub departures: Departures,
+    /// Interfaces that were given frames.
+    pub doorbells: Vec<Doorbell>,
+}
+
+/// One call into the stack: its time, its CPU and its outbox.
+pub(crate) struct Context<'s> {
+    pub core: &'s Core,
+    pub now: Instant,
+    pub cpu: u32,
+    /// How this thread enters perimeters: the stack's setting for an application's, `Process` for a worker.
+    pub entry: Entry,
+    /// Whether segments may be left with readers who wait: [`Config::host_input`](crate::Config::host_input).
+    pub hosts: bool,
+    /// Runs what was left with it as such a reader.
+    pub is_host: bool,
+    /// The two ends of a connection, as a handle of the application holds them for the time of this call.
+    pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
+    /// This thread runs protocol code on a visit after which it settles at once: it may call on the other end.
+    pub is_visiting: bool,
+    /// The other end of the connection visited last, with a segment for it: before everything else.
+    pub call: Option<Call<'s>>,
+    /// What would be the first of the outbox's claims, if its connection is one of `ends`.
+    direct: Option<Claimed<'s>>,
+    pub outbox: Box<Outbox>,
+}
+
+thread_local! {
+    /// The outbox between calls. A call inside a call (a waker that uses a socket) finds it taken and
+    /// works with a fresh one.
+    static SPARE: Cell<Option<Box<Outbox>>> = const { Cell::new(None) };
+}
+
+impl<'s> Context<'s> {
+    /// Runs `f` for an application's thread, and then everything that it left in the outbox.
+    #[inline]
+    pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
+        Self::run_entering(core, core.entry, f)
+    }
+
+    /// [`run`](Self::run) for a worker or a driver, who run whatever there is.
+    pub fn run_as_worker<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
+        Self::run_entering(core, Entry::Process, f)
+    }
+
+    fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
+        let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let mut cx = Self {
+            core,
+            now: core.clock.now(),
+            cpu: core.cpu(),
+            entry,
+            hosts: core.hosts,
+            is_host: false,
+            ends: None,
+            is_visiting: false,
+            call: None,
+            direct: None,
+            outbox,
+        };
+        // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
+        let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
+        cx.drain("the rest of a call", Self::flush);
+        // The thread may be ending; then the box is simply freed.
+        let _ = SPARE.try_with(|spare| spare.set(Some(cx.outbox)));
+        result.unwrap_or_else(|caught| caught.resume())
+    }
+
+    /// The other end of `conn`, if it is known, in this process and still in the demux table.
+    #[inline]
+    pub fn other_end(&self, conn: &Arc<Conn>) -> Option<OtherEnd<'s>> {
+        let lent = match self.ends {
+            Some((one, other)) if Arc::ptr_eq(one, conn) => Some(other),
+            Some((other, one)) if Arc::ptr_eq(one, conn) => Some(other),
+            Some(_) | None => None,
+        };
+        match lent {
+            Some(peer) => (!peer.is_dead()).then_some(OtherEnd::Lent(peer)),
+            None => conn.live_peer().map(OtherEnd::Own),
+        }
+    }
+
+    /// Notes a claim, with the work for which it was made: run first, since others wait for us.
+    #[inline]
+    pub fn claimed(&mut self, conn: OtherEnd<'s>, claim: Claim, work: Work) {
+        match conn {
+            OtherEnd::Lent(_) if self.direct.is_none() => self.direct = Some(Claimed::new(conn, claim, work)),
+            OtherEnd::Lent(conn) => self.claimed(OtherEnd::Own(Arc::clone(conn)), claim, work),
+            OtherEnd::Own(conn) => {
+                self.outbox.claims.push_back(Claimed::new(OtherEnd::Own(conn), claim, work));
+            }
+        }
+    }
+
+    /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
+    /// Outside every perimeter. What panics is dropped, and the rest is done.
+    pub fn settle(&mut self) {
+        self.drain("what was left to do", Self::settle_rest);
+    }
+
+    /// Calls `rest` until it is done; each of its panics has used something up.
+    #[inline]
+    pub fn drain(&mut self, place: &'static str, mut rest: impl FnMut(&mut Self)) {
+        while let Err(caught) = panics::catch(PanicSource::Protocol, place, || rest(self)) {
+            self.outbox.caught.push(caught);
+        }
+    }
+
+    #[inline]
+    fn settle_rest(&mut self) {
+        loop {
+            if let Some(call) = self.call.take() {
+                visit::answer(self, call);
+            } else if let Some(claimed) = self.direct.take() {
+                engine::redeem(self, claimed);
+            } else if let Some(claimed) = self.outbox.claims.pop_front() {
+                engine::redeem(self, claimed);
+            } else if let Some(conn) = self.outbox.filled.pop_front() {
+                engine::resume(self, &conn);
+            } else if let Some(segment) = self.outbox.routed.pop_front() {
+                crate::tcp::route::route(self, segment);
+            } else if let Some(received) = self.outbox.looped.pop_front() {
+                crate::inet::ip::input(self, received);
+            } else if let Some(gone) = self.outbox.gone.pop() {
+                self.core.demux.forget(self.core, gone, self.now);
+            } else if let Some(orphan) = self.outbox.orphans.pop() {
+                engine::notify(self, &orphan, reason::ABORT);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Does everything that was noted, and what doing it notes in turn.
+    fn flush(&mut self) {
+        loop {
+            self.settle();
+            departures::depart(self);
+            self.drain("giving memory back", |cx| {
+                if cx.core.recycler.is_inline() {
+                    cx.outbox.freed.clear();
+                    drop(std::mem::take(&mut cx.outbox.spares));
+                } else {
+                    cx.give_back();
+                }
+            });
+            if self.arm_timers() {
+                break;
+            }
+        }
+        departures::ring(self);
+        self.core.workers.tell_driver(self.core);
+        fire_all(self.core, &mut self.outbox.wakes);
+        // After the wakes: the hook that is told may block.
+        while let Some(caught) = self.outbox.caught.pop() {
+            caught.report(self.core);
+        }
+    }
+
+    /// Asks the wheel for the calls that were noted. False if connections had to end: a connection without its timer could wait
+    /// for ever.
+    #[inline]
+    fn arm_timers(&mut self) -> bool {
+        if self.outbox.timers.is_empty() {
+            return true;
+        }
+        let mut timers = std::mem::take(&mut self.outbox.timers);
+        let (mut rest, mut arming, mut all_armed) = (timers.drain(..), None, true);
+        while let Err(caught) = panics::catch(PanicSource::Protocol, "arming a timer", || {
+            for (at, key) in rest.by_ref() {
+                arming = Some(key);
+                self.core.workers.arm(self.cpu, at, key);
+            }
+        }) {
+            all_armed = false;
+            self.not_armed(arming, caught);
+        }
+        drop(rest);
+        if all_armed {
+            // The list keeps its memory between calls.
+            self.outbox.timers = timers;
+        }
+        all_armed
+    }
+
+    /// The wheel has panicked over a timer.
+    #[cold]
+    fn not_armed(&mut self, key: Option<TimerKey>, caught: Caught) {
+        let conn = match key {
+            Some(TimerKey::Conn { hash, serial }) => {
+                self.core.demux.find(hash, |conn| conn.serial as u32 == serial)
+            }
+            // The others ask again the next time that they have something to do.
+            Some(_) | None => None,
+        };
+        match conn {
+            Some(conn) => contain::end_outside(self, &conn, caught),
+            None => self.outbox.caught.push(caught),
+        }
+    }
+
+    /// Gives back the buffers.
+    fn give_back(&mut self) {
+        let recycler = &self.core.recycler;
+        let mut spares = std::mem::take(&mut self.outbox.spares);
+        if recycler.by_core() {
+            for chain in self.outbox.freed.drain(..) {
+                spares.release_chain(chain);
+            }
+            recycler.give_back(self.core, spares);
+        } else {
+            self.outbox.freed.clear();
+            drop(spares);
+        }
+        if std::mem::take(&mut self.outbox.arm_sweep) {
+            recycler.arm(self.core);
+        }
+    }
+}

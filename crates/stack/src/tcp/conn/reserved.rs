@@ -1,0 +1,136 @@
+//! Room in `so_snd` that a writer has reserved for a copy outside of the mutex, and gives back.
+//!
+//! Meanwhile others find none and wait: threads, tasks and pollers. When the copy ends short, for want of memory, nothing that the
+//! peer does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, what
+//! it holds is in flight or in other writers' hands, and they bring the wake.
+//!
+//! Must not know why a copy ends short. Rank: the buffers' mutex, which is let go to wake. Tests: below.
+
+use sockeye_sync::BriefGuard;
+use sockeye_sync::facade::Arc;
+
+use super::outbox::Context;
+use super::sockbuf::Socket;
+use super::{Conn, contain, engine};
+use crate::stack::Core;
+
+/// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
+#[inline]
+pub(super) fn give_back<'c>(
+    core: &Core,
+    conn: &'c Arc<Conn>,
+    mut so: BriefGuard<'c, Socket>,
+    (reserved, copied): (usize, usize),
+) -> BriefGuard<'c, Socket> {
+    // At most a chunk.
+    so.snd.reserved -= reserved as u32;
+    if copied < reserved && so.snd.is_writable() { tell(core, conn, so) } else { so }
+}
+
+#[cold]
+fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) -> BriefGuard<'c, Socket> {
+    Context::run(core, |cx| {
+        let _or_ended = contain::guarded(cx, conn, &mut so, "write", |cx, _, conn, so| {
+            engine::wake_writers(cx, conn, so);
+        });
+        drop(so);
+    });
+    conn.so.lock()
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context as TaskContext, Wake, Waker};
+    use std::time::Duration;
+
+    use sockeye_mbuf::{Chain, Exhausted, Pool};
+
+    use super::super::transfer::Source;
+    use super::super::user::{Refusal, Rest, append};
+    use ::tokio::io::AsyncWrite;
+
+    use crate::Config;
+    use crate::Stack;
+    use crate::TcpListener;
+    use crate::TcpStream;
+    use crate::rt::poll::{Events, Interest, Poll, Token, Trigger};
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+    /// What a writer copies that has reserved room. Others find none and wait, and then the copy fails for want of memory.
+    struct Fails<'a> {
+        stream: &'a TcpStream,
+        polls: &'a [Poll; 2],
+        tasks: Vec<(Task<'a>, Waker)>,
+        thread: Box<dyn FnMut() + 'a>,
+    }
+
+    impl Source for Fails<'_> {
+        const LOCKED_MAX: usize = 0;
+        type Mark = ();
+        fn len(&self) -> usize {
+            65_536
+        }
+        fn take(&mut self, _: &Pool, _: usize, _: &mut Chain) -> Result<(), Exhausted> {
+            for (task, waker) in &mut self.tasks {
+                assert!(task.as_mut().poll(&mut TaskContext::from_waker(waker)).is_pending());
+            }
+            for (poll, trigger) in self.polls.iter().zip([Trigger::Level, Trigger::Edge]) {
+                poll.register(self.stream, Token(0), Interest::WRITABLE, trigger).unwrap();
+                let mut events = Events::with_capacity(4);
+                assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+            }
+            (self.thread)();
+            Err(Exhausted)
+        }
+        fn mark(&self) {}
+        fn reset(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn whoever_waits_for_room_is_told_of_room_that_comes_back() {
+        let stack = Stack::new(Config { sndbuf: 65_536, ..Config::default() }).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+        let _server = listener.accept().unwrap();
+        let face = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
+        let mut polled = crate::tokio::TcpStream::from_std(client.try_clone().unwrap()).unwrap();
+        let counts = [(); 3].map(|()| std::sync::Arc::new(Count(AtomicUsize::new(0))));
+        let wakers = counts.clone().map(Waker::from);
+        let poll_function = poll_fn(move |cx| Pin::new(&mut polled).poll_write(cx, b"x").map(drop));
+        let writable = || async { face.writable().await.unwrap() };
+        let tasks: [Task<'_>; 3] = [Box::pin(writable()), Box::pin(writable()), Box::pin(poll_function)];
+        let polls = [(); 2].map(|()| Poll::new(Duration::ZERO));
+        let conn = client.conn().unwrap();
+        let ticket = std::cell::Cell::new(None);
+        let fails = Fails {
+            stream: &client,
+            polls: &polls,
+            tasks: tasks.into_iter().zip(wakers).collect(),
+            thread: Box::new(|| {
+                let _so = conn.so.lock();
+                ticket.set(Some(conn.snd_wait.prepare()));
+            }),
+        };
+        let mut rest = Rest::of(fails);
+        let (core, ends) = client.sending().unwrap();
+        let refused = append(core, &ends, &mut rest);
+        assert!(matches!(refused, Err(Refusal::NoMemory)));
+        assert_eq!(counts.map(|count| count.0.load(Ordering::Relaxed)), [1; 3], "tasks, and a poll function");
+        for poll in &polls {
+            let mut events = Events::with_capacity(4);
+            assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the pollers");
+        }
+        assert!(ticket.get().is_some_and(|ticket| conn.snd_wait.is_over(ticket)), "the thread");
+    }
+}

@@ -1,0 +1,302 @@
+//! Segments from an interface, run by run: the way of input threads into a connection's perimeter.
+//!
+//! The perimeter is entered once for a run and left by the one way out ([`engine::drive`]); between the two only
+//! this one is held. Inside, the buffers' mutex is held for at most [`HOLD_MAX`] segments (or some [`HOLD_BYTES_MAX`]
+//! bytes) at a time, since the
+//! connection's reader and writer wait for it, and each such part ends with one output: one acknowledgment for all
+//! of it. If the perimeter is occupied, the segments go into its queue one by one, in their order.
+//!
+//! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `Config::gro`):
+//! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
+//! not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own step.
+//!
+//! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
+//! this function returns. Tests: `tests/wire.rs`.
+
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::gro::Joined;
+use sockeye_proto::tcp::meter::Tally;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Header, Payload};
+use sockeye_proto::tcp::state::State;
+use sockeye_proto::time::Instant;
+use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
+use sockeye_sync::{Entry, Inside};
+
+use super::outbox::Context;
+use super::sockbuf::Buffers;
+use super::{Conn, Item, Work, contain, engine, tune};
+use crate::base::payload::Data;
+use crate::inet::input::{Packet, count};
+use crate::rt::failpoints::{self, Point};
+use crate::stack::counter;
+
+/// Most segments under one hold of the buffers' mutex.
+const HOLD_MAX: usize = 16;
+/// Bytes of payload from which on no further segment comes under the same hold: a sender whose window is a few
+/// times this must not wait for the acknowledgment of all of it.
+const HOLD_BYTES_MAX: usize = 64 << 10;
+
+/// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way, so
+/// that what it left in the outbox should be done; `next` may then have more.
+pub(crate) fn input(
+    cx: &mut Context<'_>,
+    conn: &Arc<Conn>,
+    first: Packet,
+    mut next: impl FnMut() -> Option<Packet>,
+) -> bool {
+    let mut waiting = Some(first);
+    while let Some(packet) = waiting.take().or_else(&mut next) {
+        // Whoever is inside may leave at any moment: the next one tries again, and if it succeeds, the earlier
+        // ones have been run.
+        let Some((inside, packet)) = enter(cx, conn, packet) else { continue };
+        let (ran, ended) = stay(cx, conn, packet, &mut next);
+        cx.core.input.count(count::run_of(ran), 1);
+        engine::drive(cx, inside, conn, ran);
+        if ended {
+            return true;
+        }
+    }
+    false
+}
+
+/// Runs one segment in a perimeter that the caller is inside of. True if the connection has ended.
+pub(crate) fn one(
+    cx: &mut Context<'_>,
+    _inside: &Inside<'_, Item>,
+    conn: &Arc<Conn>,
+    packet: Packet,
+) -> bool {
+    stay(cx, conn, (packet.header, packet.payload), &mut || None).1
+}
+
+/// The way out of a perimeter in which `ran` segments were run, the last of them for `conn`.
+pub(crate) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<Conn>, ran: usize) {
+    engine::drive(cx, inside, conn, ran);
+}
+
+/// Enters with a segment, or leaves it to whoever is inside.
+fn enter<'c>(
+    cx: &Context<'_>,
+    conn: &'c Arc<Conn>,
+    packet: Packet,
+) -> Option<(Inside<'c, Item>, (Header, Data))> {
+    let core = cx.core;
+    let segment = (packet.header, packet.payload);
+    let entered = match conn.perimeter().try_enter() {
+        Some(inside) => (inside, segment),
+        None => {
+            core.input.count(count::CONTENDED, 1);
+            match conn.perimeter().enter(Conn::item(conn, Work::segment(segment.0.into(), segment.1))) {
+                Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
+                    (inside, (header.into(), payload))
+                }
+                Entry::Inside(inside, Item { work: Work::Rare(header, payload), .. }) => {
+                    (inside, (*header, payload))
+                }
+                Entry::Inside(..) => unreachable!("the item comes back as it was given"),
+                Entry::Queued => {
+                    core.count(counter::QUEUED);
+                    return None;
+                }
+                // Protocol code panicked in there: this connection's segments are lost.
+                Entry::Poisoned(_) => {
+                    core.count(counter::SEGMENTS_LOST);
+                    return None;
+                }
+            }
+        }
+    };
+    core.input.count(count::ACQUISITIONS, 1);
+    core.count(counter::ENTERED);
+    Some(entered)
+}
+
+/// Runs `first` and what `next` gives. Returns how many, and whether the connection has ended.
+fn stay(
+    cx: &mut Context<'_>,
+    conn: &Arc<Conn>,
+    first: (Header, Data),
+    next: &mut impl FnMut() -> Option<Packet>,
+) -> (usize, bool) {
+    let mut next = || next().map(|packet| (packet.header, packet.payload));
+    let (mut ran, mut waiting, mut has_ended) = (0, Some(first), false);
+    while waiting.is_some() {
+        let mut hold = Hold::default();
+        let ended = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
+            self::hold(cx, pcb, conn, so, &mut hold, &mut waiting, &mut next)
+        });
+        ran += hold.segments;
+        has_ended = ended.unwrap_or(true);
+    }
+    (ran, has_ended)
+}
+
+/// Runs what is `waiting` and what `next` gives, as far as one hold of the buffers' mutex goes, and output. True if the connection
+/// has ended.
+fn hold(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    hold: &mut Hold,
+    waiting: &mut Option<(Header, Data)>,
+    next: &mut impl FnMut() -> Option<(Header, Data)>,
+) -> bool {
+    let snd_una = pcb.snd_una();
+    while !hold.is_full()
+        && let Some(segment) = waiting.take()
+    {
+        *waiting = arrive(cx, pcb, conn, so, hold, segment, next);
+        if waiting.is_none() && !is_over(pcb) {
+            *waiting = next();
+        }
+    }
+    // At most HOLD_MAX.
+    let segments = u32::try_from(hold.segments).unwrap_or(u32::MAX);
+    let came = Tally { segments, with_text: hold.with_text, text_bytes: 0 };
+    pcb.meter(came, Tally::default(), cx.now);
+    tune::after_run(cx, pcb, conn, so, hold.text);
+    engine::finish(cx, pcb, conn, so);
+    confirm(cx, pcb, conn, snd_una);
+    is_over(pcb)
+}
+
+/// What came under one hold of the buffers' mutex.
+#[derive(Default)]
+struct Hold {
+    segments: usize,
+    bytes: usize,
+    with_text: u32,
+    /// The TSecr of the latest segment with text in order; the outer `None`: there was none. Others may be anybody's.
+    text: Option<Option<u32>>,
+}
+
+impl Hold {
+    fn note(&mut self, payload: &Data) {
+        (self.segments, self.bytes) = (self.segments + 1, self.bytes + payload.len());
+        self.with_text += u32::from(!payload.is_empty());
+    }
+
+    /// Text of the segment was taken in order.
+    fn note_text(&mut self, header: &Header) {
+        self.text = Some(header.options.timestamps.map(|ts| ts.ecr));
+    }
+
+    fn is_full(&self) -> bool {
+        self.segments >= HOLD_MAX || self.bytes >= HOLD_BYTES_MAX
+    }
+}
+
+/// Takes in a segment, and as one with it those after it that continue it and nothing else (`Config::gro`). Returns the one
+/// that was looked at and does not.
+fn arrive(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    hold: &mut Hold,
+    (header, payload): (Header, Data),
+    next: &mut impl FnMut() -> Option<(Header, Data)>,
+) -> Option<(Header, Data)> {
+    hold.note(&payload);
+    let joined =
+        if cx.core.config.gro && !so.rcv.closed { pcb.join_from(&header, text_len(&payload)) } else { None };
+    let Some(mut joined) = joined else {
+        let (rcv_nxt, has_text) = (pcb.rcv_nxt(), !payload.is_empty());
+        engine::arrive(cx, pcb, conn, so, &header, payload);
+        if has_text && pcb.rcv_nxt() != rcv_nxt {
+            hold.note_text(&header);
+        }
+        return None;
+    };
+    hold.note_text(&header);
+    so.rcv.chain.append(payload.0);
+    let mut refused = None;
+    while !hold.is_full()
+        && let Some((header, payload)) = next()
+    {
+        if !joined.add(&header, text_len(&payload)) {
+            refused = Some((header, payload));
+            break;
+        }
+        hold.note(&payload);
+        hold.note_text(&header);
+        so.rcv.chain.append(payload.0);
+    }
+    arrive_joined(cx, pcb, conn, so, &joined);
+    refused
+}
+
+/// Segments that the pcb has joined, with their text in `so_rcv` already.
+fn arrive_joined(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    joined: &Joined,
+) {
+    cx.now = pcb.clock(cx.now);
+    cx.core.count_many(counter::SEGMENTS_IN, joined.count());
+    engine::take_spares(cx, conn);
+    take_joined(cx, pcb, conn, so, joined, joined.text_len());
+    engine::wake_readers(cx, conn, so);
+}
+
+/// Has the pcb take what it has joined, of whose text the reader has, or will find, `len` bytes.
+pub(super) fn take_joined(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    joined: &Joined,
+    len: u32,
+) {
+    cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
+    let acked_len = pcb.on_joined(joined, cx.now);
+    failpoints::hit(Point::Joined, failpoints::of_conn(conn));
+    if acked_len > 0 {
+        engine::acked(cx, conn, so, acked_len);
+    }
+    so.rcv.nxt += len;
+    so.rcv.cpu = cx.cpu;
+}
+
+fn text_len(payload: &Data) -> u32 {
+    u32::try_from(payload.len()).unwrap_or(u32::MAX)
+}
+
+/// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
+pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
+    if pcb.snd_una() != snd_una && conn.confirmed.is_due(cx.now) {
+        let via = conn.via.last();
+        cx.core.netifs.confirm(via, cx.now);
+        crate::inet::link::confirm(cx, via, conn.tuple.remote.addr);
+    }
+}
+
+/// When the way of a connection was last told that it works: it wants to know each second, and to look for it costs as much as
+/// a short segment does elsewhere.
+#[derive(Default)]
+pub(crate) struct Confirmed(AtomicU32);
+
+impl Confirmed {
+    /// Whether it is time to tell it again. Inside the perimeter.
+    fn is_due(&self, now: Instant) -> bool {
+        // Relaxed: only whoever is inside looks. Truncated, as only a difference counts; 0 is never.
+        let tick = ((now.as_micros() >> TICK_SHIFT) as u32).wrapping_add(1);
+        let is_due = self.0.load(Ordering::Relaxed) != tick;
+        if is_due {
+            self.0.store(tick, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+/// A fourth of a second, about, in microseconds.
+const TICK_SHIFT: u32 = 18;
+
+/// Whether the rest of a run would be for another connection of this name, or for none.
+fn is_over(pcb: &Pcb<Data>) -> bool {
+    matches!(pcb.state(), State::Closed | State::TimeWait)
+}

@@ -1,0 +1,347 @@
+//! `so_snd` and `so_rcv`: a socket's two buffers, under one mutex.
+//!
+//! A reader or writer takes only this mutex; protocol code takes it from inside the connection's
+//! perimeter, once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
+//! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
+//! are *agreements* between the two sides, and are read and written only under the mutex, so that
+//! nobody can act on a stale one:
+//!
+//! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
+//!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
+//!   behind with nobody responsible for it.
+//! * [`RecvBuf::adv`]: the window edge that the peer was told. The owner computes and stores it in one
+//!   section, a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner
+//!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
+//! * [`RecvBuf::acks_when_emptied`]: whether the peer is to hear at once that the reader has taken everything. The owner stores
+//!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
+//! * the wait queues' tickets, taken and notified under the same mutex.
+//!
+//! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
+//! makes such a change wakes in the section that makes it ([`notsent`]).
+//!
+//! Rank: after the perimeter, before a poller's inbox. A writer that holds it may *try* to enter the
+//! perimeter, which never waits, or run protocol code without entering ([`visit`](super::visit)): the pcb stands under it too.
+
+use std::ops::{Deref, DerefMut};
+
+use sockeye_mbuf::Chain;
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::Payload;
+use sockeye_proto::tcp::window::window_update_due;
+
+use super::notsent::{self, Mark};
+use crate::base::payload::Data;
+use crate::rt::poll::Waiters;
+use crate::tcp::handshake::fastopen::Place;
+
+/// What stands under the mutex of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
+#[repr(C)]
+pub(crate) struct Socket {
+    buffers: Buffers,
+    pub pcb: Pcb<Data>,
+}
+
+impl Socket {
+    pub fn new(buffers: Buffers, pcb: Pcb<Data>) -> Self {
+        Self { buffers, pcb }
+    }
+
+    /// Both apart, for protocol code.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut Pcb<Data>, &mut Buffers) {
+        (&mut self.pcb, &mut self.buffers)
+    }
+}
+
+impl Deref for Socket {
+    type Target = Buffers;
+    #[inline]
+    fn deref(&self) -> &Buffers {
+        &self.buffers
+    }
+}
+
+impl DerefMut for Socket {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+}
+
+/// Both buffers, and who wants to know of them. In the order of use: see [`Conn`](super::Conn).
+#[repr(C)]
+pub(crate) struct Buffers {
+    pub snd: SendBuf,
+    pub rcv: RecvBuf,
+    /// Threads of `Conn::rcv_wait` and `Conn::snd_wait` apart, which announce themselves there.
+    pub waiters: Waiters,
+    /// Made at its SYN by Fast Open, and its handshake is not done: its place among those of its listener.
+    pub fast_open: Option<Place>,
+}
+
+/// Bytes on their way out, from SND.UNA: unacknowledged ones first, then unsent ones.
+pub(crate) struct SendBuf {
+    pub chain: Chain,
+    /// Bytes that may be buffered.
+    pub hiwat: u32,
+    /// Bytes that a writer is copying right now, already counted against `hiwat`.
+    pub reserved: u32,
+    /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
+    pub due_at: u32,
+    /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
+    /// writers; on loopback a segment is as long as what was written.
+    pub unit: u32,
+    /// The CPU on which space was last made: where whoever wakes a blocked writer runs.
+    pub cpu: u32,
+    /// The application closed this direction, or the connection is gone: writes fail.
+    pub shut: bool,
+    /// The handshake is done.
+    pub connected: bool,
+    /// `hiwat` grows with what the path carries.
+    pub auto: bool,
+    /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
+    pub defers_syn: bool,
+    /// What hardly any socket has: apart, so that a connection's lines hold what all have.
+    pub rare: Option<Box<Rare>>,
+}
+
+/// See [`SendBuf::rare`].
+pub(crate) struct Rare {
+    /// Bytes up to which the buffer is urgent and the pcb does not know it yet; 0 for none.
+    pub urgent: u32,
+    /// TCP_NOTSENT_LOWAT.
+    pub mark: Mark,
+}
+
+impl SendBuf {
+    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`].
+    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32) -> Self {
+        let rare = (lowat != notsent::NONE).then(|| Box::new(Rare { urgent: 0, mark: Mark::new(lowat) }));
+        Self {
+            chain: Chain::new(),
+            hiwat,
+            reserved: 0,
+            due_at: if connected { 1 } else { u32::MAX },
+            unit: 0,
+            cpu: u32::MAX,
+            shut: false,
+            connected,
+            auto,
+            defers_syn: false,
+            rare,
+        }
+    }
+
+    /// What hardly any socket has, to be changed.
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare { urgent: 0, mark: Mark::new(notsent::NONE) }))
+    }
+
+    /// Gives it back if it says nothing any more.
+    pub fn drop_idle_rare(&mut self) {
+        if self.rare.as_deref().is_some_and(|rare| rare.urgent == 0 && rare.mark.lowat() == notsent::NONE) {
+            self.rare = None;
+        }
+    }
+
+    /// Bytes buffered.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Free bytes.
+    pub fn space(&self) -> u32 {
+        self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
+    }
+
+    /// Bytes that a writer may add now, of `want`; 0 if he has to wait. One who blocks waits for room that is worth it,
+    /// instead of filling every gap with a segment; he is woken when the socket `is_writable`, and then has it.
+    pub fn room(&self, want: u32, blocks: bool) -> u32 {
+        let space = if self.takes_bytes() { self.space() } else { 0 };
+        let worth = if blocks { want.min(self.writable_space()) } else { 1 };
+        if space < worth {
+            return 0;
+        }
+        match self.rare.as_deref() {
+            None => want.min(space),
+            Some(rare) => want.min(space).min(rare.mark.room(self.len() + self.reserved)),
+        }
+    }
+
+    /// Bytes that a writer appends at a time: at most `most`, or `most_large` where as much as half of `most` leaves at once.
+    pub fn chunk(&self, most: usize, most_large: usize) -> usize {
+        if self.unit as usize > most / 2 { most_large } else { most }
+    }
+
+    /// Of so many bytes those that a writer appends together: whole segments, so that without Nagle's algorithm the rest
+    /// of each does not leave as a short one.
+    pub fn whole(&self, bytes: usize) -> usize {
+        match self.unit as usize {
+            unit if unit == 0 || unit > bytes => bytes,
+            unit => bytes - bytes % unit,
+        }
+    }
+
+    /// Whether a writer may add bytes, if there is space.
+    pub fn takes_bytes(&self) -> bool {
+        self.connected || self.defers_syn
+    }
+
+    /// Whether a blocked writer is worth waking: a third of the buffer is free, as on Linux, so that
+    /// one wake-up pays for many bytes, and little of it is unsent, if that matters.
+    pub fn is_writable(&self) -> bool {
+        self.shut || (self.takes_bytes() && self.has_space() && self.is_low())
+    }
+
+    /// Whether as much of the buffer is free as a writer waits for.
+    pub fn has_space(&self) -> bool {
+        self.space() >= self.writable_space()
+    }
+
+    #[inline]
+    fn is_low(&self) -> bool {
+        self.rare.as_deref().is_none_or(|rare| rare.mark.is_low(self.len() + self.reserved))
+    }
+
+    /// The space from which on the socket counts as writable, bytes.
+    fn writable_space(&self) -> u32 {
+        self.hiwat / WRITABLE_PART
+    }
+}
+
+/// Bytes that have arrived in order and wait for a reader.
+pub(crate) struct RecvBuf {
+    pub chain: Chain,
+    /// Bytes that may be buffered.
+    pub hiwat: u32,
+    /// RCV.NXT without the peer's FIN: one past the last byte in `chain`.
+    pub nxt: SeqNum,
+    /// The right edge of the window last advertised.
+    pub adv: SeqNum,
+    /// The largest segment that the peer is expected to send, bytes (`Pcb::window_unit`).
+    pub unit: u32,
+    /// The largest window that can be advertised, bytes (`Pcb::rcv_wnd_max`).
+    pub wnd_max: u32,
+    /// The CPU on which data was last delivered: where whoever wakes a blocked reader runs.
+    pub cpu: u32,
+    /// No more bytes will come.
+    pub eof: bool,
+    /// They ended with the peer's FIN: nothing that it sent is missing, whatever happens afterwards.
+    pub fin: bool,
+    /// The application shut this direction down.
+    pub shut: bool,
+    /// The last handle is gone: arriving bytes have no reader.
+    pub closed: bool,
+    /// `hiwat` grows with what the reader takes.
+    pub auto: bool,
+    /// What was delivered last was small enough to be left with a reader who waits.
+    pub is_small: bool,
+    /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
+    pub acks_when_emptied: bool,
+    /// The last urgent byte, until it is read.
+    pub urgent: Option<SeqNum>,
+}
+
+impl RecvBuf {
+    pub fn new(hiwat: u32, auto: bool) -> Self {
+        Self {
+            chain: Chain::new(),
+            hiwat,
+            nxt: SeqNum::default(),
+            adv: SeqNum::default(),
+            unit: 0,
+            wnd_max: u32::MAX,
+            cpu: u32::MAX,
+            eof: false,
+            fin: false,
+            shut: false,
+            closed: false,
+            auto,
+            is_small: false,
+            acks_when_emptied: false,
+            urgent: None,
+        }
+    }
+
+    /// Takes over what the handshake has agreed on.
+    pub fn on_connected<P: Payload>(&mut self, pcb: &Pcb<P>) {
+        self.nxt = pcb.rcv_nxt();
+        self.adv = pcb.rcv_adv();
+        self.unit = pcb.window_unit();
+        self.wnd_max = pcb.rcv_wnd_max();
+    }
+
+    /// After output: what the reader decides by.
+    #[inline]
+    pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>) {
+        self.adv = pcb.rcv_adv();
+        self.acks_when_emptied = pcb.acks_when_emptied();
+    }
+
+    /// Free bytes.
+    pub fn space(&self) -> u32 {
+        self.hiwat.saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the peer should be told of the space that there is now.
+    pub fn update_due(&self) -> bool {
+        let (space, hiwat) = (self.space().min(self.wnd_max), self.hiwat.min(self.wnd_max));
+        !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
+    }
+
+    /// Whether the reader has taken everything, and the peer should hear of it.
+    #[inline]
+    pub fn ack_due(&self) -> bool {
+        self.acks_when_emptied && self.chain.is_empty()
+    }
+
+    /// The number of the first byte in `chain`.
+    fn front(&self) -> SeqNum {
+        self.nxt - u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes urgent data that ends with `mark`, unless later one is known.
+    pub fn set_mark(&mut self, mark: SeqNum) {
+        if self.urgent.is_none_or(|known| mark.after(known)) {
+            self.urgent = Some(mark);
+        }
+    }
+
+    /// Whether the next byte to be read is the last urgent one.
+    pub fn at_mark(&self) -> bool {
+        self.urgent == Some(self.front())
+    }
+
+    /// Whether the last urgent byte waits for a reader.
+    pub fn has_urgent(&self) -> bool {
+        self.urgent.is_some_and(|mark| mark.before(self.nxt))
+    }
+
+    /// How many of `wanted` bytes one read gives: it ends before the mark, unless it begins there.
+    pub fn readable(&self, wanted: usize) -> usize {
+        let most = self.chain.len().min(wanted);
+        match self.urgent {
+            None => most,
+            Some(mark) => match mark.since(self.front()) as usize {
+                0 => most,
+                before => most.min(before),
+            },
+        }
+    }
+
+    /// After a read: a mark that was read is none any more.
+    pub fn pass_mark(&mut self) {
+        if self.urgent.is_some_and(|mark| mark.before(self.front())) {
+            self.urgent = None;
+        }
+    }
+
+    /// Whether a read would not block.
+    pub fn is_readable(&self) -> bool {
+        !self.chain.is_empty() || self.eof || self.shut
+    }
+}
+
+/// A socket is writable when this part of its buffer is free.
+const WRITABLE_PART: u32 = 3;

@@ -1,0 +1,519 @@
+//! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
+//!
+//! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
+//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
+//! of both. Blocking calls wait on the wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
+//! in between ends the wait.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use sockeye_mbuf::{Chain, Exhausted, Freed};
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::{Lent, Ticket, WaitQueue};
+
+use super::outbox::Context;
+use super::sockbuf::{Buffers, Socket};
+use super::transfer::{Scatter, Sink, Slices, Source};
+use super::{Conn, answer, contain, engine, rcvd, reason, reserved};
+use crate::inet::input::busy;
+use crate::inet::input::placed::Placing;
+use crate::inet::input::watch::Waiters;
+use crate::rt::blocking::{self, Timeout};
+use crate::rt::failpoints::{self, Point};
+use crate::rt::poll::registration;
+use crate::rt::threads;
+use crate::stack::{Core, counter};
+use crate::switches::{Entry, Rcvd};
+
+/// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
+/// can start on the first while the second is being copied.
+const CHUNK_MAX: usize = 64 << 10;
+/// The same where an interface takes as much at once: some such segments, as the way through the protocol is then gone once
+/// for all of them, and few enough to lie in a core's cache until they have left.
+const LARGE_CHUNK_MAX: usize = 256 << 10;
+
+/// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
+/// taken the error is reported; otherwise it stays pending for the next call.
+pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    send_or(core, ends, Rest::of(Slices::new(bufs)), |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+/// [`send`] of what lies in packet memory already: not copied. What is taken is gone from `chain`.
+pub(crate) fn send_chain(core: &Core, ends: &Ends<'_>, chain: &mut Chain) -> io::Result<usize> {
+    send_or(core, ends, Rest::of(chain), |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+/// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
+pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Result<usize> {
+    let bufs = [IoSlice::new(buf)];
+    let rest = Rest { is_urgent: true, ..Rest::of(Slices::new(&bufs)) };
+    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+/// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and the task is to try again in a while.
+#[cfg(feature = "tokio")]
+pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    send_or(core, ends, Rest::of(Slices::new(bufs)), |_| {
+        core.count(counter::MEMORY_WAITS);
+        Err(io::ErrorKind::OutOfMemory.into())
+    })
+}
+
+/// The two ends of a connection, as a handle of the application holds them: who sends, and who receives if that is known.
+pub(crate) struct Ends<'a> {
+    pub conn: &'a Arc<Conn>,
+    pub peer: Option<Lent<'a, Conn>>,
+}
+
+impl Ends<'_> {
+    fn peer_conn(&self) -> Option<&Conn> {
+        self.peer.as_deref().map(|peer| &**peer)
+    }
+}
+
+/// [`send`], with what to do when there is no packet memory.
+fn send_or<S: Source>(
+    core: &Core,
+    ends: &Ends<'_>,
+    rest: Rest<S>,
+    no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
+) -> io::Result<usize> {
+    contain::call(core, ends.conn, "write", || send_rest(core, ends, rest, no_memory))
+}
+
+fn send_rest<S: Source>(
+    core: &Core,
+    ends: &Ends<'_>,
+    mut rest: Rest<S>,
+    no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
+) -> io::Result<usize> {
+    let conn = ends.conn;
+    let mut timeout = Timeout::of(&conn.options.write_timeout);
+    let wanted = rest.source.len();
+    answer::before_write(core, conn, ends.peer_conn(), wanted);
+    while rest.source.len() > 0 {
+        let before = rest.source.len();
+        let refusal = match append(core, ends, &mut rest) {
+            Ok(buffered) => {
+                if !conn.options.nonblocking.load(Ordering::Relaxed) {
+                    busy::has_written(core, &conn.input_at, before - rest.source.len(), buffered);
+                }
+                continue;
+            }
+            Err(refusal) => refusal,
+        };
+        let waited = match refusal {
+            Refusal::Failed(error) => Err(error),
+            Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
+            // What is parked goes back before anybody waits for memory or is told that there is none.
+            Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
+            Refusal::NoMemory => {
+                core.pruner.ask(core);
+                no_memory(&mut timeout)
+            }
+        };
+        match waited {
+            Ok(()) => {}
+            Err(_) if rest.source.len() < wanted => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted - rest.source.len())
+}
+
+/// What of a send is still to be taken.
+pub(super) struct Rest<S> {
+    source: S,
+    /// Something was taken.
+    is_begun: bool,
+    /// The pointer is to stand behind what is taken.
+    is_urgent: bool,
+}
+
+impl<S> Rest<S> {
+    pub fn of(source: S) -> Self {
+        Self { source, is_begun: false, is_urgent: false }
+    }
+}
+
+/// Why nothing was appended.
+pub(super) enum Refusal {
+    /// The buffer is full (or the handshake not done); the ticket waits for a change.
+    Full(Option<(Ticket, u32)>),
+    /// The memory cap is reached.
+    NoMemory,
+    Failed(io::Error),
+}
+
+impl From<Exhausted> for Refusal {
+    fn from(_: Exhausted) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
+pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
+    let conn = ends.conn;
+    if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
+        // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
+        drop(conn.shelves.tx.take());
+    }
+    let (begun, mut so) = contain::section(core, conn, conn.so.lock(), |so| begin(core, conn, so, rest));
+    let take = begun?;
+    if take > S::LOCKED_MAX {
+        drop(so);
+        let (mut chain, before) = (Chain::new(), rest.source.mark());
+        let copied = rest.source.take(&core.pool, take, &mut chain);
+        so = reserved::give_back(core, conn, conn.so.lock(), (take, chain.len()));
+        copied?;
+        // What was copied and cannot be sent any more is not taken.
+        check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before))?;
+        ((), so) = contain::section(core, conn, so, |so| {
+            so.snd.chain.append(chain);
+            appended(conn, so, rest);
+        });
+    }
+    if so.snd.defers_syn {
+        // The SYN takes along what has been written; from here on this is a connect like any other.
+        so.snd.defers_syn = false;
+        drop(so);
+        start_connect(core, conn);
+        return Ok(0);
+    }
+    let buffered = so.snd.len();
+    // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
+    if buffered >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
+        Context::run(core, |cx| {
+            cx.ends = ends.peer.as_deref().map(|peer| (conn, peer));
+            engine::output_now(cx, conn, so);
+        });
+    }
+    Ok(buffered)
+}
+
+/// Appends what can be copied under the mutex, or reserves room for what cannot. Returns how many bytes those are.
+#[inline(always)]
+fn begin<S: Source>(core: &Core, conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) -> Result<usize, Refusal> {
+    check(conn, so, rest.is_begun)?;
+    let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
+    let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
+    // At most a chunk, so it fits.
+    let room = so.snd.room(want as u32, blocks);
+    if room == 0 {
+        refuse(core, so);
+        return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
+    }
+    let take = so.snd.whole(room as usize);
+    if take <= S::LOCKED_MAX {
+        rest.source.take(&core.pool, take, &mut so.snd.chain)?;
+        appended(conn, so, rest);
+    } else {
+        // The space is ours while we copy without the mutex.
+        so.snd.reserved += take as u32;
+    }
+    Ok(take)
+}
+
+/// Bytes of a send are in the buffer.
+#[inline(always)]
+fn appended<S>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) {
+    rest.is_begun = true;
+    failpoints::hit(Point::Write, failpoints::of_conn(conn));
+    if rest.is_urgent {
+        let urgent = so.snd.len();
+        so.snd.rare_mut().urgent = urgent;
+    }
+}
+
+/// A writer finds no space, which may be all that keeps the connection from sending more: `TCP_INFO` counts the time.
+#[cold]
+fn refuse(core: &Core, so: &mut Socket) {
+    if so.snd.takes_bytes() && so.pcb.is_metered() {
+        so.pcb.meter_refusal(core.clock.now());
+    }
+}
+
+/// Whether the connection can take bytes at all.
+fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
+    // The pending error is for a call that can report it.
+    if !is_begun && let Some(error) = conn.take_error() {
+        return Err(Refusal::Failed(error.into()));
+    }
+    if so.snd.shut {
+        return Err(Refusal::Failed(io::ErrorKind::BrokenPipe.into()));
+    }
+    Ok(())
+}
+
+/// At the memory cap: a blocking send waits for memory; a non-blocking one is told to come back if its
+/// own bytes will free some, and otherwise that the cap is in the way.
+fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::Result<()> {
+    core.count(counter::MEMORY_WAITS);
+    if conn.options.nonblocking.load(Ordering::Relaxed) {
+        if conn.so.lock().snd.chain.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!(
+                    "packet memory is at its cap of {} bytes: raise Config::memory_max, or read what \
+                     other connections have received",
+                    core.config.memory_max
+                ),
+            ));
+        }
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    if blocking::wait_for_memory(core, timeout) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
+pub(crate) fn recv(core: &Core, ends: &Ends<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let wanted = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
+    contain::call(core, ends.conn, "read", || recv_into(core, ends, wanted, &mut Scatter::new(bufs)))
+}
+
+/// [`recv`] of at most `wanted` bytes as they lie in packet memory: not copied.
+pub(crate) fn recv_chain(core: &Core, ends: &Ends<'_>, wanted: usize) -> io::Result<Chain> {
+    contain::call(core, ends.conn, "read", || {
+        let mut taken = Chain::new();
+        recv_into(core, ends, wanted, &mut taken)?;
+        Ok(taken)
+    })
+}
+
+pub(super) fn recv_into<S: Sink>(
+    core: &Core,
+    ends: &Ends<'_>,
+    wanted: usize,
+    sink: &mut S,
+) -> io::Result<usize> {
+    if wanted == 0 {
+        return Ok(0);
+    }
+    let conn = ends.conn;
+    let mut timeout = Timeout::of(&conn.options.read_timeout);
+    loop {
+        let so = conn.so.lock();
+        let take = so.rcv.readable(wanted);
+        if take == 0 {
+            let ticket = match at_end(conn, &so)? {
+                true => return Ok(0),
+                false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
+            };
+            let may_host = core.hosts && so.rcv.is_small;
+            drop(so);
+            if conn.input_at.load().is_none() {
+                if may_host {
+                    wait_hosting(core, ends, ticket, &mut timeout)?;
+                } else {
+                    wait(core, conn, conn.readers(), ticket, &mut timeout)?;
+                }
+                continue;
+            }
+            match wait_placing(core, conn, ticket, sink.place(), &mut timeout)? {
+                0 => continue,
+                taken => return Ok(taken),
+            }
+        }
+        let mut freed = Freed::new();
+        let ((unlinked, owed), so) = contain::section(core, conn, so, |so| {
+            let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
+            failpoints::hit(Point::Read, failpoints::of_conn(conn));
+            if so.rcv.urgent.is_some() {
+                so.rcv.pass_mark();
+            }
+            if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
+                registration::lower_readable(&so.waiters);
+            }
+            // In the same section as the unlinking: see `sockbuf`.
+            (unlinked, rcvd::owed(core, so))
+        });
+        drop(so);
+        sink.take(unlinked, take, &mut freed);
+        if !freed.is_empty() && !core.recycler.is_inline() {
+            core.recycler.read(core, conn, freed);
+        }
+        rcvd::pay(core, conn, owed);
+        if !conn.options.nonblocking.load(Ordering::Relaxed) {
+            busy::has_read(core, &conn.input_at, take);
+        }
+        return Ok(take);
+    }
+}
+
+/// Copies the first bytes without taking them (MSG_PEEK).
+pub(crate) fn peek(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize> {
+    contain::call(core, conn, "peek", || peek_into(core, conn, buf))
+}
+
+fn peek_into(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize> {
+    let mut timeout = Timeout::of(&conn.options.read_timeout);
+    while !buf.is_empty() {
+        let so = conn.so.lock();
+        if !so.rcv.chain.is_empty() {
+            let most = so.rcv.readable(buf.len());
+            return Ok(so.rcv.chain.copy_to(0, &mut buf[..most]));
+        }
+        if at_end(conn, &so)? {
+            return Ok(0);
+        }
+        let ticket = ticket(conn, &conn.rcv_wait, so.rcv.cpu);
+        drop(so);
+        wait(core, conn, conn.readers(), ticket, &mut timeout)?;
+    }
+    Ok(0)
+}
+
+/// With nothing to read: the pending error, `true` at the end of the stream, else `false`.
+fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
+    if so.rcv.fin {
+        // A reset after the peer's FIN takes nothing from the reader; the error is the writer's (Linux).
+        return Ok(true);
+    }
+    match conn.take_error() {
+        Some(error) => Err(error.into()),
+        None => Ok(so.rcv.eof || so.rcv.shut),
+    }
+}
+
+/// A ticket for a blocking socket. Called under the mutex that guards `queue`.
+fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
+    let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
+    blocks.then(|| (queue.prepare(), cpu))
+}
+
+/// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
+/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/perimeter/host.rs`.
+fn wait_hosting(
+    core: &Core,
+    ends: &Ends<'_>,
+    ticket: Option<(Ticket, u32)>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    let (conn, here) = (ends.conn, core.cpu());
+    // On one core nothing would be won.
+    let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
+    let hosts = comes_from_elsewhere && conn.perimeter().host(here);
+    let waited = wait(core, conn, conn.readers(), ticket, timeout);
+    if hosts && !conn.perimeter().unhost() {
+        answer::on_request(core, conn, ends.peer_conn());
+        Context::run(core, |cx| {
+            cx.is_host = true;
+            engine::resume(cx, conn);
+            cx.is_host = false;
+        });
+    }
+    waited
+}
+
+/// [`wait`] for bytes, which may come straight into `place`: how many did.
+fn wait_placing(
+    core: &Core,
+    conn: &Arc<Conn>,
+    ticket: Option<(Ticket, u32)>,
+    place: Option<&mut [u8]>,
+    timeout: &mut Timeout,
+) -> io::Result<usize> {
+    // With the older settings a reader owes a message for what he takes.
+    let may_place = core.config.rcvd == Rcvd::Precheck;
+    let mut placing = place.filter(|_| may_place).map(|place| Placing::new(conn, place));
+    let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
+    match placing.map_or(0, |placing| placing.taken()) {
+        0 => waited.map(|()| 0),
+        taken => Ok(taken),
+    }
+}
+
+/// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
+pub(super) fn wait(
+    core: &Core,
+    conn: &Conn,
+    waiters: Waiters<'_>,
+    ticket: Option<(Ticket, u32)>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    wait_for(core, conn, (waiters, ticket), None, timeout)
+}
+
+/// [`wait`] of a writer whose buffer is full.
+fn wait_for_space(
+    core: &Core,
+    conn: &Conn,
+    ticket: Option<(Ticket, u32)>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    let (Some((ticket, cpu)), None) = (ticket, conn.input_at.load()) else {
+        return wait(core, conn, conn.writers(), ticket, timeout);
+    };
+    core.recycler.before_wait(core);
+    let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
+    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// [`wait`], with where bytes may go that come meanwhile.
+fn wait_for(
+    core: &Core,
+    conn: &Conn,
+    (waiters, ticket): (Waiters<'_>, Option<(Ticket, u32)>),
+    placing: Option<&mut Placing<'_>>,
+    timeout: &mut Timeout,
+) -> io::Result<()> {
+    let Some((ticket, cpu)) = ticket else {
+        return Err(io::ErrorKind::WouldBlock.into());
+    };
+    core.recycler.before_wait(core);
+    let woken = match conn.input_at.load() {
+        Some(at) => blocking::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
+        None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
+    };
+    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// Sends the SYN.
+pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
+    core.count(counter::ACTIVE_OPENS);
+    // A thread that has to run perimeters itself must not sleep until somebody gives it one.
+    let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
+    // The error is left for `finish_connect`, or whoever else asks for it.
+    let _ = contain::call(core, conn, "connect", || {
+        Context::run(core, |cx| match cx.entry {
+            Entry::NoDrain if may_sleep => engine::connect(cx, conn),
+            Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),
+        });
+        Ok(())
+    });
+}
+
+/// Waits until the handshake is over, well or not.
+pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Duration>) -> io::Result<()> {
+    let mut timeout = Timeout::after(timeout);
+    loop {
+        let so = conn.so.lock();
+        if let Some(result) = connect_result(conn, &so) {
+            return result;
+        }
+        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
+        drop(so);
+        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+/// How the handshake has ended, if it is over.
+fn connect_result(conn: &Conn, so: &Buffers) -> Option<io::Result<()>> {
+    if let Some(error) = conn.take_error() {
+        return Some(Err(error.into()));
+    }
+    if so.snd.connected {
+        return Some(Ok(()));
+    }
+    so.snd.shut.then(|| Err(io::ErrorKind::ConnectionAborted.into()))
+}
+
+/// How the handshake of a connection has ended that a task has waited for.
+#[cfg(feature = "tokio")]
+pub(crate) fn connected(conn: &Conn) -> io::Result<()> {
+    // It is over: another handle may have taken the error.
+    connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
+}

@@ -1,0 +1,242 @@
+//! Admission: asking the application before a SYN is answered.
+//!
+//! A listener may have a *hook* that is called with each new [`Syn`], and says whether the handshake goes on, is refused
+//! or is left unanswered: at once, or later from any thread. Proxies use it to connect onward first, gateways to look
+//! at a list.
+//!
+//! ```text
+//!   SYN ─► route: no connection, not half-open, listener asks ─► outbox ─► hook(Syn)      (outside all locks)
+//!                                                                            │ now or later
+//!             accept: the SYN takes the way that it would have taken  ◄──────┤
+//!             refuse: a reset, as if nobody listened                  ◄──────┤
+//!             ignore, or dropped undecided: nothing                   ◄──────┘
+//! ```
+//!
+//! A 4-tuple is asked for once at a time: repetitions of its SYN find it *undecided* and are dropped. At most
+//! [`UNDECIDED_MAX`] are undecided at a listener, and of one source (an IPv4 address, or the first 64 bits of an IPv6 one)
+//! [`SOURCE_MAX`], so that one peer whose SYNs take long to decide on leaves room for others. SYNs beyond that are dropped and
+//! counted (`listen_overflows`), and the peers try again. Sources can be forged: a peer that forges four of them fills the table, as
+//! the questions are the application's to answer and cannot be taken back. A decision finds the stack gone, the listener closed or the name taken meanwhile, and then
+//! does what the SYN itself would have done had it come now.
+//!
+//! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
+//! Must not know handshakes. Tests: `tests/admission.rs`.
+
+use std::fmt;
+use std::hash::RandomState;
+use std::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use sockeye_proto::tcp::closed;
+use sockeye_proto::tcp::segment::Header;
+use sockeye_sync::Mutex;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+
+use crate::base::addr::{FourTuple, octets};
+use crate::base::payload::Data;
+use crate::rt::panics::{self, PanicSource};
+use crate::stack::{Core, WeakStack, counter};
+use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::handshake::listen::Listener;
+use crate::tcp::route;
+
+/// SYNs of one listener that nobody has decided on yet, at most.
+pub(crate) const UNDECIDED_MAX: usize = 4096;
+/// And of one source.
+pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
+
+/// What a listener's application is asked by.
+pub(crate) type Hook = dyn Fn(Syn) + Send + Sync;
+
+/// Whom a listener asks, and what it has not been told yet.
+#[derive(Default)]
+pub(crate) struct Admission {
+    /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
+    asks: AtomicBool,
+    hook: Mutex<Option<(WeakStack, Arc<Box<Hook>>)>>,
+    undecided: Mutex<Undecided>,
+}
+
+/// Connections that the application has been asked about and has not decided on.
+#[derive(Default)]
+struct Undecided {
+    tuples: HashMap<FourTuple, (), RandomState>,
+    /// How many are of each source; none is 0.
+    sources: HashMap<[u8; 16], usize, RandomState>,
+}
+
+/// What became of a question.
+enum Put {
+    New,
+    Repeated,
+    Full,
+}
+
+impl Undecided {
+    fn insert(&mut self, tuple: FourTuple, source: [u8; 16]) -> Put {
+        if self.tuples.contains_key(&tuple) {
+            return Put::Repeated;
+        }
+        let own = self.sources.get(&source).copied().unwrap_or(0);
+        if self.tuples.len() >= UNDECIDED_MAX || own >= SOURCE_MAX {
+            return Put::Full;
+        }
+        self.tuples.insert(tuple, ());
+        self.sources.insert(source, own + 1);
+        Put::New
+    }
+
+    fn remove(&mut self, tuple: &FourTuple, source: [u8; 16]) {
+        if self.tuples.remove(tuple).is_none() {
+            return;
+        }
+        match self.sources.get_mut(&source) {
+            Some(own) if *own > 1 => *own -= 1,
+            Some(_) | None => drop(self.sources.remove(&source)),
+        }
+    }
+}
+
+/// What counts as one source: a host of an IPv6 network has all its addresses to choose from.
+fn source_of(tuple: &FourTuple, is_v6: bool) -> [u8; 16] {
+    match tuple.remote.to_socket_addr(is_v6).ip().to_canonical() {
+        addr @ IpAddr::V4(_) => octets(addr),
+        IpAddr::V6(addr) => (addr.to_bits() & !u128::from(u64::MAX)).to_be_bytes(),
+    }
+}
+
+impl Admission {
+    /// Whether SYNs are to be asked for. Relaxed: a SYN that comes while a hook is being set may be asked for or not.
+    #[inline]
+    pub fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
+    /// Sets the hook, or takes it away.
+    pub fn set(&self, core: &Core, hook: Option<(WeakStack, Arc<Box<Hook>>)>) {
+        let asks = hook.is_some();
+        let before = std::mem::replace(&mut *self.hook.lock(), hook);
+        self.asks.store(asks, Ordering::Relaxed);
+        // Outside the lock: what the closure holds may run anything when it is dropped.
+        panics::release(core, PanicSource::Hook, "drop of a SYN hook", before);
+    }
+}
+
+/// A question that is on its way to the application.
+pub(crate) struct Asked {
+    hook: Arc<Box<Hook>>,
+    syn: Syn,
+}
+
+impl Asked {
+    /// Calls the hook. Outside all locks.
+    pub fn ask(self, core: &Core) {
+        let Self { hook, syn } = self;
+        panics::contain(core, PanicSource::Hook, "a SYN hook", || hook(syn));
+        // It may have been replaced meanwhile; then this is its last reference.
+        panics::release(core, PanicSource::Hook, "drop of a SYN hook", hook);
+    }
+}
+
+/// Puts the question whether `syn` shall be answered. `None` if it has been put already, or there is no room or no hook.
+pub(crate) fn ask(
+    cx: &Context<'_>,
+    listener: &Arc<Listener>,
+    tuple: FourTuple,
+    header: &Header,
+) -> Option<Asked> {
+    let admission = &listener.admission;
+    let (stack, hook) =
+        admission.hook.lock().as_ref().map(|(stack, hook)| (stack.clone(), Arc::clone(hook)))?;
+    let put = admission.undecided.lock().insert(tuple, source_of(&tuple, listener.is_v6));
+    match put {
+        Put::New => {}
+        Put::Repeated => return None,
+        Put::Full => {
+            cx.core.count(counter::LISTEN_OVERFLOWS);
+            return None;
+        }
+    }
+    let syn = Syn { stack, listener: Arc::clone(listener), tuple, header: *header };
+    Some(Asked { hook, syn })
+}
+
+/// A connection that somebody wants, before it is answered. Decide by [`accept`](Self::accept),
+/// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
+/// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
+///
+/// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in what it captures: it is dropped with the
+/// listener's last handle.
+#[must_use = "dropping it leaves the peer without an answer"]
+pub struct Syn {
+    stack: WeakStack,
+    listener: Arc<Listener>,
+    tuple: FourTuple,
+    header: Header,
+}
+
+impl Syn {
+    /// Where the peer wants to connect to: with a transparent listener, any address and port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.tuple.local.to_socket_addr(self.listener.is_v6)
+    }
+
+    /// Who the peer says it is. Nothing has been proved yet: any host can send a SYN in another's name.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.tuple.remote.to_socket_addr(self.listener.is_v6)
+    }
+
+    /// The largest segment that the peer takes, bytes, if it said so.
+    pub fn peer_mss(&self) -> Option<u16> {
+        self.header.options.mss
+    }
+
+    /// Goes on with the handshake; the connection comes to `accept` when it is done. Never blocks.
+    pub fn accept(self) {
+        let (stack, segment) = (self.stack.clone(), self.segment());
+        // Before the SYN comes again, lest it be taken for its own repetition.
+        drop(self);
+        if let Some(stack) = stack.upgrade()
+            && let Ok(core) = stack.core()
+        {
+            Context::run(core, |cx| route::admit(cx, segment));
+        }
+    }
+
+    /// Answers with a reset: the peer's connect fails with `ConnectionRefused`. Never blocks.
+    pub fn refuse(self) {
+        if let Some(stack) = self.stack.upgrade()
+            && let Ok(core) = stack.core()
+            && let Some(reset) = closed::reset_for(&self.header, 0)
+        {
+            core.count(counter::RESETS_OUT);
+            Context::run(core, |cx| route::answer(cx, self.tuple, reset));
+        }
+    }
+
+    /// Does not answer. The peer tries again, and is asked for again, until it gives up.
+    pub fn ignore(self) {}
+
+    fn segment(&self) -> Routed {
+        // What came with the SYN is not kept: its sender repeats it.
+        Routed { from: None, to: self.tuple, header: self.header, payload: Data::default() }
+    }
+}
+
+impl Drop for Syn {
+    fn drop(&mut self) {
+        if self.stack.is_lost() {
+            // In a child of fork(2): the listener is its parent's.
+            std::mem::forget(Arc::clone(&self.listener));
+            return;
+        }
+        let source = source_of(&self.tuple, self.listener.is_v6);
+        self.listener.admission.undecided.lock().remove(&self.tuple, source);
+    }
+}
+
+impl fmt::Debug for Syn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Syn").field("local", &self.local_addr()).field("peer", &self.peer_addr()).finish()
+    }
+}

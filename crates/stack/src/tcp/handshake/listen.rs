@@ -1,0 +1,242 @@
+//! A listener: the accept queue of finished handshakes, and what its children inherit.
+//!
+//! Bound: `backlog` connections wait at most. A place is reserved before a child is made, so the
+//! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
+//! The queue's mutex ranks after the perimeters, and only a poller's inbox is locked under it.
+
+use std::io;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use sockeye_sync::handout::{Here, Look, Turn};
+use sockeye_sync::{Handout, Mutex, WaitQueue};
+
+use crate::base::addr::Endpoint;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::poll::registration::{self, Gone};
+use crate::rt::poll::{Ready, Waiters};
+use crate::stack::Core;
+use crate::tcp::conn::Conn;
+use crate::tcp::conn::outbox::{Context, Wake};
+use crate::tcp::handshake::admission::Admission;
+use crate::tcp::handshake::fastopen::Queue;
+use crate::tcp::socket::SocketSettings;
+
+/// See the module's head.
+pub(crate) struct Listener {
+    pub local: Endpoint,
+    pub is_v6: bool,
+    /// What its children are made with.
+    pub settings: SocketSettings,
+    pub nonblocking: AtomicBool,
+    /// Those that Fast Open has let in and that have not proved themselves.
+    pub fast_open: Queue,
+    /// Handles of the application.
+    pub users: AtomicU32,
+    /// The number under which the bind table knows this socket.
+    pub bind_id: u64,
+    backlog: usize,
+    /// Whether, and by whom, its application is asked before a SYN is answered.
+    pub admission: Admission,
+    line: Line,
+}
+
+/// What each connection writes, together: the first lines of the queue travel with the count.
+#[repr(C, align(128))]
+struct Line {
+    /// Places taken: children in the queue and children in the making.
+    taken: AtomicUsize,
+    queue: Mutex<AcceptQueue>,
+}
+
+#[derive(Default)]
+struct AcceptQueue {
+    /// The finished handshakes, and the threads in `accept`. A connection wakes one of them, of its own core if it can.
+    ready: Handout<Arc<Conn>>,
+    /// Tasks, and pollers.
+    waiters: Waiters,
+    closed: bool,
+}
+
+impl AcceptQueue {
+    fn check(&self) -> io::Result<()> {
+        if self.closed {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the listener has closed"));
+        }
+        Ok(())
+    }
+}
+
+fn here(core: &Core) -> Here {
+    Here { cpu: core.cpu(), who: sockeye_sync::slot::current() }
+}
+
+/// Largest backlog (`net.core.somaxconn` of Linux).
+pub(crate) const BACKLOG_MAX: usize = 4096;
+
+impl Listener {
+    pub fn new(
+        local: Endpoint,
+        options: &SocketSettings,
+        is_v6: bool,
+        bind_id: u64,
+        backlog: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            local,
+            is_v6,
+            // An accepted socket blocks, whatever its listener does (Linux).
+            settings: SocketSettings { nonblocking: false, ..*options },
+            nonblocking: AtomicBool::new(options.nonblocking),
+            fast_open: Queue::default(),
+            users: AtomicU32::new(1),
+            bind_id,
+            backlog: backlog.clamp(1, BACKLOG_MAX),
+            admission: Admission::default(),
+            line: Line { taken: AtomicUsize::new(0), queue: Mutex::new(AcceptQueue::default()) },
+        })
+    }
+
+    /// True while no further child can be taken.
+    pub fn is_full(&self) -> bool {
+        self.line.taken.load(Ordering::Relaxed) >= self.backlog
+    }
+
+    /// Takes a place for a child; `false` if there is none.
+    pub fn reserve(&self) -> bool {
+        let more = |n| if n < self.backlog { Some(n + 1) } else { None };
+        self.line.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives a place back.
+    pub fn unreserve(&self) {
+        self.line.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
+    /// close is reset.
+    pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
+        let (cpu, now, outbox) = (cx.cpu, cx.now.as_micros(), &mut cx.outbox);
+        let mut queue = self.line.queue.lock();
+        let mut child = Some(child);
+        let pushed = panics::catch(PanicSource::Protocol, "a listener's queue", || {
+            failpoints::hit(Point::Queue, u64::from(self.local.port));
+            if !queue.closed
+                && let Some(child) = child.take()
+            {
+                outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Threads));
+            }
+        });
+        outbox.caught.extend(pushed.err());
+        if let Some(child) = child {
+            // Nobody will accept it.
+            drop(queue);
+            self.unreserve();
+            outbox.orphans.push(child);
+            return;
+        }
+        queue.waiters.mark(Ready::READABLE.bits(), &mut outbox.wakes);
+    }
+
+    /// The next child for the calling thread.
+    pub fn pop(&self, core: &Core) -> Option<Arc<Conn>> {
+        let child = self.line.queue.lock().ready.take(here(core), || core.clock.now().as_micros());
+        if child.is_some() {
+            self.unreserve();
+        }
+        child
+    }
+
+    /// The next child for a thread of the stack in `accept`, or how to wait for it on `thread`, the caller's own wait
+    /// queue. Whoever is woken looks again; if another was faster, he waits again.
+    ///
+    /// # Errors
+    /// `InvalidInput` (EINVAL) if the listener has closed.
+    pub fn pop_or_wait(
+        &self,
+        core: &Core,
+        turn: &mut Turn,
+        thread: &Arc<WaitQueue>,
+    ) -> io::Result<Look<Arc<Conn>>> {
+        let mut queue = self.line.queue.lock();
+        queue.check()?;
+        let look = queue.ready.take_or_wait(turn, thread, here(core), || core.clock.now().as_micros());
+        drop(queue);
+        if let Look::Item(..) = look {
+            self.unreserve();
+        }
+        Ok(look)
+    }
+
+    /// For who waited in [`pop_or_wait`](Self::pop_or_wait) and was told not to block.
+    pub fn leave(&self, turn: &mut Turn, thread: &Arc<WaitQueue>) {
+        let owed = self.line.queue.lock().ready.leave(turn, thread);
+        owed.iter().for_each(|thread| thread.wake());
+    }
+
+    /// The oldest child, if there is one. For tasks.
+    ///
+    /// # Errors
+    /// As for [`pop_or_wait`](Self::pop_or_wait).
+    #[cfg(feature = "tokio")]
+    pub fn pop_oldest(&self) -> io::Result<Option<Arc<Conn>>> {
+        let mut queue = self.line.queue.lock();
+        queue.check()?;
+        let child = queue.ready.take_oldest();
+        drop(queue);
+        if child.is_some() {
+            self.unreserve();
+        }
+        Ok(child)
+    }
+
+    /// Calls `f` with whether an accept would not block, and with the tasks and pollers that wait.
+    #[cfg(feature = "tokio")]
+    pub fn with_waiting<R>(&self, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
+        let mut queue = self.line.queue.lock();
+        f(queue.closed || !queue.ready.is_empty(), &mut queue.waiters)
+    }
+
+    /// Connections that wait to be accepted, and how many may.
+    pub fn depth(&self) -> (usize, usize) {
+        (self.line.queue.lock().ready.len(), self.backlog)
+    }
+
+    pub fn is_readable(&self) -> bool {
+        !self.line.queue.lock().ready.is_empty()
+    }
+
+    /// The tasks and pollers that want to know of connections.
+    pub fn with_waiters<R>(&self, f: impl FnOnce(&mut Waiters) -> R) -> R {
+        f(&mut self.line.queue.lock().waiters)
+    }
+
+    /// Ends the listener. Everybody who waits is woken, and finds it closed. The children that nobody accepted are the caller's to
+    /// reset.
+    pub fn close(&self, cx: &mut Context<'_>) -> (Vec<Arc<Conn>>, SmallVec<[Gone; 1]>) {
+        let mut queue = self.line.queue.lock();
+        queue.closed = true;
+        cx.outbox.wakes.extend(queue.ready.tell_all().into_iter().map(Wake::Threads));
+        let registrations = registration::clear(&mut queue.waiters, &mut cx.outbox.wakes);
+        let orphans = queue.ready.drain().collect();
+        (orphans, registrations)
+    }
+
+    /// Whether a SYN to `local` is for this listener, and how specific it is: an address beats the
+    /// wildcard of its family, which beats the IPv6 wildcard that also takes IPv4.
+    pub fn matches(&self, addr: IpAddr, v6_only: bool) -> Option<u8> {
+        if self.local.addr == addr {
+            return Some(2);
+        }
+        if !self.local.addr.is_unspecified() {
+            return None;
+        }
+        match (self.local.addr, addr) {
+            (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Some(1),
+            (IpAddr::V6(_), IpAddr::V4(_)) if !v6_only => Some(0),
+            (IpAddr::V6(_), IpAddr::V4(_)) | (IpAddr::V4(_), IpAddr::V6(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Passive opens: from a SYN that a listener is asked for to a connection in its accept queue.
+//!
+//! Most handshakes are an entry of the shard's SYN cache until their third segment comes. Where the cache is full, or
+//! [`SynCookies`] says so, the answer carries a cookie and nothing is remembered: what comes back is held against the
+//! cookie then. Either way a finished handshake is an [`Accepted`], from which [`establish`] makes the connection.
+//!
+//! Runs outside every perimeter; of the tables, the connection's shard is locked while handshake and connection are
+//! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/syn_flood.rs`.
+
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::accepted::Accepted;
+use sockeye_proto::tcp::closed::{self, ListenAction};
+use sockeye_proto::tcp::fast_open::Cookie;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::segment::{Flags, Header, Payload};
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_proto::tcp::syncache::{self, AckOutcome, InitialNumbers, RstOutcome};
+use sockeye_sync::MutexGuard;
+use sockeye_sync::facade::Arc;
+
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::config::SynCookies;
+use crate::inet::input::count;
+use crate::inet::netif::table::Via;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
+use crate::stack::counter;
+use crate::tcp::conn::birth::{self, Name};
+use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::{Conn, Home, Work, engine, reason};
+use crate::tcp::handshake::fastopen::{self, Place};
+use crate::tcp::handshake::listen::Listener;
+use crate::tcp::route::{acquaint, answer};
+use crate::tcp::tables::demux::{Demux, HalfOpen, Shard};
+use crate::tcp::tables::listeners::Replica;
+
+/// A SYN for a listener. `iss_floor` is set if it reopens a name in TIME-WAIT.
+pub(crate) fn on_syn(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    hash: u64,
+    segment: Routed,
+    listener: &Arc<Replica>,
+    iss_floor: Option<SeqNum>,
+) {
+    let core = cx.core;
+    let (tuple, header) = (segment.to, segment.header);
+    if listener.is_full() {
+        // Linux's answer: the SYN is dropped, the client tries again in a second.
+        core.count(counter::LISTEN_OVERFLOWS);
+        return;
+    }
+    let Some(via) = core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else {
+        // There is no way back: the handshake could not be answered.
+        return core.input.count(count::UNSENDABLE, 1);
+    };
+    let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
+    // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
+    if iss_floor.is_none() && wants_cookie(core.config.syn_cookies, &shard, &tuple) {
+        shard.half_open.note_cookie(cx.now);
+        core.count(counter::SYNCOOKIES_SENT);
+        let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
+        return answer(cx, tuple, syn_ack);
+    }
+    let isn = core.isn(&tuple, cx.now);
+    let iss = iss_floor.map_or(isn, |floor| isn.max(floor));
+    let numbers = InitialNumbers { iss, ts_offset: core.ts_offset(&tuple) };
+    let offered = match fast_open(cx, &shard, &segment, listener) {
+        FastOpen::No => None,
+        FastOpen::Offer(cookie) => cookie,
+        FastOpen::Take(cookie) => {
+            let accepted = syncache::accepted_at_syn(&header, &params, numbers, cx.now);
+            return open_early(cx, shard, Name { tuple, hash, via }, segment, listener, &accepted, cookie);
+        }
+    };
+    let now = cx.now;
+    let reply = handshake(cx, &mut shard, &tuple, |half_open| {
+        half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, now)
+    });
+    shard.arm(core, Demux::index(hash), cx.now);
+    if let Some(mut reply) = reply.flatten() {
+        reply.options.fast_open = offered;
+        answer(cx, tuple, reply);
+    }
+}
+
+/// What is done about Fast Open at a SYN.
+enum FastOpen {
+    /// Nothing.
+    No,
+    /// The SYN-ACK carries this cookie.
+    Offer(Option<Cookie>),
+    /// The connection is made now, and a place in the listener's queue is taken. The client gets this cookie, if any.
+    Take(Option<Cookie>),
+}
+
+/// Decides as RFC 7413 section 4.2 says.
+fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
+    let core = cx.core;
+    let bits = core.config.fastopen;
+    if bits & fastopen::SERVER == 0
+        || listener.fast_open.len_max() == 0
+        || !shard.half_open.is_new(&segment.to)
+    {
+        return FastOpen::No;
+    }
+    let (local, client) = (segment.to.local.addr, segment.to.remote.addr);
+    let new = match &segment.header.options.fast_open {
+        None if bits & fastopen::SERVER_WITHOUT_COOKIE != 0 && !segment.payload.is_empty() => None,
+        None => return FastOpen::No,
+        Some(cookie) if cookie.is_request() => {
+            core.count(counter::FASTOPEN_COOKIE_REQD);
+            return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
+        }
+        Some(cookie) => match core.fast_open_keys.check(cookie, local, client) {
+            Some(new) => new,
+            None => {
+                core.count(counter::FASTOPEN_PASSIVE_FAIL);
+                return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
+            }
+        },
+    };
+    if !listener.fast_open.reserve(cx.now) {
+        core.count(counter::FASTOPEN_LISTEN_OVERFLOWS);
+        return FastOpen::No;
+    }
+    FastOpen::Take(new)
+}
+
+/// Makes the connection at its SYN, with the SYN's text in `so_rcv`, and queues it to be accepted.
+fn open_early(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    name: Name,
+    segment: Routed,
+    listener: &Arc<Replica>,
+    accepted: &Accepted,
+    cookie: Option<Cookie>,
+) {
+    let core = cx.core;
+    let place = Place::new(listener);
+    let home = home(cx, &segment, name.hash, name.via);
+    let mut text = segment.payload;
+    text.truncate(accepted.rcv_wnd.min(listener.settings.rcvbuf) as usize);
+    let len = u32::try_from(text.len()).unwrap_or(0);
+    let now = cx.now;
+    let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, now);
+    let Some(child) = establish(cx, &mut shard, name, listener, home, make) else {
+        return place.give_back(None);
+    };
+    {
+        let mut so = child.so.lock();
+        so.rcv.chain = text.0;
+        so.fast_open = Some(place);
+    }
+    drop(shard);
+    core.count(counter::FASTOPEN_PASSIVE);
+    acquaint(segment.from.as_ref(), &child);
+    engine::notify(cx, &child, reason::OUTPUT);
+    listener.push(child, cx);
+}
+
+/// Whether a new handshake is to be remembered by the peer instead of by us.
+fn wants_cookie(setting: SynCookies, shard: &Shard, tuple: &FourTuple) -> bool {
+    match setting {
+        SynCookies::Off => false,
+        SynCookies::Pressure => shard.half_open.is_full() && shard.half_open.is_new(tuple),
+        SynCookies::Always => shard.half_open.is_new(tuple),
+    }
+}
+
+/// No connection, no SYN: the third segment of a handshake, or a stray.
+pub(crate) fn third_segment(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    hash: u64,
+    segment: Routed,
+) {
+    let (tuple, header, now) = (segment.to, segment.header, cx.now);
+    if header.flags.has(Flags::RST) {
+        let outcome = handshake(cx, &mut shard, &tuple, |half_open| half_open.on_rst(&tuple, &header, now));
+        drop(shard);
+        match outcome {
+            Some(RstOutcome::Challenge(ack)) => answer(cx, tuple, ack),
+            Some(RstOutcome::Removed(_) | RstOutcome::Ignore | RstOutcome::NoEntry) | None => {}
+        }
+        return;
+    }
+    let outcome = if header.flags.has(Flags::ACK) {
+        let len = segment.payload.len();
+        handshake(cx, &mut shard, &tuple, |half_open| half_open.on_ack(&tuple, &header, len, now))
+    } else {
+        Some(AckOutcome::NoEntry)
+    };
+    let Some(outcome) = outcome else { return };
+    match outcome {
+        AckOutcome::Accept { listener, accepted } => {
+            complete(cx, shard, hash, segment, &listener, &accepted);
+        }
+        AckOutcome::Reject(reply) | AckOutcome::Challenge(reply) => answer(cx, tuple, reply),
+        AckOutcome::Ignore => {}
+        AckOutcome::NoEntry => {
+            let may_be_cookie = header.flags.has(Flags::ACK) && shard.half_open.expects_cookies(cx.now);
+            drop(shard);
+            stray(cx, hash, segment, may_be_cookie);
+        }
+    }
+}
+
+/// Has the SYN cache do something about the handshake of `tuple`. If that panics the handshake is forgotten, and the segment
+/// dropped.
+#[inline]
+fn handshake<R>(
+    cx: &mut Context<'_>,
+    shard: &mut Shard,
+    tuple: &FourTuple,
+    step: impl FnOnce(&mut HalfOpen) -> R,
+) -> Option<R> {
+    let stepped = panics::catch(PanicSource::Protocol, "a handshake", || {
+        let result = step(&mut shard.half_open);
+        failpoints::hit(Point::Handshake, u64::from(tuple.local.port));
+        result
+    });
+    match stepped {
+        Ok(result) => Some(result),
+        Err(caught) => {
+            cx.outbox.caught.push(caught);
+            give_up(cx, shard, tuple);
+            None
+        }
+    }
+}
+
+/// Forgets a handshake over which the SYN cache, or what comes after it, has panicked.
+#[cold]
+fn give_up(cx: &mut Context<'_>, shard: &mut Shard, tuple: &FourTuple) {
+    let forgot = panics::catch(PanicSource::Protocol, "a handshake", || drop(shard.half_open.remove(tuple)));
+    cx.outbox.caught.extend(forgot.err());
+}
+
+/// A segment that nothing in the tables answers for: it brings a cookie back, or it is a stray.
+fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) {
+    let core = cx.core;
+    let (tuple, header) = (segment.to, segment.header);
+    let is_ignored = closed::listen(&header) == ListenAction::Ignore;
+    if may_be_cookie || is_ignored {
+        // The listener is looked up before the shard is locked: the bind table ranks above it.
+        let listener = core.ports.listener(&tuple.local, hash, cx.cpu);
+        match listener {
+            // A listener drops what is neither SYN nor ACK; where nobody listens it is answered.
+            Some(_) if is_ignored => return,
+            Some(listener) => {
+                if let Some(accepted) = bring_back(cx, &tuple, &header, &listener) {
+                    return resurrect(cx, hash, segment, &listener, &accepted);
+                }
+            }
+            None => {}
+        }
+    }
+    if let Some(reset) = closed::reset_for(&header, segment.payload.len()) {
+        core.count(counter::RESETS_OUT);
+        answer(cx, tuple, reset);
+    }
+}
+
+/// What the cookie in an acknowledgment says, if it is one of ours and still good.
+fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &Listener) -> Option<Accepted> {
+    let core = cx.core;
+    let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
+    let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
+    let accepted = core.check_cookie(tuple, header, &params, cx.now);
+    core.count(if accepted.is_some() { counter::SYNCOOKIES_RECV } else { counter::SYNCOOKIES_FAILED });
+    accepted
+}
+
+/// The cookie was good: makes the connection, unless somebody has done so while the shard was not locked.
+fn resurrect(cx: &mut Context<'_>, hash: u64, segment: Routed, listener: &Arc<Replica>, accepted: &Accepted) {
+    let shard = cx.core.demux.shard(hash);
+    if let Some(conn) = shard.conn(hash, &segment.to).cloned() {
+        drop(shard);
+        return engine::enter(cx, &conn, Work::segment(segment.header.into(), segment.payload));
+    }
+    complete(cx, shard, hash, segment, listener, accepted);
+}
+
+/// The handshake is over: makes the connection, feeds it the segment, and queues it to be accepted.
+fn complete(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    hash: u64,
+    segment: Routed,
+    listener: &Arc<Replica>,
+    accepted: &Accepted,
+) {
+    let tuple = segment.to;
+    let Some(via) = cx.core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else { return };
+    let home = home(cx, &segment, hash, via);
+    let now = cx.now;
+    let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
+    let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, home, make);
+    drop(shard);
+    let Some(child) = child else { return };
+    acquaint(segment.from.as_ref(), &child);
+    engine::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
+    listener.push(child, cx);
+}
+
+/// The perimeter of a child: that of the other end, if both are here and share.
+fn home(cx: &Context<'_>, segment: &Routed, hash: u64, via: Via) -> Home {
+    let shared = segment.from.as_ref().and_then(|from| from.shared_home());
+    shared.unwrap_or_else(|| cx.core.home(hash, via))
+}
+
+/// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
+/// repeated (Linux's answer); what a cookie began is as good as lost.
+fn establish(
+    cx: &mut Context<'_>,
+    shard: &mut Shard,
+    name: Name,
+    listener: &Arc<Listener>,
+    home: Home,
+    make: impl FnOnce(&Settings) -> Pcb<Data>,
+) -> Option<Arc<Conn>> {
+    let (core, tuple) = (cx.core, name.tuple);
+    if !listener.reserve() {
+        core.count(counter::LISTEN_OVERFLOWS);
+        return None;
+    }
+    if !core.demux.reserve() {
+        listener.unreserve();
+        return None;
+    }
+    let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
+        let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
+        let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
+        shard.half_open.remove(&tuple);
+        failpoints::hit(Point::Establish, u64::from(tuple.local.port));
+        core.ports.note_conn(tuple.local.port);
+        // Last: from here on the connection stands for both reservations.
+        shard.insert(Arc::clone(&conn));
+        conn
+    });
+    match made {
+        Ok(conn) => {
+            core.count(counter::PASSIVE_OPENS);
+            Some(conn)
+        }
+        Err(caught) => {
+            cx.outbox.caught.push(caught);
+            core.demux.unreserve();
+            listener.unreserve();
+            give_up(cx, shard, &tuple);
+            None
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A segment whose receiver is not known yet: from its 4-tuple to whatever answers for it.
+//!
+//! Runs outside every perimeter. The order of the questions is RFC 9293's: is there a connection
+//! (section 3.10.7.4), one in TIME-WAIT, a half-open one, a listener (3.10.7.2), nothing (3.10.7.1)?
+//! This is where a connection learns who its peer is, so its data segments do not come here.
+
+use sockeye_proto::tcp::closed::{self, ListenAction};
+use sockeye_proto::tcp::segment::{Header, Payload};
+use sockeye_proto::tcp::time_wait::TimeWaitAction;
+use sockeye_sync::facade::Arc;
+
+use crate::base::addr::FourTuple;
+use crate::base::payload::Data;
+use crate::inet::input::count;
+use crate::inet::netif::output;
+use crate::inet::netif::table::Via;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics::{self, PanicSource};
+use crate::stack::counter;
+use crate::tcp::conn::outbox::{Context, Routed, Wake};
+use crate::tcp::conn::{Conn, Work, engine};
+use crate::tcp::handshake::admission;
+use crate::tcp::handshake::passive;
+
+/// Brings the segment to whoever answers for it, here or outside.
+pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
+    let core = cx.core;
+    match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
+        Some(Via::LOOPBACK) => {
+            if let Some(segment) = core.loopback.carry(core, segment) {
+                deliver(cx, segment);
+            }
+        }
+        Some(via) => output::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),
+        None => core.input.count(count::UNSENDABLE, 1),
+    }
+}
+
+/// Finds out who answers for a segment that has arrived, and lets him.
+pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
+    look_up(cx, segment, false);
+}
+
+/// [`deliver`] of a SYN that the listener's application has said yes to.
+pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed) {
+    look_up(cx, segment, true);
+}
+
+fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
+    let core = cx.core;
+    let (tuple, header) = (segment.to, segment.header);
+    let hash = tuple.hash(&core.key);
+    // A listener is looked up before the shard is locked: the bind table ranks above it.
+    let is_syn = closed::listen(&header) == ListenAction::Syn;
+    let listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
+    let mut shard = core.demux.shard(hash);
+    failpoints::hit(Point::LookUp, u64::from(tuple.local.port));
+    if let Some(conn) = shard.conn(hash, &tuple).cloned() {
+        drop(shard);
+        acquaint(segment.from.as_ref(), &conn);
+        engine::enter(cx, &conn, Work::segment(header.into(), segment.payload));
+        return;
+    }
+    if let Some(listener) = &listener
+        && !is_admitted
+        && listener.admission.asks()
+        && !shard.half_open.contains(&tuple)
+    {
+        drop(shard);
+        let asked = admission::ask(cx, listener, tuple, &header);
+        return cx.outbox.wakes.extend(asked.map(|asked| Wake::Ask(Box::new(asked))));
+    }
+    let mut iss_floor = None;
+    if let Some(record) = shard.resting_mut(hash, &tuple) {
+        let action = panics::catch(PanicSource::Protocol, "a segment to a name in TIME-WAIT", || {
+            let action = record.on_segment(&header, segment.payload.len(), cx.now);
+            failpoints::hit(Point::TimeWait, u64::from(tuple.local.port));
+            let ack = matches!(action, TimeWaitAction::Reopen { .. }).then(|| record.ack(cx.now));
+            (action, ack)
+        });
+        let (action, ack_again) = match action {
+            Ok(action) => action,
+            Err(caught) => {
+                // The record is half changed: the name is free now.
+                shard.wake_resting(hash, &tuple);
+                return cx.outbox.caught.push(caught);
+            }
+        };
+        match action {
+            TimeWaitAction::Ignore => return,
+            TimeWaitAction::Ack(ack) => return answer(cx, tuple, ack),
+            TimeWaitAction::Reopen { iss_floor: floor } => {
+                if listener.is_none() {
+                    ack_again.into_iter().for_each(|ack| answer(cx, tuple, ack));
+                    return;
+                }
+                iss_floor = Some(floor);
+                shard.wake_resting(hash, &tuple);
+            }
+            TimeWaitAction::Closed => {
+                shard.wake_resting(hash, &tuple);
+            }
+        }
+    }
+    match listener {
+        Some(listener) => passive::on_syn(cx, shard, hash, segment, &listener, iss_floor),
+        None => passive::third_segment(cx, shard, hash, segment),
+    }
+}
+
+/// Two ends in one process remember each other.
+pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
+    let Some(from) = from else { return };
+    // Set once each; that somebody else was first is fine, it was the same connection.
+    let _ = from.peer.set(Arc::downgrade(to));
+    let _ = to.peer.set(Arc::downgrade(from));
+}
+
+/// Sends `header` to the other side of `receiver`, in the name of nobody.
+pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
+    cx.core.count(counter::SEGMENTS_OUT);
+    let to = receiver.reversed();
+    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default() });
+}

@@ -1,0 +1,405 @@
+//! [`TcpSocket`]: a socket before it is connected or listens.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use sockeye_proto::ip::martian::is_host;
+use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::settings::KeepaliveSettings;
+use sockeye_sync::facade::Arc;
+
+use super::fastopen::FastOpenOptions;
+use super::marks::Marks;
+use super::{TcpListener, TcpStream};
+use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::inet::netif::scope;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::panics;
+use crate::stack::{Core, Stack};
+use crate::tcp::conn::birth::{self, Name};
+use crate::tcp::conn::{Conn, user};
+use crate::tcp::handshake::listen::Listener;
+use crate::tcp::tables::listeners::ANY_PORT;
+use crate::tcp::tables::ports::BindOptions;
+use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
+
+/// Options that a socket has before it is anything else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketSettings {
+    pub reuse_addr: bool,
+    pub reuse_port: bool,
+    pub v6_only: bool,
+    pub nodelay: bool,
+    /// DSCP and hop limit.
+    pub marks: Marks,
+    pub congestion_control: CongestionControl,
+    pub nonblocking: bool,
+    /// Other hosts' addresses may be bound to.
+    pub transparent: bool,
+    pub sndbuf: u32,
+    pub rcvbuf: u32,
+    /// The application has said so: the size stays.
+    pub sndbuf_set: bool,
+    /// As `sndbuf_set`.
+    pub rcvbuf_set: bool,
+    pub keepalive: KeepaliveSettings,
+    /// TCP_USER_TIMEOUT; zero for none.
+    pub user_timeout: Duration,
+    /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::tcp::conn::notsent::NONE).
+    pub notsent_lowat: u32,
+}
+
+/// A TCP socket on which options can be set before it binds, connects or listens.
+///
+/// Bind conflicts are Linux's: see `docs/bind.md`.
+#[derive(Debug)]
+pub struct TcpSocket {
+    pub(super) stack: Stack,
+    is_v6: bool,
+    pub(super) settings: SocketSettings,
+    pub(super) fast_open: FastOpenOptions,
+    bound: Option<Bound>,
+}
+
+/// A place in the bind table, given back when dropped.
+#[derive(Debug)]
+struct Bound {
+    stack: Stack,
+    id: u64,
+    local: Endpoint,
+    /// A listener has taken the place over, and gives it back itself.
+    is_given: bool,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if !self.is_given {
+            // In a child of fork(2) the port is its parent's.
+            if let Ok(core) = self.stack.core() {
+                core.ports.unbind(self.id, self.local.port);
+            }
+        }
+    }
+}
+
+impl TcpSocket {
+    /// An IPv4 socket.
+    pub fn new_v4(stack: &Stack) -> Self {
+        Self::new(stack, false)
+    }
+
+    /// An IPv6 socket, which also takes IPv4 peers (as mapped addresses) unless
+    /// [`set_only_v6`](Self::set_only_v6).
+    pub fn new_v6(stack: &Stack) -> Self {
+        Self::new(stack, true)
+    }
+
+    pub(crate) fn for_addr(stack: &Stack, addr: SocketAddr) -> Self {
+        Self::new(stack, addr.is_ipv6())
+    }
+
+    fn new(stack: &Stack, is_v6: bool) -> Self {
+        let config = stack.config();
+        let settings = SocketSettings {
+            reuse_addr: false,
+            reuse_port: false,
+            v6_only: false,
+            nodelay: false,
+            marks: Marks::DEFAULT,
+            congestion_control: config.congestion_control,
+            nonblocking: false,
+            transparent: false,
+            sndbuf: config.sndbuf,
+            rcvbuf: config.rcvbuf,
+            sndbuf_set: false,
+            rcvbuf_set: false,
+            keepalive: config.keepalive(),
+            user_timeout: Duration::ZERO,
+            notsent_lowat: config.notsent_lowat,
+        };
+        Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
+    }
+
+    /// SO_REUSEADDR. Set it before [`bind`](Self::bind).
+    pub fn set_reuse_address(&mut self, reuse: bool) {
+        self.settings.reuse_addr = reuse;
+    }
+
+    /// SO_REUSEPORT. Listeners that all set it share a port; connections are spread by their hash.
+    pub fn set_reuse_port(&mut self, reuse: bool) {
+        self.settings.reuse_port = reuse;
+    }
+
+    /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others.
+    pub fn set_only_v6(&mut self, only: bool) {
+        self.settings.v6_only = only;
+    }
+
+    /// IP_TRANSPARENT: [`bind`](Self::bind) and [`listen_any`](Self::listen_any) take addresses of other hosts too. Their
+    /// packets come in where [`Stack::set_any_address`] says so.
+    pub fn set_transparent(&mut self, transparent: bool) {
+        self.settings.transparent = transparent;
+    }
+
+    /// TCP_NODELAY of the connection, or of a listener's connections.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.settings.nodelay = nodelay;
+    }
+
+    /// TCP_CONGESTION of the connection, or of a listener's connections. Default
+    /// [`Config::congestion_control`](crate::Config::congestion_control), which says where it counts.
+    pub fn set_congestion_control(&mut self, algorithm: CongestionControl) {
+        self.settings.congestion_control = algorithm;
+    }
+
+    /// O_NONBLOCK: [`connect`](Self::connect) then returns at once, and the stream becomes writable when
+    /// the handshake is over.
+    pub fn set_nonblocking(&mut self, nonblocking: bool) {
+        self.settings.nonblocking = nonblocking;
+    }
+
+    /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB.
+    pub fn set_send_buffer_size(&mut self, bytes: usize) {
+        (self.settings.sndbuf, self.settings.sndbuf_set) = (buffer_size(bytes), true);
+    }
+
+    /// SO_RCVBUF, bytes, limited to 2 KiB to 64 MiB.
+    pub fn set_recv_buffer_size(&mut self, bytes: usize) {
+        (self.settings.rcvbuf, self.settings.rcvbuf_set) = (buffer_size(bytes), true);
+    }
+
+    /// Binds to a local address; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `InvalidInput` (bound already, wrong family), `AddrNotAvailable` (not an address of the stack, or
+    /// no free port), `AddrInUse`.
+    pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
+        let core = self.stack.core()?;
+        if self.bound.is_some() {
+            return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
+        }
+        let local = self.endpoint(addr)?;
+        scope::check_bind(core, &addr)?;
+        let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
+        let may_be_foreign = self.settings.transparent && is_host(local.addr);
+        if !is_ours && !may_be_foreign {
+            let message = format!(
+                "{} is not an address of this stack: use 127.0.0.0/8, ::1, the wildcard or an interface's address",
+                local.addr
+            );
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+        }
+        let bind = || core.ports.bind(&core.demux, local, self.bind_options());
+        let (id, port) = panics::call(core, "bind", bind)?;
+        let local = Endpoint::new(local.addr, port);
+        self.bound = Some(Bound { stack: self.stack.clone(), id, local, is_given: false });
+        Ok(())
+    }
+
+    /// The address bound to, if the socket is bound.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        let netifs = &self.stack.core().ok()?.netifs;
+        self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_v6, b.local.addr))
+    }
+
+    /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096)
+    /// connections wait to be accepted; when they do, new handshakes are not answered until there is room.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another socket listens there, or as for [`bind`](Self::bind).
+    pub fn listen(mut self, backlog: usize) -> io::Result<TcpListener> {
+        if self.bound.is_none() {
+            self.bind(SocketAddr::new(self.wildcard(), 0))?;
+        }
+        let Some(bound) = self.bound.take() else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        self.listen_at(bound, backlog)
+    }
+
+    /// Turns an unbound socket into a listener for every address of its family (an IPv6 one for both, unless
+    /// [`set_only_v6`](Self::set_only_v6)) and every port where nobody else listens. A connection's
+    /// [`local_addr`](TcpStream::local_addr) is what the peer asked for. Backlog as for [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener already (unless both set SO_REUSEPORT), `InvalidInput` if the socket is
+    /// bound or not [transparent](Self::set_transparent).
+    pub fn listen_any(self, backlog: usize) -> io::Result<TcpListener> {
+        let core = self.stack.core()?;
+        if self.bound.is_some() || !self.settings.transparent {
+            let message = "a listener for every port is made of a transparent socket that is not bound: call set_transparent(true) first";
+            return Err(super::stream::invalid(message.into()));
+        }
+        let local = Endpoint::new(self.wildcard(), ANY_PORT);
+        let id = core.ports.bind_any(local.addr, self.bind_options())?;
+        let bound = Bound { stack: self.stack.clone(), id, local, is_given: false };
+        self.listen_at(bound, backlog)
+    }
+
+    fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
+        let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
+        let core = self.stack.core()?;
+        panics::call(core, "listen", || core.ports.listen(&core.demux, bound.local, &listener))?;
+        bound.is_given = true;
+        self.fast_open.listen(core, &listener, backlog);
+        Ok(TcpListener::new(listener, self.stack.clone()))
+    }
+
+    /// Connects. Blocks until the handshake is over, unless the socket does not block.
+    ///
+    /// # Errors
+    /// As for [`TcpStream::connect`].
+    pub fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let blocks = !self.settings.nonblocking;
+        let stream = self.start(addr)?;
+        if blocks && !stream.defers_connect()? {
+            let (core, conn) = stream.enter()?;
+            user::finish_connect(core, conn, None)?;
+        }
+        Ok(stream)
+    }
+
+    /// Connects, and gives up after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`TcpStream::connect_timeout`].
+    pub fn connect_timeout(self, addr: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        let stream = self.start(addr)?;
+        if !stream.defers_connect()? {
+            let (core, conn) = stream.enter()?;
+            user::finish_connect(core, conn, Some(timeout))?;
+        }
+        Ok(stream)
+    }
+
+    /// Makes the connection and sends its SYN.
+    pub(crate) fn start(mut self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let core = self.stack.core()?;
+        let mut remote = self.endpoint(addr)?;
+        remote.addr = connect_target(remote.addr);
+        if remote.port == 0 {
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
+        }
+        if remote.addr.is_multicast() || crate::udp::route::is_broadcast(core, remote.addr) {
+            // RFC 9293 MUST-46; ENETUNREACH, as on Linux.
+            let message = format!("{} is not one host's address", remote.addr);
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+        }
+        let source = self.source(&addr, remote.addr)?;
+        if !core.demux.reserve() {
+            let message = format!("{} connections are open: raise Config::connections_max", core.demux.len());
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
+        }
+        let made = panics::call(core, "connect", || self.name(core, source, remote));
+        // A bind's place is given back: the connection itself now stands for the port.
+        self.bound = None;
+        let conn = made.inspect_err(|_| core.demux.unreserve())?;
+        let stream = TcpStream::of(conn, self.stack.clone());
+        let conn = stream.conn()?;
+        if !self.fast_open.defers(conn) {
+            user::start_connect(core, conn);
+        }
+        Ok(stream)
+    }
+
+    /// The address that the connection comes from, unless it is bound to one.
+    fn source(&self, addr: &SocketAddr, remote: IpAddr) -> io::Result<IpAddr> {
+        let core = self.stack.core()?;
+        let netif = scope::named(core, addr)?;
+        let source = match netif {
+            Some(netif) => core.netifs.source_on(netif, remote),
+            None => core.netifs.source(remote),
+        };
+        let bound = self.bound.as_ref().map(|bound| bound.local.addr).filter(|addr| !addr.is_unspecified());
+        if let (Some(netif), Some(bound)) = (netif, bound)
+            && core.netifs.netif_with(bound) != Some(netif)
+        {
+            let message =
+                format!("the socket is bound to {bound}, which is no address of the interface of {addr}");
+            return Err(super::stream::invalid(message));
+        }
+        source.map_err(|why| why.to_io(remote))
+    }
+
+    /// Finds a name for the connection and puts it into the table under it.
+    fn name(&self, core: &Core, source: IpAddr, remote: Endpoint) -> io::Result<Arc<Conn>> {
+        match &self.bound {
+            Some(bound) => {
+                let addr = if bound.local.addr.is_unspecified() { source } else { bound.local.addr };
+                let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
+                self.take(core, tuple, tuple.hash(&core.key)).ok_or_else(|| {
+                    let message = format!(
+                        "a connection from {} to {} exists: bind another port",
+                        tuple.local.to_socket_addr(false),
+                        remote.to_socket_addr(false)
+                    );
+                    // EADDRNOTAVAIL, as Linux has it.
+                    io::Error::new(io::ErrorKind::AddrNotAvailable, message)
+                })
+            }
+            None => {
+                let cpu = core.cpu();
+                let is_wanted = |hash| core.is_near(hash, cpu);
+                let take = |tuple, hash| self.take(core, tuple, hash);
+                core.ports.choose((cpu, &core.key), source, remote, is_wanted, take)
+            }
+        }
+    }
+
+    /// Makes the connection of this name, with this hash, if the name is free or its TIME-WAIT may be cut short.
+    fn take(&self, core: &Core, tuple: FourTuple, hash: u64) -> Option<Arc<Conn>> {
+        let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
+        let now = core.clock.now();
+        let mut shard = core.demux.shard(hash);
+        if shard.conn(hash, &tuple).is_some() {
+            return None;
+        }
+        let mut iss = core.isn(&tuple, now);
+        let mut ts_offset = core.ts_offset(&tuple);
+        if let Some(record) = shard.resting_mut(hash, &tuple) {
+            let reuse = record.can_reuse_for_connect(now)?;
+            iss = iss.max(reuse.iss_floor);
+            ts_offset = reuse.ts_offset;
+            shard.wake_resting(hash, &tuple);
+        }
+        let name = Name { tuple, hash, via };
+        let mut tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
+        tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
+        let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
+        let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
+        self.fast_open.prepare(&conn, tcp.fast_open);
+        failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
+        core.ports.note_conn(tuple.local.port);
+        // Last: once it is in the table it has to be closed.
+        shard.insert(Arc::clone(&conn));
+        Some(conn)
+    }
+
+    fn bind_options(&self) -> BindOptions {
+        BindOptions {
+            reuse_addr: self.settings.reuse_addr,
+            reuse_port: self.settings.reuse_port,
+            v6_only: self.settings.v6_only || !self.is_v6,
+        }
+    }
+
+    /// An address of the caller's in this socket's family.
+    fn endpoint(&self, addr: SocketAddr) -> io::Result<Endpoint> {
+        if addr.is_ipv6() != self.is_v6 {
+            let message = format!("{addr} is not of the socket's family: use new_v4 or new_v6 to match");
+            return Err(super::stream::invalid(message));
+        }
+        Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))
+    }
+
+    fn wildcard(&self) -> IpAddr {
+        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+    }
+}
+
+/// A buffer size within the bounds.
+pub(super) fn buffer_size(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX)
+}

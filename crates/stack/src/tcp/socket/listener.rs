@@ -1,0 +1,240 @@
+//! [`TcpListener`]: waits for connections.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Instant;
+
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::handout::{Look, Turn};
+use sockeye_sync::{Spin, WaitQueue};
+
+use super::stream::each_address;
+use super::{TcpSocket, TcpStream};
+use crate::base::addr::FourTuple;
+use crate::inet::netif::scope;
+use crate::rt::blocking;
+use crate::rt::failpoints::{self, Point};
+use crate::rt::fork::Held;
+use crate::rt::panics;
+use crate::rt::poll::{Target, sealed};
+use crate::stack::{Core, Stack};
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::{Conn, engine, reason};
+use crate::tcp::handshake::listen::Listener;
+
+/// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
+///
+/// Dropping the last handle resets the connections that nobody accepted.
+pub struct TcpListener {
+    held: Held<Arc<Listener>>,
+}
+
+thread_local! {
+    /// What a thread in `accept` waits on: a listener's own queue would wake all that wait there.
+    static THREAD: Arc<WaitQueue> = Arc::new(WaitQueue::new());
+}
+
+/// The backlog of [`TcpListener::bind`], as in `std`.
+const BACKLOG: usize = 128;
+
+impl TcpListener {
+    /// Listens on the current stack ([`Stack::current`]), with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
+    /// takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack).
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr)
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        each_address(addr, |addr| {
+            let mut socket = TcpSocket::for_addr(stack, addr);
+            socket.set_reuse_address(true);
+            socket.bind(addr)?;
+            socket.listen(BACKLOG)
+        })
+    }
+
+    pub(crate) fn new(listener: Arc<Listener>, stack: Stack) -> Self {
+        Self { held: Held::new(stack, listener) }
+    }
+
+    /// The next connection, and where it comes from. Blocks unless
+    /// [`set_nonblocking`](Self::set_nonblocking).
+    ///
+    /// # Errors
+    /// `WouldBlock` if the listener does not block and nobody waits.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (core, listener) = self.enter()?;
+        panics::call(core, "accept", || self.accept_on(core, listener))
+    }
+
+    fn accept_on(&self, core: &Core, listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
+        let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
+        loop {
+            if listener.nonblocking.load(Ordering::Relaxed) {
+                if turn.has_waited() {
+                    listener.leave(&mut turn, &thread);
+                }
+                let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
+                return Ok(self.adopt(core, listener, conn));
+            }
+            match listener.pop_or_wait(core, &mut turn, &thread)? {
+                Look::Item(conn, owed) => {
+                    owed.iter().for_each(|thread| thread.wake());
+                    return Ok(self.adopt(core, listener, conn));
+                }
+                Look::Wait(ticket, patience, better) => {
+                    if let Some(cpu) = better {
+                        blocking::gather(core, cpu);
+                    }
+                    let deadline = patience.map(|patience| Instant::now() + patience);
+                    thread.wait(ticket, deadline, Spin::up_to(core.config.spin_max));
+                }
+            }
+        }
+    }
+
+    /// A child of the queue as the application's. It is the handle's from the beginning, whose drop closes it after a panic.
+    pub(crate) fn adopt(&self, core: &Core, listener: &Listener, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
+        let FourTuple { local, remote } = conn.tuple;
+        let stream = TcpStream::of(conn, self.stack().clone());
+        failpoints::hit(Point::Accept, u64::from(local.port));
+        (stream, scope::shown(&core.netifs, remote, listener.is_v6, local.addr))
+    }
+
+    /// Connections as they come, for ever.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address that is listened on.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let (core, listener) = self.enter()?;
+        let local = listener.local;
+        Ok(scope::shown(&core.netifs, local, listener.is_v6, local.addr))
+    }
+
+    /// Another handle of the same listener.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (_core, listener) = self.enter()?;
+        listener.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self::new(Arc::clone(listener), self.stack().clone()))
+    }
+
+    /// Makes [`accept`](Self::accept) return `WouldBlock` where it would block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.enter()?.1.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
+    /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
+    /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
+    /// use sockets, and should not block: that thread has other connections' segments to bring. A panic in it is caught and reported
+    /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
+    ///
+    /// Handles of the listener share the hook.
+    pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
+        let hook = hook.map(|hook| {
+            (
+                self.stack().downgrade(),
+                Arc::new(Box::new(hook) as Box<crate::tcp::handshake::admission::Hook>),
+            )
+        });
+        if let Ok((core, listener)) = self.enter() {
+            listener.admission.set(core, hook);
+        }
+    }
+
+    /// SO_ERROR: a listener has none.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.enter().map(|_| None)
+    }
+
+    /// The listener's stack.
+    pub fn stack(&self) -> &Stack {
+        self.held.stack()
+    }
+
+    /// The stack and the listener.
+    #[inline]
+    pub(crate) fn enter(&self) -> io::Result<(&Core, &Arc<Listener>)> {
+        self.held.enter()
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        // In a child of fork(2) the listener is its parent's.
+        let Ok((core, listener)) = self.enter() else { return };
+        if listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // What the hook keeps may be SYNs, which keep this listener: without it they let go of each other.
+        listener.admission.set(core, None);
+        core.ports.unbind(listener.bind_id, listener.local.port);
+        // Outside the listener's mutex: a registration may be the last to hold another socket.
+        let _registrations = Context::run(core, |cx| {
+            let (orphans, registrations) = listener.close(cx);
+            for orphan in &orphans {
+                engine::notify(cx, orphan, reason::ABORT);
+            }
+            registrations
+        });
+        core.demux
+            .each_shard(|shard| shard.half_open.retain(|_, replica| replica.bind_id != listener.bind_id));
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("TcpListener");
+        if let Ok((_core, listener)) = self.enter() {
+            debug.field("local", &listener.local.to_socket_addr(listener.is_v6));
+        }
+        debug.finish()
+    }
+}
+
+/// The iterator of [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl sealed::Source for TcpListener {
+    fn owner(&self) -> &Stack {
+        self.stack()
+    }
+
+    #[allow(private_interfaces)]
+    fn target(&self) -> io::Result<Target> {
+        Ok(Target::Listener(Arc::clone(self.enter()?.1)))
+    }
+}

@@ -1,0 +1,121 @@
+//! What a connection's packets say to routers: DSCP and hop limit.
+//!
+//! Words of the connection's options, read for each of its segments; a change holds from the next one on. The two bits
+//! of ECN in the octet are the stack's (RFC 3168). Segments that belong to no connection, SYN-ACKs and resets, carry the
+//! defaults. Tests: `tests/ip/marks.rs`.
+
+use std::io;
+
+use rustix::io::Errno;
+use sockeye_proto::ip::Addresses;
+use sockeye_sync::facade::Ordering;
+
+use super::{TcpSocket, TcpStream};
+use crate::tcp::conn::SocketOptions;
+
+/// See the module's head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Marks {
+    /// DSCP, in its place in the octet; the bits of ECN are zero.
+    pub traffic_class: u8,
+    /// 0: what the interface has.
+    pub hop_limit: u8,
+}
+
+/// The bits of the octet that are ECN's.
+const ECN_MASK: u8 = 3;
+
+impl Marks {
+    /// Those of a connection that was told nothing.
+    pub const DEFAULT: Self = Self { traffic_class: 0, hop_limit: 0 };
+
+    /// Those of a connection.
+    #[inline]
+    pub fn of(options: &SocketOptions) -> Self {
+        // Relaxed: each stands for itself and orders nothing.
+        Self {
+            traffic_class: options.tos.load(Ordering::Relaxed),
+            hop_limit: options.hop_limit.load(Ordering::Relaxed),
+        }
+    }
+
+    /// With the hop limit of the interface, if there is no other.
+    #[inline]
+    pub fn or(self, default: impl FnOnce() -> u8) -> Self {
+        if self.hop_limit != 0 { self } else { Self { hop_limit: default(), ..self } }
+    }
+
+    /// The header of a segment between these addresses, with what ECN says in its two bits.
+    #[inline]
+    pub fn header(self, addresses: Addresses, ecn: u8) -> sockeye_proto::ip::Header {
+        sockeye_proto::ip::Header {
+            addresses,
+            protocol: sockeye_proto::ip::PROTOCOL_TCP,
+            hop_limit: self.hop_limit,
+            traffic_class: self.traffic_class | ecn,
+        }
+    }
+}
+
+/// A hop limit that an application has given.
+fn hop_limit(ttl: u32) -> io::Result<u8> {
+    Ok(u8::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or(Errno::INVAL)?)
+}
+
+impl TcpSocket {
+    /// IP_TOS, or IPV6_TCLASS: the DSCP of the connection's segments, or of a listener's connections', in the upper six bits;
+    /// the two of ECN are the stack's. 0.
+    pub fn set_tos(&mut self, tos: u32) {
+        // The option is an octet, whatever its argument's type.
+        self.settings.marks.traffic_class = tos as u8 & !ECN_MASK;
+    }
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or what IPv6 routers advertise.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&mut self, ttl: u32) -> io::Result<()> {
+        self.settings.marks.hop_limit = hop_limit(ttl)?;
+        Ok(())
+    }
+}
+
+impl TcpStream {
+    /// IP_TOS, or IPV6_TCLASS: the DSCP of segments from now on, in the upper six bits; the two of ECN are the stack's.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        // The option is an octet, whatever its argument's type.
+        self.options()?.tos.store(tos as u8 & !ECN_MASK, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn tos(&self) -> io::Result<u32> {
+        Ok(self.options()?.tos.load(Ordering::Relaxed).into())
+    }
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of segments from now on, 1 to 255. 64.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.options()?.hop_limit.store(hop_limit(ttl)?, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let (core, conn) = self.enter()?;
+        let netif = conn.via.last().netif();
+        let default = || core.links.hop_limit(netif, conn.tuple.local.addr.is_ipv6());
+        Ok(Marks::of(&conn.options).or(default).hop_limit.into())
+    }
+}

@@ -1,0 +1,159 @@
+//! [`MbufChain`]: bytes in packet memory, as an application holds them, and sending and receiving them without a copy.
+//!
+//! A `write` copies into clusters of the pool and a `read` copies out of them. Who has the same bytes for many connections,
+//! passes on what he receives, or hands it to a system call, needs neither: he holds views of the clusters themselves. This is
+//! `sosend` with a chain in place of a `uio`, and `soreceive` likewise, as kernels have it for their own use (BSD).
+//!
+//! Invariant: what a chain of an application shows never changes; the clusters behind it may be shared with buffers, segments
+//! under way and other chains. They count against the stack's memory as long as any of those lives.
+//!
+//! Must not know the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio_shape.rs`.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+
+use sockeye_mbuf::Chain;
+
+use super::TcpStream;
+use crate::rt::memory;
+use crate::stack::Stack;
+use crate::tcp::conn::user;
+
+/// A run of bytes in packet memory: references to parts of clusters, in order (BSD's mbuf chain).
+///
+/// Cloning and cutting copy references and never bytes. Nothing here blocks.
+///
+/// Any part of a cluster keeps all of it, up to 64 KiB, from other use, and counts against
+/// [`Config::memory_max`](crate::Config::memory_max): who keeps small parts for long copies them out.
+///
+/// ```
+/// use std::io::Read;
+/// use sockeye::{MbufChain, Stack, TcpListener, TcpStream};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let page = MbufChain::copied(&Stack::current(), b"the same for everybody")?;
+/// for _ in 0..3 {
+///     let mut client = TcpStream::connect(listener.local_addr()?)?;
+///     let (server, _) = listener.accept()?;
+///     server.send_mbufs(&mut page.clone())?;
+///     drop(server);
+///     let mut text = String::new();
+///     client.read_to_string(&mut text)?;
+///     assert_eq!(text, "the same for everybody");
+/// }
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Default)]
+pub struct MbufChain(Chain);
+
+impl MbufChain {
+    /// No bytes.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// A copy of `bytes` in `stack`'s packet memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at [`Config::memory_max`](crate::Config::memory_max).
+    pub fn copied(stack: &Stack, bytes: &[u8]) -> io::Result<Self> {
+        let core = stack.core()?;
+        let copy = || {
+            let mut chain = Chain::new();
+            // Fewer are taken at the cap.
+            let taken = chain.extend_from_slice(&core.pool, bytes).unwrap_or(0);
+            if taken == bytes.len() { Ok(chain) } else { Err(()) }
+        };
+        memory::obtain(core, copy).map(Self).map_err(|()| {
+            let (wanted, cap) = (bytes.len(), core.config.memory_max);
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!(
+                    "no room for {wanted} bytes in packet memory, whose cap is {cap} bytes: raise \
+                     Config::memory_max, or drop chains that are held"
+                ),
+            )
+        })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes in order, piece by piece. No piece is empty.
+    pub fn pieces(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.iter()
+    }
+
+    /// Fills `into` with the pieces, for `writev` and its like. Returns how many were filled: all of `into` if there may be
+    /// more.
+    pub fn fill_io_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        self.0.fill_io_slices(into)
+    }
+
+    /// Copies bytes from the front into `into`, and keeps them. Returns how many: fewer than asked if the chain ends.
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        self.0.copy_to(0, into)
+    }
+
+    /// Takes the first `n` bytes out, or all if there are fewer.
+    #[must_use = "the bytes are in what is returned; `advance` drops them"]
+    pub fn split_to(&mut self, n: usize) -> Self {
+        Self(self.0.split_front(n))
+    }
+
+    /// Drops the first `n` bytes, or all if there are fewer.
+    pub fn advance(&mut self, n: usize) {
+        self.0.trim_front(n);
+    }
+
+    /// Keeps the first `n` bytes, or all if there are no more.
+    pub fn truncate(&mut self, n: usize) {
+        self.0.truncate(n);
+    }
+
+    /// Puts all of `other` behind what is here.
+    pub fn append(&mut self, other: Self) {
+        self.0.append(other.0);
+    }
+}
+
+impl fmt::Debug for MbufChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Payload is the users' business, not a log's.
+        f.debug_struct("MbufChain").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl TcpStream {
+    /// Sends bytes that lie in packet memory, without copying them. What is taken is gone from the front of `chain`: all of it
+    /// if the socket blocks, unless it fails on the way, and what fits if it does not. Blocks, and counts against the send buffer, like
+    /// a write. Returns the bytes taken.
+    ///
+    /// The chain may have been received from a connection of this or another stack; it counts against the memory of the one that it
+    /// came from.
+    ///
+    /// # Errors
+    /// As for a write, if nothing was taken; otherwise the error stays pending for the next call.
+    pub fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
+        let (core, ends) = self.sending()?;
+        user::send_chain(core, &ends, &mut chain.0)
+    }
+
+    /// Receives at most `max` bytes as they lie in packet memory, without copying them; an empty chain is the end of the stream
+    /// (or `max` was 0). Blocks like a read, and opens the window like one: from here on the bytes are the caller's, and
+    /// hold the memory until he drops them.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub fn recv_mbufs(&self, max: usize) -> io::Result<MbufChain> {
+        let (core, ends) = self.receiving()?;
+        user::recv_chain(core, &ends, max).map(MbufChain)
+    }
+}

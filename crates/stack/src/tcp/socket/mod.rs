@@ -1,0 +1,23 @@
+//! TCP sockets in the shape of `std::net`.
+//!
+//! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
+//! be set before binding.
+
+mod builder;
+mod fastopen;
+mod info;
+pub(crate) mod keepalive;
+mod listener;
+pub(crate) mod marks;
+mod mbufs;
+mod notsent;
+pub(crate) mod stream;
+mod urgent;
+
+pub(crate) use builder::SocketSettings;
+pub use builder::TcpSocket;
+pub use info::{Limiting, TcpInfo};
+pub use keepalive::TcpKeepalive;
+pub use listener::{Incoming, TcpListener};
+pub use mbufs::MbufChain;
+pub use stream::TcpStream;

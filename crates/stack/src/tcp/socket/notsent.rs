@@ -1,0 +1,70 @@
+//! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
+//!
+//! What the mark does and who wakes whom is told in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`, in
+//! tasks `tests/tokio_shape.rs`.
+
+use std::io;
+
+use super::{TcpSocket, TcpStream, stream};
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::{engine, notsent, reason};
+
+impl TcpSocket {
+    /// TCP_NOTSENT_LOWAT of the connection, or of a listener's connections: see [`TcpStream::set_notsent_lowat`]. Default
+    /// [`Config::notsent_lowat`](crate::Config::notsent_lowat).
+    ///
+    /// # Errors
+    /// `InvalidInput` for `Some(0)`.
+    pub fn set_notsent_lowat(&mut self, bytes: Option<u32>) -> io::Result<()> {
+        self.settings.notsent_lowat = mark_of(bytes)?;
+        Ok(())
+    }
+}
+
+impl TcpStream {
+    /// TCP_NOTSENT_LOWAT: a write is let in only while fewer than so many bytes of what was written have not been sent (or than a
+    /// full segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes
+    /// what is missing to that. So what a program writes leaves soon, and what it decides to send next is not behind
+    /// megabytes that it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
+    /// [`Config::notsent_lowat`](crate::Config::notsent_lowat) says otherwise; 0 has that meaning on Linux).
+    ///
+    /// A blocking write waits until it is let in; one that does not block fails with `WouldBlock`. A socket is *writable*, for
+    /// [`Poll`](crate::rt::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of its buffer
+    /// is free as without one): as on Linux, so that a waiter is woken for half a mark at least. Does not block.
+    ///
+    /// # Errors
+    /// `InvalidInput` for `Some(0)`, with which nothing could ever be written.
+    pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
+        let lowat = mark_of(bytes)?;
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| {
+            let mut so = conn.so.lock();
+            if notsent::set(&mut so.snd, lowat) {
+                engine::wake_writers(cx, conn, &mut so);
+            }
+        });
+        // How much was sent is the pcb's to say.
+        self.notify(reason::OUTPUT)
+    }
+
+    /// The TCP_NOTSENT_LOWAT setting, bytes; `None` if there is no bound. Does not block.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn notsent_lowat(&self) -> io::Result<Option<u32>> {
+        let so = self.conn()?.so.lock();
+        let lowat = so.snd.rare.as_deref().map(|rare| rare.mark.lowat());
+        Ok(lowat.filter(|lowat| *lowat != notsent::NONE))
+    }
+}
+
+fn mark_of(bytes: Option<u32>) -> io::Result<u32> {
+    match bytes {
+        Some(0) => {
+            let message = "with a mark of 0 unsent bytes nothing could be written: give 1 or more, or None";
+            Err(stream::invalid(message.into()))
+        }
+        Some(bytes) => Ok(bytes),
+        None => Ok(notsent::NONE),
+    }
+}

@@ -1,0 +1,484 @@
+//! [`TcpStream`]: a connection, as an application holds it.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use sockeye_proto::tcp::state::State;
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::{Lent, OnceArc};
+
+use super::TcpSocket;
+use crate::base::addr::Endpoint;
+use crate::inet::netif::scope;
+use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
+use crate::rt::fork::Held;
+use crate::rt::poll::{Target, sealed};
+use crate::stack::{Core, Stack, WeakStack};
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, engine, reason, user};
+
+/// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
+///
+/// Dropping the last handle closes the connection; bytes that were written are still delivered. As on
+/// Linux, closing with unread bytes resets it.
+///
+/// Reads and writes block unless [`set_nonblocking`](Self::set_nonblocking) or a timeout says otherwise.
+/// All methods take `&self`: several threads may use one stream.
+pub struct TcpStream {
+    held: Held<Ends>,
+}
+
+/// What a handle refers to.
+struct Ends {
+    conn: Arc<Conn>,
+    /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
+    /// reference to it. It goes with this handle, and keeps no more than memory until then.
+    peer: OnceArc<Conn>,
+}
+
+impl TcpStream {
+    /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Blocks.
+    ///
+    /// # Errors
+    /// The last address's: `ConnectionRefused` (nobody listens), `TimedOut` (no answer),
+    /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
+    /// (too many connections).
+    pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::connect_on(&Stack::current(), addr)
+    }
+
+    /// [`connect`](Self::connect) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        each_address(addr, |addr| TcpSocket::for_addr(stack, addr).connect(addr))
+    }
+
+    /// Connects to one address, and gives up after `timeout`. Blocks for at most that long.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); `InvalidInput` for a timeout of zero, `TimedOut` at its end.
+    pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        nonzero(Some(timeout))?;
+        TcpSocket::for_addr(&Stack::current(), *addr).connect_timeout(*addr, timeout)
+    }
+
+    /// A handle, which is counted in `users` already.
+    pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
+        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new() }) }
+    }
+
+    /// The stack, and both ends for a send.
+    #[inline]
+    pub(crate) fn sending(&self) -> io::Result<(&Core, user::Ends<'_>)> {
+        let (core, ends) = self.held.enter()?;
+        Ok((core, user::Ends { conn: &ends.conn, peer: ends.peer.get().or_else(|| ends.learn_peer()) }))
+    }
+
+    /// The stack, and both ends as far as they are known, for a receive.
+    #[inline]
+    pub(crate) fn receiving(&self) -> io::Result<(&Core, user::Ends<'_>)> {
+        let (core, ends) = self.held.enter()?;
+        Ok((core, user::Ends { conn: &ends.conn, peer: ends.peer.get() }))
+    }
+
+    /// The stack and the connection.
+    #[inline]
+    pub(crate) fn enter(&self) -> io::Result<(&Core, &Arc<Conn>)> {
+        self.held.enter().map(|(core, ends)| (core, &ends.conn))
+    }
+
+    #[inline]
+    pub(crate) fn conn(&self) -> io::Result<&Arc<Conn>> {
+        self.held.open().map(|ends| &ends.conn)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// `NotConnected` while the handshake is not done, and once the connection has ended.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let (core, conn) = self.enter()?;
+        let ended = matches!(conn.state(), State::Closed | State::TimeWait);
+        if ended || !conn.so.lock().snd.connected {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        Ok(shown(core, conn, conn.tuple.remote))
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let (core, conn) = self.enter()?;
+        Ok(shown(core, conn, conn.tuple.local))
+    }
+
+    /// Closes one direction or both. Bytes that were written before are still delivered.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection is closed.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let (core, conn) = self.enter()?;
+        close::shutdown(core, conn, how)
+    }
+
+    /// Another handle of the same connection.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let conn = self.conn()?;
+        // Relaxed: we hold a handle, so the count cannot be at 0.
+        conn.users.fetch_add(1, Ordering::Relaxed);
+        Ok(Self::of(Arc::clone(conn), self.stack().clone()))
+    }
+
+    /// Copies received bytes without taking them. Blocks like a read.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let (core, conn) = self.enter()?;
+        user::peek(core, conn, buf)
+    }
+
+    /// Makes all calls on this connection return `WouldBlock` where they would block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.conn()?.options.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn options(&self) -> io::Result<&SocketOptions> {
+        Ok(&self.conn()?.options)
+    }
+
+    /// TCP_NODELAY: small writes are sent at once (Nagle's algorithm off, RFC 9293 section 3.7.4).
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        if self.conn()?.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
+            self.notify(reason::OPTION)?;
+        }
+        Ok(())
+    }
+
+    /// Whether TCP_NODELAY is set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.conn()?.options.nodelay.load(Ordering::Relaxed))
+    }
+
+    /// SO_KEEPALIVE: an idle connection is probed after two hours (RFC 9293 section 3.8.4).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
+        if self.conn()?.options.keepalive.swap(keepalive, Ordering::Relaxed) != keepalive {
+            self.notify(reason::OPTION)?;
+        }
+        Ok(())
+    }
+
+    /// Whether SO_KEEPALIVE is set.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        Ok(self.conn()?.options.keepalive.load(Ordering::Relaxed))
+    }
+
+    /// SO_LINGER: what dropping the last handle does with unsent bytes. `None`: they are sent in the
+    /// background; zero: they are dropped and the connection reset; else the drop blocks until they
+    /// are acknowledged, for at most that long (a blocking socket only).
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 49 days.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        let millis = match linger {
+            None => LINGER_OFF,
+            Some(time) => u32::try_from(time.as_millis())
+                .ok()
+                .filter(|ms| *ms != LINGER_OFF)
+                .ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))?,
+        };
+        self.conn()?.options.linger_ms.store(millis, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The SO_LINGER setting.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let millis = self.conn()?.options.linger_ms.load(Ordering::Relaxed);
+        Ok((millis != LINGER_OFF).then(|| Duration::from_millis(u64::from(millis))))
+    }
+
+    /// SO_RCVTIMEO: how long a read may block; then it fails with `WouldBlock`. `None`: for ever.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.conn()?.options.read_timeout, timeout)
+    }
+
+    /// The SO_RCVTIMEO setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.conn()?.options.read_timeout))
+    }
+
+    /// SO_SNDTIMEO: how long a write may block; then it fails with `WouldBlock`, or reports fewer bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.conn()?.options.write_timeout, timeout)
+    }
+
+    /// The SO_SNDTIMEO setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.conn()?.options.write_timeout))
+    }
+
+    /// SO_SNDBUF: bytes that may wait in the send buffer. Limited to 2 KiB to 64 MiB (and, unlike Linux's,
+    /// not doubled: packet memory's overhead is counted elsewhere).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        {
+            let snd = &mut self.conn()?.so.lock().snd;
+            (snd.hiwat, snd.auto) = (super::builder::buffer_size(bytes), false);
+        }
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| engine::wake_writers(cx, conn, &mut conn.so.lock()));
+        Ok(())
+    }
+
+    /// The SO_SNDBUF setting, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn send_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.conn()?.so.lock().snd.hiwat as usize)
+    }
+
+    /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
+    /// advertised is not taken back (RFC 9293 section 3.8.6).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        {
+            let rcv = &mut self.conn()?.so.lock().rcv;
+            (rcv.hiwat, rcv.auto) = (super::builder::buffer_size(bytes), false);
+        }
+        // Not `RCVD`: the pcb itself must learn of the new size. With the old one it would wait for more
+        // space than a smaller buffer can ever have, and never open the window again.
+        self.notify(reason::OPTION)?;
+        Ok(())
+    }
+
+    /// The SO_RCVBUF setting, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.conn()?.so.lock().rcv.hiwat as usize)
+    }
+
+    /// SO_ERROR: takes the pending error, if there is one.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.conn()?.take_error().map(io::Error::from))
+    }
+
+    /// Bytes that a read would get now (FIONREAD).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn available(&self) -> io::Result<usize> {
+        Ok(self.conn()?.so.lock().rcv.chain.len())
+    }
+
+    /// Bytes written and not yet acknowledged by the peer (SIOCOUTQ).
+    ///
+    /// # Errors
+    /// None today.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        Ok(self.conn()?.so.lock().snd.chain.len())
+    }
+
+    /// The state of RFC 9293 section 3.3.2, by its name there.
+    pub fn state_name(&self) -> &'static str {
+        state_name(self.conn().map_or(State::Closed, |conn| conn.state()))
+    }
+
+    /// The connection's stack.
+    pub fn stack(&self) -> &Stack {
+        self.held.stack()
+    }
+
+    pub(super) fn notify(&self, reasons: u32) -> io::Result<()> {
+        let (core, conn) = self.enter()?;
+        Context::run(core, |cx| engine::notify(cx, conn, reasons));
+        Ok(())
+    }
+}
+
+impl Ends {
+    fn learn_peer(&self) -> Option<Lent<'_, Conn>> {
+        // Relaxed: a hint of one thread or another.
+        let has_written = &self.conn.options.has_written;
+        if !has_written.load(Ordering::Relaxed) {
+            has_written.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let peer = self.conn.live_peer()?;
+        Some(self.peer.get_or_set(peer))
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        // In a child of fork(2) the connection is its parent's.
+        let Ok((core, conn)) = self.enter() else { return };
+        // AcqRel: whoever takes the count to 0 has seen what the other handles did.
+        if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            close::close(core, conn);
+        }
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("TcpStream");
+        if let Ok(conn) = self.conn() {
+            debug
+                .field("local", &conn.tuple.local.to_socket_addr(conn.options.is_v6))
+                .field("peer", &conn.tuple.remote.to_socket_addr(conn.options.is_v6));
+        }
+        debug.field("state", &self.state_name()).finish()
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (core, ends) = self.receiving()?;
+        user::recv(core, &ends, &mut [IoSliceMut::new(buf)])
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let (core, ends) = self.receiving()?;
+        user::recv(core, &ends, bufs)
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let (core, ends) = self.sending()?;
+        user::send(core, &ends, &[IoSlice::new(buf)])
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let (core, ends) = self.sending()?;
+        user::send(core, &ends, bufs)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.conn().map(drop)
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl sealed::Source for TcpStream {
+    fn owner(&self) -> &Stack {
+        self.stack()
+    }
+
+    #[allow(private_interfaces)]
+    fn target(&self) -> io::Result<Target> {
+        Ok(Target::Conn(Arc::clone(self.conn()?)))
+    }
+
+    #[allow(private_interfaces)]
+    fn gathers(&self) -> Option<WeakStack> {
+        self.stack().config().gather.then(|| self.stack().downgrade())
+    }
+}
+
+/// An end of a connection as an application is told it.
+fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
+    scope::shown(&core.netifs, end, conn.options.is_v6, conn.tuple.local.addr)
+}
+
+/// RFC 9293's name of a state.
+pub(crate) fn state_name(state: State) -> &'static str {
+    match state {
+        State::Closed => "CLOSED",
+        State::SynSent => "SYN-SENT",
+        State::SynReceived => "SYN-RECEIVED",
+        State::Established => "ESTABLISHED",
+        State::FinWait1 => "FIN-WAIT-1",
+        State::FinWait2 => "FIN-WAIT-2",
+        State::CloseWait => "CLOSE-WAIT",
+        State::Closing => "CLOSING",
+        State::LastAck => "LAST-ACK",
+        State::TimeWait => "TIME-WAIT",
+    }
+}
+
+/// Tries `f` with each address until one works; the last error otherwise.
+pub(super) fn each_address<A: ToSocketAddrs, T>(
+    addr: A,
+    mut f: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = None;
+    for addr in addr.to_socket_addrs()? {
+        match f(addr) {
+            Ok(done) => return Ok(done),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| invalid("the name has no address: give an IP address and port".into())))
+}
+
+pub(super) fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}

@@ -1,0 +1,34 @@
+//! Urgent data of a [`TcpStream`]: send, and find the mark again (RFC 6093, `SO_OOBINLINE`).
+//!
+//! Urgent bytes always stay in the stream; there is no buffer beside it and no signal. Must not know the pcb: the mark
+//! to send stands in `SendBuf::rare`, the received one in `RecvBuf::urgent`, both under the buffers' mutex.
+//! Tests: `tests/oracle.rs`, `tests/urgent.rs`.
+
+use std::io;
+
+use super::TcpStream;
+use crate::tcp::conn::user;
+
+impl TcpStream {
+    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, ahead of what
+    /// its window may hold back, that the last of the bytes taken is one to hurry for. Blocks as a write does, and takes what a write would take; each
+    /// call moves the mark. A program that begins today should not use it (RFC 6093 section 5).
+    ///
+    /// # Errors
+    /// As for a write.
+    pub fn send_urgent(&self, buf: &[u8]) -> io::Result<usize> {
+        let (core, ends) = self.sending()?;
+        user::send_urgent(core, &ends, buf)
+    }
+
+    /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never goes
+    /// beyond the mark unless it begins there; once the byte is read, there is no mark any more. It may be announced
+    /// before it has come: then this is true with nothing to read. `Interest::PRIORITY` of a
+    /// [`Poll`](crate::rt::poll::Poll) tells when it is there.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn at_mark(&self) -> io::Result<bool> {
+        Ok(self.conn()?.so.lock().rcv.at_mark())
+    }
+}

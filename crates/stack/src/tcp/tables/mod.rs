@@ -1,0 +1,5 @@
+//! What finds a socket of TCP: connections by 4-tuple, ports, listeners by address.
+
+pub(crate) mod demux;
+pub(crate) mod listeners;
+pub(crate) mod ports;

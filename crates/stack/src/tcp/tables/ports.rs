@@ -1,0 +1,316 @@
+//! Local ports: who is bound to which, who listens, and which one a connect gets.
+//!
+//! The conflicts are Linux's (`docs/bind.md` has the table, a test holds it beside the kernel):
+//! two sockets on one port conflict if their addresses overlap, unless both have SO_REUSEADDR and
+//! neither listens, or both have SO_REUSEPORT. Connections count as bound to their local endpoint, in
+//! TIME-WAIT too.
+//!
+//! Bound sockets and listeners stand in a table under a read-write lock, which ranks before the
+//! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not stand there,
+//! or every one would write a line that all share. A port at which there may be some is *seen*: a bit that the first
+//! connection sets and that is not taken back when the last one goes. Only a bind to such a port looks at the connections
+//! themselves, and where no port is left that has not been seen, all bits are made anew ([`Ports::look_again`]).
+//!
+//! No connection is overlooked by that: it is in its shard before its port is noted, under one hold of the shard's lock.
+//! Who makes the bits anew clears them first and then visits the shards: he finds the connection there, or it comes
+//! later and finds the bit cleared.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+
+use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
+use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
+use sockeye_sync::{Mutex, RwLock};
+
+use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
+use crate::rt::failpoints::{self, Point};
+use crate::tcp::handshake::listen::Listener;
+use crate::tcp::tables::demux::Demux;
+use crate::tcp::tables::listeners::{ANY_PORT, Listeners, Replica};
+
+/// See the module's head.
+pub(crate) struct Ports {
+    table: RwLock<HashMap<u16, Vec<Bind>>>,
+    /// Those of them that listen, as SYNs look them up.
+    listeners: Listeners,
+    /// A bit for each port that the table knows, so that a connect need not lock it.
+    bound: PortSet,
+    /// A bit for each port at which there may be connections, those in TIME-WAIT included.
+    seen: PortSet,
+    /// Choosers of ephemeral ports, spread over cores.
+    choosers: Box<[Mutex<PortChoice>]>,
+    next_id: AtomicU64,
+}
+
+/// A bit for each port. Relaxed all of it: whoever needs an order has it from a lock.
+struct PortSet(Box<[AtomicU64]>);
+
+impl PortSet {
+    fn new() -> Self {
+        Self((0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The word of a port, and its bit.
+    fn place(&self, port: u16) -> (&AtomicU64, u64) {
+        (&self.0[usize::from(port) / 64], 1 << (port % 64))
+    }
+
+    fn contains(&self, port: u16) -> bool {
+        let (word, bit) = self.place(port);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn insert(&self, port: u16) {
+        let (word, bit) = self.place(port);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    fn remove(&self, port: u16) {
+        let (word, bit) = self.place(port);
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// What of a socket decides conflicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BindOptions {
+    pub reuse_addr: bool,
+    pub reuse_port: bool,
+    /// IPV6_V6ONLY: an IPv6 wildcard that does not take IPv4.
+    pub v6_only: bool,
+}
+
+/// A place in a bind table, TCP's or UDP's.
+pub(crate) struct Bind {
+    id: u64,
+    pub addr: IpAddr,
+    options: BindOptions,
+    listens: bool,
+}
+
+/// Choosers of ephemeral ports.
+const CHOOSERS: usize = 8;
+/// Ports that a connect passes over because another is wanted.
+const CHOOSY_MAX: usize = 64;
+/// Ports, and so the length of the tables by port.
+const PORT_COUNT: usize = 1 << 16;
+
+impl Ports {
+    pub fn new(range: PortRange, mut secret: impl FnMut() -> [u8; 16]) -> Self {
+        Self {
+            table: RwLock::new(HashMap::new()),
+            listeners: Listeners::new(),
+            bound: PortSet::new(),
+            seen: PortSet::new(),
+            choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Has free ports chosen by other secrets from now on.
+    pub fn rekey(&self, range: PortRange, mut secret: impl FnMut() -> [u8; 16]) {
+        for chooser in &self.choosers {
+            *chooser.lock() = PortChoice::new(range, secret());
+        }
+    }
+
+    /// Binds to `local`, or to a free port of the range if its port is 0. Returns the bind's number
+    /// and the port.
+    pub fn bind(&self, demux: &Demux, local: Endpoint, options: BindOptions) -> io::Result<(u64, u16)> {
+        let mut table = self.table.write();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let fits = |port: u16| {
+            let binds = table.get(&port).map_or(&[][..], Vec::as_slice);
+            !binds.iter().any(|b| b.conflicts(local.addr, options))
+                && !self.conn_conflicts(demux, local.addr, port, options)
+        };
+        let port = if local.port == 0 {
+            let mut chooser = self.choosers[0].lock();
+            // SO_REUSEADDR does not make two sockets share a port that neither asked for.
+            let mut choose = || {
+                let mut candidates = chooser.candidates(&octets(local.addr), &[], 0);
+                candidates.find(|port| !table.contains_key(port) && !self.seen.contains(*port))
+            };
+            choose()
+                .or_else(|| {
+                    self.look_again(demux);
+                    choose()
+                })
+                .ok_or_else(no_port)?
+        } else if fits(local.port) {
+            local.port
+        } else {
+            return Err(in_use(local));
+        };
+        failpoints::hit(Point::Bind, u64::from(local.port));
+        table.entry(port).or_default().push(Bind::new(id, local.addr, options));
+        self.bound.insert(port);
+        Ok((id, port))
+    }
+
+    /// Makes a bound socket a listener, which conflicts with more than a bound one does.
+    pub fn listen(&self, demux: &Demux, local: Endpoint, listener: &Arc<Listener>) -> io::Result<()> {
+        let mut table = self.table.write();
+        let binds = table.get_mut(&local.port).map_or(&mut [][..], Vec::as_mut_slice);
+        let Some(own) = binds.iter().position(|b| b.id == listener.bind_id) else {
+            return Err(in_use(local));
+        };
+        let options = binds[own].options;
+        let others = binds.iter().filter(|b| b.id != listener.bind_id);
+        // What was bound beside us may stay, unless it listens.
+        let taken = others.into_iter().any(|b| b.conflicts(local.addr, options));
+        if taken || self.conn_conflicts(demux, local.addr, local.port, options) {
+            return Err(in_use(local));
+        }
+        self.listeners.add(listener, options.v6_only);
+        binds[own].listens = true;
+        Ok(())
+    }
+
+    /// Takes the place of a listener for every port, those of other listeners excepted. Returns the bind's number.
+    pub fn bind_any(&self, addr: IpAddr, options: BindOptions) -> io::Result<u64> {
+        let mut table = self.table.write();
+        let binds = table.entry(ANY_PORT).or_default();
+        if binds.iter().any(|b| b.conflicts(addr, options)) {
+            return Err(in_use(Endpoint::new(addr, ANY_PORT)));
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        binds.push(Bind { id, addr, options, listens: false });
+        Ok(id)
+    }
+
+    /// Gives a bound port back.
+    pub fn unbind(&self, id: u64, port: u16) {
+        let mut table = self.table.write();
+        let Some(binds) = table.get_mut(&port) else { return };
+        binds.retain(|b| b.id != id);
+        self.listeners.remove(id, port);
+        if binds.is_empty() {
+            table.remove(&port);
+            self.bound.remove(port);
+        }
+    }
+
+    /// The listener that a SYN to `local` is for, as the core `cpu` refers to it.
+    pub fn listener(&self, local: &Endpoint, hash: u64, cpu: u32) -> Option<Arc<Replica>> {
+        self.listeners.find(local, hash, cpu)
+    }
+
+    /// All listeners.
+    pub fn listeners(&self) -> Vec<Arc<Listener>> {
+        self.listeners.all()
+    }
+
+    /// A port for a connect from `local` to `remote`: the first candidate for which `take`, given the name and its hash,
+    /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found. The
+    /// name is never that of the connection's own other end: where nobody listens (any more) a connect would meet itself, by
+    /// a simultaneous open (RFC 9293 section 3.5), and its caller talk to himself.
+    pub fn choose<T>(
+        &self,
+        (cpu, key): (u32, &HashKey),
+        local: IpAddr,
+        remote: Endpoint,
+        is_wanted: impl Fn(u64) -> bool,
+        mut take: impl FnMut(FourTuple, u64) -> Option<T>,
+    ) -> io::Result<T> {
+        let mut chooser = self.choosers[cpu as usize % CHOOSERS].lock();
+        for mut choosy_for in [CHOOSY_MAX, 0] {
+            let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
+            for port in candidates.filter(|port| !self.bound.contains(*port)) {
+                let tuple = FourTuple { local: Endpoint::new(local, port), remote };
+                if tuple.local == remote {
+                    continue;
+                }
+                let hash = tuple.hash(key);
+                if choosy_for > 0 && !is_wanted(hash) {
+                    choosy_for -= 1;
+                } else if let Some(taken) = take(tuple, hash) {
+                    return Ok(taken);
+                }
+            }
+        }
+        Err(no_port())
+    }
+
+    /// Notes a connection at a local port, which is in its shard, whose lock is held.
+    pub fn note_conn(&self, port: u16) {
+        // Looked at first: most of the time it is there, and the line stays with all who read it.
+        if !self.seen.contains(port) {
+            self.seen.insert(port);
+        }
+    }
+
+    /// Makes the bits of [`seen`](Self::seen) anew from the connections there are. Under the bind table's lock.
+    fn look_again(&self, demux: &Demux) {
+        self.seen.clear();
+        demux.each_shard(|shard| {
+            let live = shard.conns().map(|conn| conn.tuple.local.port);
+            live.chain(shard.resting().map(|resting| resting.tuple.local.port))
+                .for_each(|port| self.note_conn(port));
+        });
+    }
+
+    /// Whether a connection stands in the way of a bind.
+    fn conn_conflicts(&self, demux: &Demux, addr: IpAddr, port: u16, options: BindOptions) -> bool {
+        if !self.seen.contains(port) {
+            return false;
+        }
+        let mut found = false;
+        demux.each_shard(|shard| {
+            let live = shard.conns().map(|c| (c.tuple.local, c.options.reuse_addr, c.options.reuse_port));
+            let resting = shard.resting().map(|r| (r.tuple.local, r.reuse_addr, r.reuse_port));
+            found |= live.chain(resting).any(|(local, reuse_addr, reuse_port)| {
+                local.port == port
+                    && overlap(addr, options.v6_only, local.addr, true)
+                    && !(options.reuse_addr && reuse_addr || options.reuse_port && reuse_port)
+            });
+        });
+        found
+    }
+}
+
+impl Bind {
+    /// A socket that does not listen.
+    pub fn new(id: u64, addr: IpAddr, options: BindOptions) -> Self {
+        Self { id, addr, options, listens: false }
+    }
+
+    /// Whether a socket that is to be bound to `addr` of the same port stands in its way.
+    pub fn conflicts(&self, addr: IpAddr, options: BindOptions) -> bool {
+        if !overlap(addr, options.v6_only, self.addr, self.options.v6_only) {
+            return false;
+        }
+        let share_addr = options.reuse_addr && self.options.reuse_addr && !self.listens;
+        let share_port = options.reuse_port && self.options.reuse_port;
+        !(share_addr || share_port)
+    }
+}
+
+/// Whether a segment could be for both addresses. An IPv6 wildcard takes IPv4 too unless `v6_only`.
+fn overlap(a: IpAddr, a_v6_only: bool, b: IpAddr, b_v6_only: bool) -> bool {
+    match (a, b) {
+        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
+            a == b || a.is_unspecified() || b.is_unspecified()
+        }
+        (IpAddr::V6(_), IpAddr::V4(_)) => a.is_unspecified() && !a_v6_only,
+        (IpAddr::V4(_), IpAddr::V6(_)) => b.is_unspecified() && !b_v6_only,
+    }
+}
+
+pub(crate) fn in_use(local: Endpoint) -> io::Error {
+    let addr = local.to_socket_addr(false);
+    let message = format!("address {addr} is in use: choose another port, or set reuse_address first");
+    io::Error::new(io::ErrorKind::AddrInUse, message)
+}
+
+pub(crate) fn no_port() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::AddrNotAvailable,
+        "no ephemeral port is free: widen Config::port_range, or use more local addresses",
+    )
+}

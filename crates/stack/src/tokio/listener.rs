@@ -1,0 +1,75 @@
+//! [`TcpListener`] of the asynchronous kind.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::task::{Context, Poll};
+
+use super::TcpStream;
+use super::wait::{op, poll_op};
+use crate::rt::panics;
+use crate::rt::tasks::Want;
+use crate::stack::Stack;
+
+/// A listener in the shape of `tokio::net::TcpListener`. Several tasks may accept; each connection goes to
+/// one of them.
+#[derive(Debug)]
+pub struct TcpListener {
+    inner: crate::TcpListener,
+}
+
+impl TcpListener {
+    /// Listens on the current stack ([`Stack::current`]).
+    ///
+    /// # Errors
+    /// As for [`crate::TcpListener::bind`].
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr).await
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own. Asynchronous only in its shape: it never waits.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpListener::bind`].
+    pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        Self::from_std(crate::TcpListener::bind_on(stack, addr)?)
+    }
+
+    /// Wraps a listener of the blocking kind, which from now on does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn from_std(inner: crate::TcpListener) -> io::Result<Self> {
+        inner.set_nonblocking(true)?;
+        Ok(Self { inner })
+    }
+
+    /// The next connection, and where it comes from. Any number of tasks may wait. May be cancelled: no connection is lost.
+    ///
+    /// # Errors
+    /// `Other` if the task's waker panics while it is cloned.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        op(&self.inner, Want::Read, || self.try_accept()).await
+    }
+
+    /// [`accept`](Self::accept) as a poll function. Of several tasks that call it, the last is woken.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        poll_op(&self.inner, Want::Read, cx, || self.try_accept())
+    }
+
+    fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (core, listener) = self.inner.enter()?;
+        panics::call(core, "accept", || {
+            let conn = listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
+            let (stream, addr) = self.inner.adopt(core, listener, conn);
+            Ok((TcpStream::from_std(stream)?, addr))
+        })
+    }
+
+    /// The address that is listened on.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+}

@@ -1,0 +1,341 @@
+//! [`UdpSocket`] of the asynchronous kind.
+//!
+//! Whoever appends a datagram takes the tasks' wakers out of the queue and wakes them. Any number of tasks may wait in futures; of those that
+//! call a poll function, the last is woken, as in `tokio`.
+//! Sends never wait but at the cap of packet memory. Must not know how datagrams move. Tests: `tests/udp_tokio.rs`.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::task::{Context, Poll, ready};
+
+use ::tokio::io::ReadBuf;
+
+use super::wait::{op, poll_op, poll_until, try_later, until};
+use sockeye_sync::coop;
+use sockeye_sync::facade::Arc;
+
+use crate::Outgoing;
+use crate::RecvMeta;
+use crate::SendMeta;
+use crate::rt::fork::Held;
+use crate::rt::tasks::Want;
+use crate::stack::Stack;
+use crate::udp::naming::Handle;
+
+/// A UDP socket in the shape of `tokio::net::UdpSocket`. See the module's documentation.
+#[derive(Debug)]
+pub struct UdpSocket {
+    inner: crate::UdpSocket,
+}
+
+impl UdpSocket {
+    /// A socket of the current stack ([`Stack::current`]), bound to `addr`. Name resolution, if there is a name, blocks:
+    /// prefer addresses.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::bind`].
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        Self::bind_on(&Stack::current(), addr).await
+    }
+
+    /// [`bind`](Self::bind) on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::bind`].
+    pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
+        Self::from_std(crate::UdpSocket::bind_on(stack, addr)?)
+    }
+
+    /// Wraps a socket of the blocking kind, which from now on does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn from_std(inner: crate::UdpSocket) -> io::Result<Self> {
+        inner.set_nonblocking(true)?;
+        Ok(Self { inner })
+    }
+
+    /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn into_std(self) -> io::Result<crate::UdpSocket> {
+        Ok(self.inner)
+    }
+
+    /// The socket of the blocking kind, for its queries and options.
+    pub fn get_ref(&self) -> &crate::UdpSocket {
+        &self.inner
+    }
+
+    /// Sends to `addr`, and receives from it only, from now on.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::connect`].
+    pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        self.inner.connect(addr)
+    }
+
+    /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
+    ///
+    /// # Errors
+    /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
+    pub async fn readable(&self) -> io::Result<()> {
+        until(self.handle(), Want::Read).await
+    }
+
+    /// Waits until a send would not block: it never does but for want of packet memory.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_send_ready(cx)).await
+    }
+
+    /// [`readable`](Self::readable) as a poll function.
+    pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_until(self.handle(), Want::Read, cx)
+    }
+
+    /// [`writable`](Self::writable) as a poll function.
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        coop::poll(cx, |_| Poll::Ready(Ok(())))
+    }
+
+    /// Sends to the peer.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::send`].
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_send(cx, buf)).await
+    }
+
+    /// [`send`](Self::send) as a poll function.
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.sending(cx, || self.inner.send(buf))
+    }
+
+    /// Sends to `addr`.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::send_to`].
+    pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        let addr = addr.to_socket_addrs()?.next();
+        let addr =
+            addr.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name has no address"))?;
+        poll_fn(|cx| self.poll_send_to(cx, buf, addr)).await
+    }
+
+    /// [`send_to`](Self::send_to) as a poll function.
+    pub fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        addr: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.sending(cx, || self.inner.send_to(buf, addr))
+    }
+
+    /// Sends with what comes along; see [`crate::UdpSocket::send_msg`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_msg(&self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> io::Result<usize> {
+        poll_fn(|cx| self.sending(cx, || self.inner.send_msg(bufs, meta))).await
+    }
+
+    /// Sends many; see [`crate::UdpSocket::send_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_batch(&self, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
+        poll_fn(|cx| self.sending(cx, || self.inner.send_batch(datagrams))).await
+    }
+
+    /// Receives a datagram, once there is one.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::recv`].
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        op(self.handle(), Want::Read, || self.inner.recv(buf)).await
+    }
+
+    /// [`recv`](Self::recv) as a poll function.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buf.initialize_unfilled();
+        let len = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv(room)))?;
+        buf.advance(len);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives a datagram, once there is one, and says whose.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::recv_from`].
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        op(self.handle(), Want::Read, || self.inner.recv_from(buf)).await
+    }
+
+    /// [`recv_from`](Self::recv_from) as a poll function.
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<SocketAddr>> {
+        let room = buf.initialize_unfilled();
+        let (len, from) = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv_from(room)))?;
+        buf.advance(len);
+        Poll::Ready(Ok(from))
+    }
+
+    /// Receives with what came along; see [`crate::UdpSocket::recv_msg`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn recv_msg(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<RecvMeta> {
+        op(self.handle(), Want::Read, || self.inner.recv_msg(bufs)).await
+    }
+
+    /// Receives many; see [`crate::UdpSocket::recv_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn recv_batch(&self, bufs: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        op(self.handle(), Want::Read, || self.inner.recv_batch(bufs, metas)).await
+    }
+
+    /// Copies the oldest datagram, once there is one, and keeps it.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::peek`].
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        op(self.handle(), Want::Read, || self.inner.peek(buf)).await
+    }
+
+    /// Copies the oldest datagram, once there is one, keeps it, and says whose it is.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::peek_from`].
+    pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        op(self.handle(), Want::Read, || self.inner.peek_from(buf)).await
+    }
+
+    /// Sends to the peer, if there is memory.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::send`].
+    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.inner.send(buf)
+    }
+
+    /// Sends to `addr`, if there is memory.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::send_to`].
+    pub fn try_send_to(&self, buf: &[u8], addr: SocketAddr) -> io::Result<usize> {
+        self.inner.send_to(buf, addr)
+    }
+
+    /// Receives a datagram if there is one.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.recv(buf)
+    }
+
+    /// Receives a datagram if there is one, and says whose.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.inner.recv_from(buf)
+    }
+
+    /// The address that the socket is bound to.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// The peer.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.peer_addr()
+    }
+
+    /// Takes the pending error.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.inner.take_error()
+    }
+
+    /// SO_BROADCAST.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::set_broadcast`].
+    pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
+        self.inner.set_broadcast(on)
+    }
+
+    /// IP_TTL.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::set_ttl`].
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.set_ttl(ttl)
+    }
+
+    /// IP_ADD_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::join_multicast_v4`].
+    pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
+        self.inner.join_multicast_v4(&group, &interface)
+    }
+
+    /// IPV6_ADD_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::join_multicast_v6`].
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.inner.join_multicast_v6(group, interface)
+    }
+
+    /// IP_DROP_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::leave_multicast_v4`].
+    pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
+        self.inner.leave_multicast_v4(&group, &interface)
+    }
+
+    /// IPV6_DROP_MEMBERSHIP.
+    ///
+    /// # Errors
+    /// As for [`crate::UdpSocket::leave_multicast_v6`].
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.inner.leave_multicast_v6(group, interface)
+    }
+
+    fn handle(&self) -> &Held<Arc<Handle>> {
+        &self.inner.handle
+    }
+
+    /// Polls a send. At the memory cap the task is woken after a while to try again.
+    fn sending<R>(&self, cx: &mut Context<'_>, f: impl FnOnce() -> io::Result<R>) -> Poll<io::Result<R>> {
+        coop::poll(cx, |cx| match f() {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                try_later(self.inner.stack().core()?, cx)
+            }
+            done => Poll::Ready(done),
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! UNIX-domain sockets in `tokio`'s shape.
+//!
+//! As for TCP there is no reactor: whoever appends to a buffer, or makes room in one, takes the tasks' wakers out
+//! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function, the last is
+//! woken for each direction.
+//!
+//! Must not know how data moves. Tests: `tests/unix_tokio.rs`.
+
+mod datagram;
+mod listener;
+mod seqpacket;
+mod split;
+mod stream;
+
+pub use datagram::UnixDatagram;
+pub use listener::{UnixListener, UnixSeqListener};
+pub use seqpacket::UnixSeqpacket;
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use stream::UnixStream;
+
+use std::io;
+use std::task::Poll;
+
+use super::wait::{op, op_listed, poll_op, until};
+use crate::rt::fork::Held;
+use crate::rt::tasks::Want;
+use crate::unix::listen::{self, Room};
+use crate::unix::sock::Sock;
+use crate::unix::{SocketAddr, UnixSocket};
+use sockeye_sync::coop::cooperative;
+
+/// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
+/// as a blocked thread does.
+fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) -> io::Result<R> {
+    match received {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && sock.open()?.is_at_end() => Ok(end()),
+        received => received,
+    }
+}
+
+/// Connects `socket`, once the listener's backlog has room. Whoever is woken tries again: the place may be another's by then.
+async fn connected(socket: &UnixSocket, addr: &SocketAddr) -> io::Result<Held<Sock>> {
+    loop {
+        let attempt =
+            || Poll::Ready(listen::connect_for_task(socket.sock.open()?, addr).map_err(io::Error::from));
+        match cooperative(|_| attempt()).await? {
+            Ok(sock) => return Ok(Held::of(sock)),
+            Err(full) => until(&Room::of(socket.stack(), full), Want::Connect).await?,
+        }
+    }
+}
+
+/// The methods of every type.
+macro_rules! wrapper_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Wraps a socket of the blocking kind, which from now on does not block.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn from_std(inner: crate::unix::$type) -> std::io::Result<Self> {
+                inner.set_nonblocking(true)?;
+                Ok(Self { inner })
+            }
+
+            /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
+            pub fn into_std(self) -> crate::unix::$type {
+                self.inner
+            }
+
+            /// The socket of the blocking kind, for its queries and options.
+            pub fn get_ref(&self) -> &crate::unix::$type {
+                &self.inner
+            }
+
+            /// The socket's own address.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn local_addr(&self) -> std::io::Result<crate::unix::SocketAddr> {
+                self.inner.local_addr()
+            }
+
+            /// Takes the pending error, if there is one.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.inner.take_error()
+            }
+        }
+    };
+}
+use wrapper_methods;
+
+/// The methods of types that send and receive.
+macro_rules! data_wrapper_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Two sockets that are connected to each other, of the current stack ([`Stack::current`](crate::Stack::current)).
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair() -> std::io::Result<(Self, Self)> {
+                Self::pair_on(&crate::Stack::current())
+            }
+
+            /// [`pair`](Self::pair) of a stack of your own.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair_on(stack: &crate::Stack) -> std::io::Result<(Self, Self)> {
+                let (a, b) = crate::unix::$type::pair_on(stack)?;
+                Ok((Self::from_std(a)?, Self::from_std(b)?))
+            }
+
+            /// The address of the peer.
+            ///
+            /// # Errors
+            /// `NotConnected`.
+            pub fn peer_addr(&self) -> std::io::Result<crate::unix::SocketAddr> {
+                self.inner.peer_addr()
+            }
+
+            /// Of whom the peer is.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn peer_cred(&self) -> std::io::Result<crate::unix::UCred> {
+                self.inner.peer_cred()
+            }
+
+            /// Waits until a receive would not block. May be cancelled.
+            ///
+            /// # Errors
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
+            pub async fn readable(&self) -> std::io::Result<()> {
+                super::until(&self.inner.sock, super::Want::Read).await
+            }
+
+            /// Waits until a send would not block. May be cancelled.
+            ///
+            /// # Errors
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
+            pub async fn writable(&self) -> std::io::Result<()> {
+                super::until(&self.inner.sock, super::Want::Write).await
+            }
+
+            /// sendmsg(2), once there is room; see the blocking type's `send_msg`.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub async fn send_msg(
+                &self,
+                bufs: &[std::io::IoSlice<'_>],
+                to: Option<&crate::unix::SocketAddr>,
+                ancillary: &mut crate::unix::SendAncillary,
+                flags: crate::unix::MsgFlags,
+            ) -> std::io::Result<usize> {
+                let attempt = || self.inner.send_msg(bufs, to, ancillary, flags);
+                // Whether there is room on the way to somebody else is for an attempt to say.
+                match to {
+                    None => super::op(&self.inner.sock, super::Want::Write, attempt).await,
+                    Some(_) => super::op_listed(&self.inner.sock, super::Want::Write, attempt).await,
+                }
+            }
+
+            /// recvmsg(2), once there is something; see the blocking type's `recv_msg`.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub async fn recv_msg(
+                &self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+                ancillary: &mut crate::unix::RecvAncillary,
+                flags: crate::unix::MsgFlags,
+            ) -> std::io::Result<crate::unix::RecvMsg> {
+                let sock = &self.inner.sock;
+                let end = || crate::unix::RecvMsg {
+                    bytes: 0,
+                    flags: crate::unix::MsgFlags::NONE,
+                    addr: crate::unix::SocketAddr(None),
+                };
+                let attempt = || super::or_end(sock, self.inner.recv_msg(bufs, ancillary, flags), end);
+                super::op(sock, super::Want::Read, attempt).await
+            }
+        }
+    };
+}
+use data_wrapper_methods;

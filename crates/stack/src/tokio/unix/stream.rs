@@ -1,0 +1,111 @@
+//! [`UnixStream`] of the asynchronous kind.
+//!
+//! Must not know how bytes move. Tests: `tests/unix_tokio.rs`.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::tokio::io::{AsyncRead, ReadBuf};
+
+use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use super::{connected, data_wrapper_methods, op, poll_op, wrapper_methods};
+use crate::rt::tasks::Want;
+use crate::stack::Stack;
+use crate::unix::{SocketAddr, UnixSocket};
+
+/// A stream socket in the shape of `tokio::net::UnixStream`.
+#[derive(Debug)]
+pub struct UnixStream {
+    inner: crate::unix::UnixStream,
+}
+
+wrapper_methods!(UnixStream);
+data_wrapper_methods!(UnixStream);
+
+impl UnixStream {
+    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]); waits while its
+    /// backlog is full.
+    ///
+    /// # Errors
+    /// As for [`crate::unix::UnixStream::connect`].
+    pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::connect_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?).await
+    }
+
+    /// Connects to an address, on a stack of your own.
+    ///
+    /// # Errors
+    /// As for [`crate::unix::UnixStream::connect`].
+    pub async fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+        let socket = UnixSocket::new_stream(stack);
+        socket.set_nonblocking(true)?;
+        Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
+    }
+
+    /// Reads what is there.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        io::Read::read(&mut &self.inner, buf)
+    }
+
+    /// Writes what fits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing does.
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut &self.inner, buf)
+    }
+
+    /// Copies received bytes without taking them, once there are any.
+    ///
+    /// # Errors
+    /// As for a read.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        op(&self.inner.sock, Want::Read, || self.inner.peek(buf)).await
+    }
+
+    /// Two halves for one task.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        (ReadHalf(self), WriteHalf(self))
+    }
+
+    /// Two halves for two tasks. Dropping the write half shuts that direction down.
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        split::split(self)
+    }
+
+    pub(super) fn poll_read_shared(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let unfilled = buf.initialize_unfilled();
+        poll_op(&self.inner.sock, Want::Read, cx, || self.try_read(unfilled))
+            .map(|done| done.map(|bytes| buf.advance(bytes)))
+    }
+
+    pub(super) fn poll_write_shared(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        poll_op(&self.inner.sock, Want::Write, cx, || io::Write::write_vectored(&mut &self.inner, bufs))
+    }
+
+    pub(super) fn shutdown_write(&self) -> io::Result<()> {
+        self.inner.shutdown(Shutdown::Write)
+    }
+}
+
+impl AsyncRead for UnixStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_shared(cx, buf)
+    }
+}
+
+split::async_write!(UnixStream, |stream| stream);

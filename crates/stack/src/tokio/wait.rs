@@ -1,0 +1,137 @@
+//! The operations of tasks: an attempt that does not block, again and again until it would not have blocked, within the task's budget
+//! ([`coop`]). And how tasks wait for TCP streams, listeners and UDP sockets; for UNIX-domain sockets `unix/ready.rs` says so.
+//!
+//! Must not know what is attempted. Tests: `tests/waiting`, `tests/coop.rs`.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use sockeye_sync::facade::Arc;
+
+use crate::TcpListener;
+use crate::TcpStream;
+use crate::rt::fork::Held;
+use crate::rt::poll::Waiters;
+use crate::rt::tasks::{self, Waitable, Waiting, Want};
+use crate::stack::Core;
+use crate::udp::naming::Handle;
+use sockeye_sync::coop::{self, cooperative};
+
+/// An operation as a poll function: of the tasks that call it, the last is woken.
+pub(super) fn poll_op<S: Waitable, R>(
+    socket: &S,
+    want: Want,
+    cx: &mut Context<'_>,
+    attempt: impl FnMut() -> io::Result<R>,
+) -> Poll<io::Result<R>> {
+    coop::poll(cx, |cx| until_done(socket, cx, || tasks::poll(socket, want, cx.waker()), attempt))
+}
+
+/// An operation as a future: any number of tasks may wait so, and one that is dropped leaves the others as they are.
+pub(super) async fn op<S: Waitable, R>(
+    socket: &S,
+    want: Want,
+    mut attempt: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
+    let mut waiting = Waiting::new(socket, want);
+    cooperative(|cx| until_done(socket, cx, || waiting.poll(cx.waker()), &mut attempt)).await
+}
+
+/// [`op`] where only an attempt can say whether it would block, and an attempt that would asks to be told: the task is on the list when
+/// it is made once more.
+pub(super) async fn op_listed<S: Waitable, R>(
+    socket: &S,
+    want: Want,
+    mut attempt: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
+    let mut waiting = Waiting::new(socket, want);
+    cooperative(|cx| {
+        let mut is_listed = false;
+        let wait = || {
+            if std::mem::replace(&mut is_listed, true) {
+                return Poll::Pending;
+            }
+            match waiting.poll(cx.waker()) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
+            }
+        };
+        until_done(socket, cx, wait, &mut attempt)
+    })
+    .await
+}
+
+/// Waits until an operation would not block.
+pub(super) async fn until<S: Waitable>(socket: &S, want: Want) -> io::Result<()> {
+    let mut waiting = Waiting::new(socket, want);
+    cooperative(|cx| waiting.poll_first(cx.waker())).await
+}
+
+/// [`until`] as a poll function.
+pub(super) fn poll_until<S: Waitable>(socket: &S, want: Want, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    coop::poll(cx, |cx| tasks::poll_first(socket, want, cx.waker()))
+}
+
+/// Has the task woken at the next slow tick, for what nobody announces.
+pub(super) fn try_later<R>(core: &Core, cx: &Context<'_>) -> Poll<io::Result<R>> {
+    match core.memory_waiters.register(core, cx.waker()) {
+        Ok(()) => Poll::Pending,
+        Err(error) => Poll::Ready(Err(error)),
+    }
+}
+
+fn until_done<R>(
+    socket: &impl Waitable,
+    cx: &Context<'_>,
+    mut wait: impl FnMut() -> Poll<io::Result<()>>,
+    mut attempt: impl FnMut() -> io::Result<R>,
+) -> Poll<io::Result<R>> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(wait())?,
+            // At the memory cap.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return try_later(socket.core()?, cx),
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+impl Waitable for TcpStream {
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
+    }
+
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        let conn = self.conn()?;
+        let mut so = conn.so.lock();
+        let is_over = match want {
+            Want::Read => so.rcv.is_readable(),
+            Want::Write => so.snd.is_writable(),
+            Want::Connect => so.snd.connected || so.snd.shut,
+        };
+        Ok(f(is_over || conn.has_error(), &mut so.waiters))
+    }
+}
+
+impl Waitable for TcpListener {
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
+    }
+
+    fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        Ok(self.enter()?.1.with_waiting(f))
+    }
+}
+
+impl Waitable for Held<Arc<Handle>> {
+    fn core(&self) -> io::Result<&Core> {
+        Ok(self.enter()?.0)
+    }
+
+    /// A send never waits but for memory.
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        let mut so = self.open()?.pcb.receive.so.lock();
+        let is_over = want != Want::Read || !so.queue.is_empty() || so.error.is_some();
+        Ok(f(is_over, &mut so.waiters))
+    }
+}
