@@ -120,7 +120,7 @@ fn group_names_sync(tokens: &[Token]) -> bool {
 }
 
 /// The tokens without modules that are only compiled for tests.
-fn without_tests(tokens: &[Token]) -> Vec<Token> {
+pub(crate) fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut product = Vec::new();
     let mut at = 0;
     while at < tokens.len() {

@@ -3,6 +3,7 @@
 //! | module | what it refuses |
 //! |---|---|
 //! | [`layers`] | a crate that depends on, or names, one it must not know |
+//! | [`modules`] | a module of the stack that imports one it must not know |
 //! | [`doors`] | a shared word that passes by the facade which counts hand-offs |
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
@@ -27,6 +28,7 @@ pub mod finding;
 pub mod layers;
 pub mod licences;
 pub mod metadata;
+pub mod modules;
 pub mod shape;
 pub mod tokens;
 pub mod tree;

@@ -6,7 +6,9 @@
 use std::sync::LazyLock;
 
 use sockeye_tidy::metadata::{self, Package};
-use sockeye_tidy::{Tree, citations, dependencies, doors, layers, licences, report, shape, unsafety, words};
+use sockeye_tidy::{
+    Tree, citations, dependencies, doors, layers, licences, modules, report, shape, unsafety, words,
+};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect("the tree is readable"));
 static PACKAGES: LazyLock<Vec<Package>> =
@@ -31,6 +33,11 @@ fn crates_know_only_the_layers_below_them() {
     let mut found = layers::check_manifests(&PACKAGES);
     found.extend(TREE.rust().flat_map(layers::check_source));
     report(found);
+}
+
+#[test]
+fn modules_of_the_stack_know_only_those_below_them() {
+    report(modules::check(TREE.rust()));
 }
 
 #[test]

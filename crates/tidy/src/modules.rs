@@ -1,0 +1,173 @@
+//! The modules inside the stack: which may import which.
+//!
+//! [`MODULES`] lists them from the bottom up; a module may import those of its row, and all of these stand above it in the list of
+//! what comes first, so the rows alone have no cycle. [`KNOWN`] lists the imports that still go the other way, with the number of files that
+//! have one. That number is exact: a file more is refused, and a file less has the number lowered, until the row is deleted.
+//!
+//! Must not know what modules do. Tests: below, `tests/house.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::doors::without_tests;
+use crate::finding::Finding;
+use crate::tokens::{Token, tokens};
+use crate::tree::Source;
+
+/// The folder whose modules these are.
+const FOLDER: &str = "crates/stack/src/";
+/// What a path from the crate's root stands for if it names none of the modules: the public types of the root.
+const ROOT: &str = "the root";
+
+/// A module and those that it may import, from the bottom up.
+pub const MODULES: [(&str, &[&str]); 11] = [
+    ("base", &[]),
+    ("switches", &[]),
+    ("config", &["switches"]),
+    ("rt", &["base", "switches", "config"]),
+    ("inet", &["base", "switches", "config", "rt"]),
+    ("tcp", &["base", "switches", "config", "rt", "inet"]),
+    ("udp", &["base", "switches", "config", "rt", "inet"]),
+    ("unix", &["base", "switches", "config", "rt"]),
+    ("snapshot", &["base", "rt", "inet", "tcp", "udp", "unix"]),
+    ("stack", &["base", "switches", "config", "rt", "inet", "tcp", "udp", "unix", "snapshot"]),
+    ("tokio", &["base", "rt", "inet", "tcp", "udp", "unix", "stack"]),
+];
+
+/// Imports against the table that are still there: from, to, files.
+pub const KNOWN: [(&str, &str, usize); 22] = [
+    ("config", "tcp", 1),
+    ("rt", "inet", 4),
+    ("rt", "tcp", 5),
+    ("rt", "udp", 1),
+    ("rt", "unix", 1),
+    ("rt", "stack", 8),
+    ("rt", ROOT, 2),
+    ("inet", "tcp", 20),
+    ("inet", "udp", 5),
+    ("inet", "stack", 20),
+    ("tcp", "udp", 2),
+    ("tcp", "unix", 1),
+    ("tcp", "stack", 29),
+    ("tcp", ROOT, 2),
+    ("udp", "tcp", 8),
+    ("udp", "stack", 10),
+    ("udp", ROOT, 1),
+    ("unix", "tcp", 3),
+    ("unix", "stack", 19),
+    ("unix", ROOT, 3),
+    ("snapshot", "stack", 1),
+    ("tokio", ROOT, 6),
+];
+
+/// Checks all files of the stack.
+pub fn check<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<Finding> {
+    let mut seen: BTreeMap<(&str, &str), Vec<(&str, usize)>> = BTreeMap::new();
+    for source in sources {
+        let Some(from) = module_of(&source.path).filter(|_| source.is_product()) else { continue };
+        let Some(tokens) = tokens(&source.text) else { continue };
+        for (to, line) in imports(&without_tests(&tokens)) {
+            if to != from && !may_import(from, to) {
+                seen.entry((from, to)).or_default().push((&source.path, line));
+            }
+        }
+    }
+    judge(&seen, &KNOWN)
+}
+
+/// Compares the imports against the table with those that are known.
+fn judge(seen: &BTreeMap<(&str, &str), Vec<(&str, usize)>>, known: &[(&str, &str, usize)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (&(from, to), places) in seen {
+        let allowed = known.iter().find(|row| (row.0, row.1) == (from, to)).map_or(0, |row| row.2);
+        if places.len() > allowed {
+            let message = format!(
+                "{from} must not import {to}: {} files do, {allowed} are known; move the code to where both may be known",
+                places.len()
+            );
+            let at = |&(path, line): &(&str, usize)| Finding::new(path, line, "modules", message.clone());
+            findings.extend(places.iter().map(at));
+        }
+    }
+    for &(from, to, count) in known {
+        let now = seen.get(&(from, to)).map_or(0, Vec::len);
+        if now < count {
+            let message =
+                format!("{now} files of {from} import {to}, {count} are known: lower the number in KNOWN");
+            findings.push(Finding::new("crates/tidy/src/modules.rs", 0, "modules", message));
+        }
+    }
+    findings
+}
+
+fn may_import(from: &str, to: &str) -> bool {
+    MODULES.iter().any(|&(module, may)| module == from && may.contains(&to))
+}
+
+/// The module of a file of the stack; `None` for the root itself and for other crates.
+fn module_of(path: &str) -> Option<&'static str> {
+    let inside = path.strip_prefix(FOLDER)?;
+    let first = inside.split('/').next()?.trim_end_matches(".rs");
+    MODULES.iter().map(|row| row.0).find(|module| *module == first)
+}
+
+/// The modules that a file imports, each once, with the first line that does.
+fn imports(tokens: &[Token]) -> Vec<(&'static str, usize)> {
+    let mut found = Vec::new();
+    let mut once = BTreeSet::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let is_path = token.text == "crate"
+            && tokens.get(at + 1).is_some_and(|next| next.text == ":")
+            && tokens.get(at + 2).is_some_and(|next| next.text == ":");
+        if let Some(next) = tokens.get(at + 3).filter(|_| is_path) {
+            let module = MODULES.iter().map(|row| row.0).find(|module| *module == next.text).unwrap_or(ROOT);
+            if once.insert(module) {
+                found.push((module, token.line));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source::new(&format!("{FOLDER}{path}"), text)
+    }
+
+    #[test]
+    fn a_row_names_modules_above_it_only() {
+        for (index, (module, may)) in MODULES.iter().enumerate() {
+            let above: Vec<_> = MODULES[..index].iter().map(|row| row.0).collect();
+            assert!(may.iter().all(|name| above.contains(name)), "{module}: {may:?}");
+        }
+    }
+
+    #[test]
+    fn an_import_upwards_is_found_once_a_file() {
+        let files = [
+            source("rt/timers.rs", "use crate::tcp::conn::Conn;\nfn f(_: crate::tcp::route::R) {}"),
+            source(
+                "tcp/conn/mod.rs",
+                "use crate::rt::timers::Key;\n#[cfg(test)]\nmod tests { use crate::stack::Stack; }",
+            ),
+            source("rt/poll.rs", "use crate::TcpStream;"),
+        ];
+        let mut seen = BTreeMap::new();
+        for file in &files {
+            let from = module_of(&file.path).unwrap();
+            for (to, line) in imports(&without_tests(&tokens(&file.text).unwrap())) {
+                if to != from && !may_import(from, to) {
+                    seen.entry((from, to)).or_insert_with(Vec::new).push((file.path.as_str(), line));
+                }
+            }
+        }
+        assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [("rt", "tcp"), ("rt", ROOT)]);
+        assert_eq!(judge(&seen, &[]).len(), 2);
+        assert_eq!(judge(&seen, &[("rt", "tcp", 1), ("rt", ROOT, 1)]), []);
+        // A number that is too high is found as well.
+        assert_eq!(judge(&seen, &[("rt", "tcp", 2), ("rt", ROOT, 1)]).len(), 1);
+        assert_eq!(judge(&seen, &[("rt", "tcp", 1), ("rt", ROOT, 1), ("udp", "tcp", 3)]).len(), 1);
+    }
+}
