@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Drops what a panic carried. That may panic in turn, and so on: after [`PAYLOADS_MAX`] of them the last one is leaked, since a
+/// Drops what a panic carried. That may panic in turn, and so on: after eight of them the last one is leaked, since a
 /// type whose every drop panics with another of its kind would keep us here for ever.
 pub fn discard_payload(mut payload: Box<dyn Any + Send>) {
     for _ in 0..PAYLOADS_MAX {

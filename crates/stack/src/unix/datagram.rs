@@ -213,7 +213,7 @@ impl UnixDatagram {
     }
 
     /// sendmsg(2): a datagram, with rights or credentials, to `to` or the peer. `ancillary` is empty
-    /// afterwards, and untouched after an error.
+    /// afterwards, and untouched after an error, but for one: a panic of the stack's own code (`EIO`) closes its rights.
     ///
     /// # Errors
     /// As for [`send_to`](Self::send_to); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).

@@ -120,7 +120,7 @@ impl UnixSeqpacket {
     }
 
     /// sendmsg(2): a packet, with rights or credentials. `to` is not looked at, as on Linux. `ancillary` is
-    /// empty afterwards, and untouched after an error.
+    /// empty afterwards, and untouched after an error, but for one: a panic of the stack's own code (`EIO`) closes its rights.
     ///
     /// # Errors
     /// As for [`send`](Self::send); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).

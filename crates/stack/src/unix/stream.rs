@@ -89,7 +89,7 @@ impl UnixStream {
     }
 
     /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how
-    /// many bytes were taken; `ancillary` is then empty, and untouched after an error. Without bytes nothing
+    /// many bytes were taken; `ancillary` is then empty, and untouched after an error (but `EIO`, a panic of the stack's own code, closes its rights). Without bytes nothing
     /// is sent, and rights are closed.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{TcpSocket, TcpStream, stream};
 use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{engine, notsent, reason};
+use crate::tcp::conn::{contain, engine, notsent, reason};
 
 impl TcpSocket {
     /// TCP_NOTSENT_LOWAT of the connection, or of a listener's connections: see [`TcpStream::set_notsent_lowat`]. Default
@@ -37,12 +37,15 @@ impl TcpStream {
     pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
         let lowat = mark_of(bytes)?;
         let (core, conn) = self.enter()?;
-        Context::run(core, |cx| {
-            let mut so = conn.so.lock();
-            if notsent::set(&mut so.snd, lowat) {
-                engine::wake_writers(cx, conn, &mut so);
-            }
-        });
+        contain::call(core, conn, "set_notsent_lowat", || {
+            Context::run(core, |cx| {
+                let mut so = conn.so.lock();
+                if notsent::set(&mut so.snd, lowat) {
+                    engine::wake_writers(cx, conn, &mut so);
+                }
+            });
+            Ok(())
+        })?;
         // How much was sent is the pcb's to say.
         self.notify(reason::OUTPUT)
     }

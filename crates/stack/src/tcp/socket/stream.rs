@@ -17,7 +17,7 @@ use crate::rt::fork::Held;
 use crate::rt::poll::{Target, sealed};
 use crate::stack::{Core, Stack, WeakStack};
 use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, engine, reason, user};
+use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
 
 /// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
 ///
@@ -263,13 +263,15 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        {
-            let snd = &mut self.conn()?.so.lock().snd;
-            (snd.hiwat, snd.auto) = (super::builder::buffer_size(bytes), false);
-        }
         let (core, conn) = self.enter()?;
-        Context::run(core, |cx| engine::wake_writers(cx, conn, &mut conn.so.lock()));
-        Ok(())
+        contain::call(core, conn, "set_send_buffer_size", || {
+            Context::run(core, |cx| {
+                let mut so = conn.so.lock();
+                (so.snd.hiwat, so.snd.auto) = (super::builder::buffer_size(bytes), false);
+                engine::wake_writers(cx, conn, &mut so);
+            });
+            Ok(())
+        })
     }
 
     /// The SO_SNDBUF setting, bytes.
