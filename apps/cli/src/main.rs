@@ -11,8 +11,8 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use sockeye_shared::end::{CommandError, exit_code};
 
 mod bench;
 mod diag;
@@ -21,8 +21,8 @@ mod services;
 mod sim;
 mod tun;
 
+use bench::BenchArgs;
 use bench::workloads::{mem, rr};
-use bench::{BenchArgs, BenchError};
 use iperf3::Iperf3Args;
 use sim::SimCommand;
 use tun::TunArgs;
@@ -67,29 +67,20 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(args) => bench::bench(&args),
-        Command::Sim(args) => sim::sim(&args).map_err(BenchError::Io),
+        Command::Sim(args) => sim::sim(&args).map_err(CommandError::Io),
         Command::Tun(args) => tun::tun(&args),
         Command::Iperf3(args) => iperf3::iperf3(&args),
-        Command::Ss(args) => diag::ss(&args).map_err(BenchError::Io),
-        Command::Nstat(args) => diag::nstat(&args).map_err(BenchError::Io),
-        Command::Why(args) => diag::why(&args).map_err(BenchError::Io),
+        Command::Ss(args) => diag::ss(&args).map_err(CommandError::Io),
+        Command::Nstat(args) => diag::nstat(&args).map_err(CommandError::Io),
+        Command::Why(args) => diag::why(&args).map_err(CommandError::Io),
         Command::RrServer(args) => helper(rr::remote::serve(&args)),
         Command::Hold(args) => helper(mem::hold(&args)),
     };
-    match done {
-        Ok(code) => code,
-        Err(BenchError::Usage(error)) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
-        // Whoever read the results has seen enough.
-        Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(BenchError::Io(error)) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Cli::command(), done)
 }
 
-fn helper(done: io::Result<()>) -> Result<ExitCode, BenchError> {
-    done.map(|()| ExitCode::SUCCESS).map_err(BenchError::Io)
+fn helper(done: io::Result<()>) -> Result<ExitCode, CommandError> {
+    done.map(|()| ExitCode::SUCCESS).map_err(CommandError::Io)
 }
 
 const LONG_ABOUT: &str = "\

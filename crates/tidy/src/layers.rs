@@ -33,13 +33,14 @@ const DRIVERS: &str = "sockeye-drivers";
 const DIAG: &str = "sockeye-diag";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
+const SHARED: &str = "sockeye-shared";
 const SYNC_COUNTED: &str = "sockeye-sync-counted";
 const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
 const NETIF_COUNTED: &str = "sockeye-netif-counted";
 const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 16] = [
+pub const LAYERS: [Layer; 17] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -59,7 +60,14 @@ pub const LAYERS: [Layer; 16] = [
     layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
-    layer("sockeye-cli", "apps/cli", &[STACK, STACK_COUNTED, DRIVERS, DIAG, SIM, POSIX], false, false),
+    layer(SHARED, "apps/shared", &[], false, false),
+    layer(
+        "sockeye-cli",
+        "apps/cli",
+        &[STACK, STACK_COUNTED, DRIVERS, DIAG, SIM, POSIX, SHARED],
+        false,
+        false,
+    ),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];

@@ -9,12 +9,13 @@
 //!
 //! Tests: below; exit code and stream in `tests/cli.rs`.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use sockeye_shared::end::UsageError;
+use sockeye_shared::parse;
 
 use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::pin::{Pin, usable_cores};
@@ -35,7 +36,7 @@ pub struct BenchArgs {
     pub variants: Vec<String>,
 
     /// Another setting of the stack, as grain=per_core or sndbuf=64K; repeatable (experiments)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     pub set: Vec<(String, String)>,
 
     /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, gro, rxfree)
@@ -198,16 +199,6 @@ pub enum On {
     /// Both, interleaved, and their ratio
     #[default]
     Both,
-}
-
-/// Something that was asked for cannot be done.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UsageError(pub String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 impl BenchArgs {
@@ -531,21 +522,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads `KEY=VALUE`.
-pub fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        Some(_) | None => Err("write KEY=VALUE, such as sndbuf=64K".to_owned()),
-    }
-}
-
 fn size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 1024_usize),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 1024 * 1024),
-        Some(_) | None => (text, 1),
-    };
-    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
+    let size = parse::size(&text.to_uppercase()).ok();
     match size {
         Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
         Some(_) | None => Err(format!("write bytes from 1 to {}, such as 128 or 64K", bytes(SIZE_MAX))),

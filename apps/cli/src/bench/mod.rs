@@ -9,8 +9,10 @@
 //!
 //! Tests: in the modules; `tests/cli.rs` for the whole.
 
-use std::io;
 use std::process::ExitCode;
+
+use sockeye_shared::end::CommandError;
+use sockeye_shared::progress::Progress;
 
 pub mod args;
 pub mod child;
@@ -21,7 +23,6 @@ pub mod meter;
 mod ministat;
 mod pin;
 mod plan;
-pub mod progress;
 mod provider;
 mod providers;
 mod record;
@@ -33,13 +34,13 @@ mod udp;
 mod watchdog;
 pub mod workloads;
 
-pub use args::{BenchArgs, UsageError};
+pub use args::BenchArgs;
 
 /// Measures. Blocks until everything is done; the exit code says whether all of it was.
-pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
-    args.check_only_flags().map_err(BenchError::Usage)?;
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    args.check_only_flags().map_err(CommandError::Usage)?;
     providers::kernel::raise_descriptor_limit();
-    args.check_record().map_err(BenchError::Usage)?;
+    args.check_record().map_err(CommandError::Usage)?;
     record::to(args.pcap.as_deref());
     if args.workload == Some(args::Target::Tun) {
         return tun::bench(args);
@@ -50,17 +51,17 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     if args.workload == Some(args::Target::Udp) {
         return udp::bench(args);
     }
-    if let Some(target) = args.experiments().map_err(BenchError::Usage)? {
+    if let Some(target) = args.experiments().map_err(CommandError::Usage)? {
         return experiment::bench(args, target);
     }
-    let plan = args.plan().map_err(BenchError::Usage)?;
+    let plan = args.plan().map_err(CommandError::Usage)?;
     let machine = machine::Machine::read()?;
     let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
     report.begin(&plan)?;
-    let progress = progress::Progress::new(&plan);
+    let progress = Progress::of(plan.samples(), plan.cases.len());
     let mut failed = false;
     for (index, case) in plan.cases.iter().enumerate() {
-        progress.case(index, case);
+        progress.step(index, case.workload.name().as_str(), &case.label());
         if case.workload.name() == workloads::Name::Crr && !machine::has_time_wait_room() {
             progress.suspend(|| eprintln!("{TIME_WAIT_WARNING}"));
         }
@@ -81,18 +82,3 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
 const TIME_WAIT_WARNING: &str = "\
 warning: the kernel's table of TIME-WAIT states is nearly full from earlier runs; it closes connections \
 without them now, which makes its side of crr faster than it is; repeat after a minute";
-
-/// Why nothing, or no more, could be measured.
-#[derive(Debug)]
-pub enum BenchError {
-    /// The command line asks for something that cannot be.
-    Usage(UsageError),
-    /// Reading about the machine or writing results failed.
-    Io(io::Error),
-}
-
-impl From<io::Error> for BenchError {
-    fn from(error: io::Error) -> Self {
-        BenchError::Io(error)
-    }
-}

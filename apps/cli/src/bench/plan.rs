@@ -109,6 +109,13 @@ pub struct Plan {
     pub sides: Vec<Side>,
 }
 
+impl Plan {
+    /// Samples of all sides of all rows.
+    pub fn samples(&self) -> usize {
+        self.cases.iter().map(|case| case.samples * self.sides.len()).sum()
+    }
+}
+
 impl Case {
     /// A case with no goal.
     pub fn new(workload: Workload, pin: Option<Pin>, spin: Spin, effort: Effort) -> Self {

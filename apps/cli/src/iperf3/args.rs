@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::Args;
+use sockeye_shared::parse;
 
 use crate::services::Kind;
 use crate::services::iperf3::client::Wishes;
 use crate::services::iperf3::protocol::{Params, STREAMS_MAX};
-use crate::sim::parse;
 use crate::tun::DeviceArgs;
 
 /// A measurement with an iperf3 server.

@@ -15,12 +15,11 @@ mod text;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use sockeye_shared::end::{CommandError, UsageError};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use args::Iperf3Args;
 
-use crate::bench::BenchError;
-use crate::bench::args::UsageError;
 use crate::services::iperf3::client::{self, Measured, Wishes};
 use crate::tun::Running;
 
@@ -28,8 +27,8 @@ use crate::tun::Running;
 ///
 /// # Errors
 /// A usage error for what cannot be; the system's. That a test came to nothing is told, and exit code 1.
-pub fn iperf3(args: &Iperf3Args) -> Result<ExitCode, BenchError> {
-    let wishes = args.wishes().map_err(|error| BenchError::Usage(UsageError(error)))?;
+pub fn iperf3(args: &Iperf3Args) -> Result<ExitCode, CommandError> {
+    let wishes = args.wishes().map_err(|error| CommandError::Usage(UsageError(error)))?;
     let running = Running::of(&args.device)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut json = json::Json::new(&wishes);

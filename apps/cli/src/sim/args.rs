@@ -1,6 +1,6 @@
 //! What `sockeye sim` is told.
 //!
-//! Must not know how transfers run. Tests: `parse.rs`, `apps/cli/tests/cli/sim.rs`.
+//! Must not know how transfers run. Tests: `apps/shared/src/parse.rs`, `apps/cli/tests/cli/sim.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,8 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use sockeye::{CongestionControl, PacingMode};
-
-use super::parse;
+use sockeye_shared::parse;
 
 /// A path and the transfers over it.
 #[derive(Args, Clone, Debug)]

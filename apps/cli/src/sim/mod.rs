@@ -9,7 +9,6 @@ mod args;
 mod chart;
 mod kernel;
 mod matrix;
-pub mod parse;
 mod report;
 mod transfer;
 

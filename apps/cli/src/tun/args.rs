@@ -11,10 +11,9 @@ use clap::Args;
 use sockeye::Config;
 use sockeye::netif::{CaptureConfig, Prefix, RpFilter};
 use sockeye_drivers::{Layer, TunConfig};
+use sockeye_shared::parse;
 
-use crate::bench::args::key_value;
 use crate::services::{IdleMax, Service};
-use crate::sim::parse;
 
 /// A device, a stack on it, and what the stack serves.
 #[derive(Args, Debug)]
@@ -83,7 +82,7 @@ pub struct DeviceArgs {
     pub rp_filter: RpFilter,
 
     /// Another setting of the stack, as congestion_control=bbr or rcvbuf_max=16M; repeatable
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     pub set: Vec<(String, String)>,
 
     /// Write what passes the device to this file, as pcap-ng

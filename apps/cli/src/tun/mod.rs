@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use sockeye::netif::Netif;
+use sockeye_shared::end::CommandError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 pub use args::{DeviceArgs, TunArgs};
 pub use running::Running;
 
-use crate::bench::BenchError;
 use crate::services;
 
 /// Between two looks at the device, and lines on a terminal.
@@ -40,7 +40,7 @@ const SERVICES_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
-pub fn tun(args: &TunArgs) -> Result<ExitCode, BenchError> {
+pub fn tun(args: &TunArgs) -> Result<ExitCode, CommandError> {
     let running = Running::of(&args.device)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(args, &running));

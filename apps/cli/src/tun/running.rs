@@ -13,11 +13,10 @@ use sockeye::Stack;
 use sockeye::netif::{AddressState, CaptureConfig, CaptureHandle, LinkOptions, capture};
 use sockeye_diag::Published;
 use sockeye_drivers::Tun;
+use sockeye_shared::end::{CommandError, UsageError};
 use tokio::time::{Instant, sleep};
 
 use super::args::{DeviceArgs, Plan};
-use crate::bench::BenchError;
-use crate::bench::args::UsageError;
 
 /// See the module's head. Dropped from the first field to the last.
 pub struct Running {
@@ -40,8 +39,8 @@ impl Running {
     ///
     /// # Errors
     /// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
-    pub fn of(args: &DeviceArgs) -> Result<Self, BenchError> {
-        let plan = args.plan().map_err(|error| BenchError::Usage(UsageError(error)))?;
+    pub fn of(args: &DeviceArgs) -> Result<Self, CommandError> {
+        let plan = args.plan().map_err(|error| CommandError::Usage(UsageError(error)))?;
         Ok(Self::new(&plan)?)
     }
 

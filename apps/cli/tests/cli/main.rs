@@ -19,6 +19,8 @@ mod usage;
 
 use std::process::{Command, Output, Stdio};
 
+use sockeye_shared::testing::{run, stderr, stdout};
+
 /// The command with `line`'s words as arguments.
 fn sockeye(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sockeye"));
@@ -32,16 +34,4 @@ fn sockeye_limited(descriptors: usize, line: &str) -> Command {
     let script = format!("ulimit -n {descriptors} && exec \"$0\" {line}");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_sockeye")]).stdin(Stdio::null());
     command
-}
-
-fn run(mut command: Command) -> Output {
-    command.output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }

@@ -8,7 +8,8 @@
 //!
 //! Tests: `plan.rs`; the workload's own.
 
-use crate::bench::args::UsageError;
+use sockeye_shared::end::UsageError;
+
 use crate::bench::experiment::input;
 use crate::bench::experiment::model::{Asked, Goal, Line, Per, Row};
 

@@ -15,8 +15,9 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sockeye_shared::end::UsageError;
 
-use crate::bench::args::{Dev, UsageError};
+use crate::bench::args::Dev;
 use crate::bench::experiment::beds::{OverWire, Shape};
 use crate::bench::experiment::device::{self, OverTun, Sender};
 use crate::bench::experiment::model::{Asked, Goal, Line, Per, Row};

@@ -13,12 +13,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::Value;
+use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::progress::Progress;
 
-use crate::bench::args::{BenchArgs, Target, UsageError};
+use crate::bench::args::{BenchArgs, Target};
 use crate::bench::machine::Machine;
-use crate::bench::progress::Progress;
+use crate::bench::report;
 use crate::bench::workloads::Params;
-use crate::bench::{BenchError, report};
 
 mod beds;
 mod counters;
@@ -70,8 +71,8 @@ impl Measured<'_> {
 }
 
 /// Runs what `target` names. Blocks until everything is done; the exit code says whether all of it was.
-pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, BenchError> {
-    let plan = Plan::of(args, target).map_err(BenchError::Usage)?;
+pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError> {
+    let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
     let mut out = Output { json: args.json, file: args.out.as_deref().map(File::create).transpose()? };
     out.say(&text::header(&machine, &plan))?;
@@ -90,7 +91,11 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, BenchError> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure<'a>(plan: &'a Plan, machine: &Machine, out: &mut Output) -> Result<Vec<Measured<'a>>, BenchError> {
+fn measure<'a>(
+    plan: &'a Plan,
+    machine: &Machine,
+    out: &mut Output,
+) -> Result<Vec<Measured<'a>>, CommandError> {
     let rows: Vec<(&plan::Part, &model::Row)> =
         plan.parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
     let progress = Progress::of(plan.samples_all(), rows.len());
@@ -112,7 +117,7 @@ fn measure<'a>(plan: &'a Plan, machine: &Machine, out: &mut Output) -> Result<Ve
     Ok(measured)
 }
 
-fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, BenchError> {
+fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, CommandError> {
     let samples = plan.parts.iter().map(|part| scale::samples(plan, part)).sum();
     let progress = Progress::of(samples, plan.parts.len());
     let handoff = scale::handoff_seconds()?;

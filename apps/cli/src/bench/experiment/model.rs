@@ -14,8 +14,9 @@ use std::io;
 use std::time::Duration;
 
 use sockeye::Config;
+use sockeye_shared::end::UsageError;
 
-use crate::bench::args::{Dev, UsageError};
+use crate::bench::args::Dev;
 use crate::bench::meter::{Timing, Window};
 use crate::bench::provider::Counters;
 use crate::bench::workloads::Params;

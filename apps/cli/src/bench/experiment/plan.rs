@@ -11,7 +11,9 @@
 
 use std::time::Duration;
 
-use crate::bench::args::{BenchArgs, On, Target, UsageError};
+use sockeye_shared::end::UsageError;
+
+use crate::bench::args::{BenchArgs, On, Target};
 use crate::bench::experiment::model::{Asked, Experiment, Lane, Row};
 use crate::bench::experiment::table::EXPERIMENTS;
 use crate::bench::meter::Timing;

@@ -12,8 +12,8 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::json;
+use sockeye_shared::end::UsageError;
 
-use crate::bench::args::UsageError;
 use crate::bench::experiment::counters::HANDOFFS_ALL;
 use crate::bench::experiment::model::{Asked, Bed, Goal, KERNEL, Line, On, Per, Row, Taken, Work};
 use crate::bench::experiment::{at_most, params};

@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sockeye_shared::end::UsageError;
 
-use crate::bench::args::UsageError;
 use crate::bench::experiment::beds::{Loopback, Shape};
 use crate::bench::experiment::model::{Asked, Goal, Line, Per, Row};
 use crate::bench::experiment::{at_most, params};

@@ -14,8 +14,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
+use sockeye_shared::end::CommandError;
 
-use super::{BenchArgs, BenchError, record};
+use super::{BenchArgs, record};
 use attacks::{ATTACKS, Attack, Rng};
 
 /// What one attack came to.
@@ -37,10 +38,10 @@ const ROUNDS: [u32; 2] = [5, 2];
 ///
 /// # Errors
 /// If a connection fails or nothing can be written.
-pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
-    args.check_plain("hostile").map_err(BenchError::Usage)?;
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    args.check_plain("hostile").map_err(CommandError::Usage)?;
     let costs = ATTACKS.iter().map(|attack| measure(attack, args.quick)).collect::<io::Result<Vec<Cost>>>();
-    let costs = costs.map_err(BenchError::Io)?;
+    let costs = costs.map_err(CommandError::Io)?;
     let good = costs.first().map_or(1.0, |cost| cost.nanos);
     let mut out = io::stdout().lock();
     if !args.json {

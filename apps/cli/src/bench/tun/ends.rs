@@ -19,10 +19,10 @@ use sockeye::{Config, MbufChain, Stack};
 use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Tun, TunConfig};
+use sockeye_shared::cpu::process_cpu;
 
 use super::peers::{self, Peer};
 use super::{Far, Mtu, SpinTime, Work, trivial};
-use crate::bench::meter::process_cpu;
 use crate::bench::record;
 
 /// A far end, and where the kernel's end is to run.

@@ -26,11 +26,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use sockeye_drivers::testing::unavailable;
+use sockeye_shared::end::{CommandError, UsageError};
 
-use super::args::{BenchArgs, UsageError};
+use super::args::BenchArgs;
 use super::machine::Machine;
 use super::stats::{Ratio, Summary};
-use super::{BenchError, record, watchdog};
+use super::{record, watchdog};
 use client::Sample;
 use ends::End;
 pub use mtu::Mtu;
@@ -204,13 +205,13 @@ const SECONDS_QUICK: f64 = 0.12;
 const WARM_UP_SHARE: f64 = 0.25;
 
 /// Measures and writes a table, or JSON lines. Blocks until everything is done.
-pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
-    args.check_plain("tun").map_err(BenchError::Usage)?;
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    args.check_plain("tun").map_err(CommandError::Usage)?;
     if let Some(reason) = unavailable() {
         let message = format!(
             "bench tun makes network namespaces and TUN devices, for which it has no right: {reason}; run as root"
         );
-        return Err(BenchError::Usage(UsageError(message)));
+        return Err(CommandError::Usage(UsageError(message)));
     }
     let machine = Machine::read()?;
     let samples = args.samples.unwrap_or(SAMPLES);

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
+use sockeye_shared::end::CommandError;
 
 use super::args::BenchArgs;
 use super::machine::Machine;
@@ -22,7 +23,7 @@ use super::meter::{Timing, Window};
 use super::pin::{Pin, Placement};
 use super::provider::Counters;
 use super::stats::{Ratio, Summary};
-use super::{BenchError, watchdog};
+use super::watchdog;
 use ends::{Kernel, Ours};
 use shapes::Shape;
 
@@ -53,8 +54,8 @@ impl Side {
 }
 
 /// Measures and writes a table, or JSON lines. Blocks until everything is done.
-pub fn bench(args: &BenchArgs) -> Result<ExitCode, BenchError> {
-    args.check_plain("udp").map_err(BenchError::Usage)?;
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    args.check_plain("udp").map_err(CommandError::Usage)?;
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let timing = Timing {

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use sockeye::TcpInfo;
 use sockeye::tokio::TcpStream;
+use sockeye_shared::cpu::process_cpu;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::datagrams::Numbers;
 use super::protocol::{Params, Results, StreamResult, stream_id};
 use super::stream::{self, Quota, Tally};
-use crate::bench::meter::process_cpu;
 
 /// A stream of the test.
 pub struct Stream {

@@ -20,12 +20,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use sockeye_shared::parse;
+use sockeye_shared::progress::Progress;
 
 use super::args::On;
 use super::kernel;
-use super::parse;
 use super::transfer;
-use crate::bench::progress::Progress;
 use cell::{Cell, Result};
 
 /// The paths, and what becomes of the results.

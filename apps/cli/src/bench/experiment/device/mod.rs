@@ -18,8 +18,8 @@ use std::thread;
 use sockeye::{Stack, TcpListener, TcpSocket};
 use sockeye_drivers::testing::{Namespace, unavailable};
 use sockeye_drivers::{Tun, TunConfig};
+use sockeye_shared::end::UsageError;
 
-use crate::bench::args::UsageError;
 use crate::bench::experiment::model::{Bed, On, Taken, Work};
 use crate::bench::meter::{Meter, Reading, Timing};
 use crate::bench::provider::Counters;

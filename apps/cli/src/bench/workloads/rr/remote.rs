@@ -19,9 +19,10 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use sockeye_shared::cpu::process_cpu;
 
 use crate::bench::child::{self, Child};
-use crate::bench::meter::{Meter, Reading, Timing, Window, process_cpu};
+use crate::bench::meter::{Meter, Reading, Timing, Window};
 use crate::bench::pin::{Pin, Placement};
 use crate::bench::provider::{Listener, Provider};
 use crate::bench::providers::kernel::Kernel;

@@ -6,13 +6,11 @@
 //! Invariants: it draws between samples only. A bar that moves by itself would need a thread that runs
 //! inside them.
 //!
-//! Tests: `tests/cli.rs`, for the plain lines.
+//! Tests: `apps/bench/tests/bench/results.rs`, for the plain lines.
 
 use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::bench::plan::{Case, Plan};
 
 /// The progress of one run.
 pub struct Progress {
@@ -21,12 +19,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of `plan`, at its beginning.
-    pub fn new(plan: &Plan) -> Self {
-        let samples: usize = plan.cases.iter().map(|case| case.samples * plan.sides.len()).sum();
-        Self::of(samples, plan.cases.len())
-    }
-
     /// Of so many samples in so many steps.
     pub fn of(samples: usize, steps: usize) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
@@ -36,11 +28,6 @@ impl Progress {
             bar
         });
         Self { bar, steps }
-    }
-
-    /// Case `index` begins.
-    pub fn case(&self, index: usize, case: &Case) {
-        self.step(index, case.workload.name().as_str(), &case.label());
     }
 
     /// Step `index` begins.

@@ -52,6 +52,14 @@ pub fn percent(text: &str) -> Result<f64, String> {
     percent.map(|percent| percent / 100.0).ok_or_else(|| "give a percentage such as 0.1%".to_owned())
 }
 
+/// Reads `KEY=VALUE`.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some(_) | None => Err("write KEY=VALUE, such as sndbuf=64K".to_owned()),
+    }
+}
+
 /// A number, not negative, with one of `units` behind it; times the unit's factor.
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     units.iter().find_map(|(unit, factor)| {

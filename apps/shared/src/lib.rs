@@ -1,0 +1,15 @@
+//! What the command and the bench share.
+//!
+//! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), how far
+//! a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
+//!
+//! Must not know: any stack, nor what a program does.
+//!
+//! Tests: in the modules.
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+pub mod end;
+pub mod parse;
+pub mod progress;
+pub mod testing;
