@@ -5,10 +5,9 @@
 //!
 //! Must not know: what the subcommands do.
 //!
-//! Tests: `tests/cli.rs`.
+//! Tests: `tests/cli`.
 #![forbid(unsafe_code)]
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -22,7 +21,6 @@ mod sim;
 mod tun;
 
 use bench::BenchArgs;
-use bench::workloads::{mem, rr};
 use iperf3::Iperf3Args;
 use sim::SimCommand;
 use tun::TunArgs;
@@ -38,7 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure Sockeye beside the kernel, both doing the same work over loopback
-    #[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+    #[command(disable_help_flag = true)]
     Bench(BenchArgs),
     /// Run transfers over a simulated path and show what TCP makes of it
     #[command(after_help = SIM_EXAMPLES)]
@@ -58,10 +56,6 @@ enum Command {
     /// Say in a sentence what limits a connection now
     #[command(after_help = DIAG_HELP)]
     Why(diag::WhyArgs),
-    #[command(name = rr::remote::SUBCOMMAND, hide = true)]
-    RrServer(rr::remote::ServeArgs),
-    #[command(name = mem::SUBCOMMAND, hide = true)]
-    Hold(mem::HoldArgs),
 }
 
 fn main() -> ExitCode {
@@ -73,58 +67,20 @@ fn main() -> ExitCode {
         Command::Ss(args) => diag::ss(&args).map_err(CommandError::Io),
         Command::Nstat(args) => diag::nstat(&args).map_err(CommandError::Io),
         Command::Why(args) => diag::why(&args).map_err(CommandError::Io),
-        Command::RrServer(args) => helper(rr::remote::serve(&args)),
-        Command::Hold(args) => helper(mem::hold(&args)),
     };
     exit_code(Cli::command(), done)
 }
 
-fn helper(done: io::Result<()>) -> Result<ExitCode, CommandError> {
-    done.map(|()| ExitCode::SUCCESS).map_err(CommandError::Io)
-}
-
-const LONG_ABOUT: &str = "\
-Measure Sockeye beside the kernel, both doing the same work over loopback.
-
-One program, compiled for either side, runs each workload; samples of the two sides take turns, and the \
-table gives medians, the ratio of the medians with its 95 % interval, and the cores each side kept busy. \
-Experiments (rcvd, input, gro, rxfree, wake; all, scale) compare the settings of one switch instead; see docs/experiments.md. The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
-this machine and nothing needs root.";
-
 const EXAMPLES: &str = "\
 Examples:
   sockeye bench --quick
-      everything, in less than two minutes
-  sockeye bench stream --connections 1,2,10,32,96
-      bulk data in 64 KiB writes, one row for each number of connections
-  sockeye bench stream --size 128 --nodelay
-      small writes, each sent at once
-  sockeye bench rr --spin off --pin split
-      ping-pong between two cores by sleeping and waking alone
-  sockeye bench rr --connections 10000 --threads 2
-      the same on many connections, two threads a side waiting for readiness
-  sockeye bench crr --clients 1,8,32 --on kernel
-      connect, request, response, close; the kernel only
-  sockeye bench mem --connections 100000 --touch
-      memory of connections that have carried a byte each way
-  sockeye bench --json --out results.jsonl
-      for a program to read
-  sockeye bench rcvd --variants sync,async
-      two settings of one switch against each other, and the kernel
-  sockeye bench wake --set grain=per_core --set spin_max=0
-      an experiment with other settings of the stack
-  sockeye bench tun --peers
-      through a TUN device, beside gVisor's netstack and smoltcp (as root)
-  sockeye bench input --dev tun --connections 10
-      the settings of parallel input, with the kernel as the sender (as root)
-  sockeye bench input --connections 1 --threads 1 --variants batched --pcap trace.pcapng
-      the frames that cross the wire of a row, for Wireshark
-  sockeye bench hostile
-      what a hostile peer's segments cost, beside a good one's
-  sockeye bench all --quick --report experiments.html
-      every experiment and what more cores would do, on a page
+      everything beside the kernel, in less than two minutes
+  sockeye sim --rtt 100ms --loss 0.1% --rate 1gbit
+      a transfer over a simulated path
+  sockeye tun --addr 10.9.0.2/24 --serve echo,iperf3
+      a stack that the kernel can reach (root)
 
-Exit codes: 0 all measured, 1 something failed, 2 wrong command line, 3 a measurement hung.";
+Each subcommand has more in its --help.";
 
 const SIM_EXAMPLES: &str = "\
 Examples:

@@ -36,12 +36,15 @@ pub fn amount(text: &str) -> Result<u64, String> {
     bytes.map(|bytes| bytes as u64).ok_or_else(|| "give an amount of bytes such as 100M or 4G".to_owned())
 }
 
-/// `64K`, `4M`, `1500`: bytes.
+/// `64K`, `4M`, `1500`: bytes, a whole number of them.
 pub fn size(text: &str) -> Result<usize, String> {
     let units = [("K", 1024.0), ("M", 1_048_576.0), ("", 1.0)];
     let bytes = with_unit(text, &units).ok_or("give a size such as 64K, 4M or 1500")?;
     if bytes > 1e12 {
         return Err("that is too large a size".to_owned());
+    }
+    if bytes.fract() != 0.0 {
+        return Err("that is no whole number of bytes".to_owned());
     }
     Ok(bytes as usize)
 }
@@ -86,6 +89,7 @@ mod tests {
             assert!(time(bad).is_err(), "{bad}");
         }
         assert!(rate("1").is_err() && rate("1bit").is_err() && percent("101%").is_err());
+        assert_eq!((size("1.5K"), size("1.3").is_err()), (Ok(1536), true));
         assert!(size("4G").is_err() && amount("0").is_err() && amount("1e99").is_err());
         assert_eq!((amount("4G"), amount("1")), (Ok(4 << 30), Ok(1)));
     }

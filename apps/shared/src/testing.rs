@@ -1,5 +1,9 @@
-//! For tests of the programs: a process that is run to its end, and what it wrote.
+//! For tests of the programs: a process that is run to its end, what it wrote, and programs made for a test.
+//!
+//! A file that is open for writing cannot be executed, and a process that another thread starts meanwhile has it open for a moment. So
+//! processes write the programs, whose descriptors no other process inherits.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs a command to its end.
@@ -24,4 +28,26 @@ pub fn stdout(output: &Output) -> String {
 /// If that is no UTF-8.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are text")
+}
+
+/// Makes a script for `sh`.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn script(path: &Path, text: &str) {
+    let text = format!("#!/bin/sh\n{text}\n");
+    make(Command::new("sh").args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(path).arg(text));
+}
+
+/// Copies a program.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    make(Command::new("cp").arg(from).arg(to));
+}
+
+fn make(command: &mut Command) {
+    let output = command.output().expect("sh and cp are there");
+    assert!(output.status.success(), "{}", stderr(&output));
 }

@@ -40,7 +40,7 @@ const NETIF_COUNTED: &str = "sockeye-netif-counted";
 const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 17] = [
+pub const LAYERS: [Layer; 18] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -61,13 +61,8 @@ pub const LAYERS: [Layer; 17] = [
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
-    layer(
-        "sockeye-cli",
-        "apps/cli",
-        &[STACK, STACK_COUNTED, DRIVERS, DIAG, SIM, POSIX, SHARED],
-        false,
-        false,
-    ),
+    layer("sockeye-bench", "apps/bench", &[STACK, STACK_COUNTED, DRIVERS, SHARED], false, false),
+    layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED], false, false),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];
@@ -242,8 +237,8 @@ mod tests {
         assert_eq!(found("crates/sync/src/a.rs", "// sockeye_mbuf::Pool\nfn f() {}"), 0);
         assert_eq!(found("crates/sync/tests/a.rs", "use sockeye_mbuf::Pool;"), 0);
         assert_eq!(found("crates/stack/src/a.rs", "use sockeye_sync::Mutex;"), 0);
-        assert_eq!(found("apps/cli/src/a.rs", "use sockeye_sync::Mutex; use sockeye::Stack;"), 1);
-        assert_eq!(found("apps/cli/src/a.rs", "use super::sockeye::Sockeye;"), 0);
+        assert_eq!(found("apps/bench/src/a.rs", "use sockeye_sync::Mutex; use sockeye::Stack;"), 1);
+        assert_eq!(found("apps/bench/src/a.rs", "use super::sockeye::Sockeye;"), 0);
     }
 
     #[test]

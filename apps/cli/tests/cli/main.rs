@@ -1,17 +1,13 @@
-//! The `sockeye` command as a program: exit codes, streams, JSON, helper processes.
+//! The `sockeye` command as a program: exit codes, streams, JSON.
 //!
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
-mod bench_tun;
+mod bench;
 mod device;
-mod experiments;
-mod helpers;
 mod http;
 mod iperf3;
 mod matrix;
 mod programs;
-mod records;
-mod results;
 mod sim;
 mod sim_kernel;
 mod tun;
@@ -25,13 +21,5 @@ use sockeye_shared::testing::{run, stderr, stdout};
 fn sockeye(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sockeye"));
     command.args(line.split_whitespace()).stdin(Stdio::null());
-    command
-}
-
-/// The command in a process that may have `descriptors` and no more.
-fn sockeye_limited(descriptors: usize, line: &str) -> Command {
-    let mut command = Command::new("sh");
-    let script = format!("ulimit -n {descriptors} && exec \"$0\" {line}");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_sockeye")]).stdin(Stdio::null());
     command
 }

@@ -4,43 +4,19 @@ use super::*;
 
 #[test]
 fn a_wrong_command_line_says_why_on_stderr_and_exits_with_2() {
-    for (line, parts) in [
-        ("bench stream --size 12X", &["--size", "12X", "64K"][..]),
-        ("bench rr --samples 0", &["--samples", "0", "such as 10"]),
-        ("bench nothing", &["nothing", "stream"]),
-        ("bench stream --clients 3", &["--clients", "stream", "crr"]),
-        ("bench --touch", &["--touch", "sockeye bench mem"]),
-        ("bench rr --connections 5 --size 1M", &["--size", "1M", "4K"]),
-        ("bnch", &["bnch", "bench"]),
-    ] {
-        let output = run(sockeye(line));
-        assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(output.stdout.is_empty(), "{line}");
-        for part in parts {
-            let text = stderr(&output);
-            assert!(text.contains(part), "{line}: {part} is not in {text}");
-        }
-    }
+    let output = run(sockeye("bnch"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let text = stderr(&output);
+    assert!(text.contains("bnch") && text.contains("bench"), "{text}");
 }
 
 #[test]
-fn help_teaches_by_examples_and_hides_the_helpers() {
-    let output = run(sockeye("bench --help"));
-    assert_eq!(output.status.code(), Some(0));
-    let text = stdout(&output);
-    for part in ["sockeye bench --quick", "--connections 1,2,10", "Exit codes", "cubic"] {
-        assert!(text.contains(part), "{part} is not in {text}");
+fn help_names_every_subcommand() {
+    let text = stdout(&run(sockeye("--help")));
+    for name in ["bench", "sim", "tun", "iperf3", "ss", "nstat", "why"] {
+        let start = format!("  {name} ");
+        assert!(text.lines().any(|line| line.starts_with(&start)), "{name} is not in {text}");
     }
-    assert!(!stdout(&run(sockeye("--help"))).contains("__"));
-}
-
-#[test]
-fn a_reader_that_leaves_is_no_error() {
-    let mut child = sockeye("bench stream --on kernel --samples 1 --seconds 0.05")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!text.contains("__"), "{text}");
 }

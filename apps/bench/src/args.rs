@@ -1,0 +1,544 @@
+//! The command line of `sockeye bench`.
+//!
+//! Purpose: options, what they may be, and which workload each belongs to. An error names the flag, the
+//! value and what to write instead.
+//!
+//! Must not know: how anything is measured.
+//!
+//! Invariants: what it returns is a plan that can be run; an option that would be ignored is an error.
+//!
+//! Tests: below; exit code and stream in `tests/bench`.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use sockeye_shared::end::UsageError;
+use sockeye_shared::parse;
+
+use crate::experiment::table::EXPERIMENTS;
+use crate::pin::{Pin, usable_cores};
+use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
+use crate::provider::Side;
+use crate::tun::{Mtu, Own, SpinTime, Work, peers};
+use crate::workloads::{Name, Workload, crr, idle, mem, one_way, rr, stream};
+
+/// Options of the command.
+#[derive(Args, Debug, Default)]
+pub struct BenchArgs {
+    /// What to measure; everything if left out
+    #[arg(value_enum)]
+    pub workload: Option<Target>,
+
+    /// An experiment's settings to compare; all if left out (experiments)
+    #[arg(long, value_name = "SETTING[,SETTING...]", value_delimiter = ',')]
+    pub variants: Vec<String>,
+
+    /// Another setting of the stack, as grain=per_core or sndbuf=64K; repeatable (experiments)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
+    pub set: Vec<(String, String)>,
+
+    /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, gro, rxfree)
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
+    pub connections: Vec<usize>,
+
+    /// rr, rxfree: threads a side, waiting for readiness; crr: acceptor threads; input, gro: input threads
+    #[arg(long, value_name = "T", value_parser = count)]
+    pub threads: Option<usize>,
+
+    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, one-way, crr, rcvd, rxfree; wake: of a response)
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<usize>,
+
+    /// crr, wake: client threads; several numbers make several rows
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
+    pub clients: Vec<usize>,
+
+    /// Set TCP_NODELAY (stream, rr, one-way)
+    #[arg(long)]
+    pub nodelay: bool,
+
+    /// mem: send one byte each way over every connection first
+    #[arg(long)]
+    pub touch: bool,
+
+    /// Both ends of a connection on one core, on two, or wherever (stream, rr, one-way, crr)
+    #[arg(long, value_enum)]
+    pub pin: Option<Pin>,
+
+    /// Whether Sockeye's waiting threads spin before they sleep (all but mem)
+    #[arg(long, value_enum)]
+    pub spin: Option<Spin>,
+
+    /// Which side to measure
+    #[arg(long, value_enum, default_value = "both")]
+    pub on: On,
+
+    /// Samples of each side [default: 10; mem and idle 3, quick 1]
+    #[arg(long, value_name = "N", value_parser = samples)]
+    pub samples: Option<usize>,
+
+    /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.12]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
+
+    /// Short samples: the whole default set in less than two minutes
+    #[arg(long)]
+    pub quick: bool,
+
+    /// tun: other stacks beside Sockeye, gVisor's netstack (built by go) and smoltcp; from FOLDER if they are built
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub peers: Option<peers::Source>,
+
+    /// tun: only these kinds of work
+    #[arg(long, value_name = "WORK[,WORK...]", value_enum, value_delimiter = ',')]
+    pub work: Vec<Work>,
+
+    /// tun: this MTU for every end [default: 1500, and of --peers what each is fastest with]
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<Mtu>,
+
+    /// tun: how long each end that can be busy is so before it sleeps, 0 to 10000 [default: what each is fastest with]
+    #[arg(long, value_name = "US")]
+    pub spin_us: Option<SpinTime>,
+
+    /// tun: only these of the far ends that are in this process
+    #[arg(long, value_name = "END[,END...]", value_enum, value_delimiter = ',')]
+    pub far: Vec<Own>,
+
+    /// input: the kernel sends, through a device, instead of another stack over a wire (as root)
+    #[arg(long, value_enum)]
+    pub dev: Option<Dev>,
+
+    /// Write one JSON object a line instead of a table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the JSON lines to this file too
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Write the frames of each stack that has an interface to this file, as pcap-ng, and of further ones to files with
+    /// numbers, 64 MiB of headers each (input, gro, rxfree, hostile, tun)
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
+    /// Write a page with charts, tables and predictions to this file (experiments)
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// A device between the kernel and a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dev {
+    /// A TUN device, with as many queues as there are input threads
+    Tun,
+}
+
+/// What can be named to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One workload, Sockeye beside the kernel.
+    Workload(Name),
+    /// The experiment of this index.
+    Experiment(usize),
+    /// All experiments.
+    All,
+    /// The prediction of all experiments for more cores.
+    Scale,
+    /// The kernel on the other side of a TUN device.
+    Tun,
+    /// A hostile peer's segments, beside a good one's.
+    Hostile,
+    /// UDP beside the kernel's.
+    Udp,
+}
+
+impl ValueEnum for Target {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
+            let workloads = Name::value_variants().iter().map(|name| Target::Workload(*name));
+            let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
+            workloads
+                .chain(experiments)
+                .chain([Target::All, Target::Scale, Target::Tun, Target::Hostile, Target::Udp])
+                .collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Target::Workload(name) => name.to_possible_value()?,
+            Target::Experiment(index) => {
+                PossibleValue::new(EXPERIMENTS[*index].name).help(EXPERIMENTS[*index].about)
+            }
+            Target::All => PossibleValue::new("all").help("Every experiment, and the prediction"),
+            Target::Scale => PossibleValue::new("scale")
+                .help("What every experiment's settings would do on 1 to 128 cores"),
+            Target::Hostile => {
+                PossibleValue::new("hostile").help("What a hostile peer's segments cost, beside a good one's")
+            }
+            Target::Udp => PossibleValue::new("udp")
+                .help("UDP to and fro, one way, cut from large buffers, from many senders"),
+            Target::Tun => PossibleValue::new("tun").help(
+                "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (as root)",
+            ),
+        })
+    }
+}
+
+/// The sides to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// Sockeye alone
+    Sockeye,
+    /// The kernel alone
+    Kernel,
+    /// Both, interleaved, and their ratio
+    #[default]
+    Both,
+}
+
+impl BenchArgs {
+    /// What to measure.
+    pub fn plan(&self) -> Result<Plan, UsageError> {
+        let sides = match self.on {
+            On::Sockeye => vec![Side::Sockeye],
+            On::Kernel => vec![Side::Kernel],
+            On::Both => vec![Side::Sockeye, Side::Kernel],
+        };
+        let only = self.name();
+        self.check_flags_belong()?;
+        let cases = match only {
+            Some(name) if self.shaped() => self.cases(name)?,
+            only => default_set(only, self.effort()),
+        };
+        if cases.iter().any(|case| case.pin == Pin::Split) && one_core() && self.pin.is_some() {
+            return Err(UsageError(
+                "--pin split needs two cores and this process may use one; leave --pin out or \
+                 use --pin same"
+                    .to_owned(),
+            ));
+        }
+        Ok(Plan { cases, sides })
+    }
+
+    /// The workload, if it is one that is named.
+    fn name(&self) -> Option<Name> {
+        match self.workload {
+            Some(Target::Workload(name)) => Some(name),
+            Some(
+                Target::Experiment(_)
+                | Target::All
+                | Target::Scale
+                | Target::Tun
+                | Target::Hostile
+                | Target::Udp,
+            )
+            | None => None,
+        }
+    }
+
+    /// What is to be measured, if it is experiments.
+    ///
+    /// # Errors
+    /// A flag that they would ignore.
+    pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
+        let target = match self.workload {
+            Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
+            Some(Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp) | None => {
+                self.check_experiment_flags()?;
+                return Ok(None);
+            }
+        };
+        let (name, takes) = match target {
+            Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
+            Target::All => ("all", &[][..]),
+            Target::Scale | Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp => {
+                ("scale", &[][..])
+            }
+        };
+        for (flag, given, _) in self.shape_flags() {
+            if given && !takes.contains(&flag) {
+                let instead = if flag == "--spin" { "; use --set spin_max=0" } else { "" };
+                return Err(UsageError(format!(
+                    "{flag} does not belong to {name}, which takes {}{instead}",
+                    if takes.is_empty() {
+                        "no flag that shapes its rows".to_owned()
+                    } else {
+                        takes.join(", ")
+                    }
+                )));
+            }
+        }
+        Ok(Some(target))
+    }
+
+    /// That flags which mean something to one target only were given with that.
+    ///
+    /// # Errors
+    /// The first of them that was not.
+    pub fn check_only_flags(&self) -> Result<(), UsageError> {
+        let takes_dev = |target| match target {
+            Target::Experiment(index) => EXPERIMENTS[index].flags.contains(&"--dev"),
+            Target::Workload(_)
+            | Target::All
+            | Target::Scale
+            | Target::Tun
+            | Target::Hostile
+            | Target::Udp => false,
+        };
+        let of_tun = [
+            ("--peers", "--peers", self.peers.is_some()),
+            ("--work", "--work send,rr", !self.work.is_empty()),
+            ("--mtu", "--mtu 65535", self.mtu.is_some()),
+            ("--spin-us", "--spin-us 0", self.spin_us.is_some()),
+            ("--far", "--far sockeye,trivial", !self.far.is_empty()),
+        ];
+        let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));
+        if let Some((flag, example, _)) = given {
+            Err(UsageError(format!("{flag} belongs to tun; write: sockeye bench tun {example}")))
+        } else if self.dev.is_some() && !self.workload.is_some_and(takes_dev) {
+            Err(UsageError("--dev belongs to input; write: sockeye bench input --dev tun".to_owned()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// That no flag was given that `name`, which takes none that shape its rows, would ignore.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check_plain(&self, name: &str) -> Result<(), UsageError> {
+        self.check_experiment_flags()?;
+        let shaped = self.shape_flags().into_iter().find(|(_, given, _)| *given).map(|(flag, ..)| flag);
+        match shaped.or((self.on != On::Both).then_some("--on")) {
+            Some(flag) => Err(UsageError(format!("{flag} does not belong to {name}; leave it out"))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_experiment_flags(&self) -> Result<(), UsageError> {
+        let flags = [
+            ("--variants", !self.variants.is_empty()),
+            ("--set", !self.set.is_empty()),
+            ("--report", self.report.is_some()),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+                let names = names.join(", ");
+                Err(UsageError(format!("{flag} belongs to experiments: {names}, all, scale")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// That there are frames to record, if there is to be a record.
+    ///
+    /// # Errors
+    /// What is measured crosses no interface.
+    pub fn check_record(&self) -> Result<(), UsageError> {
+        let has_frames = match self.workload {
+            Some(Target::Tun | Target::Hostile) => true,
+            Some(Target::Experiment(index)) => FRAMED.contains(&EXPERIMENTS[index].name),
+            Some(Target::Workload(_) | Target::All | Target::Scale | Target::Udp) | None => false,
+        };
+        if self.pcap.is_none() || has_frames {
+            return Ok(());
+        }
+        let value = self.workload.and_then(|target| target.to_possible_value());
+        let name = value.as_ref().map_or("the whole", PossibleValue::get_name);
+        Err(UsageError(format!(
+            "--pcap: {name} runs over loopback, where no frame crosses an interface; it belongs to {}, hostile, tun",
+            FRAMED.join(", ")
+        )))
+    }
+
+    fn effort(&self) -> Effort {
+        let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
+        if let Some(samples) = self.samples {
+            (effort.samples, effort.samples_of_states) = (samples, samples);
+        }
+        effort.seconds = self.seconds.unwrap_or(effort.seconds);
+        effort
+    }
+
+    /// The flags that shape a workload, whether each was given, and the workloads it belongs to.
+    fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 8] {
+        use Name::{Crr, Idle, Mem, OneWay, Rr, Stream};
+        [
+            ("--connections", !self.connections.is_empty(), &[Stream, Rr, Mem, Idle]),
+            ("--threads", self.threads.is_some(), &[Rr, Crr]),
+            ("--size", self.size.is_some(), &[Stream, Rr, OneWay, Crr]),
+            ("--clients", !self.clients.is_empty(), &[Crr]),
+            ("--nodelay", self.nodelay, &[Stream, Rr, OneWay]),
+            ("--touch", self.touch, &[Mem]),
+            ("--pin", self.pin.is_some(), &[Stream, Rr, OneWay, Crr]),
+            ("--spin", self.spin.is_some(), &[Stream, Rr, OneWay, Crr, Idle]),
+        ]
+    }
+
+    fn shaped(&self) -> bool {
+        self.shape_flags().iter().any(|(_, given, _)| *given)
+    }
+
+    fn check_flags_belong(&self) -> Result<(), UsageError> {
+        for (flag, given, belongs) in self.shape_flags() {
+            if !given || self.name().is_some_and(|name| belongs.contains(&name)) {
+                continue;
+            }
+            let names: Vec<&str> = belongs.iter().map(|name| name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(UsageError(match self.name() {
+                Some(workload) => {
+                    format!("{flag} does not belong to {}, only to: {names}; leave it out", workload.as_str())
+                }
+                None => format!(
+                    "{flag} needs a workload it belongs to ({names}), such as: sockeye bench {} \
+                     {flag} ...",
+                    belongs.first().map_or("stream", |name| name.as_str())
+                ),
+            }));
+        }
+        Ok(())
+    }
+
+    fn cases(&self, name: Name) -> Result<Vec<Case>, UsageError> {
+        let case = |workload| Case::new(workload, self.pin, self.spin.unwrap_or(Spin::On), self.effort());
+        let counts = |default: usize, most: usize| counts(&self.connections, default, most, name);
+        let workloads: Vec<Workload> = match name {
+            Name::Stream => {
+                let size = self.size.unwrap_or(BULK_SIZE);
+                let reading = stream::Reader::PLAIN;
+                let spec = |connections| stream::Spec { connections, size, nodelay: self.nodelay, reading };
+                let counts = counts(1, stream::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Stream).collect()
+            }
+            Name::Rr => {
+                self.rr_specs(counts(1, rr::CONNECTIONS_MAX)?)?.into_iter().map(Workload::Rr).collect()
+            }
+            Name::OneWay => {
+                let size = self.size.unwrap_or(one_way::SIZE);
+                vec![Workload::OneWay(one_way::Spec { size, nodelay: self.nodelay })]
+            }
+            Name::Crr => self.crr_specs()?.into_iter().map(Workload::Crr).collect(),
+            Name::Mem => {
+                let spec = |connections| mem::Spec { connections, touch: self.touch };
+                let counts = counts(10_000, mem::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Mem).collect()
+            }
+            Name::Idle => {
+                let spec = |connections| idle::Spec { connections };
+                let counts = counts(1000, idle::CONNECTIONS_MAX)?;
+                counts.into_iter().map(spec).map(Workload::Idle).collect()
+            }
+        };
+        Ok(workloads.into_iter().map(case).collect())
+    }
+
+    fn rr_specs(&self, counts: Vec<usize>) -> Result<Vec<rr::Spec>, UsageError> {
+        let size = self.size.unwrap_or(1);
+        at_most("--threads", self.threads, rr::THREADS_MAX)?;
+        let mut specs = Vec::new();
+        for connections in counts {
+            let threads = match (self.threads, connections) {
+                (None, 1) => None,
+                (None, _) => Some(RR_THREADS),
+                (given, _) => given,
+            };
+            if threads.is_some() && size > rr::POLLED_SIZE_MAX {
+                return Err(UsageError(format!(
+                    "--size {} is too large for rr with readiness; use at most {}, or one \
+                     connection without --threads",
+                    bytes(size),
+                    bytes(rr::POLLED_SIZE_MAX)
+                )));
+            }
+            specs.push(rr::Spec { connections, threads, size, nodelay: self.nodelay });
+        }
+        Ok(specs)
+    }
+
+    fn crr_specs(&self) -> Result<Vec<crr::Spec>, UsageError> {
+        at_most("--threads", self.threads, crr::CLIENTS_MAX)?;
+        let clients = if self.clients.is_empty() { vec![1] } else { self.clients.clone() };
+        clients
+            .into_iter()
+            .map(|clients| {
+                at_most("--clients", Some(clients), crr::CLIENTS_MAX)?;
+                let acceptors = self.threads.unwrap_or_else(|| default_acceptors(clients));
+                let size = self.size.unwrap_or(1);
+                Ok(crr::Spec { clients, acceptors, size, response: size })
+            })
+            .collect()
+    }
+}
+
+fn counts(given: &[usize], default: usize, most: usize, name: Name) -> Result<Vec<usize>, UsageError> {
+    match given.iter().find(|&&count| count > most) {
+        Some(count) => Err(UsageError(format!(
+            "--connections {count} is too many for {}; use at most {most}",
+            name.as_str()
+        ))),
+        None if given.is_empty() => Ok(vec![default]),
+        None => Ok(given.to_vec()),
+    }
+}
+
+fn at_most(flag: &str, value: Option<usize>, most: usize) -> Result<(), UsageError> {
+    match value {
+        Some(value) if value > most => {
+            Err(UsageError(format!("{flag} {value} is too many; use at most {most}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn one_core() -> bool {
+    usable_cores().is_ok_and(|cores| cores.len() == 1)
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n >= 1 => Ok(n),
+        Ok(_) | Err(_) => Err("write a whole number from 1 up, such as 10".to_owned()),
+    }
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
+        Ok(_) | Err(_) => Err(format!("write a whole number from 1 to {SAMPLES_MAX}, such as 10")),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (SECONDS_MIN..=SECONDS_MAX).contains(&s) => Ok(s),
+        Ok(_) | Err(_) => Err(format!("write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5")),
+    }
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let size = parse::size(&text.to_uppercase()).ok();
+    match size {
+        Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
+        Some(_) | None => Err(format!("write bytes from 1 to {}, such as 128 or 64K", bytes(SIZE_MAX))),
+    }
+}
+
+/// Experiments with rows whose frames cross an interface.
+const FRAMED: [&str; 3] = ["input", "gro", "rxfree"];
+/// Threads a side of rr with several connections, unless said otherwise.
+const RR_THREADS: usize = 2;
+const SAMPLES_MAX: usize = 1000;
+const SECONDS_MIN: f64 = 0.01;
+const SECONDS_MAX: f64 = 60.0;
+/// Each thread has a buffer of a message's size.
+const SIZE_MAX: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

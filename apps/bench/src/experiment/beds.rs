@@ -1,0 +1,200 @@
+//! Workloads of experiments that run over a [`Provider`].
+//!
+//! Purpose: the shapes that `stream`, `rr` and `crr` measure, opened on the kernel or on a stack with any
+//! configuration.
+//!
+//! Must not know: which experiment it is.
+//!
+//! Invariants: both sides run the same code, compiled twice.
+//!
+//! Tests: below.
+
+use std::io;
+
+use crate::experiment::model::{Bed, On, Taken, Work};
+use crate::meter::{Timing, Window};
+use crate::pin::{Pin, Placement};
+use crate::provider::Provider;
+use crate::providers::kernel::Kernel;
+use crate::providers::{counted, sockeye};
+use crate::workloads::{crr, rr, stream};
+
+/// What is done to a provider's sockets.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// Bulk one way.
+    Stream(stream::Spec),
+    /// Request and response on open connections.
+    Rr(rr::Spec),
+    /// Connect, request, response, close.
+    Crr(crr::Spec),
+}
+
+impl Shape {
+    /// One sample of `provider`. Blocks for its time.
+    pub fn sample<P: Provider>(
+        &self,
+        provider: &P,
+        placement: &Placement,
+        timing: Timing,
+    ) -> io::Result<Window> {
+        match self {
+            Shape::Stream(spec) => stream::sample(provider, spec, placement, timing),
+            Shape::Rr(spec) => rr::sample(provider, spec, placement, timing),
+            Shape::Crr(spec) => crr::sample(provider, spec, placement, timing),
+        }
+    }
+
+    /// What makes its counts a second the unit: Gbit/s of bytes, or what is counted.
+    fn scale(&self) -> f64 {
+        match self {
+            Shape::Stream(_) => BITS_PER_BYTE / GIGA,
+            Shape::Rr(_) | Shape::Crr(_) => 1.0,
+        }
+    }
+
+    /// How much of what it counts is one operation: for bulk what one receive asks for.
+    fn per_operation(&self) -> f64 {
+        match self {
+            Shape::Stream(spec) => spec.reading.size as f64,
+            Shape::Rr(_) | Shape::Crr(_) => 1.0,
+        }
+    }
+}
+
+/// A shape over loopback.
+#[derive(Clone, Debug)]
+pub struct Loopback {
+    /// What is done.
+    pub shape: Shape,
+    /// Where its threads run.
+    pub pin: Pin,
+}
+
+impl Work for Loopback {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+        Ok(match (on, &self.shape) {
+            (On::Kernel, Shape::Crr(_)) => {
+                self.bed(Kernel::for_short_connections()?, &self.shape, self.pin)?
+            }
+            (On::Kernel, Shape::Stream(_) | Shape::Rr(_)) => {
+                self.bed(Kernel::new()?, &self.shape, self.pin)?
+            }
+            (On::Sockeye(config), shape) => {
+                self.bed(sockeye::Sockeye::over((*config).clone())?, shape, self.pin)?
+            }
+            (On::Counted(settings), shape) => {
+                self.bed(counted::Sockeye::over(counted::configured(settings)?)?, shape, self.pin)?
+            }
+        })
+    }
+}
+
+impl Loopback {
+    fn bed<P: Provider + 'static>(&self, provider: P, shape: &Shape, pin: Pin) -> io::Result<Box<dyn Bed>> {
+        Ok(Box::new(Opened::new(provider, shape.clone(), pin)?))
+    }
+}
+
+/// A shape from one stack to another, over a wire between them. The kernel has none.
+#[derive(Clone, Debug)]
+pub struct OverWire {
+    /// What is done.
+    pub shape: Shape,
+    /// Where its threads run.
+    pub pin: Pin,
+    /// Bytes of the largest packet.
+    pub mtu: u32,
+    /// Input threads at each end.
+    pub queues: usize,
+}
+
+impl Work for OverWire {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+        let (shape, pin) = (self.shape.clone(), self.pin);
+        Ok(match on {
+            On::Kernel => return Err(io::Error::from(io::ErrorKind::Unsupported)),
+            On::Sockeye(config) => {
+                let wire = sockeye::Wire::over(config, self.mtu, self.queues)?;
+                Box::new(Opened::new(wire, shape, pin)?)
+            }
+            On::Counted(settings) => {
+                let wire = counted::Wire::over(&counted::configured(settings)?, self.mtu, self.queues)?;
+                Box::new(Opened::new(wire, shape, pin)?)
+            }
+        })
+    }
+}
+
+/// A shape on one provider.
+pub struct Opened<P> {
+    provider: P,
+    shape: Shape,
+    placement: Placement,
+}
+
+impl<P: Provider> Opened<P> {
+    /// With threads placed by `pin`.
+    pub fn new(provider: P, shape: Shape, pin: Pin) -> io::Result<Self> {
+        Ok(Self { provider, shape, placement: Placement::new(pin)? })
+    }
+}
+
+impl<P: Provider> Bed for Opened<P> {
+    fn sample(&self, timing: Timing) -> io::Result<Taken> {
+        let window = self.shape.sample(&self.provider, &self.placement, timing)?;
+        Ok(Taken::of(window, self.shape.scale(), self.shape.per_operation()))
+    }
+}
+
+const BITS_PER_BYTE: f64 = 8.0;
+const GIGA: f64 = 1e9;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ::sockeye::Config;
+
+    use super::*;
+
+    const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(200) };
+
+    #[test]
+    fn both_sides_do_each_shape_and_count_operations() {
+        let reading = stream::Reader { size: 10_000, whole: true, ..stream::Reader::PLAIN };
+        for shape in [
+            Shape::Stream(stream::Spec { connections: 2, size: 10_000, nodelay: false, reading }),
+            Shape::Rr(rr::Spec { connections: 5, threads: Some(2), size: 1, nodelay: false }),
+            Shape::Crr(crr::Spec { clients: 2, acceptors: 1, size: 100, response: 512 }),
+        ] {
+            let config = Config::default();
+            for on in [On::Kernel, On::Sockeye(&config), On::Counted(&[])] {
+                let work = Loopback { shape: shape.clone(), pin: Pin::None };
+                let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
+                assert!(taken.value > 0.0 && taken.operations >= 1.0, "{shape:?}: {taken:?}");
+                let counts = !matches!(on, On::Kernel);
+                assert_eq!(taken.counters.get("segments_in").is_some_and(|&n| n > 0), counts, "{taken:?}");
+                let handed_off = taken.counters.contains_key("handoffs_lock");
+                assert_eq!(handed_off, matches!(on, On::Counted(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wire_carries_each_shape_and_is_not_the_kernels() {
+        let reading = stream::Reader::PLAIN;
+        for shape in [
+            Shape::Stream(stream::Spec { connections: 2, size: 10_000, nodelay: false, reading }),
+            Shape::Rr(rr::Spec { connections: 5, threads: Some(2), size: 1, nodelay: false }),
+        ] {
+            let work = OverWire { shape, pin: Pin::None, mtu: 1500, queues: 2 };
+            assert!(work.open(&On::Kernel).is_err());
+            let config = Config::default();
+            for on in [On::Sockeye(&config), On::Counted(&[])] {
+                let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
+                assert!(taken.value > 0.0 && taken.counters["frames_in"] > 0, "{taken:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! `--report`: all results on one page.
+//!
+//! Purpose: a page that stands for itself: charts, tables, counters, what the documents found, the machine, the command, the
+//! predictions. No script and nothing from elsewhere, so it can be kept beside the figures.
+//!
+//! Must not know: how anything was measured.
+//!
+//! Invariants: the page is well-formed XML too; all text goes through [`escape`]. Tables that are wider than the screen scroll
+//! by themselves, the page does not.
+//!
+//! Tests: below.
+
+use std::fmt::Write;
+
+use crate::experiment::Measured;
+use crate::experiment::counters::{cell, is_known, lines, value};
+use crate::experiment::figures::DISCLAIMER;
+use crate::experiment::goals::verdict;
+use crate::experiment::model::{Experiment, KERNEL, Lane};
+use crate::experiment::plan::Plan;
+use crate::experiment::run::LaneResult;
+use crate::experiment::scale::Prediction;
+use crate::experiment::text::{pairs, places};
+use crate::machine::Machine;
+use crate::ministat::{Difference, general};
+
+mod bars;
+mod curves;
+mod prediction;
+mod style;
+
+/// What a lane is called, and which of the settings it is.
+pub struct Name {
+    text: String,
+    /// Its index in the switch; `None` for the kernel.
+    setting: Option<usize>,
+}
+
+impl Name {
+    fn of(lane: &Lane, experiment: &Experiment) -> Self {
+        let setting = experiment.settings.iter().position(|name| *name == lane.name());
+        Self { text: lane.name().to_owned(), setting }
+    }
+
+    #[cfg(test)]
+    fn setting(text: &str, index: usize) -> Self {
+        Self { text: text.to_owned(), setting: Some(index) }
+    }
+
+    #[cfg(test)]
+    fn kernel() -> Self {
+        Self { text: KERNEL.to_owned(), setting: None }
+    }
+}
+
+/// The page.
+pub fn page(
+    machine: &Machine,
+    plan: &Plan,
+    measured: &[Measured<'_>],
+    predictions: &[Prediction<'_>],
+    command: &str,
+) -> String {
+    let mut text = String::from(HEAD);
+    push(&mut text, format_args!("<style>{}</style>\n</head>\n<body>\n", style::CSS));
+    text += "<h1>Sockeye: experiments</h1>\n";
+    push(&mut text, format_args!("<pre>{}</pre>\n", escape(&machine.to_string())));
+    push(&mut text, format_args!("<p>Command:</p>\n<pre>{}</pre>\n", escape(command)));
+    push(
+        &mut text,
+        format_args!(
+            "<p>{} interleaved samples of {} s for each setting. Bars are averages from zero with their 95 % \
+             interval (Student's t), ticks are samples. Differences are against the first setting.</p>\n",
+            plan.samples,
+            plan.timing.timed.as_secs_f64()
+        ),
+    );
+    text += &contents(plan);
+    for part in &plan.parts {
+        let experiment = part.experiment;
+        push(
+            &mut text,
+            format_args!(
+                "<h2 id=\"{}\">{}: {}</h2>\n<p class=\"soft\">{}.</p>\n",
+                experiment.name,
+                experiment.name,
+                escape(experiment.title),
+                escape(experiment.about)
+            ),
+        );
+        text += &figure(experiment);
+        for one in measured.iter().filter(|one| one.part.experiment.name == experiment.name) {
+            text += &row(one);
+        }
+        for one in predictions.iter().filter(|one| one.experiment.name == experiment.name) {
+            text += &prediction::section(one);
+        }
+    }
+    text + "</body>\n</html>\n"
+}
+
+fn contents(plan: &Plan) -> String {
+    let mut text = "<nav aria-label=\"Experiments\"><ul>\n".to_owned();
+    for part in &plan.parts {
+        let (name, title) = (part.experiment.name, escape(part.experiment.title));
+        push(&mut text, format_args!("<li><a href=\"#{name}\">{name}: {title}</a></li>\n"));
+    }
+    text + "</ul></nav>\n"
+}
+
+fn figure(experiment: &Experiment) -> String {
+    let figure = experiment.figure;
+    let mut text = format!(
+        "<h3>What the document found</h3>\n<p class=\"soft\">{}. {}. {}.</p>\n\
+         <div class=\"scroll\"><table><thead><tr><th>what</th><th class=\"text\">figure</th><th>ratio</th></tr></thead><tbody>\n",
+        escape(figure.source),
+        escape(figure.workload),
+        escape(figure.machine)
+    );
+    for (name, found, ratio) in figure.found {
+        push(
+            &mut text,
+            format_args!(
+                "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td></tr>\n",
+                escape(name),
+                escape(found),
+                escape(ratio)
+            ),
+        );
+    }
+    push(&mut text, format_args!("</tbody></table></div>\n<p class=\"soft\">Beware: {DISCLAIMER}.</p>\n"));
+    text
+}
+
+fn row(one: &Measured<'_>) -> String {
+    let experiment = one.part.experiment;
+    let mut text = format!("<h3>{}, {}</h3>\n", escape(&one.row.label), escape(one.row.unit));
+    if !one.row.base.is_empty() {
+        push(&mut text, format_args!("<p class=\"soft\">with {}</p>\n", escape(&pairs(one.row.base))));
+    }
+    let names: Vec<Name> = one.outcome.lanes.iter().map(|lane| Name::of(&lane.lane, experiment)).collect();
+    let drawn: Vec<bars::Bar<'_>> = one
+        .outcome
+        .lanes
+        .iter()
+        .zip(&names)
+        .map(|(lane, name)| bars::Bar { name, samples: &lane.samples, moments: &lane.moments })
+        .collect();
+    text += &bars::bars(&drawn, one.row.unit);
+    text += &goals(one);
+    text += &statistics(one);
+    text += &counters(one);
+    for failure in &one.outcome.failures {
+        let (lane, error) = (failure.lane.name(), escape(&failure.error.to_string()));
+        push(&mut text, format_args!("<p class=\"missed\">{lane} failed: {error}</p>\n"));
+    }
+    text
+}
+
+fn goals(one: &Measured<'_>) -> String {
+    if one.row.goals.is_empty() {
+        return String::new();
+    }
+    let mut text = "<ul class=\"goals\">\n".to_owned();
+    for goal in &one.row.goals {
+        let found = verdict(goal, one.part.experiment, &one.outcome);
+        let class = match found.reached {
+            Some(true) => "reached",
+            Some(false) => "missed",
+            None => "open",
+        };
+        push(
+            &mut text,
+            format_args!(
+                "<li><span class=\"tag {class}\">{}</span> {}</li>\n",
+                found.word(),
+                escape(&found.text)
+            ),
+        );
+    }
+    text + "</ul>\n"
+}
+
+fn statistics(one: &Measured<'_>) -> String {
+    let mut text = "<div class=\"scroll\"><table><thead><tr><th>setting</th><th>N</th><th>min</th><th>max</th>\
+                    <th>median</th><th>average</th><th>deviation</th><th>difference at 95 %</th></tr></thead><tbody>\n"
+        .to_owned();
+    let base = one.outcome.base();
+    for lane in &one.outcome.lanes {
+        let of = &lane.moments;
+        push(
+            &mut text,
+            format_args!(
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                escape(lane.lane.name()),
+                of.count,
+                general(of.min),
+                general(of.max),
+                general(of.median),
+                general(of.average),
+                general(of.deviation),
+                difference(base, lane)
+            ),
+        );
+    }
+    text + "</tbody></table></div>\n"
+}
+
+fn difference(base: Option<&LaneResult>, lane: &LaneResult) -> String {
+    let Some(base) = base.filter(|base| base.lane != lane.lane) else { return String::new() };
+    match Difference::of(&base.moments, &lane.moments) {
+        Some(found) if found.proven => format!("{:+.2} % ± {:.2} %", found.percent, found.percent_error),
+        Some(_) => "none proven".to_owned(),
+        None => "too few samples".to_owned(),
+    }
+}
+
+fn counters(one: &Measured<'_>) -> String {
+    let lanes: Vec<&LaneResult> =
+        one.outcome.lanes.iter().filter(|lane| lane.lane.name() != KERNEL).collect();
+    if lanes.is_empty() {
+        return String::new();
+    }
+    let heads: String = lanes.iter().map(|lane| format!("<th>{}</th>", escape(lane.lane.name()))).collect();
+    let mut text = format!(
+        "<details open=\"open\"><summary>Counters; an operation is a {}</summary>\n\
+         <div class=\"scroll\"><table><thead><tr><th>counter</th>{heads}</tr></thead><tbody>\n",
+        escape(one.row.operation)
+    );
+    for line in lines(one.part.experiment) {
+        if is_known(line, &one.outcome.lanes) {
+            text += &cells(line.name, lanes.iter().map(|lane| cell(value(line, lane))));
+        }
+    }
+    text += &cells("cores used", lanes.iter().map(|lane| cell(lane.cpu)));
+    text += "</tbody></table></div>\n";
+    let absent = lines(one.part.experiment).filter(|line| !is_known(line, &one.outcome.lanes));
+    let absent: Vec<&str> = absent.map(|line| line.name.trim()).collect();
+    if !absent.is_empty() {
+        push(&mut text, format_args!("<p class=\"soft\">Not counted: {}.</p>\n", escape(&absent.join("; "))));
+    }
+    text += "</details>\n";
+    let counted = |lane: &&LaneResult| lane.counted.as_ref().is_some_and(|counted| !counted.top.is_empty());
+    if lanes.iter().any(counted) {
+        text += "<details><summary>Where lines change hands</summary>\n<div class=\"scroll\"><table>\
+                 <thead><tr><th>setting</th><th class=\"text\">place, share of all hand-offs</th></tr></thead><tbody>\n";
+        for lane in lanes {
+            let places = lane.counted.as_ref().map(places).unwrap_or_default();
+            let (name, places) = (escape(lane.lane.name()), escape(&places));
+            push(&mut text, format_args!("<tr><td>{name}</td><td class=\"text\">{places}</td></tr>\n"));
+        }
+        text += "</tbody></table></div>\n</details>\n";
+    }
+    text
+}
+
+fn cells(name: &str, values: impl Iterator<Item = String>) -> String {
+    let values: String = values.map(|value| format!("<td>{}</td>", escape(&value))).collect();
+    let class = if name.starts_with(' ') { " class=\"sub\"" } else { "" };
+    format!("<tr><td{class}>{}</td>{values}</tr>\n", escape(name.trim()))
+}
+
+/// Text as it may stand in an element or an attribute.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() && c != '\n' => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing into a String cannot fail.
+    let _ = text.write_fmt(arguments);
+}
+
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\"/>
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>
+<meta name=\"color-scheme\" content=\"light dark\"/>
+<title>Sockeye: experiments</title>
+";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! The experiments: each switch's settings against each other, and the kernel beside them.
+//!
+//! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] says what a command
+//! line asks of them, [`run`] takes the samples, [`text`], [`report`] and [`html`] write
+//! what came out, [`scale`] predicts what more cores would do.
+//!
+//! Must not know: what happens inside the stack.
+//!
+//! Tests: in the modules; `tests/bench` for the whole. What each experiment is stands in `docs/experiments.md`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::Value;
+use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::progress::Progress;
+
+use crate::args::{BenchArgs, Target};
+use crate::machine::Machine;
+use crate::report;
+use crate::workloads::Params;
+
+mod beds;
+mod counters;
+mod device;
+mod figures;
+mod goals;
+mod gro;
+mod html;
+mod input;
+pub mod model;
+pub mod plan;
+mod rcvd;
+pub mod run;
+mod rxfree;
+mod scale;
+pub mod table;
+pub mod text;
+mod unix;
+mod wake;
+
+use model::{KERNEL, Lane};
+use plan::Plan;
+use run::{LaneResult, Outcome};
+use scale::Prediction;
+
+/// What came out of one row.
+pub struct Measured<'a> {
+    /// The experiment and its lanes.
+    pub part: &'a plan::Part,
+    /// The row.
+    pub row: &'a model::Row,
+    /// Its lanes' samples.
+    pub outcome: Outcome,
+}
+
+impl Measured<'_> {
+    /// The pairs that are compared: each other setting with the first, and each setting with the kernel.
+    pub fn compared(&self) -> Vec<(&LaneResult, &LaneResult)> {
+        let settings = || self.outcome.lanes.iter().filter(|lane| lane.lane != Lane::Kernel);
+        let mut pairs = Vec::new();
+        if let Some(base) = self.outcome.base() {
+            pairs.extend(settings().skip(1).map(|other| (other, base)));
+        }
+        if let Some(kernel) = self.outcome.of(KERNEL) {
+            pairs.extend(settings().map(|setting| (setting, kernel)));
+        }
+        pairs
+    }
+}
+
+/// Runs what `target` names. Blocks until everything is done; the exit code says whether all of it was.
+pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError> {
+    let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
+    let machine = Machine::read()?;
+    let mut out = Output { json: args.json, file: args.out.as_deref().map(File::create).transpose()? };
+    out.say(&text::header(&machine, &plan))?;
+    let mut measured = Vec::new();
+    if plan.measures {
+        measured = measure(&plan, &machine, &mut out)?;
+    }
+    out.say(&text::footer(&measured))?;
+    let predictions = if plan.predicts { predict(&plan, &out)? } else { Vec::new() };
+    if let Some(path) = &args.report {
+        let page = html::page(&machine, &plan, &measured, &predictions, &command_line());
+        fs::write(path, page)?;
+    }
+    let failed = measured.iter().any(|one| !one.outcome.failures.is_empty())
+        || predictions.iter().any(|one| !one.failures.is_empty());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measure<'a>(
+    plan: &'a Plan,
+    machine: &Machine,
+    out: &mut Output,
+) -> Result<Vec<Measured<'a>>, CommandError> {
+    let rows: Vec<(&plan::Part, &model::Row)> =
+        plan.parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
+    let progress = Progress::of(plan.samples_all(), rows.len());
+    let mut measured = Vec::new();
+    for (index, (part, row)) in rows.into_iter().enumerate() {
+        let name = part.experiment.name;
+        progress.step(index, name, &row.label);
+        let lanes = part.lanes_of(row);
+        let outcome = run::run_row(plan, part.experiment.key, row, &lanes, true, || progress.sample());
+        for failure in &outcome.failures {
+            let (lane, error) = (failure.lane.name(), &failure.error);
+            progress.suspend(|| eprintln!("error: {name} ({}) with {lane}: {error}", row.label));
+        }
+        let one = Measured { part, row, outcome };
+        progress.suspend(|| out.row(plan, machine, &one))?;
+        measured.push(one);
+    }
+    progress.end();
+    Ok(measured)
+}
+
+fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, CommandError> {
+    let samples = plan.parts.iter().map(|part| scale::samples(plan, part)).sum();
+    let progress = Progress::of(samples, plan.parts.len());
+    let handoff = scale::handoff_seconds()?;
+    let mut predictions = Vec::new();
+    for (index, part) in plan.parts.iter().enumerate() {
+        progress.step(index, part.experiment.name, "on one core and on all");
+        let Some(found) = scale::predict(plan, part, handoff, || progress.sample())? else { continue };
+        for failure in &found.failures {
+            let (name, lane, error) = (part.experiment.name, failure.lane.name(), &failure.error);
+            progress.suspend(|| eprintln!("error: {name} for a prediction with {lane}: {error}"));
+        }
+        progress.suspend(|| out.say(&text::prediction(&found)))?;
+        predictions.push(found);
+    }
+    progress.end();
+    out.say(&text::assumptions())?;
+    Ok(predictions)
+}
+
+/// The words of the command line, the program by its name alone.
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("sockeye bench {}", words.join(" "))
+}
+
+/// Where results go: standard output, and a file of JSON lines if one was asked for.
+struct Output {
+    json: bool,
+    file: Option<File>,
+}
+
+impl Output {
+    /// What is no result: on standard error if that holds programs' lines.
+    fn say(&self, text: &str) -> io::Result<()> {
+        if self.json {
+            eprint!("{text}");
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    fn row(&mut self, plan: &Plan, machine: &Machine, one: &Measured<'_>) -> io::Result<()> {
+        let lines = report::experiment_lines(plan, machine, one)?;
+        if let Some(file) = &mut self.file {
+            file.write_all(lines.as_bytes())?;
+        }
+        let mut stdout = io::stdout().lock();
+        if self.json {
+            stdout.write_all(lines.as_bytes())?;
+        } else {
+            stdout.write_all(text::row(one).as_bytes())?;
+        }
+        stdout.flush()
+    }
+}
+
+/// The parameters in `value`, which is an object.
+fn params(value: &Value) -> Params {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn at_most(flag: &str, value: usize, most: usize) -> Result<(), UsageError> {
+    if value > most {
+        return Err(UsageError(format!("{flag} {value} is too many; use at most {most}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Running the rows of an experiment.
+//!
+//! Purpose: interleave the lanes. A round takes one sample of each, in an order in which over the rounds each lane comes
+//! after each other one equally often: what changes on the machine meanwhile meets all of them, and so does what a
+//! sample leaves behind for the next (threads moved between cores, memory). A lane that fails is out of its row; the
+//! others go on.
+//!
+//! Must not know: how results are printed.
+//!
+//! Invariants: what a lane opened lives for one row, so one row's leftovers are not another's; each sample is
+//! under the watchdog.
+//!
+//! Tests: below; `tests/bench` through the command.
+
+use std::io;
+use std::time::Duration;
+
+use crate::experiment::model::{Bed, Lane, On, Row, Taken};
+use crate::experiment::plan::Plan;
+use crate::meter::Timing;
+use crate::ministat::Moments;
+use crate::provider::Counters;
+use crate::providers::counted;
+use crate::{record, watchdog};
+
+/// What one lane did in one row.
+#[derive(Clone, Debug)]
+pub struct LaneResult {
+    /// Which.
+    pub lane: Lane,
+    /// In the row's unit, in the order they were taken; never empty.
+    pub samples: Vec<f64>,
+    /// Of the samples.
+    pub moments: Moments,
+    /// Cores used, the median.
+    pub cpu: Option<f64>,
+    /// Cores that other programs left, used or idle, on average.
+    pub cores_had: Option<f64>,
+    /// Operations in all windows.
+    pub operations: f64,
+    /// Length of all windows, seconds.
+    pub seconds: f64,
+    /// Added up over the windows.
+    pub counters: Counters,
+    /// What a pass of its own counted, on the stack that counts hand-offs.
+    pub counted: Option<Counted>,
+}
+
+/// A counting pass.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Operations in its window.
+    pub operations: f64,
+    /// Counters, with those of hand-offs.
+    pub counters: Counters,
+    /// The places with the most hand-offs, setting up included, and their share of all that were counted.
+    pub top: Vec<(String, f64)>,
+}
+
+/// A lane that could not be measured.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which.
+    pub lane: Lane,
+    /// Why.
+    pub error: io::Error,
+}
+
+/// What came out of a row.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The lanes that were measured: settings in their order, then the kernel.
+    pub lanes: Vec<LaneResult>,
+    /// Those that were not.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// The lane of this name.
+    pub fn of(&self, name: &str) -> Option<&LaneResult> {
+        self.lanes.iter().find(|lane| lane.lane.name() == name)
+    }
+
+    /// What others are compared with: the first setting that was measured.
+    pub fn base(&self) -> Option<&LaneResult> {
+        self.lanes.first().filter(|lane| lane.lane != Lane::Kernel)
+    }
+}
+
+/// Takes all samples of a row, and counts hand-offs afterwards if told to. `advanced` is called after each sample. Blocks
+/// for as long as that takes.
+pub fn run_row(
+    plan: &Plan,
+    key: &str,
+    row: &Row,
+    lanes: &[Lane],
+    counts: bool,
+    mut advanced: impl FnMut(),
+) -> Outcome {
+    let what = |lane: &Lane| format!("a sample of {key} ({}) with {}", row.label, lane.name());
+    let mut running: Vec<Running> = lanes.iter().map(|lane| Running::open(plan, key, row, lane)).collect();
+    for round in 0..plan.samples {
+        for index in order(round, running.len()) {
+            let one = &mut running[index];
+            let _armed = watchdog::arm(limit(plan, row), what(&one.lane));
+            one.take_sample(plan.timing);
+            advanced();
+        }
+    }
+    let mut outcome = Outcome::default();
+    for lane in running {
+        match lane.finish() {
+            Ok(result) => outcome.lanes.push(result),
+            Err(failure) => outcome.failures.push(failure),
+        }
+    }
+    for lane in outcome.lanes.iter_mut().filter(|_| counts) {
+        let _armed = watchdog::arm(limit(plan, row), format!("counting: {}", what(&lane.lane)));
+        match count(plan, key, row, &lane.lane) {
+            Ok(counted) => lane.counted = counted,
+            Err(error) => outcome.failures.push(Failure { lane: lane.lane.clone(), error }),
+        }
+    }
+    outcome
+}
+
+fn limit(plan: &Plan, row: &Row) -> Duration {
+    plan.timing.warm_up + plan.timing.timed + row.setup + watchdog::GRACE
+}
+
+/// One sample of a lane on the stack that counts; `None` where nothing can be counted, as with the kernel.
+fn count(plan: &Plan, key: &str, row: &Row, lane: &Lane) -> io::Result<Option<Counted>> {
+    let Lane::Setting(setting) = lane else { return Ok(None) };
+    let bed = match row.work.open(&On::Counted(&row.settings(&plan.given, key, setting))) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+        opened => opened?,
+    };
+    counted::reset();
+    let taken = bed.sample(plan.timing)?;
+    let top = counted::top(usize::MAX);
+    let all: u64 = top.iter().map(|(_, handoffs)| handoffs).sum();
+    let share = |(site, handoffs): (String, u64)| (site, handoffs as f64 / all.max(1) as f64);
+    let top = top.into_iter().take(PLACES_SHOWN).map(share).collect();
+    Ok(Some(Counted { operations: taken.operations, counters: taken.counters, top }))
+}
+
+/// Places with the most hand-offs, as many as say where it hurts.
+const PLACES_SHOWN: usize = 5;
+
+/// In which order the lanes of a round take turns: the rows of a balanced square (E. J. Williams, 1949), from the left and
+/// from the right by turns, so that an odd number of lanes is balanced too.
+fn order(round: usize, lanes: usize) -> Vec<usize> {
+    let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { lanes - turn.div_ceil(2) };
+    let mut order: Vec<usize> = (0..lanes).map(|turn| (zigzag(turn) + round) % lanes).collect();
+    if round / lanes.max(1) % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+struct Running {
+    lane: Lane,
+    bed: io::Result<Box<dyn Bed>>,
+    taken: Vec<Taken>,
+    timed: Duration,
+}
+
+impl Running {
+    fn open(plan: &Plan, key: &str, row: &Row, lane: &Lane) -> Self {
+        let bed = match lane {
+            Lane::Kernel => row.work.open(&On::Kernel),
+            Lane::Setting(setting) => match row.config(&plan.given, key, setting) {
+                Ok(config) => {
+                    let label = || format!("{key} ({}) with {}", row.label, lane.name());
+                    record::labelled(label, || row.work.open(&On::Sockeye(&config)))
+                }
+                Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.0)),
+            },
+        };
+        Self { lane: lane.clone(), bed, taken: Vec::new(), timed: Duration::ZERO }
+    }
+
+    fn take_sample(&mut self, timing: Timing) {
+        let Ok(bed) = &self.bed else { return };
+        match bed.sample(timing) {
+            Ok(taken) => {
+                self.taken.push(taken);
+                self.timed += timing.timed;
+            }
+            Err(error) => self.bed = Err(error),
+        }
+    }
+
+    fn finish(self) -> Result<LaneResult, Failure> {
+        let lane = self.lane;
+        if let Err(error) = self.bed {
+            return Err(Failure { lane, error });
+        }
+        let samples: Vec<f64> = self.taken.iter().map(|taken| taken.value).collect();
+        let Some(moments) = Moments::of(&samples) else {
+            return Err(Failure { lane, error: io::Error::other("no sample was taken") });
+        };
+        let cpu: Vec<f64> = self.taken.iter().filter_map(|taken| taken.cpu).collect();
+        let had: Vec<f64> = self.taken.iter().filter_map(|taken| taken.cores_had).collect();
+        let mut counters = Counters::new();
+        for (name, value) in self.taken.iter().flat_map(|taken| &taken.counters) {
+            let sum = counters.entry(name.clone()).or_insert(0_u64);
+            *sum = sum.saturating_add(*value);
+        }
+        Ok(LaneResult {
+            lane,
+            samples,
+            moments,
+            cpu: Moments::of(&cpu).map(|cpu| cpu.median),
+            cores_had: Moments::of(&had).map(|had| had.average),
+            operations: self.taken.iter().map(|taken| taken.operations).sum(),
+            seconds: self.timed.as_secs_f64(),
+            counters,
+            counted: None,
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A lane with these samples and counters; ten operations in two seconds.
+    pub fn lane(name: &'static str, samples: &[f64], counters: &[(&str, u64)]) -> LaneResult {
+        let lane = if name == Lane::Kernel.name() { Lane::Kernel } else { Lane::Setting(name) };
+        LaneResult {
+            lane,
+            samples: samples.to_vec(),
+            moments: Moments::of(samples).unwrap(),
+            cpu: Some(1.5),
+            cores_had: None,
+            operations: 10.0,
+            seconds: 2.0,
+            counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            counted: None,
+        }
+    }
+
+    #[test]
+    fn each_lane_comes_after_each_other_one_equally_often() {
+        for lanes in 1..=6 {
+            let mut after = vec![vec![0; lanes]; lanes];
+            for round in 0..2 * lanes {
+                let order = order(round, lanes);
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..lanes).collect::<Vec<_>>());
+                for pair in order.windows(2) {
+                    after[pair[0]][pair[1]] += 1;
+                }
+            }
+            for (first, row) in after.iter().enumerate() {
+                for (second, &times) in row.iter().enumerate() {
+                    assert_eq!(times, if first == second { 0 } else { 2 }, "{lanes} lanes: {after:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_base_is_the_first_setting_and_never_the_kernel() {
+        let mut outcome = Outcome::default();
+        assert!(outcome.base().is_none());
+        outcome.lanes.push(lane("kernel", &[1.0], &[]));
+        assert!(outcome.base().is_none());
+        outcome.lanes.insert(0, lane("async", &[1.0], &[]));
+        assert_eq!(outcome.base().unwrap().lane, Lane::Setting("async"));
+        assert!(outcome.of("kernel").is_some() && outcome.of("sync").is_none());
+    }
+}

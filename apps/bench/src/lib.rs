@@ -1,0 +1,87 @@
+//! `sockeye bench`: Sockeye beside the kernel.
+//!
+//! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
+//! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
+//! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm;
+//! [`udp`] is about datagrams. [`record`] keeps frames of what has any.
+//!
+//! Must not know: what happens inside either stack.
+//!
+//! Tests: in the modules; `tests/bench` for the whole.
+#![forbid(unsafe_code)]
+// The library is for the program alone, and its documentation is built with private items.
+#![allow(rustdoc::private_intra_doc_links)]
+
+use std::process::ExitCode;
+
+use sockeye_shared::end::CommandError;
+use sockeye_shared::progress::Progress;
+
+pub mod args;
+pub mod child;
+mod experiment;
+mod hostile;
+mod machine;
+pub mod meter;
+mod ministat;
+mod pin;
+mod plan;
+mod provider;
+mod providers;
+mod record;
+mod report;
+mod run;
+mod stats;
+mod tun;
+mod udp;
+mod watchdog;
+pub mod workloads;
+
+pub use args::BenchArgs;
+
+/// Measures. Blocks until everything is done; the exit code says whether all of it was.
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    args.check_only_flags().map_err(CommandError::Usage)?;
+    providers::kernel::raise_descriptor_limit();
+    args.check_record().map_err(CommandError::Usage)?;
+    record::to(args.pcap.as_deref());
+    if args.workload == Some(args::Target::Tun) {
+        return tun::bench(args);
+    }
+    if args.workload == Some(args::Target::Hostile) {
+        return hostile::bench(args);
+    }
+    if args.workload == Some(args::Target::Udp) {
+        return udp::bench(args);
+    }
+    if let Some(target) = args.experiments().map_err(CommandError::Usage)? {
+        return experiment::bench(args, target);
+    }
+    let plan = args.plan().map_err(CommandError::Usage)?;
+    let machine = machine::Machine::read()?;
+    let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
+    report.begin(&plan)?;
+    let progress = Progress::of(plan.samples(), plan.cases.len());
+    let mut failed = false;
+    for (index, case) in plan.cases.iter().enumerate() {
+        progress.step(index, case.workload.name().as_str(), &case.label());
+        if case.workload.name() == workloads::Name::Crr && !machine::has_time_wait_room() {
+            progress.suspend(|| eprintln!("{TIME_WAIT_WARNING}"));
+        }
+        let outcome = run::run_case(case, &plan.sides, || progress.sample());
+        for failure in &outcome.failures {
+            failed = true;
+            let (side, error) = (failure.side.name(), &failure.error);
+            let name = case.workload.name().as_str();
+            progress.suspend(|| eprintln!("error: {name} ({}) on {side}: {error}", case.label()));
+        }
+        progress.suspend(|| report.add(case, &outcome))?;
+    }
+    progress.end();
+    report.end()?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+const TIME_WAIT_WARNING: &str = "\
+warning: the kernel's table of TIME-WAIT states is nearly full from earlier runs; it closes connections \
+without them now, which makes its side of crr faster than it is; repeat after a minute";

@@ -1,0 +1,193 @@
+//! Sockeye's side: the library over its own loopback interface.
+//!
+//! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the
+//! spinning, or what an experiment compares.
+//!
+//! Must not know: the workloads; which of the two libraries it is compiled over.
+//!
+//! Invariants: one stack and one listener live as long as their provider, as on the kernel's side:
+//! [`Provider::listen`] hands out clones of the listener, so the TIME-WAIT states that `crr` leaves
+//! stay on one port and are met again by the next sample.
+//!
+//! Tests: below.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Duration;
+
+use super::library::poll::{Events, Interest, Poll, Token, Trigger};
+use super::library::{Config, Stack, TcpListener, TcpSocket, TcpStream};
+use crate::plan::Spin;
+use crate::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream};
+
+/// A stack of its own.
+pub struct Sockeye {
+    listener: TcpListener,
+    stack: Stack,
+}
+
+impl Sockeye {
+    /// With the default configuration but for `spin`.
+    pub fn new(spin: Spin) -> io::Result<Self> {
+        let default = Config::default();
+        Self::over(match spin {
+            Spin::On => default,
+            Spin::Off => Config { spin_max: Duration::ZERO, ..default },
+        })
+    }
+
+    /// With this configuration.
+    pub fn over(config: Config) -> io::Result<Self> {
+        let stack = Stack::new(config)?;
+        Ok(Self { listener: listen_on(&stack)?, stack })
+    }
+}
+
+impl Provider for Sockeye {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+    type Poller = Readiness;
+
+    fn listen(&self) -> io::Result<TcpListener> {
+        self.listener.try_clone()
+    }
+
+    fn listen_anew(&self) -> io::Result<TcpListener> {
+        listen_on(&self.stack)
+    }
+
+    fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        TcpStream::connect_on(&self.stack, to)
+    }
+
+    fn poller(&self) -> io::Result<Readiness> {
+        Ok(readiness(&self.stack))
+    }
+
+    fn counters(&self) -> Counters {
+        let named = |(name, value): (&str, u64)| (name.to_owned(), value);
+        self.stack.counters().into_iter().chain(super::handoffs()).map(named).collect()
+    }
+
+    fn pairs_max(&self) -> usize {
+        // Every connection is two pcbs here.
+        self.stack.config().connections_max / 2
+    }
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    fn accept(&self) -> io::Result<TcpStream> {
+        TcpListener::accept(self).map(|(stream, _)| stream)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        TcpListener::local_addr(self)
+    }
+
+    fn try_clone(&self) -> io::Result<Self> {
+        TcpListener::try_clone(self)
+    }
+}
+
+impl Stream for TcpStream {
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        Read::read(&mut stream, buf)
+    }
+
+    fn write(&self, buf: &[u8]) -> io::Result<usize> {
+        let mut stream = self;
+        Write::write(&mut stream, buf)
+    }
+
+    fn write_all(&self, buf: &[u8]) -> io::Result<()> {
+        let mut stream = self;
+        Write::write_all(&mut stream, buf)
+    }
+
+    fn shutdown_write(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        TcpStream::set_nodelay(self, on)
+    }
+
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        TcpStream::set_nonblocking(self, on)
+    }
+
+    fn discard_on_close(&self) -> io::Result<()> {
+        self.set_linger(Some(Duration::ZERO))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        TcpStream::local_addr(self)
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        TcpStream::peer_addr(self)
+    }
+}
+
+/// Sockeye's readiness, level-triggered.
+pub struct Readiness {
+    poll: Poll,
+    events: Events,
+}
+
+impl Poller for Readiness {
+    type Stream = TcpStream;
+
+    fn register(&mut self, stream: &TcpStream, token: usize) -> io::Result<()> {
+        self.poll.register(stream, Token(token), Interest::READABLE, Trigger::Level)
+    }
+
+    fn wait(&mut self, timeout: Duration, mut ready: impl FnMut(usize) -> io::Result<()>) -> io::Result<()> {
+        self.poll.wait(&mut self.events, Some(timeout))?;
+        for event in &self.events {
+            ready(event.token().0)?;
+        }
+        Ok(())
+    }
+}
+
+/// A poller that spins as the stack's sockets do.
+pub fn readiness(stack: &Stack) -> Readiness {
+    Readiness { poll: Poll::new(stack.config().spin_max), events: Events::with_capacity(EVENTS_MAX) }
+}
+
+/// The default configuration but for these settings.
+pub fn configured(settings: &[(String, String)]) -> io::Result<Config> {
+    let mut config = Config::default();
+    for (key, value) in settings {
+        let set = config.set(key, value);
+        set.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    }
+    Ok(config)
+}
+
+fn listen_on(stack: &Stack) -> io::Result<TcpListener> {
+    let mut socket = TcpSocket::new_v4(stack);
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    socket.listen(BACKLOG_MAX as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::checks;
+
+    #[test]
+    fn bytes_arrive_and_the_poller_tells_so_until_they_are_read() {
+        checks::readiness_is_level_triggered(&Sockeye::new(Spin::On).unwrap());
+        checks::readiness_is_level_triggered(&Sockeye::new(Spin::Off).unwrap());
+    }
+
+    #[test]
+    fn a_closed_peer_is_an_unexpected_eof_for_read_exact() {
+        checks::a_closed_peer_ends_the_stream(&Sockeye::new(Spin::On).unwrap());
+    }
+}

@@ -1,0 +1,29 @@
+//! The bench as a program: exit codes, streams, JSON, helper processes.
+//!
+//! Samples are short and few: these tests are about what comes out, not about how much.
+
+mod experiments;
+mod helpers;
+mod records;
+mod results;
+mod tun;
+mod usage;
+
+use std::process::{Command, Stdio};
+
+use sockeye_shared::testing::{run, stderr, stdout};
+
+/// The program with `line`'s words as arguments.
+fn bench(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sockeye-bench"));
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// The program in a process that may have `descriptors` and no more.
+fn bench_limited(descriptors: usize, line: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {descriptors} && exec \"$0\" {line}");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_sockeye-bench")]).stdin(Stdio::null());
+    command
+}

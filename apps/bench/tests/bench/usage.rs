@@ -1,0 +1,47 @@
+//! Help, and what a wrong command line gets: a message on standard error and status 2.
+
+use super::*;
+
+#[test]
+fn a_wrong_command_line_says_why_on_stderr_and_exits_with_2() {
+    for (line, parts) in [
+        ("stream --size 12X", &["--size", "12X", "64K"][..]),
+        ("rr --samples 0", &["--samples", "0", "such as 10"]),
+        ("nothing", &["nothing", "stream"]),
+        ("stream --clients 3", &["--clients", "stream", "crr"]),
+        ("--touch", &["--touch", "sockeye bench mem"]),
+        ("rr --connections 5 --size 1M", &["--size", "1M", "4K"]),
+    ] {
+        let output = run(bench(line));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(output.stdout.is_empty(), "{line}");
+        for part in parts {
+            let text = stderr(&output);
+            assert!(text.contains(part), "{line}: {part} is not in {text}");
+        }
+    }
+}
+
+#[test]
+fn help_teaches_by_examples_and_hides_the_helpers() {
+    let output = run(bench("--help"));
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    for part in
+        ["Usage: sockeye bench", "sockeye bench --quick", "--connections 1,2,10", "Exit codes", "cubic"]
+    {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("__"), "{text}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = bench("stream --on kernel --samples 1 --seconds 0.05")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
