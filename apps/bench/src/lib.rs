@@ -23,7 +23,6 @@ mod experiment;
 mod hostile;
 mod machine;
 pub mod meter;
-mod ministat;
 mod pin;
 mod plan;
 mod provider;

@@ -18,9 +18,9 @@ use std::time::Duration;
 use crate::experiment::model::{Bed, Lane, On, Row, Taken};
 use crate::experiment::plan::Plan;
 use crate::meter::Timing;
-use crate::ministat::Moments;
 use crate::provider::Counters;
 use crate::providers::counted;
+use crate::stats::ministat::Moments;
 use crate::{record, watchdog};
 
 /// What one lane did in one row.

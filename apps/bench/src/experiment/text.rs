@@ -18,7 +18,7 @@ use crate::experiment::plan::Plan;
 use crate::experiment::run::{Counted, LaneResult, Outcome};
 use crate::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
 use crate::machine::Machine;
-use crate::ministat::{self, Difference, general};
+use crate::stats::ministat::{self, Difference, general};
 
 /// The machine, the method and the time it takes.
 pub fn header(machine: &Machine, plan: &Plan) -> String {

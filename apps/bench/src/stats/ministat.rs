@@ -16,6 +16,8 @@
 
 use std::f64::consts::PI;
 
+use super::Summary;
+
 /// One list of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
@@ -36,18 +38,10 @@ pub struct Moments {
 impl Moments {
     /// Of `samples`; `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let count = sorted.len();
-        let half = count / 2;
-        let median = if count.is_multiple_of(2) {
-            f64::midpoint(sorted[half - 1], sorted[half])
-        } else {
-            sorted[half]
-        };
-        let average = sorted.iter().sum::<f64>() / count as f64;
-        let squares: f64 = sorted.iter().map(|x| (x - average) * (x - average)).sum();
+        let Summary { median, min, max } = Summary::of(samples)?;
+        let count = samples.len();
+        let average = samples.iter().sum::<f64>() / count as f64;
+        let squares: f64 = samples.iter().map(|x| (x - average) * (x - average)).sum();
         let deviation = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
         Some(Self { count, min, max, median, average, deviation })
     }

@@ -10,7 +10,7 @@
 
 use crate::experiment::html::style::colour;
 use crate::experiment::html::{Name, escape};
-use crate::ministat::{Moments, general};
+use crate::stats::ministat::{Moments, general};
 
 /// One bar.
 pub struct Bar<'a> {

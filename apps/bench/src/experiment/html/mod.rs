@@ -22,7 +22,7 @@ use crate::experiment::run::LaneResult;
 use crate::experiment::scale::Prediction;
 use crate::experiment::text::{pairs, places};
 use crate::machine::Machine;
-use crate::ministat::{Difference, general};
+use crate::stats::ministat::{Difference, general};
 
 mod bars;
 mod curves;
