@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use sockeye_shared::end::UsageError;
 use sockeye_shared::parse;
 
+use crate::against::round_count;
 use crate::experiment::table::EXPERIMENTS;
 use crate::pin::{Pin, usable_cores};
 use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
@@ -110,6 +111,14 @@ pub struct BenchArgs {
     /// input: the kernel sends, through a device, instead of another stack over a wire (as root)
     #[arg(long, value_enum)]
     pub dev: Option<Dev>,
+
+    /// Compare this build with another one on the same rows: a sockeye or sockeye-bench, or a revision, which is built
+    #[arg(long, value_name = "REVISION|PROGRAM")]
+    pub against: Option<String>,
+
+    /// Rounds of --against, at least 20 [default: 20]
+    #[arg(long, value_name = "N", value_parser = round_count, requires = "against")]
+    pub rounds: Option<usize>,
 
     /// Write one JSON object a line instead of a table
     #[arg(long)]

@@ -3,7 +3,7 @@
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
 //! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
 //! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm;
-//! [`udp`] is about datagrams. [`record`] keeps frames of what has any.
+//! [`udp`] is about datagrams; [`against`] compares this build with another one. [`record`] keeps frames of what has any.
 //!
 //! Must not know: what happens inside either stack.
 //!
@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use sockeye_shared::end::CommandError;
 use sockeye_shared::progress::Progress;
 
+mod against;
 pub mod args;
 pub mod child;
 mod experiment;
@@ -44,6 +45,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     providers::kernel::raise_descriptor_limit();
     args.check_record().map_err(CommandError::Usage)?;
     record::to(args.pcap.as_deref());
+    if let Some(other) = &args.against {
+        return against::bench(args, other);
+    }
     if args.workload == Some(args::Target::Tun) {
         return tun::bench(args);
     }

@@ -87,6 +87,10 @@ Examples:
       two settings of one switch against each other, and the kernel
   sockeye bench wake --set grain=per_core --set spin_max=0
       an experiment with other settings of the stack
+  sockeye bench --quick --against main
+      this build and that of a git revision in turns, all rows
+  sockeye bench rr --connections 1,100 --against ./sockeye-before
+      the same with a program that was built elsewhere, two rows
   sockeye bench tun --peers
       through a TUN device, beside gVisor's netstack and smoltcp (as root)
   sockeye bench input --dev tun --connections 10

@@ -9,6 +9,7 @@
 //!
 //! Tests: below.
 
+use std::fmt;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -179,12 +180,7 @@ impl Case {
             }
             Workload::Idle(spec) => vec![plural(spec.connections, "conn")],
         };
-        if let Workload::Stream(stream::Spec { nodelay: true, .. })
-        | Workload::Rr(rr::Spec { nodelay: true, .. })
-        | Workload::OneWay(one_way::Spec { nodelay: true, .. }) = self.workload
-        {
-            parts.push("nodelay".to_owned());
-        }
+        parts.extend(self.is_nodelay().then(|| "nodelay".to_owned()));
         match self.pin {
             Pin::Same => parts.push("same core".to_owned()),
             Pin::Split => parts.push("two cores".to_owned()),
@@ -195,6 +191,60 @@ impl Case {
             Spin::Off => parts.push("no spin".to_owned()),
         }
         parts.join(", ")
+    }
+
+    /// The words that ask for this case alone on the command line, but for the samples and their time.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![self.workload.name().as_str().to_owned()];
+        let mut flag =
+            |name: &str, value: &dyn fmt::Display| words.extend([name.to_owned(), value.to_string()]);
+        match &self.workload {
+            Workload::Stream(stream::Spec { connections, size, .. }) => {
+                flag("--connections", connections);
+                flag("--size", size);
+            }
+            Workload::Rr(rr::Spec { connections, threads, size, .. }) => {
+                flag("--connections", connections);
+                flag("--size", size);
+                threads.iter().for_each(|threads| flag("--threads", threads));
+            }
+            Workload::OneWay(spec) => flag("--size", &spec.size),
+            Workload::Crr(spec) => {
+                flag("--clients", &spec.clients);
+                flag("--threads", &spec.acceptors);
+                flag("--size", &spec.size);
+            }
+            Workload::Mem(mem::Spec { connections, .. }) | Workload::Idle(idle::Spec { connections }) => {
+                flag("--connections", connections);
+            }
+        }
+        let (is_placed, spins) = match &self.workload {
+            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => (true, true),
+            Workload::Idle(_) => (false, true),
+            Workload::Mem(_) => (false, false),
+        };
+        // A machine of one core may have two as the default, but refuses it as a wish.
+        if is_placed && (self.pin != Pin::Split || default_pin(&self.workload) != Pin::Split) {
+            flag("--pin", &self.pin.name());
+        }
+        if spins {
+            flag("--spin", &self.spin.name());
+        }
+        words.extend(self.is_nodelay().then(|| "--nodelay".to_owned()));
+        words.extend(
+            matches!(self.workload, Workload::Mem(mem::Spec { touch: true, .. }))
+                .then(|| "--touch".to_owned()),
+        );
+        words
+    }
+
+    fn is_nodelay(&self) -> bool {
+        match &self.workload {
+            Workload::Stream(stream::Spec { nodelay, .. })
+            | Workload::Rr(rr::Spec { nodelay, .. })
+            | Workload::OneWay(one_way::Spec { nodelay, .. }) => *nodelay,
+            Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) => false,
+        }
     }
 
     /// How long one sample of one side should take, setting up included.

@@ -62,4 +62,31 @@ impl Progress {
     }
 }
 
+/// The progress of something whose length nobody knows: its last line, on a terminal.
+pub struct Activity(Option<ProgressBar>);
+
+impl Activity {
+    /// Says what begins.
+    pub fn begin(what: &str) -> Self {
+        eprintln!("{what}");
+        Self(io::stderr().is_terminal().then(ProgressBar::new_spinner))
+    }
+
+    /// Shows a line in the place of the one before.
+    pub fn line(&self, line: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(line.to_owned());
+            bar.tick();
+        }
+    }
+}
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 const TEMPLATE: &str = "{bar:24} {pos}/{len} samples, {eta} left  {msg}";

@@ -22,6 +22,7 @@ mod json;
 mod table;
 
 pub use json::experiment_lines;
+pub use table::thousands;
 
 /// Where results go.
 pub struct Report {

@@ -177,7 +177,7 @@ fn value(workload: &Workload, value: f64) -> String {
 }
 
 /// Rounded to a whole number, in groups of three digits. Rates and sizes are not negative.
-fn thousands(value: f64) -> String {
+pub fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.max(0.0));
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {

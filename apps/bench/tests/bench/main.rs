@@ -2,6 +2,7 @@
 //!
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
+mod against;
 mod experiments;
 mod helpers;
 mod records;
@@ -9,7 +10,7 @@ mod results;
 mod tun;
 mod usage;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use sockeye_shared::testing::{run, stderr, stdout};
 

@@ -1,0 +1,110 @@
+//! A build of the bench, and one turn of it.
+//!
+//! Purpose: how a program is asked for a row. `sockeye-bench` takes the row's words, `sockeye` takes them after `bench`; which of
+//! the two a program is, its `--version` says.
+//!
+//! Must not know: what the rows are.
+//!
+//! Tests: below; `tests/bench/against`.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::process::{self, Ended};
+use super::row::{Fault, Reading, Row};
+use super::{cannot, revision};
+
+/// One of the two that are compared.
+#[derive(Debug)]
+pub struct Build {
+    /// As the output calls it.
+    pub name: String,
+    program: PathBuf,
+    /// What stands before a row's words.
+    first: &'static [&'static str],
+}
+
+impl Build {
+    /// The one that is running.
+    pub fn this() -> io::Result<Self> {
+        Ok(Self { name: "this build".to_owned(), program: env::current_exe()?, first: &[] })
+    }
+
+    /// The one that `named` names: a program if there is such a file, else a revision, which is built. Blocks for as long as
+    /// that takes.
+    pub fn other(named: &str) -> io::Result<Self> {
+        if Path::new(named).is_file() {
+            return Self::of_program(named.to_owned(), Path::new(named).canonicalize()?);
+        }
+        let (name, program) = revision::build(named)?;
+        Self::of_program(name, program)
+    }
+
+    fn of_program(name: String, program: PathBuf) -> io::Result<Self> {
+        let answer = process::run(Command::new(&program).arg("--version"), VERSION_MAX)
+            .map_err(|error| cannot(error.kind(), format!("{}: {error}; {REMEDY}", program.display())))?;
+        let first: &[&str] = match answer.stdout.split_whitespace().next() {
+            Some("sockeye-bench") => &[],
+            Some("sockeye") => &["bench"],
+            Some(_) | None => {
+                let message =
+                    format!("{} does not call itself sockeye or sockeye-bench; {REMEDY}", program.display());
+                return Err(cannot(io::ErrorKind::InvalidInput, message));
+            }
+        };
+        Ok(Self { name, program, first })
+    }
+
+    /// One sample of a row, in a process of its own whose environment is larger by `padding` bytes. Blocks until it is there.
+    pub fn turn(&self, row: &Row, padding: usize) -> Result<Reading, Fault> {
+        let mut command = Command::new(&self.program);
+        command.args(self.first).args(&row.words).env(PADDING, "x".repeat(padding));
+        let ended =
+            process::run(&mut command, row.limit).map_err(|error| Fault::Failed(error.to_string()))?;
+        match ended.status.code() {
+            Some(0) => row.reading(&ended.stdout),
+            Some(WRONG_COMMAND_LINE) => Err(Fault::Unknown(complaint(&ended))),
+            Some(_) | None => Err(Fault::Failed(complaint(&ended))),
+        }
+    }
+}
+
+/// What a process said was wrong: its last line that says so, or how it ended.
+fn complaint(ended: &Ended) -> String {
+    let said = ended.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    said.map_or_else(|| format!("it ended with {}", ended.status), str::to_owned)
+}
+
+/// For whoever gave something else.
+const REMEDY: &str = "give the path of a sockeye or sockeye-bench, or a revision";
+/// The variable that moves the stack of a process.
+const PADDING: &str = "SOCKEYE_BENCH_PADDING";
+/// How long a program may take to say its version.
+const VERSION_MAX: Duration = Duration::from_secs(30);
+/// The exit code of a program that does not understand its arguments.
+const WRONG_COMMAND_LINE: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_another_kind_is_refused_with_a_remedy() {
+        for (program, part) in [("/bin/true", "does not call itself"), ("/nonexistent/build", "No such file")]
+        {
+            let error = Build::of_program("x".to_owned(), PathBuf::from(program)).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(program) && error.contains(REMEDY), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_complaint_is_the_last_error_or_the_status() {
+        let ended =
+            |script: &str| process::run(Command::new("sh").args(["-c", script]), VERSION_MAX).unwrap();
+        assert_eq!(complaint(&ended("echo 'error: a' >&2; echo 'error: b' >&2; echo more >&2; exit 1")), "b");
+        assert!(complaint(&ended("exit 7")).contains('7'));
+    }
+}

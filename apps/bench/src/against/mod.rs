@@ -1,0 +1,88 @@
+//! `bench --against`: this build and another one, in turns.
+//!
+//! Purpose: whether this build does the rows of the bench as well as another one does. Both builds are driven alike: each sample
+//! is a process of its own, in the order ABBA over at least twenty rounds, so that what changes on the machine meets
+//! both, and so do the accidents of where a process's memory lies. [`build`] is a build and one turn of it, [`revision`] makes the
+//! other build from a revision, [`row`] is a row as both builds understand it, [`rounds`] takes the turns, [`report`] says
+//! what came out. ADR 55 has the reasons.
+//!
+//! Must not know: what a workload does.
+//!
+//! Tests: in the parts; `tests/bench/against` for the whole, with a script as the other build.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use sockeye_shared::end::{CommandError, UsageError};
+
+use crate::args::{BenchArgs, Target};
+use crate::machine::Machine;
+use build::Build;
+use report::Report;
+use row::Row;
+
+mod build;
+mod process;
+mod report;
+mod revision;
+mod rounds;
+mod row;
+
+/// Compares with what `other` names. Blocks until everything is done; the exit code says whether all of it was. A row that
+/// the other build does not know is no failure.
+pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
+    let rows = rows(args).map_err(CommandError::Usage)?;
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "warning: this build is not optimised, so its ratios mean nothing; use cargo run --release"
+        );
+    }
+    let builds = [Build::this()?, Build::other(other)?];
+    let count = args.rounds.unwrap_or(ROUNDS_MIN);
+    let planned =
+        rows.iter().map(|row| row.planned).sum::<Duration>() * 2 * u32::try_from(count).unwrap_or(u32::MAX);
+    let mut report = Report::new(args.json, args.out.as_deref(), &builds)?;
+    report.begin(&Machine::read()?, rows.len(), count, planned)?;
+    let courses = rounds::run(&builds, rows, count);
+    report.end(&courses)?;
+    Ok(if courses.iter().any(rounds::Course::has_failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is compared.
+fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
+    args.experiments()?;
+    match args.workload {
+        Some(Target::Workload(_)) | None => {}
+        Some(
+            Target::Experiment(_) | Target::All | Target::Scale | Target::Tun | Target::Hostile | Target::Udp,
+        ) => {
+            let message =
+                "--against compares stream, rr, one-way, crr, mem and idle, or all of them if none is named";
+            return Err(UsageError(message.to_owned()));
+        }
+    }
+    let plan = args.plan()?;
+    let samples = args.samples.unwrap_or(1);
+    Ok(plan.cases.iter().map(|case| Row::of(case, args.on, samples)).collect())
+}
+
+/// Reads a number of rounds.
+pub fn round_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (ROUNDS_MIN..=ROUNDS_MAX).contains(&n) => Ok(n),
+        Ok(_) | Err(_) => Err(format!(
+            "write a whole number from {ROUNDS_MIN} to {ROUNDS_MAX}; with fewer rounds an interval says little, and \
+             fewer rows or a smaller --seconds take less time"
+        )),
+    }
+}
+
+/// An error that says what could not be done with the other build.
+fn cannot(kind: io::ErrorKind, message: String) -> io::Error {
+    io::Error::new(kind, format!("--against: {message}"))
+}
+
+/// Fewer rounds give intervals that cannot tell a loss of a few per cent from noise.
+const ROUNDS_MIN: usize = 20;
+const ROUNDS_MAX: usize = 1000;

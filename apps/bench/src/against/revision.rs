@@ -1,0 +1,218 @@
+//! Another build, made from a revision.
+//!
+//! Purpose: the program of a revision, from `target/against`. Where it is not there yet, the revision is checked out into a git worktree,
+//! built with cargo's release profile and its own lock file, and the program is kept; the worktree is removed.
+//!
+//! Must not know: how the program is used.
+//!
+//! Invariants: one process at a time builds, since it holds the lock of the file `lock`. A program gets its final name in one step, so one
+//! that is there is whole. A worktree ends with its [`Worktree`]; one that a killed process left behind ends when the next
+//! begins.
+//!
+//! Tests: `tests/bench/against`, with a small repository.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sockeye_shared::progress::Activity;
+
+use super::cannot;
+
+/// Builds the revision unless that has been done before. Returns its name for output, and the program. Blocks for minutes.
+///
+/// # Errors
+/// There is no git or cargo, no such revision, it is not one of this project, or it cannot be built.
+pub fn build(named: &str) -> io::Result<(String, PathBuf)> {
+    let repository = repository(named)?;
+    let id = identity(&repository, named)?;
+    let short = &id[..id.len().min(ID_SHOWN)];
+    let name = if named == short { short.to_owned() } else { format!("{named} ({short})") };
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |dir| repository.join(dir));
+    let cache = target.join(FOLDER);
+    let kept = cache.join(&id);
+    if let Some(program) = program_in(&kept) {
+        eprintln!("{name} was built before: {}", program.display());
+        return Ok((name, program));
+    }
+    fs::create_dir_all(&cache)?;
+    let lock = File::create(cache.join("lock"))?;
+    lock.lock()?;
+    let program = match program_in(&kept) {
+        // Another process was faster.
+        Some(program) => program,
+        None => Worktree::add(&repository, &cache.join("source"), &id)?.build(
+            &name,
+            &cache.join("build"),
+            &kept,
+        )?,
+    };
+    Ok((name, program))
+}
+
+/// A revision, checked out.
+struct Worktree<'a> {
+    repository: &'a Path,
+    path: &'a Path,
+}
+
+impl<'a> Worktree<'a> {
+    fn add(repository: &'a Path, path: &'a Path, id: &str) -> io::Result<Self> {
+        // What a killed process left behind.
+        drop(Self { repository, path });
+        let added =
+            git(repository).args(["worktree", "add", "--detach", "--force"]).arg(path).arg(id).output()?;
+        let worktree = Self { repository, path };
+        if added.status.success() {
+            return Ok(worktree);
+        }
+        let said = String::from_utf8_lossy(&added.stderr);
+        Err(cannot(io::ErrorKind::Other, format!("git worktree failed in {}:\n{said}", repository.display())))
+    }
+
+    /// Builds the program and moves it into the folder `kept`.
+    fn build(&self, name: &str, target: &Path, kept: &Path) -> io::Result<PathBuf> {
+        let package =
+            PACKAGES.iter().find(|(folder, ..)| self.path.join(folder).join("Cargo.toml").is_file());
+        let Some((_, package, program)) = package else {
+            let message =
+                format!("{name} in {} has no bench; run in a checkout of Sockeye", self.repository.display());
+            return Err(cannot(io::ErrorKind::InvalidInput, message));
+        };
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            package,
+            "--bin",
+            program,
+            "--color",
+            "never",
+        ]);
+        cargo.arg("--target-dir").arg(target).current_dir(self.path);
+        run(cargo, name)?;
+        let new = kept.with_extension("new");
+        // Of a process that was killed here.
+        let _ = fs::remove_dir_all(&new);
+        fs::create_dir_all(&new)?;
+        fs::copy(target.join("release").join(program), new.join(program))?;
+        fs::rename(&new, kept)?;
+        Ok(kept.join(program))
+    }
+}
+
+impl Drop for Worktree<'_> {
+    fn drop(&mut self) {
+        // Each may fail because there is nothing to remove.
+        let _ =
+            git(self.repository).args(["worktree", "remove", "--force", "--force"]).arg(self.path).output();
+        let _ = fs::remove_dir_all(self.path);
+        let _ = git(self.repository).args(["worktree", "prune"]).output();
+    }
+}
+
+/// Runs cargo to its end, showing its last line; its last lines are in the error if it fails.
+fn run(mut cargo: Command, name: &str) -> io::Result<()> {
+    let activity = Activity::begin(&format!("building {name}, which takes some minutes the first time"));
+    let spawned = cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut process = spawned.map_err(|error| missing(error, "cargo"))?;
+    let mut tail = VecDeque::new();
+    if let Some(stderr) = process.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            let line = line?;
+            activity.line(line.trim());
+            tail.push_back(line);
+            if tail.len() > TAIL_LINES {
+                tail.pop_front();
+            }
+        }
+    }
+    if process.wait()?.success() {
+        return Ok(());
+    }
+    let tail = Vec::from(tail).join("\n");
+    let message = format!(
+        "{name} does not build; choose another revision, or give a program that was built elsewhere. Cargo said at the \
+         end:\n{tail}"
+    );
+    Err(cannot(io::ErrorKind::Other, message))
+}
+
+/// The repository of the working directory, or else the one that this program was built from.
+fn repository(named: &str) -> io::Result<PathBuf> {
+    let built_from = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for place in [Path::new("."), built_from] {
+        if !place.is_dir() {
+            continue;
+        }
+        let asked = git(place)
+            .args(["rev-parse", "--show-toplevel"])
+            .output()
+            .map_err(|error| missing(error, "git"))?;
+        let path = String::from_utf8_lossy(&asked.stdout);
+        if asked.status.success() && !path.trim().is_empty() {
+            return Ok(PathBuf::from(path.trim()));
+        }
+    }
+    let message = format!(
+        "there is no file {named:?}, and this is no git repository in which it could be a revision; run in a checkout of \
+         Sockeye, or give the path of a sockeye or sockeye-bench"
+    );
+    Err(cannot(io::ErrorKind::NotFound, message))
+}
+
+/// The commit that a revision names.
+fn identity(repository: &Path, named: &str) -> io::Result<String> {
+    let commit = format!("{named}^{{commit}}");
+    let asked =
+        git(repository).args(["rev-parse", "--verify", "--quiet", "--end-of-options", &commit]).output()?;
+    let id = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    if asked.status.success() && !id.is_empty() {
+        return Ok(id);
+    }
+    let message = format!(
+        "there is neither a file nor a revision {named:?}; give the path of a sockeye or sockeye-bench, or a revision that \
+         git log knows (git fetch brings what is missing)"
+    );
+    Err(cannot(io::ErrorKind::NotFound, message))
+}
+
+/// The program that an earlier run kept.
+fn program_in(kept: &Path) -> Option<PathBuf> {
+    PACKAGES.iter().map(|(.., program)| kept.join(program)).find(|program| program.is_file())
+}
+
+fn git(folder: &Path) -> Command {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(folder).stdin(Stdio::null());
+    command
+}
+
+fn missing(error: io::Error, tool: &str) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let message = format!(
+                "`{tool}` is not installed, and a revision takes it; install it, or give the path of a sockeye or \
+                 sockeye-bench"
+            );
+            cannot(io::ErrorKind::NotFound, message)
+        }
+        _ => error,
+    }
+}
+
+/// Where a revision may have its bench: folder, package and program.
+const PACKAGES: [(&str, &str, &str); 2] =
+    [("apps/bench", "sockeye-bench", "sockeye-bench"), ("apps/cli", "sockeye-cli", "sockeye")];
+/// In cargo's target folder.
+const FOLDER: &str = "against";
+/// Of a failed build, in the message.
+const TAIL_LINES: usize = 25;
+/// Digits of a commit in output.
+const ID_SHOWN: usize = 12;

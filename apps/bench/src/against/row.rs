@@ -1,0 +1,208 @@
+//! A row as both builds understand it.
+//!
+//! Purpose: the words that ask for it, and what an answer says. A row is asked for with all its parameters on the command line, so builds
+//! with other defaults measure the same. An answer is the row that was asked for if the workload has the same name and no parameter
+//! that both builds name differs; a build may name more parameters than another.
+//!
+//! Must not know: how a build is started.
+//!
+//! Tests: below.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::args::On;
+use crate::plan::Case;
+use crate::watchdog;
+use crate::workloads::Params;
+
+/// What both builds are asked for.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The workload.
+    pub workload: String,
+    /// Its parameters as a person reads them.
+    pub label: String,
+    /// The command line.
+    pub words: Vec<String>,
+    /// Whose sockets.
+    on: &'static str,
+    /// Whether a ratio of two values says anything.
+    pub has_ratio: bool,
+    /// How long one turn should take.
+    pub planned: Duration,
+    /// How long it may take: longer than a build's own watchdog lets it.
+    pub limit: Duration,
+}
+
+/// One value of a row.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Reading {
+    /// The workload's name.
+    pub workload: String,
+    /// Its parameters.
+    pub params: Params,
+    on: String,
+    /// What the value counts.
+    pub unit: String,
+    /// Whether more is better.
+    pub higher_is_better: bool,
+    /// The median of the samples.
+    #[serde(rename = "median")]
+    pub value: f64,
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The build does not know the row.
+    Unknown(String),
+    /// It does, and failed.
+    Failed(String),
+}
+
+impl Row {
+    /// Of a case, with so many samples a turn. The kernel's sockets are only measured if nothing else is asked for.
+    pub fn of(case: &Case, on: On, samples: usize) -> Self {
+        let on = match on {
+            On::Sockeye | On::Both => "sockeye",
+            On::Kernel => "kernel",
+        };
+        let mut words = case.words();
+        words.extend(["--on".to_owned(), on.to_owned(), "--samples".to_owned(), samples.to_string()]);
+        words.extend([
+            "--seconds".to_owned(),
+            case.timing.timed.as_secs_f64().to_string(),
+            "--json".to_owned(),
+        ]);
+        let planned = case.planned_time() * u32::try_from(samples).unwrap_or(u32::MAX) + START;
+        Self {
+            workload: case.workload.name().as_str().to_owned(),
+            label: case.label(),
+            words,
+            on,
+            has_ratio: case.workload.has_ratio(),
+            planned,
+            limit: planned + watchdog::GRACE * 2,
+        }
+    }
+
+    /// The value in a build's lines of JSON.
+    pub fn reading(&self, lines: &str) -> Result<Reading, Fault> {
+        let readings = lines.lines().filter_map(|line| serde_json::from_str::<Reading>(line).ok());
+        let found = readings.into_iter().find(|one| one.on == self.on && one.workload == self.workload);
+        found.ok_or_else(|| {
+            Fault::Unknown(format!("its answer has no line of {} on {}", self.workload, self.on))
+        })
+    }
+}
+
+impl Reading {
+    /// The first parameter in which another reading is of something else, as a sentence.
+    pub fn differs_from(&self, other: &Reading) -> Option<String> {
+        if self.unit != other.unit || self.higher_is_better != other.higher_is_better {
+            return Some(format!("it measures in {} instead of {}", other.unit, self.unit));
+        }
+        let differing = |(name, value): (&String, _)| {
+            let theirs = other.params.get(name).filter(|theirs| *theirs != value)?;
+            Some(format!("it measures with {name} {theirs} instead of {value}"))
+        };
+        self.params.iter().find_map(differing)
+    }
+}
+
+/// For a process to start and to end.
+const START: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::args::BenchArgs;
+    use crate::machine::Machine;
+    use crate::plan::{Effort, default_set};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn parse(words: &[String]) -> BenchArgs {
+        Line::try_parse_from(std::iter::once("bench").chain(words.iter().map(String::as_str))).unwrap().args
+    }
+
+    #[test]
+    fn the_words_of_each_row_ask_for_that_row_and_no_other() {
+        let machine = Machine::read().unwrap();
+        let shaped = [
+            "stream --connections 3 --size 128 --nodelay --pin same --spin off",
+            "rr --connections 7 --threads 3 --size 100",
+            "rr --connections 1 --threads 1",
+            "one-way --size 1K --nodelay",
+            "crr --clients 3 --threads 2 --size 5",
+            "mem --connections 50 --touch",
+            "idle --connections 4 --spin off",
+        ];
+        let shaped = shaped.map(|line| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            parse(&words).plan().unwrap().cases.remove(0)
+        });
+        for case in default_set(None, Effort::QUICK).into_iter().chain(shaped) {
+            let row = Row::of(&case, On::Both, 2);
+            let plan = parse(&row.words).plan().unwrap();
+            let [asked] = plan.cases.as_slice() else { panic!("{:?}", row.words) };
+            assert_eq!(
+                (asked.label(), asked.samples, plan.sides.len()),
+                (case.label(), 2, 1),
+                "{:?}",
+                row.words
+            );
+            let same_time = asked.timing.timed == case.timing.timed;
+            assert!(asked.params(&machine) == case.params(&machine) && same_time, "{:?}", row.words);
+        }
+    }
+
+    fn row() -> Row {
+        Row::of(&default_set(None, Effort::QUICK)[0], On::Both, 1)
+    }
+
+    fn line(workload: &str, on: &str, params: Value) -> Value {
+        json!({"workload": workload, "on": on, "params": params, "unit": "Gbit/s", "higher_is_better": true,
+            "median": 2.5, "samples": [2.5], "more": null})
+    }
+
+    #[test]
+    fn the_line_of_the_right_workload_and_side_is_taken() {
+        let lines = [
+            "a line that is no JSON".to_owned(),
+            line("rr", "sockeye", json!({})).to_string(),
+            line("stream", "kernel", json!({})).to_string(),
+            line("stream", "sockeye", json!({"size": 64})).to_string(),
+            json!({"workload": "stream", "compare": ["sockeye", "kernel"]}).to_string(),
+        ];
+        let found = row().reading(&lines.join("\n")).unwrap();
+        assert_eq!((found.value, found.params["size"].as_u64()), (2.5, Some(64)));
+        for bad in
+            ["", lines[1].as_str(), lines[2].as_str(), "{\"workload\": \"stream\", \"on\": \"sockeye\"}"]
+        {
+            let fault = row().reading(bad).unwrap_err();
+            assert!(matches!(&fault, Fault::Unknown(why) if why.contains("stream on sockeye")), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_one_build_does_not_name_is_no_difference_and_another_value_is() {
+        let of = |params| serde_json::from_value::<Reading>(line("stream", "sockeye", params)).unwrap();
+        let ours = of(json!({"size": 64, "connections": 1}));
+        assert_eq!(ours.differs_from(&of(json!({"size": 64, "reading": "plain"}))), None);
+        let other = ours.differs_from(&of(json!({"size": 128, "connections": 1}))).unwrap();
+        assert!(other.contains("size 128 instead of 64"), "{other}");
+        let mut counted = of(json!({}));
+        counted.unit = "writes/s".to_owned();
+        assert!(ours.differs_from(&counted).unwrap().contains("writes/s instead of Gbit/s"));
+    }
+}

@@ -1,0 +1,302 @@
+//! `bench --against`: the whole way, with a script that prints lines of JSON as the other build, and a small repository whose
+//! program is such a build.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use sockeye_shared::testing::script;
+
+use super::*;
+
+/// A folder that goes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sockeye-against-{name}-{}", std::process::id()));
+        // Of a process that was killed.
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir(&path).unwrap();
+        Self(path.canonicalize().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A build that calls itself `called`, writes down its arguments, and then does what `answer` says.
+    fn build(&self, called: &str, answer: &str) -> PathBuf {
+        let log = self.0.join("log");
+        let path = self.0.join("other");
+        let text = format!(
+            "[ \"$1\" = --version ] && {{ echo {called} 0.1.0; exit; }}\n\
+             echo \"$@\" >> {}\n{answer}\n",
+            log.display()
+        );
+        script(&path, &text);
+        path
+    }
+
+    /// The arguments of each turn.
+    fn turns(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A line as a build prints it.
+fn line(workload: &str, on: &str, params: &Value, median: f64) -> String {
+    json!({"workload": workload, "params": params, "on": on, "variant": null, "unit": "transactions/s",
+        "higher_is_better": true, "samples": [median], "median": median, "min": median, "max": median, "cpu": null,
+        "counters": {}})
+    .to_string()
+}
+
+/// A script that prints this line.
+fn prints(line: &str) -> String {
+    format!("cat <<'END'\n{line}\nEND")
+}
+
+/// The quickest row there is.
+const ROW: &str = "rr --pin same --seconds 0.01 --json";
+
+fn against(other: &Path, line: &str) -> Command {
+    let mut command = bench(line);
+    command.arg("--against").arg(other);
+    command
+}
+
+fn objects(output: &Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_its_ratio_marked() {
+    for (called, before) in [("sockeye", "bench rr "), ("sockeye-bench", "rr ")] {
+        let folder = Folder::new(called);
+        let other = folder.build(called, &prints(&line("rr", "sockeye", &json!({"connections": 1}), 1e12)));
+        let output = run(against(&other, ROW));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let turns = folder.turns();
+        assert_eq!(turns.len(), 20);
+        for turn in &turns {
+            assert!(turn.starts_with(before), "{turn}");
+            for part in
+                ["--connections 1", "--pin same", "--on sockeye", "--samples 1", "--seconds 0.01", "--json"]
+            {
+                assert!(turn.contains(part), "{part} is not in {turn}");
+            }
+        }
+        let found = objects(&output);
+        let [row, mean] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(
+            (&row["workload"], &row["other"]["median"], &row["below"]),
+            (&json!("rr"), &json!(1e12), &json!(true))
+        );
+        assert_eq!(row["this"]["samples"].as_array().unwrap().len(), 20);
+        let [low, ratio, high] = ["ratio_lo", "ratio", "ratio_hi"].map(|key| row[key].as_f64().unwrap());
+        assert!(low <= ratio && ratio <= high && high < 0.85, "{row}");
+        assert_eq!((&mean["rows"], &mean["below"][0]), (&json!(1), &json!("rr (1 conn, same core)")));
+        let progress = stderr(&output);
+        for part in ["[1/20] round", "[20/20] round", "about", "row(s), at least", "machine:"] {
+            assert!(progress.contains(part), "{part} is not in {progress}");
+        }
+    }
+}
+
+#[test]
+fn the_table_names_the_method_the_rows_and_what_is_below() {
+    let folder = Folder::new("table");
+    let other = folder.build("sockeye-bench", &prints(&line("rr", "sockeye", &json!({}), 1.0)));
+    let output = run(against(&other, "rr --pin same --seconds 0.01 --rounds 21"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(folder.turns().len(), 21);
+    let table = stdout(&output);
+    for part in ["order ABBA", "21 rounds", "geometric mean of 1 row(s)", "with the whole interval: none"] {
+        assert!(table.contains(part), "{part} is not in {table}");
+    }
+}
+
+#[test]
+fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
+    let folder = Folder::new("unknown");
+    let other =
+        folder.build("sockeye", "echo \"error: invalid value 'one-way' for '[WORKLOAD]'\" >&2; exit 2");
+    let output = run(against(&other, "one-way --seconds 0.01 --pin same"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(folder.turns().len(), 1);
+    let table = stdout(&output);
+    let part =
+        "not compared: one-way (64 B, same core): the other build does not know it: invalid value 'one-way'";
+    assert!(table.contains(part), "{table}");
+    assert!(!table.contains("geometric mean"), "{table}");
+}
+
+#[test]
+fn a_build_that_measures_something_else_is_not_compared() {
+    let folder = Folder::new("else");
+    let other = folder.build("sockeye-bench", &prints(&line("rr", "sockeye", &json!({"size": 64}), 1.0)));
+    let output = run(against(&other, ROW));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = objects(&output);
+    assert_eq!((&found[0]["out"], &found[0]["build"]), (&json!("unknown"), &json!("other")));
+    assert!(found[0]["why"].as_str().unwrap().contains("size 64 instead of 1"), "{found:?}");
+}
+
+#[test]
+fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
+    for (script, why) in [("echo 'error: no ports' >&2; exit 1", "no ports"), ("kill -9 $$", "signal: 9")] {
+        let folder = Folder::new("fails");
+        let other = folder.build("sockeye-bench", script);
+        let output = run(against(&other, ROW));
+        assert_eq!(output.status.code(), Some(1));
+        let found = objects(&output);
+        assert_eq!((&found[0]["out"], &found[1]["rows"]), (&json!("failed"), &json!(0)));
+        assert!(found[0]["why"].as_str().unwrap().contains(why), "{found:?}");
+    }
+}
+
+#[test]
+fn the_kernel_can_be_compared_with_itself_and_lines_go_to_a_file_too() {
+    let folder = Folder::new("kernel");
+    let other = folder.build("sockeye-bench", &prints(&line("rr", "kernel", &json!({}), 1.0)));
+    let file = folder.0.join("lines.jsonl");
+    let mut command = against(&other, "rr --pin same --seconds 0.01 --on kernel");
+    command.arg("--out").arg(&file);
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(folder.turns().iter().all(|turn| turn.contains("--on kernel")));
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn a_wrong_command_line_says_what_to_write_instead() {
+    for (line, parts) in [
+        ("rr --against x --rounds 19", &["--rounds", "20 to 1000"][..]),
+        ("rr --rounds 30", &["--against"]),
+        ("rcvd --against x", &["--against compares stream, rr"]),
+        ("udp --against x", &["--against compares stream, rr"]),
+        ("--touch --against x", &["--touch", "sockeye bench mem"]),
+    ] {
+        let output = run(bench(line));
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        for part in parts {
+            assert!(stderr(&output).contains(part), "{line}: {part} is not in {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_build_is_refused_with_a_remedy() {
+    let folder = Folder::new("none");
+    let other = folder.build("iperf", "");
+    let output = run(against(&other, ROW));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).contains("does not call itself sockeye"), "{}", stderr(&output));
+    let mut outside = against(Path::new("no-such-revision"), ROW);
+    outside.current_dir(&folder.0).env("PATH", "/nonexistent");
+    let said = stderr(&run(outside));
+    assert!(said.contains("`git` is not installed") && said.contains("give the path"), "{said}");
+}
+
+/// A repository with a program that answers as the bench of an early revision does; `answer` is a line of its.
+fn repository(name: &str, program: &str) -> Option<Folder> {
+    let folder = Folder::new(name);
+    folder.write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"apps/cli\"]\n");
+    folder.write(
+        "apps/cli/Cargo.toml",
+        "[package]\nname = \"sockeye-cli\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+         [[bin]]\nname = \"sockeye\"\npath = \"src/main.rs\"\n",
+    );
+    folder.write(".gitignore", "/target\n");
+    folder.write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"sockeye-cli\"\nversion = \"0.1.0\"\n");
+    folder.write("apps/cli/src/main.rs", program);
+    for line in ["init --quiet", "add --all", "commit --quiet --message first"] {
+        match git(&folder.0, line) {
+            Some(true) => {}
+            Some(false) => panic!("git {line}"),
+            None => {
+                assert!(std::env::var_os("CI").is_none(), "git is not installed");
+                eprintln!("skipped: git is not installed");
+                return None;
+            }
+        }
+    }
+    Some(folder)
+}
+
+/// Whether git did it; `None` without git.
+fn git(folder: &Path, line: &str) -> Option<bool> {
+    let settings = ["-c", "user.name=test", "-c", "user.email=test@example.org"];
+    let output =
+        Command::new("git").arg("-C").arg(folder).args(settings).args(line.split(' ')).output().ok()?;
+    Some(output.status.success())
+}
+
+/// In the repository, not under the target folder of these tests.
+fn against_revision(folder: &Folder, revision: &str) -> Output {
+    let mut command = bench(&format!("{ROW} --against {revision}"));
+    run({
+        command.current_dir(&folder.0).env_remove("CARGO_TARGET_DIR");
+        command
+    })
+}
+
+/// Worktrees of a repository, itself included.
+fn worktrees(folder: &Folder) -> usize {
+    let output = Command::new("git").arg("-C").arg(&folder.0).args(["worktree", "list"]).output().unwrap();
+    stdout(&output).lines().count()
+}
+
+#[test]
+fn a_revision_is_built_once_and_leaves_no_worktree() {
+    let answer = line("rr", "sockeye", &json!({"connections": 1}), 1e12);
+    let program = format!(
+        "fn main() {{\n    let version = std::env::args().nth(1).as_deref() == Some(\"--version\");\n    \
+         println!(\"{{}}\", if version {{ \"sockeye 0.1.0\" }} else {{ r#\"{answer}\"# }});\n}}\n"
+    );
+    let Some(folder) = repository("revision", &program) else { return };
+    let output = against_revision(&folder, "HEAD");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("building HEAD ("), "{}", stderr(&output));
+    let found = objects(&output);
+    assert_eq!((&found[0]["other"]["median"], &found[0]["below"]), (&json!(1e12), &json!(true)));
+    assert!(found[0]["against"].as_str().unwrap().starts_with("HEAD ("), "{}", found[0]);
+    assert!(!folder.0.join("target/against/source").exists() && worktrees(&folder) == 1);
+    let again = against_revision(&folder, "HEAD");
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    assert!(stderr(&again).contains("was built before") && !stderr(&again).contains("building"));
+}
+
+#[test]
+fn a_revision_that_does_not_build_shows_cargos_last_lines_and_leaves_no_worktree() {
+    let Some(folder) = repository("broken", "fn main() { a_word_that_means_nothing }\n") else { return };
+    // What a run that was killed would have left.
+    assert_eq!(git(&folder.0, "worktree add --detach target/against/source HEAD"), Some(true));
+    let output = against_revision(&folder, "HEAD");
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    let said = stderr(&output);
+    assert!(said.contains("does not build") && said.contains("a_word_that_means_nothing"), "{said}");
+    assert!(!folder.0.join("target/against/source").exists() && worktrees(&folder) == 1);
+}
+
+#[test]
+fn a_revision_that_is_none_and_one_of_another_project_are_told_apart() {
+    let Some(folder) = repository("other", "fn main() {}\n") else { return };
+    let said = stderr(&against_revision(&folder, "no-such-revision"));
+    assert!(said.contains("neither a file nor a revision") && said.contains("git fetch"), "{said}");
+    assert_eq!(git(&folder.0, "mv apps/cli elsewhere"), Some(true));
+    assert_eq!(git(&folder.0, "commit --quiet --all --message moved"), Some(true));
+    let said = stderr(&against_revision(&folder, "HEAD"));
+    assert!(said.contains("has no bench") && said.contains("checkout of Sockeye"), "{said}");
+}
