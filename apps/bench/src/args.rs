@@ -20,10 +20,10 @@ use sockeye_shared::parse;
 use crate::against::round_count;
 use crate::experiment::table::EXPERIMENTS;
 use crate::pin::{Pin, usable_cores};
-use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, bytes, default_acceptors, default_set};
+use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, apps, bytes, default_acceptors, default_set};
 use crate::provider::Side;
 use crate::tun::{Mtu, Own, SpinTime, Work, peers};
-use crate::workloads::{Name, Workload, crr, idle, mem, one_way, rr, stream};
+use crate::workloads::{Name, Workload, crr, http, idle, mem, one_way, rr, stream};
 
 /// Options of the command.
 #[derive(Args, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     pub set: Vec<(String, String)>,
 
-    /// Open connections; several numbers make several rows (stream, rr, mem, idle, rcvd, input, gro, rxfree)
+    /// Open connections; several numbers make several rows (stream, rr, mem, idle, http1, http2, rcvd, input, gro, rxfree)
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub connections: Vec<usize>,
 
@@ -60,6 +60,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub nodelay: bool,
 
+    /// Where both ends of a connection are: 1, in one tokio runtime, 2, each in its own (http1, http2)
+    #[arg(long, value_name = "1|2[,1|2]", value_delimiter = ',', value_parser = runtimes)]
+    pub runtimes: Vec<usize>,
+
     /// mem: send one byte each way over every connection first
     #[arg(long)]
     pub touch: bool,
@@ -68,7 +72,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     pub pin: Option<Pin>,
 
-    /// Whether Sockeye's waiting threads spin before they sleep (all but mem)
+    /// Whether Sockeye's waiting threads spin before they sleep (all but mem, http1, http2)
     #[arg(long, value_enum)]
     pub spin: Option<Spin>,
 
@@ -83,6 +87,10 @@ pub struct BenchArgs {
     /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.12]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
+
+    /// An application's library besides the whole default set: http1 and http2, whose program is built
+    #[arg(long)]
+    pub apps: bool,
 
     /// Short samples: the whole default set in less than two minutes
     #[arg(long)]
@@ -222,7 +230,10 @@ impl BenchArgs {
         self.check_flags_belong()?;
         let cases = match only {
             Some(name) if self.shaped() => self.cases(name)?,
-            only => default_set(only, self.effort()),
+            only => {
+                let more = self.apps.then(|| apps(self.effort()));
+                default_set(only, self.effort()).into_iter().chain(more.into_iter().flatten()).collect()
+            }
         };
         if cases.iter().any(|case| case.pin == Pin::Split) && one_core() && self.pin.is_some() {
             return Err(UsageError(
@@ -306,6 +317,10 @@ impl BenchArgs {
             ("--spin-us", "--spin-us 0", self.spin_us.is_some()),
             ("--far", "--far sockeye,trivial", !self.far.is_empty()),
         ];
+        if self.apps && self.workload.is_some() {
+            let message = "--apps adds to the whole set; name http1 or http2 to measure them alone";
+            return Err(UsageError(message.to_owned()));
+        }
         let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));
         if let Some((flag, example, _)) = given {
             Err(UsageError(format!("{flag} belongs to tun; write: sockeye bench tun {example}")))
@@ -376,10 +391,11 @@ impl BenchArgs {
     }
 
     /// The flags that shape a workload, whether each was given, and the workloads it belongs to.
-    fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 8] {
-        use Name::{Crr, Idle, Mem, OneWay, Rr, Stream};
+    fn shape_flags(&self) -> [(&'static str, bool, &'static [Name]); 9] {
+        use Name::{Crr, Http1, Http2, Idle, Mem, OneWay, Rr, Stream};
         [
-            ("--connections", !self.connections.is_empty(), &[Stream, Rr, Mem, Idle]),
+            ("--connections", !self.connections.is_empty(), &[Stream, Rr, Mem, Idle, Http1, Http2]),
+            ("--runtimes", !self.runtimes.is_empty(), &[Http1, Http2]),
             ("--threads", self.threads.is_some(), &[Rr, Crr]),
             ("--size", self.size.is_some(), &[Stream, Rr, OneWay, Crr]),
             ("--clients", !self.clients.is_empty(), &[Crr]),
@@ -444,6 +460,8 @@ impl BenchArgs {
                 let counts = counts(1000, idle::CONNECTIONS_MAX)?;
                 counts.into_iter().map(spec).map(Workload::Idle).collect()
             }
+            Name::Http1 => self.http_specs(http::Version::One, counts(1, http::CONNECTIONS_MAX)?),
+            Name::Http2 => self.http_specs(http::Version::Two, counts(1, http::CONNECTIONS_MAX)?),
         };
         Ok(workloads.into_iter().map(case).collect())
     }
@@ -469,6 +487,13 @@ impl BenchArgs {
             specs.push(rr::Spec { connections, threads, size, nodelay: self.nodelay });
         }
         Ok(specs)
+    }
+
+    fn http_specs(&self, version: http::Version, counts: Vec<usize>) -> Vec<Workload> {
+        let runtimes = if self.runtimes.is_empty() { &[1, 2][..] } else { &self.runtimes };
+        let of =
+            |connections| runtimes.iter().map(move |&runtimes| http::Spec { version, connections, runtimes });
+        counts.into_iter().flat_map(of).map(Workload::Http).collect()
     }
 
     fn crr_specs(&self) -> Result<Vec<crr::Spec>, UsageError> {
@@ -514,6 +539,14 @@ fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if n >= 1 => Ok(n),
         Ok(_) | Err(_) => Err("write a whole number from 1 up, such as 10".to_owned()),
+    }
+}
+
+fn runtimes(text: &str) -> Result<usize, String> {
+    match text {
+        "1" => Ok(1),
+        "2" => Ok(2),
+        _ => Err("write 1, 2 or 1,2".to_owned()),
     }
 }
 

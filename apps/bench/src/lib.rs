@@ -26,6 +26,7 @@ mod machine;
 pub mod meter;
 mod pin;
 mod plan;
+mod process;
 mod provider;
 mod providers;
 mod record;
@@ -61,6 +62,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
         return experiment::bench(args, target);
     }
     let plan = args.plan().map_err(CommandError::Usage)?;
+    plan.prepare()?;
     let machine = machine::Machine::read()?;
     let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
     report.begin(&plan)?;

@@ -87,6 +87,8 @@ Examples:
       two settings of one switch against each other, and the kernel
   sockeye bench wake --set grain=per_core --set spin_max=0
       an experiment with other settings of the stack
+  sockeye bench --quick --apps
+      the same and HTTP calls of hyper under tokio
   sockeye bench --quick --against main
       this build and that of a git revision in turns, all rows
   sockeye bench rr --connections 1,100 --against ./sockeye-before

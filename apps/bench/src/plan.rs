@@ -10,6 +10,7 @@
 //! Tests: below.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -20,7 +21,7 @@ use crate::meter::Timing;
 use crate::pin::{Pin, usable_cores};
 use crate::provider::Side;
 use crate::providers::kernel::congestion;
-use crate::workloads::{Name, Params, Workload, crr, idle, mem, one_way, rr, stream};
+use crate::workloads::{Name, Params, Workload, crr, http, idle, mem, one_way, rr, stream};
 
 /// Whether Sockeye's blocked threads spin before they sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,7 +96,11 @@ impl Effort {
 
     fn samples_of(self, workload: &Workload) -> usize {
         match workload {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => self.samples,
+            Workload::Stream(_)
+            | Workload::Rr(_)
+            | Workload::OneWay(_)
+            | Workload::Crr(_)
+            | Workload::Http(_) => self.samples,
             Workload::Mem(_) | Workload::Idle(_) => self.samples_of_states.min(self.samples),
         }
     }
@@ -111,6 +116,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Makes sure that everything is there which the rows take. Blocks for a build, if one is missing.
+    ///
+    /// # Errors
+    /// Something cannot be had.
+    pub fn prepare(&self) -> io::Result<()> {
+        let is_http = |case: &Case| matches!(case.workload, Workload::Http(_));
+        if self.cases.iter().any(is_http) { http::prepare() } else { Ok(()) }
+    }
+
     /// Samples of all sides of all rows.
     pub fn samples(&self) -> usize {
         self.cases.iter().map(|case| case.samples * self.sides.len()).sum()
@@ -135,6 +149,9 @@ impl Case {
                 params.insert("pin".to_owned(), Value::from(self.pin.name()));
                 params.insert("seconds".to_owned(), Value::from(self.timing.timed.as_secs_f64()));
                 params.insert("spin".to_owned(), Value::from(self.spin.name()));
+            }
+            Workload::Http(_) => {
+                params.insert("seconds".to_owned(), Value::from(self.timing.timed.as_secs_f64()));
             }
             Workload::Idle(_) => {
                 params.insert("spin".to_owned(), Value::from(self.spin.name()));
@@ -179,6 +196,7 @@ impl Case {
                 parts
             }
             Workload::Idle(spec) => vec![plural(spec.connections, "conn")],
+            Workload::Http(spec) => vec![plural(spec.connections, "conn"), plural(spec.runtimes, "runtime")],
         };
         parts.extend(self.is_nodelay().then(|| "nodelay".to_owned()));
         match self.pin {
@@ -217,11 +235,15 @@ impl Case {
             Workload::Mem(mem::Spec { connections, .. }) | Workload::Idle(idle::Spec { connections }) => {
                 flag("--connections", connections);
             }
+            Workload::Http(http::Spec { connections, runtimes, .. }) => {
+                flag("--connections", connections);
+                flag("--runtimes", runtimes);
+            }
         }
         let (is_placed, spins) = match &self.workload {
             Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => (true, true),
             Workload::Idle(_) => (false, true),
-            Workload::Mem(_) => (false, false),
+            Workload::Mem(_) | Workload::Http(_) => (false, false),
         };
         // A machine of one core may have two as the default, but refuses it as a wish.
         if is_placed && (self.pin != Pin::Split || default_pin(&self.workload) != Pin::Split) {
@@ -243,7 +265,7 @@ impl Case {
             Workload::Stream(stream::Spec { nodelay, .. })
             | Workload::Rr(rr::Spec { nodelay, .. })
             | Workload::OneWay(one_way::Spec { nodelay, .. }) => *nodelay,
-            Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) => false,
+            Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) | Workload::Http(_) => false,
         }
     }
 
@@ -253,13 +275,14 @@ impl Case {
             Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => {
                 self.timing.warm_up + self.timing.timed
             }
+            Workload::Http(_) => http::START + self.timing.warm_up + self.timing.timed,
             Workload::Idle(_) => idle::SETTLE + self.timing.timed.max(idle::WATCHED),
             Workload::Mem(spec) => MEM_TIME_PER_CONNECTION * spec.connections.min(u32::MAX as usize) as u32,
         }
     }
 }
 
-/// The rows of the default set, or those of one workload.
+/// The rows of the default set, which has none of an application's library, or those of one workload.
 pub fn default_set(only: Option<Name>, effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(default_stream(effort));
@@ -267,6 +290,7 @@ pub fn default_set(only: Option<Name>, effort: Effort) -> Vec<Case> {
     cases.push(default_one_way(effort));
     cases.extend(default_crr(effort));
     cases.extend(default_states(effort));
+    cases.extend(only.is_some().then(|| apps(effort)).into_iter().flatten());
     cases.retain(|case| only.is_none_or(|name| case.workload.name() == name));
     cases
 }
@@ -340,6 +364,17 @@ fn default_states(effort: Effort) -> impl Iterator<Item = Case> {
     .map(move |(workload, goal)| Case { goal: Some(goal), ..Case::new(workload, None, Spin::On, effort) })
 }
 
+/// The rows of an application's library.
+pub fn apps(effort: Effort) -> impl Iterator<Item = Case> {
+    let one = |version| [1, 2].map(|runtimes| http::Spec { version, connections: 1, runtimes });
+    let many = [1, 2].map(|runtimes| {
+        let connections = http::CONNECTIONS_MANY;
+        http::Spec { version: http::Version::One, connections, runtimes }
+    });
+    let specs = one(http::Version::One).into_iter().chain(many).chain(one(http::Version::Two));
+    specs.map(move |spec| Case::new(Workload::Http(spec), None, Spin::On, effort))
+}
+
 /// One for each core, but no more than there are clients: on the kernel's side more or fewer are no
 /// faster.
 pub fn default_acceptors(clients: usize) -> usize {
@@ -351,9 +386,12 @@ fn default_pin(workload: &Workload) -> Pin {
     match workload {
         Workload::Rr(spec) if spec.threads.is_none() => Pin::Split,
         Workload::OneWay(_) => Pin::Split,
-        Workload::Rr(_) | Workload::Stream(_) | Workload::Crr(_) | Workload::Mem(_) | Workload::Idle(_) => {
-            Pin::None
-        }
+        Workload::Rr(_)
+        | Workload::Stream(_)
+        | Workload::Crr(_)
+        | Workload::Mem(_)
+        | Workload::Idle(_)
+        | Workload::Http(_) => Pin::None,
     }
 }
 
@@ -402,7 +440,9 @@ mod tests {
     fn the_default_set_covers_every_workload_and_every_case_has_a_goal() {
         let cases = default_set(None, Effort::FULL);
         for name in Name::value_variants() {
-            assert!(cases.iter().any(|case| case.workload.name() == *name), "{name:?}");
+            let is_app = matches!(name, Name::Http1 | Name::Http2);
+            assert!(is_app != cases.iter().any(|case| case.workload.name() == *name), "{name:?}");
+            assert!(!default_set(Some(*name), Effort::FULL).is_empty(), "{name:?}");
         }
         assert!(cases.iter().all(|case| case.goal.is_some()));
         let labels: Vec<_> = cases.iter().map(|case| (case.workload.name().as_str(), case.label())).collect();

@@ -20,7 +20,7 @@ use crate::providers::kernel::Kernel;
 use crate::providers::sockeye::Sockeye;
 use crate::stats::{Ratio, Summary};
 use crate::watchdog;
-use crate::workloads::{Sample, Workload, mem};
+use crate::workloads::{Sample, Workload, http, mem};
 
 /// What one side did in one case.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ struct Lane {
 enum Contender {
     Kernel(Kernel),
     Sockeye(Sockeye),
-    /// Memory is measured in processes of its own.
+    /// Memory and applications are measured in processes of their own.
     Processes(Side),
 }
 
@@ -142,7 +142,7 @@ impl Lane {
 impl Contender {
     fn new(side: Side, case: &Case) -> io::Result<Self> {
         match (&case.workload, side) {
-            (Workload::Mem(_), side) => Ok(Contender::Processes(side)),
+            (Workload::Mem(_) | Workload::Http(_), side) => Ok(Contender::Processes(side)),
             (Workload::Crr(_), Side::Kernel) => Kernel::for_short_connections().map(Contender::Kernel),
             (
                 Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Idle(_),
@@ -166,11 +166,14 @@ impl Contender {
             Contender::Sockeye(sockeye) => case.workload.sample(sockeye, &placement, case.timing),
             Contender::Processes(side) => match &case.workload {
                 Workload::Mem(spec) => mem::sample(*side, spec),
+                Workload::Http(spec) => http::sample(*side, spec, case.timing),
                 Workload::Stream(_)
                 | Workload::Rr(_)
                 | Workload::OneWay(_)
                 | Workload::Crr(_)
-                | Workload::Idle(_) => Err(io::Error::other("only memory is measured in other processes")),
+                | Workload::Idle(_) => {
+                    Err(io::Error::other("only memory and applications are measured in other processes"))
+                }
             },
         }
     }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::process::{self, Ended};
 use super::row::{Fault, Reading, Row};
 use super::{cannot, revision};
+use crate::process;
 
 /// One of the two that are compared.
 #[derive(Debug)]
@@ -35,11 +35,11 @@ impl Build {
 
     /// The one that `named` names: a program if there is such a file, else a revision, which is built. Blocks for as long as
     /// that takes.
-    pub fn other(named: &str) -> io::Result<Self> {
+    pub fn other(named: &str, takes_apps: bool) -> io::Result<Self> {
         if Path::new(named).is_file() {
             return Self::of_program(named.to_owned(), Path::new(named).canonicalize()?);
         }
-        let (name, program) = revision::build(named)?;
+        let (name, program) = revision::build(named, takes_apps)?;
         Self::of_program(name, program)
     }
 
@@ -62,23 +62,19 @@ impl Build {
     pub fn turn(&self, row: &Row, padding: usize) -> Result<Reading, Fault> {
         let mut command = Command::new(&self.program);
         command.args(self.first).args(&row.words).env(PADDING, "x".repeat(padding));
+        // What is measured has been built: nothing asks cargo in the middle.
+        command.env_remove("CARGO");
         let ended =
             process::run(&mut command, row.limit).map_err(|error| Fault::Failed(error.to_string()))?;
         match ended.status.code() {
             Some(0) => row.reading(&ended.stdout),
-            Some(WRONG_COMMAND_LINE) => Err(Fault::Unknown(complaint(&ended))),
-            Some(_) | None => Err(Fault::Failed(complaint(&ended))),
+            Some(WRONG_COMMAND_LINE) => Err(Fault::Unknown(ended.complaint())),
+            Some(_) | None => Err(Fault::Failed(ended.complaint())),
         }
     }
 }
 
-/// What a process said was wrong: its last line that says so, or how it ended.
-fn complaint(ended: &Ended) -> String {
-    let said = ended.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    said.map_or_else(|| format!("it ended with {}", ended.status), str::to_owned)
-}
-
-/// For whoever gave something else.
+/// What to give instead.
 const REMEDY: &str = "give the path of a sockeye or sockeye-bench, or a revision";
 /// The variable that moves the stack of a process.
 const PADDING: &str = "SOCKEYE_BENCH_PADDING";
@@ -98,13 +94,5 @@ mod tests {
             let error = Build::of_program("x".to_owned(), PathBuf::from(program)).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(program) && error.contains(REMEDY), "{error}");
         }
-    }
-
-    #[test]
-    fn the_complaint_is_the_last_error_or_the_status() {
-        let ended =
-            |script: &str| process::run(Command::new("sh").args(["-c", script]), VERSION_MAX).unwrap();
-        assert_eq!(complaint(&ended("echo 'error: a' >&2; echo 'error: b' >&2; echo more >&2; exit 1")), "b");
-        assert!(complaint(&ended("exit 7")).contains('7'));
     }
 }

@@ -18,12 +18,12 @@ use sockeye_shared::end::{CommandError, UsageError};
 
 use crate::args::{BenchArgs, Target};
 use crate::machine::Machine;
+use crate::workloads::http;
 use build::Build;
 use report::Report;
 use row::Row;
 
 mod build;
-mod process;
 mod report;
 mod revision;
 mod rounds;
@@ -33,12 +33,16 @@ mod row;
 /// the other build does not know is no failure.
 pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
     let rows = rows(args).map_err(CommandError::Usage)?;
+    let takes_apps = rows.iter().any(|row| row.takes_apps);
+    if takes_apps {
+        http::prepare()?;
+    }
     if cfg!(debug_assertions) {
         eprintln!(
             "warning: this build is not optimised, so its ratios mean nothing; use cargo run --release"
         );
     }
-    let builds = [Build::this()?, Build::other(other)?];
+    let builds = [Build::this()?, Build::other(other, takes_apps)?];
     let count = args.rounds.unwrap_or(ROUNDS_MIN);
     let planned =
         rows.iter().map(|row| row.planned).sum::<Duration>() * 2 * u32::try_from(count).unwrap_or(u32::MAX);
@@ -57,8 +61,7 @@ fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
         Some(
             Target::Experiment(_) | Target::All | Target::Scale | Target::Tun | Target::Hostile | Target::Udp,
         ) => {
-            let message =
-                "--against compares stream, rr, one-way, crr, mem and idle, or all of them if none is named";
+            let message = "--against compares stream, rr, one-way, crr, mem, idle, http1 and http2, or all of them if none is named";
             return Err(UsageError(message.to_owned()));
         }
     }

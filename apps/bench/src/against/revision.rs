@@ -5,14 +5,15 @@
 //!
 //! Must not know: how the program is used.
 //!
-//! Invariants: one process at a time builds, since it holds the lock of the file `lock`. A program gets its final name in one step, so one
-//! that is there is whole. A worktree ends with its [`Worktree`]; one that a killed process left behind ends when the next
+//! Invariants: one process at a time builds, since it holds the lock of the file `lock`. Programs are copied into the folder `new`, which gets its
+//! final name in one step, so one that is there is whole. A worktree ends with its [`Worktree`]; one that a killed process left behind ends when the next
 //! begins.
 //!
 //! Tests: `tests/bench/against`, with a small repository.
 
 use std::collections::VecDeque;
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,12 +22,14 @@ use std::process::{Command, Stdio};
 use sockeye_shared::progress::Activity;
 
 use super::cannot;
+use crate::workloads::http;
 
-/// Builds the revision unless that has been done before. Returns its name for output, and the program. Blocks for minutes.
+/// Builds the revision unless that has been done before, with the program of its applications if rows take that and it has one.
+/// Returns its name for output, and the program. Blocks for minutes.
 ///
 /// # Errors
 /// There is no git or cargo, no such revision, it is not one of this project, or it cannot be built.
-pub fn build(named: &str) -> io::Result<(String, PathBuf)> {
+pub fn build(named: &str, takes_apps: bool) -> io::Result<(String, PathBuf)> {
     let repository = repository(named)?;
     let id = identity(&repository, named)?;
     let short = &id[..id.len().min(ID_SHOWN)];
@@ -34,7 +37,7 @@ pub fn build(named: &str) -> io::Result<(String, PathBuf)> {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |dir| repository.join(dir));
     let cache = target.join(FOLDER);
-    let kept = cache.join(&id);
+    let kept = cache.join(if takes_apps { format!("{id}-apps") } else { id.clone() });
     if let Some(program) = program_in(&kept) {
         eprintln!("{name} was built before: {}", program.display());
         return Ok((name, program));
@@ -45,11 +48,20 @@ pub fn build(named: &str) -> io::Result<(String, PathBuf)> {
     let program = match program_in(&kept) {
         // Another process was faster.
         Some(program) => program,
-        None => Worktree::add(&repository, &cache.join("source"), &id)?.build(
-            &name,
-            &cache.join("build"),
-            &kept,
-        )?,
+        None => {
+            let source = cache.join("source");
+            let worktree = Worktree::add(&repository, &source, &id)?;
+            let new = cache.join("new");
+            // Of a process that was killed here.
+            let _ = fs::remove_dir_all(&new);
+            fs::create_dir_all(&new)?;
+            let program = worktree.build(&name, &cache.join("build"), &new)?;
+            if takes_apps {
+                worktree.build_apps(&cache.join("build-apps"), &new)?;
+            }
+            fs::rename(&new, &kept)?;
+            kept.join(program)
+        }
     };
     Ok((name, program))
 }
@@ -74,8 +86,8 @@ impl<'a> Worktree<'a> {
         Err(cannot(io::ErrorKind::Other, format!("git worktree failed in {}:\n{said}", repository.display())))
     }
 
-    /// Builds the program and moves it into the folder `kept`.
-    fn build(&self, name: &str, target: &Path, kept: &Path) -> io::Result<PathBuf> {
+    /// Builds the program and copies it into the folder `new`; returns its name.
+    fn build(&self, name: &str, target: &Path, new: &Path) -> io::Result<&'static str> {
         let package =
             PACKAGES.iter().find(|(folder, ..)| self.path.join(folder).join("Cargo.toml").is_file());
         let Some((_, package, program)) = package else {
@@ -83,7 +95,7 @@ impl<'a> Worktree<'a> {
                 format!("{name} in {} has no bench; run in a checkout of Sockeye", self.repository.display());
             return Err(cannot(io::ErrorKind::InvalidInput, message));
         };
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = Command::new(cargo());
         cargo.args([
             "build",
             "--release",
@@ -97,14 +109,23 @@ impl<'a> Worktree<'a> {
         ]);
         cargo.arg("--target-dir").arg(target).current_dir(self.path);
         run(cargo, name)?;
-        let new = kept.with_extension("new");
-        // Of a process that was killed here.
-        let _ = fs::remove_dir_all(&new);
-        fs::create_dir_all(&new)?;
         fs::copy(target.join("release").join(program), new.join(program))?;
-        fs::rename(&new, kept)?;
-        Ok(kept.join(program))
+        Ok(program)
     }
+
+    /// Does the same with the program of the applications, if there is one.
+    fn build_apps(&self, target: &Path, new: &Path) -> io::Result<()> {
+        let manifest = http::manifest(&self.path.join("apps/bench"));
+        if !manifest.is_file() {
+            return Ok(());
+        }
+        http::build(&cargo(), &manifest, target)?;
+        fs::copy(target.join("release").join(http::PROGRAM), new.join(http::PROGRAM)).map(drop)
+    }
+}
+
+fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 impl Drop for Worktree<'_> {

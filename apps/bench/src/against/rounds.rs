@@ -43,15 +43,16 @@ impl Course {
     }
 
     /// How much better this build did in each round; above 1 is better whatever the value counts. `None` if the row is out or
-    /// a ratio would say nothing.
+    /// a ratio would say nothing. A build that did nothing in a round, as can happen in a short window on a busy machine, makes
+    /// the ratio zero or infinite, which a median takes as what it is; if neither did anything they were equal.
     pub fn ratios(&self) -> Option<Vec<f64>> {
         let first = self.first.as_ref().filter(|_| self.end.is_none() && self.row.has_ratio)?;
         let [this, other] = &self.values;
         let ratio = |(this, other): (&f64, &f64)| {
             let (better, base) = if first.higher_is_better { (this, other) } else { (other, this) };
-            (*better > 0.0 && *base > 0.0).then(|| better / base)
+            if better == base { 1.0 } else { better / base }
         };
-        this.iter().zip(other).map(ratio).collect()
+        Some(this.iter().zip(other).map(ratio).collect())
     }
 
     /// The median of the ratios.
@@ -194,8 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_zero_and_a_row_without_meaning_have_no_ratio() {
-        assert_eq!(after("rr", &[(1.0, 1.0), (1.0, 0.0)]).ratios(), None);
+    fn a_round_in_which_a_build_did_nothing_counts_as_what_it_is() {
+        let course = after("rr", &[(0.0, 5.0), (5.0, 0.0), (0.0, 0.0)]);
+        assert_eq!(course.ratios().unwrap(), [0.0, f64::INFINITY, 1.0]);
+        assert_eq!(course.ratio().unwrap().ratio, 1.0);
+    }
+
+    #[test]
+    fn a_row_without_meaning_has_no_ratio() {
         let mut idle = after("idle", &[(1.0, 1.0)]);
         idle.row.has_ratio = false;
         assert_eq!(idle.ratios(), None);

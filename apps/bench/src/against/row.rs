@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::args::On;
 use crate::plan::Case;
 use crate::watchdog;
-use crate::workloads::Params;
+use crate::workloads::{Params, Workload};
 
 /// What both builds are asked for.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Row {
     on: &'static str,
     /// Whether a ratio of two values says anything.
     pub has_ratio: bool,
+    /// Whether it takes the program of the applications.
+    pub takes_apps: bool,
     /// How long one turn should take.
     pub planned: Duration,
     /// How long it may take: longer than a build's own watchdog lets it.
@@ -82,6 +84,7 @@ impl Row {
             label: case.label(),
             words,
             on,
+            takes_apps: matches!(case.workload, Workload::Http(_)),
             has_ratio: case.workload.has_ratio(),
             planned,
             limit: planned + watchdog::GRACE * 2,
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
     use crate::args::BenchArgs;
     use crate::machine::Machine;
-    use crate::plan::{Effort, default_set};
+    use crate::plan::{Effort, apps, default_set};
 
     #[derive(Parser)]
     struct Line {
@@ -146,12 +149,14 @@ mod tests {
             "crr --clients 3 --threads 2 --size 5",
             "mem --connections 50 --touch",
             "idle --connections 4 --spin off",
+            "http1 --connections 3 --runtimes 2",
+            "http2 --connections 2 --runtimes 1",
         ];
         let shaped = shaped.map(|line| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             parse(&words).plan().unwrap().cases.remove(0)
         });
-        for case in default_set(None, Effort::QUICK).into_iter().chain(shaped) {
+        for case in default_set(None, Effort::QUICK).into_iter().chain(apps(Effort::QUICK)).chain(shaped) {
             let row = Row::of(&case, On::Both, 2);
             let plan = parse(&row.words).plan().unwrap();
             let [asked] = plan.cases.as_slice() else { panic!("{:?}", row.words) };

@@ -104,7 +104,7 @@ fn an_error_names_flag_value_and_remedy() {
 fn a_flag_of_another_workload_is_refused_instead_of_ignored() {
     for (line, flag, names) in [
         ("stream --clients 3", "--clients", "crr"),
-        ("crr --connections 3", "--connections", "stream, rr, mem, idle"),
+        ("crr --connections 3", "--connections", "stream, rr, mem, idle, http1, http2"),
         ("mem --size 3", "--size", "stream, rr, one-way, crr"),
         ("rr --touch", "--touch", "mem"),
         ("mem --spin off", "--spin", "idle"),

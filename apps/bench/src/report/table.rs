@@ -173,6 +173,7 @@ fn value(workload: &Workload, value: f64) -> String {
         Workload::Crr(_) => format!("{} conns/s", thousands(value)),
         Workload::Mem(_) => format!("{} bytes", thousands(value)),
         Workload::Idle(_) => format!("{value:.2} CPU ms/s"),
+        Workload::Http(_) => format!("{} calls/s", thousands(value)),
     }
 }
 

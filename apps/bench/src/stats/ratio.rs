@@ -39,17 +39,18 @@ impl Ratio {
     }
 
     /// The geometric mean of the medians of several rows' ratios: `rows[r][i]` is the ratio of row `r` in round `i`. `None` if there is
-    /// no row or no round, if a row has fewer rounds than another, or if a ratio is not positive.
+    /// no row or no round, or if a row has fewer rounds than another. A row whose median is zero makes it zero.
     pub fn geometric_mean(rows: &[Vec<f64>]) -> Option<Self> {
         let rounds = rows.first()?.len();
-        if rows.iter().any(|row| row.len() != rounds || row.iter().any(|ratio| *ratio <= 0.0)) {
+        if rows.iter().any(|row| row.len() != rounds) {
             return None;
         }
         let mut buffer = Vec::with_capacity(rounds);
         Self::of(rounds, |picked| {
             let logs = rows.iter().map(|row| median_of(&mut buffer, row, picked).map(f64::ln));
             let sum = logs.sum::<Option<f64>>()?;
-            Some((sum / rows.len() as f64).exp())
+            // Zero in one row and no bound in another have no mean.
+            Some((sum / rows.len() as f64).exp()).filter(|mean| !mean.is_nan())
         })
     }
 
@@ -172,10 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_rows_of_unequal_length_and_what_is_not_positive_have_no_mean() {
-        for rows in [vec![], vec![vec![]], vec![vec![1.0, 1.0], vec![1.0]], vec![vec![0.0, 1.0, 2.0]]] {
+    fn no_rows_and_rows_of_unequal_length_have_no_mean_and_a_row_of_zero_makes_it_zero() {
+        let extremes = vec![vec![0.0; 3], vec![f64::INFINITY; 3]];
+        for rows in [vec![], vec![vec![]], vec![vec![1.0, 1.0], vec![1.0]], extremes] {
             assert_eq!(Ratio::geometric_mean(&rows), None, "{rows:?}");
         }
+        assert_eq!(Ratio::geometric_mean(&[vec![0.0; 3], vec![2.0; 3]]).unwrap().ratio, 0.0);
         assert_eq!(Ratio::of_pairs(&[]), None);
+        let unbounded = Ratio::of_pairs(&[1.0, f64::INFINITY, 2.0]).unwrap();
+        assert_eq!(unbounded.ratio, 2.0);
     }
 }

@@ -21,6 +21,7 @@ use crate::pin::Placement;
 use crate::provider::{Counters, Listener, Provider, Stream, difference};
 
 pub mod crr;
+pub mod http;
 pub mod idle;
 pub mod mem;
 pub mod one_way;
@@ -46,6 +47,10 @@ pub enum Name {
     Mem,
     /// CPU time that idle connections cost
     Idle,
+    /// HTTP/1.1 calls of hyper under tokio, over connections that are kept open
+    Http1,
+    /// The same with HTTP/2, unary calls
+    Http2,
 }
 
 impl Name {
@@ -58,6 +63,8 @@ impl Name {
             Name::Crr => "crr",
             Name::Mem => "mem",
             Name::Idle => "idle",
+            Name::Http1 => http::Version::One.name(),
+            Name::Http2 => http::Version::Two.name(),
         }
     }
 }
@@ -77,6 +84,8 @@ pub enum Workload {
     Mem(mem::Spec),
     /// See [`idle`].
     Idle(idle::Spec),
+    /// See [`http`].
+    Http(http::Spec),
 }
 
 /// One measurement.
@@ -100,6 +109,8 @@ impl Workload {
             Workload::Crr(_) => Name::Crr,
             Workload::Mem(_) => Name::Mem,
             Workload::Idle(_) => Name::Idle,
+            Workload::Http(http::Spec { version: http::Version::One, .. }) => Name::Http1,
+            Workload::Http(http::Spec { version: http::Version::Two, .. }) => Name::Http2,
         }
     }
 
@@ -113,13 +124,18 @@ impl Workload {
             Workload::Crr(_) => "connections/s",
             Workload::Mem(_) => "bytes",
             Workload::Idle(_) => "CPU ms/s",
+            Workload::Http(_) => "calls/s",
         }
     }
 
     /// Whether more is better.
     pub fn higher_is_better(&self) -> bool {
         match self {
-            Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => true,
+            Workload::Stream(_)
+            | Workload::Rr(_)
+            | Workload::OneWay(_)
+            | Workload::Crr(_)
+            | Workload::Http(_) => true,
             Workload::Mem(_) | Workload::Idle(_) => false,
         }
     }
@@ -131,7 +147,8 @@ impl Workload {
             | Workload::Rr(_)
             | Workload::OneWay(_)
             | Workload::Crr(_)
-            | Workload::Mem(_) => true,
+            | Workload::Mem(_)
+            | Workload::Http(_) => true,
             Workload::Idle(_) => false,
         }
     }
@@ -154,6 +171,7 @@ impl Workload {
                 "connections": spec.connections, "touch": spec.touch,
             }),
             Workload::Idle(spec) => json!({ "connections": spec.connections }),
+            Workload::Http(spec) => json!({ "connections": spec.connections, "runtimes": spec.runtimes }),
         };
         match value {
             Value::Object(params) => params,
@@ -163,8 +181,8 @@ impl Workload {
         }
     }
 
-    /// One sample over `provider`, in this process. [`Workload::Mem`] has none: it measures processes
-    /// of its own, see [`mem::sample`].
+    /// One sample over `provider`, in this process. [`Workload::Mem`] and [`Workload::Http`] have none: they measure
+    /// processes of their own, see [`mem::sample`] and [`http::sample`].
     pub fn sample<P: Provider>(
         &self,
         provider: &P,
@@ -178,8 +196,8 @@ impl Workload {
             Workload::OneWay(spec) => (one_way::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Crr(spec) => (crr::sample(provider, spec, placement, timing)?, 1.0),
             Workload::Idle(spec) => return idle::sample(provider, spec, timing),
-            Workload::Mem(_) => {
-                return Err(io::Error::other("mem is not measured in this process"));
+            Workload::Mem(_) | Workload::Http(_) => {
+                return Err(io::Error::other("this is not measured in this process"));
             }
         };
         let mut counters = difference(&before, &provider.counters());

@@ -56,10 +56,15 @@ impl Drop for Folder {
 
 /// A line as a build prints it.
 fn line(workload: &str, on: &str, params: &Value, median: f64) -> String {
-    json!({"workload": workload, "params": params, "on": on, "variant": null, "unit": "transactions/s",
+    json!({"workload": workload, "params": params, "on": on, "variant": null, "unit": "calls/s",
         "higher_is_better": true, "samples": [median], "median": median, "min": median, "max": median, "cpu": null,
         "counters": {}})
     .to_string()
+}
+
+/// A line in another unit.
+fn rated(workload: &str, unit: &str, median: f64) -> String {
+    line(workload, "sockeye", &json!({}), median).replace("calls/s", unit)
 }
 
 /// A script that prints this line.
@@ -67,13 +72,21 @@ fn prints(line: &str) -> String {
     format!("cat <<'END'\n{line}\nEND")
 }
 
-/// The quickest row there is.
-const ROW: &str = "rr --pin same --seconds 0.01 --json";
+/// A row whose values are this build's too by a script: 90 in each round.
+const ROW: &str = "http1 --connections 1 --runtimes 1 --json";
 
-fn against(other: &Path, line: &str) -> Command {
-    let mut command = bench(line);
+/// This build with such a script.
+fn this(name: &str) -> apps::Folder {
+    let folder = apps::Folder::new(name);
+    folder.program("echo '{\"value\":90,\"cpu\":1}'");
+    folder
+}
+
+fn against(name: &str, other: &Path, line: &str) -> Output {
+    let this = this(name);
+    let mut command = this.bench(line);
     command.arg("--against").arg(other);
-    command
+    run(command)
 }
 
 fn objects(output: &Output) -> Vec<Value> {
@@ -81,32 +94,36 @@ fn objects(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_its_ratio_marked() {
-    for (called, before) in [("sockeye", "bench rr "), ("sockeye-bench", "rr ")] {
+fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_below() {
+    for (called, before, theirs, ratio, below) in
+        [("sockeye", "bench http1 ", 100.0, 0.9, false), ("sockeye-bench", "http1 ", 120.0, 0.75, true)]
+    {
         let folder = Folder::new(called);
-        let other = folder.build(called, &prints(&line("rr", "sockeye", &json!({"connections": 1}), 1e12)));
-        let output = run(against(&other, ROW));
+        let other =
+            folder.build(called, &prints(&line("http1", "sockeye", &json!({"connections": 1}), theirs)));
+        let output = against(called, &other, &format!("{ROW} --seconds 0.25"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let turns = folder.turns();
         assert_eq!(turns.len(), 20);
         for turn in &turns {
             assert!(turn.starts_with(before), "{turn}");
             for part in
-                ["--connections 1", "--pin same", "--on sockeye", "--samples 1", "--seconds 0.01", "--json"]
+                ["--connections 1", "--runtimes 1", "--on sockeye", "--samples 1", "--seconds 0.25", "--json"]
             {
                 assert!(turn.contains(part), "{part} is not in {turn}");
             }
         }
         let found = objects(&output);
         let [row, mean] = found.as_slice() else { panic!("{found:?}") };
-        assert_eq!(
-            (&row["workload"], &row["other"]["median"], &row["below"]),
-            (&json!("rr"), &json!(1e12), &json!(true))
-        );
+        assert_eq!((&row["workload"], &row["other"]["median"]), (&json!("http1"), &json!(theirs)));
         assert_eq!(row["this"]["samples"].as_array().unwrap().len(), 20);
-        let [low, ratio, high] = ["ratio_lo", "ratio", "ratio_hi"].map(|key| row[key].as_f64().unwrap());
-        assert!(low <= ratio && ratio <= high && high < 0.85, "{row}");
-        assert_eq!((&mean["rows"], &mean["below"][0]), (&json!(1), &json!("rr (1 conn, same core)")));
+        assert_eq!(row["this"]["median"], json!(90.0));
+        for key in ["ratio", "ratio_lo", "ratio_hi"] {
+            assert_eq!(row[key], json!(ratio), "{row}");
+        }
+        assert_eq!((&row["below"], &mean["rows"]), (&json!(below), &json!(1)));
+        let names = if below { json!(["http1 (1 conn, 1 runtime)"]) } else { json!([]) };
+        assert_eq!(mean["below"], names);
         let progress = stderr(&output);
         for part in ["[1/20] round", "[20/20] round", "about", "row(s), at least", "machine:"] {
             assert!(progress.contains(part), "{part} is not in {progress}");
@@ -117,27 +134,45 @@ fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_its_ratio_marked() {
 #[test]
 fn the_table_names_the_method_the_rows_and_what_is_below() {
     let folder = Folder::new("table");
-    let other = folder.build("sockeye-bench", &prints(&line("rr", "sockeye", &json!({}), 1.0)));
-    let output = run(against(&other, "rr --pin same --seconds 0.01 --rounds 21"));
+    let other = folder.build("sockeye-bench", &prints(&line("http1", "sockeye", &json!({}), 45.0)));
+    let output = against("table", &other, &format!("{} --rounds 21", ROW.trim_end_matches("--json")));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(folder.turns().len(), 21);
     let table = stdout(&output);
-    for part in ["order ABBA", "21 rounds", "geometric mean of 1 row(s)", "with the whole interval: none"] {
+    for part in [
+        "order ABBA",
+        "21 rounds",
+        "2.000 [2.000-2.000]",
+        "geometric mean of 1 row(s): 2.000",
+        "with the whole interval: none",
+    ] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
 }
 
 #[test]
+fn a_row_of_sockets_is_measured_here_and_there() {
+    let folder = Folder::new("rr");
+    let other = folder.build("sockeye-bench", &prints(&rated("rr", "transactions/s", 1.0)));
+    let mut command = bench("rr --pin same --seconds 0.01 --json --against");
+    command.arg(other);
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let row = &objects(&output)[0];
+    assert_eq!(row["this"]["samples"].as_array().unwrap().len(), 20, "{row}");
+    assert_eq!((&row["unit"], &row["other"]["median"]), (&json!("transactions/s"), &json!(1.0)));
+}
+
+#[test]
 fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
     let folder = Folder::new("unknown");
-    let other =
-        folder.build("sockeye", "echo \"error: invalid value 'one-way' for '[WORKLOAD]'\" >&2; exit 2");
-    let output = run(against(&other, "one-way --seconds 0.01 --pin same"));
+    let other = folder.build("sockeye", "echo \"error: invalid value 'http1' for '[WORKLOAD]'\" >&2; exit 2");
+    let output = against("unknown", &other, ROW.trim_end_matches("--json"));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(folder.turns().len(), 1);
     let table = stdout(&output);
     let part =
-        "not compared: one-way (64 B, same core): the other build does not know it: invalid value 'one-way'";
+        "not compared: http1 (1 conn, 1 runtime): the other build does not know it: invalid value 'http1'";
     assert!(table.contains(part), "{table}");
     assert!(!table.contains("geometric mean"), "{table}");
 }
@@ -145,20 +180,23 @@ fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
 #[test]
 fn a_build_that_measures_something_else_is_not_compared() {
     let folder = Folder::new("else");
-    let other = folder.build("sockeye-bench", &prints(&line("rr", "sockeye", &json!({"size": 64}), 1.0)));
-    let output = run(against(&other, ROW));
+    let other =
+        folder.build("sockeye-bench", &prints(&line("http1", "sockeye", &json!({"connections": 64}), 1.0)));
+    let output = against("else", &other, ROW);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let found = objects(&output);
     assert_eq!((&found[0]["out"], &found[0]["build"]), (&json!("unknown"), &json!("other")));
-    assert!(found[0]["why"].as_str().unwrap().contains("size 64 instead of 1"), "{found:?}");
+    assert!(found[0]["why"].as_str().unwrap().contains("connections 64 instead of 1"), "{found:?}");
 }
 
 #[test]
 fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
-    for (script, why) in [("echo 'error: no ports' >&2; exit 1", "no ports"), ("kill -9 $$", "signal: 9")] {
-        let folder = Folder::new("fails");
+    for (name, script, why) in
+        [("fails", "echo 'error: no ports' >&2; exit 1", "no ports"), ("killed", "kill -9 $$", "signal: 9")]
+    {
+        let folder = Folder::new(name);
         let other = folder.build("sockeye-bench", script);
-        let output = run(against(&other, ROW));
+        let output = against(name, &other, ROW);
         assert_eq!(output.status.code(), Some(1));
         let found = objects(&output);
         assert_eq!((&found[0]["out"], &found[1]["rows"]), (&json!("failed"), &json!(0)));
@@ -169,14 +207,13 @@ fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
 #[test]
 fn the_kernel_can_be_compared_with_itself_and_lines_go_to_a_file_too() {
     let folder = Folder::new("kernel");
-    let other = folder.build("sockeye-bench", &prints(&line("rr", "kernel", &json!({}), 1.0)));
+    let other = folder.build("sockeye-bench", &prints(&line("http1", "kernel", &json!({}), 90.0)));
     let file = folder.0.join("lines.jsonl");
-    let mut command = against(&other, "rr --pin same --seconds 0.01 --on kernel");
-    command.arg("--out").arg(&file);
-    let output = run(command);
+    let output = against("kernel", &other, &format!("{ROW} --on kernel --out {}", file.display()));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(folder.turns().iter().all(|turn| turn.contains("--on kernel")));
-    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+    assert_eq!(fs::read_to_string(&file).unwrap(), stdout(&output));
+    assert_eq!(objects(&output)[0]["ratio"], json!(1.0));
 }
 
 #[test]
@@ -200,10 +237,10 @@ fn a_wrong_command_line_says_what_to_write_instead() {
 fn what_is_no_build_is_refused_with_a_remedy() {
     let folder = Folder::new("none");
     let other = folder.build("iperf", "");
-    let output = run(against(&other, ROW));
+    let output = against("none", &other, ROW);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
     assert!(stderr(&output).contains("does not call itself sockeye"), "{}", stderr(&output));
-    let mut outside = against(Path::new("no-such-revision"), ROW);
+    let mut outside = bench("rr --against no-such-revision");
     outside.current_dir(&folder.0).env("PATH", "/nonexistent");
     let said = stderr(&run(outside));
     assert!(said.contains("`git` is not installed") && said.contains("give the path"), "{said}");
@@ -245,7 +282,9 @@ fn git(folder: &Path, line: &str) -> Option<bool> {
 
 /// In the repository, not under the target folder of these tests.
 fn against_revision(folder: &Folder, revision: &str) -> Output {
-    let mut command = bench(&format!("{ROW} --against {revision}"));
+    let name = folder.0.file_name().unwrap().to_str().unwrap();
+    let this = this(&format!("of-{name}"));
+    let mut command = this.bench(&format!("rr --pin same --seconds 0.01 --json --against {revision}"));
     run({
         command.current_dir(&folder.0).env_remove("CARGO_TARGET_DIR");
         command
@@ -260,7 +299,7 @@ fn worktrees(folder: &Folder) -> usize {
 
 #[test]
 fn a_revision_is_built_once_and_leaves_no_worktree() {
-    let answer = line("rr", "sockeye", &json!({"connections": 1}), 1e12);
+    let answer = rated("rr", "transactions/s", 1e12);
     let program = format!(
         "fn main() {{\n    let version = std::env::args().nth(1).as_deref() == Some(\"--version\");\n    \
          println!(\"{{}}\", if version {{ \"sockeye 0.1.0\" }} else {{ r#\"{answer}\"# }});\n}}\n"

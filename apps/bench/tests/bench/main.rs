@@ -3,6 +3,7 @@
 //! Samples are short and few: these tests are about what comes out, not about how much.
 
 mod against;
+mod apps;
 mod experiments;
 mod helpers;
 mod records;

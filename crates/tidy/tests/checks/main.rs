@@ -12,6 +12,7 @@
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
 //! | sanitizer | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer |
+//! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
@@ -81,6 +82,14 @@ fn the_address_sanitizer_finds_nothing() {
         .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
         .needs(Need::Sanitizer)
         .run_tests("asan");
+}
+
+/// They are a workspace of their own.
+#[test]
+fn the_benchs_applications_build_and_answer() {
+    Child::cargo("test")
+        .args(["--manifest-path", "apps/bench-apps/Cargo.toml", "--locked"])
+        .run_tests("bench-apps");
 }
 
 /// Seconds of each target: enough to run its corpus and some ten thousand inputs more.

@@ -24,6 +24,14 @@ pub struct Ended {
     pub stderr: String,
 }
 
+impl Ended {
+    /// What it said was wrong: its last line that says so, or how it ended.
+    pub fn complaint(&self) -> String {
+        let said = self.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
+        said.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
+    }
+}
+
 /// Runs `command` with no input. Blocks for at most `limit`.
 ///
 /// # Errors
@@ -97,6 +105,13 @@ mod tests {
         let ended = run(&mut sh("echo out; echo err >&2; exit 3"), LONG).unwrap();
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("out\n", "err\n"));
         assert_eq!(ended.status.code(), Some(3));
+    }
+
+    #[test]
+    fn the_complaint_is_the_last_error_or_the_status() {
+        let ended = |script: &str| run(&mut sh(script), LONG).unwrap();
+        assert_eq!(ended("echo 'error: a' >&2; echo 'error: b' >&2; echo more >&2; exit 1").complaint(), "b");
+        assert!(ended("exit 7").complaint().contains('7'));
     }
 
     #[test]
