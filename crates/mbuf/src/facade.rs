@@ -13,37 +13,10 @@ pub(crate) use modelled::*;
 
 #[cfg(not(loom))]
 mod real {
-    use std::time::Instant;
-
     pub(crate) use sockeye_sync::facade::{
-        AtomicPtr, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence,
+        AtomicPtr, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence,
     };
     pub(crate) use sockeye_sync::facade::{memory_read, memory_written};
-
-    /// A condition variable whose waits give the guard back.
-    #[derive(Default)]
-    pub(crate) struct Condvar(sockeye_sync::facade::Condvar);
-
-    impl Condvar {
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-
-        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.0.wait(&mut guard);
-            guard
-        }
-
-        /// Waits until notified or until `deadline`. The caller re-checks its condition either way.
-        pub(crate) fn wait_until<'a, T>(
-            &self,
-            mut guard: MutexGuard<'a, T>,
-            deadline: Instant,
-        ) -> MutexGuard<'a, T> {
-            self.0.wait_until(&mut guard, deadline);
-            guard
-        }
-    }
 }
 
 #[cfg(loom)]
@@ -59,7 +32,7 @@ mod modelled {
     /// Models do not count.
     pub(crate) fn memory_read<T>(_place: *const T) {}
 
-    /// loom's mutex in parking_lot's shape: no poisoning.
+    /// loom's mutex without poisoning.
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {

@@ -71,7 +71,7 @@ unsafe impl<T: Send> Sync for BriefMutex<T> {}
 #[must_use = "the mutex is unlocked at once if the guard is dropped"]
 pub struct BriefGuard<'a, T> {
     of: &'a BriefMutex<T>,
-    /// Stays on its thread, as `parking_lot`'s does.
+    /// Stays on its thread, as `std`'s does.
     _on_this_thread: PhantomData<*const ()>,
 }
 

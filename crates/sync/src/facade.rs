@@ -5,7 +5,7 @@
 //!
 //! | house | when | what |
 //! |---|---|---|
-//! | `host` | normally | the machine: `std` and `parking_lot` |
+//! | `host` | normally | the machine: `std` |
 //! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
@@ -25,6 +25,7 @@ mod counted;
 mod futex;
 #[cfg(all(not(feature = "count"), not(loom)))]
 mod host;
+mod lock;
 #[cfg(not(loom))]
 mod membarrier;
 #[cfg(loom)]
@@ -50,10 +51,10 @@ use host::raw;
 
 /// Types that no model checker sees; see the head of the file.
 pub mod unmodelled {
+    #[cfg(loom)]
+    pub use super::lock::Mutex;
     #[cfg(not(loom))]
     pub use super::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
-    #[cfg(loom)]
-    pub use parking_lot::Mutex;
     #[cfg(loom)]
     pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(loom)]
@@ -83,9 +84,9 @@ mod tests {
             super::AtomicU64, atomic::AtomicU64;
             super::AtomicUsize, atomic::AtomicUsize;
             super::AtomicPtr<u8>, atomic::AtomicPtr<u8>;
-            super::Mutex<[u64; 3]>, parking_lot::Mutex<[u64; 3]>;
-            super::RwLock<[u64; 3]>, parking_lot::RwLock<[u64; 3]>;
-            super::Condvar, parking_lot::Condvar;
+            super::Mutex<[u64; 3]>, super::lock::Mutex<[u64; 3]>;
+            super::RwLock<[u64; 3]>, super::lock::RwLock<[u64; 3]>;
+            super::Condvar, super::lock::Condvar;
             super::OnceLock<u64>, std::sync::OnceLock<u64>;
             super::Arc<u64>, std::sync::Arc<u64>;
         ]
@@ -97,6 +98,7 @@ mod tests {
             assert_eq!(is_the_machine_s, cfg!(not(feature = "count")), "type {index}");
             assert!(is_as_large, "type {index}");
         }
+        assert_eq!(size_of::<super::lock::Mutex<[u64; 3]>>(), size_of::<std::sync::Mutex<[u64; 3]>>());
         assert_eq!(size_of::<super::UnsafeCell<u64>>(), size_of::<u64>());
         assert_eq!(size_of::<super::Futex>(), size_of::<u32>());
     }

@@ -235,6 +235,8 @@ mod tests {
             package("sockeye-sync-counted", &["libc"]),
             package("sockeye-mbuf", &["sockeye-sync"]),
             package("sockeye-mbuf-counted", &["sockeye-sync-counted"]),
+            package("sockeye-netif", &["sockeye-mbuf"]),
+            package("sockeye-netif-counted", &["sockeye-mbuf-counted"]),
             package("sockeye", &["sockeye-mbuf", "smallvec"]),
             package("sockeye-counted", &["sockeye-mbuf-counted"]),
         ];

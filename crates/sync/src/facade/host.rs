@@ -1,12 +1,12 @@
-//! The machine itself: `std` atomics and `parking_lot` locks.
+//! The machine itself: the atomics and locks of `std`.
 //!
 //! This file must not know any protocol. Its invariants: the same names with the same meaning as
 //! `model.rs` and `counted.rs`; a word or lock *is* the machine's own type, not one around it, so that a normal
 //! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the door.
 
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use super::lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 // A type of its own for the model's sake: see there.
-pub use parking_lot::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
+pub use super::lock::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
 pub use std::hint::spin_loop;
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

@@ -1,6 +1,6 @@
 //! The loom model checker behind the same names as `host.rs`.
 //!
-//! Invariant: whatever the kernel or `parking_lot` guarantees and our protocols rely on is modelled
+//! Invariant: whatever the kernel or `std` guarantees and our protocols rely on is modelled
 //! here and nothing more. Futexes are a lock and a condition variable: the check of the word and
 //! the going to sleep are one step for a waker, which is the guarantee of the system call. Time is
 //! not modelled: a wait with a deadline gives the other threads a turn and says that it passed.
@@ -91,7 +91,7 @@ pub mod thread {
     }
 }
 
-/// loom's mutex with the signatures of `parking_lot`: it cannot be poisoned.
+/// loom's mutex with the signatures of `lock.rs`: it cannot be poisoned.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -170,7 +170,7 @@ impl<T> Drop for TryMutexGuard<'_, T> {
     }
 }
 
-/// loom's read-write lock with the signatures of `parking_lot`.
+/// loom's read-write lock with the signatures of `lock.rs`.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(loom::sync::RwLock<T>);
 

@@ -4,22 +4,22 @@
 //! as one line, the first. Must not know what is guarded. Tests: `tests/count.rs`.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-use parking_lot::WaitTimeoutResult;
-
 use crate::count::{self, Site, What};
+use crate::facade::lock as plain;
 
-/// As `parking_lot`'s; see the head of `counted.rs`.
+/// As that of `lock.rs`; see the head of `counted.rs`.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
+pub struct Mutex<T: ?Sized>(plain::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// An unlocked mutex.
     pub const fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
+        Self(plain::Mutex::new(value))
     }
 
     /// The value itself.
@@ -56,9 +56,8 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn word(&self) -> *const u8 {
-        // SAFETY: the lock is not operated on; only its address is used.
-        let raw = unsafe { self.0.raw() };
-        core::ptr::from_ref(raw).cast()
+        // The word is the first of the lock.
+        core::ptr::from_ref(&self.0).cast()
     }
 }
 
@@ -68,67 +67,73 @@ pub struct MutexGuard<'a, T: ?Sized> {
     word: *const u8,
     site: Site,
     // Last: dropped after the report of our `drop`.
-    guard: parking_lot::MutexGuard<'a, T>,
+    guard: plain::MutexGuard<'a, T>,
 }
 
-/// As `parking_lot`'s; see the head of `counted.rs`.
+/// As that of `lock.rs`; see the head of `counted.rs`.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Condvar(parking_lot::Condvar);
+pub struct Condvar(plain::Condvar);
 
 impl Condvar {
     /// With nobody waiting.
     pub const fn new() -> Self {
-        Self(parking_lot::Condvar::new())
+        Self(plain::Condvar::new())
     }
 
     /// Wakes one waiter.
     #[track_caller]
-    pub fn notify_one(&self) -> bool {
+    pub fn notify_one(&self) {
         count::wrote(self, What::Word, Site::here());
-        self.0.notify_one()
+        self.0.notify_one();
     }
 
-    /// Wakes every waiter, and says how many there were.
+    /// Wakes every waiter.
     #[track_caller]
-    pub fn notify_all(&self) -> usize {
+    pub fn notify_all(&self) {
         count::wrote(self, What::Word, Site::here());
-        self.0.notify_all()
+        self.0.notify_all();
     }
 
     /// Unlocks, waits, and locks again. Blocks.
     #[track_caller]
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        count::wrote(self, What::Word, Site::here());
-        guard.report();
-        self.0.wait(&mut guard.guard);
-        guard.report();
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.wait_by(guard, |condvar, guard| condvar.wait(guard))
     }
 
     /// The same, until `deadline` at most. Blocks.
     #[track_caller]
-    pub fn wait_until<T: ?Sized>(
+    pub fn wait_until<'a, T>(&self, guard: MutexGuard<'a, T>, deadline: Instant) -> MutexGuard<'a, T> {
+        self.wait_by(guard, |condvar, guard| condvar.wait_until(guard, deadline))
+    }
+
+    #[track_caller]
+    fn wait_by<'a, T>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        deadline: Instant,
-    ) -> WaitTimeoutResult {
+        guard: MutexGuard<'a, T>,
+        wait: impl FnOnce(&plain::Condvar, plain::MutexGuard<'a, T>) -> plain::MutexGuard<'a, T>,
+    ) -> MutexGuard<'a, T> {
         count::wrote(self, What::Word, Site::here());
         guard.report();
-        let result = self.0.wait_until(&mut guard.guard, deadline);
+        let guard = ManuallyDrop::new(guard);
+        let (word, site) = (guard.word, guard.site);
+        // SAFETY: what it is read from is never dropped, nor used again.
+        let plain = unsafe { core::ptr::read(&guard.guard) };
+        let guard = MutexGuard { word, site, guard: wait(&self.0, plain) };
         guard.report();
-        result
+        guard
     }
 }
 
-/// As `parking_lot`'s; see the head of `counted.rs`.
+/// As that of `lock.rs`; see the head of `counted.rs`.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
+pub struct RwLock<T: ?Sized>(plain::RwLock<T>);
 
 impl<T> RwLock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self(parking_lot::RwLock::new(value))
+        Self(plain::RwLock::new(value))
     }
 
     /// The value itself.
@@ -160,9 +165,8 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn word(&self) -> *const u8 {
-        // SAFETY: the lock is not operated on; only its address is used.
-        let raw = unsafe { self.0.raw() };
-        core::ptr::from_ref(raw).cast()
+        // The word is the first of the lock.
+        core::ptr::from_ref(&self.0).cast()
     }
 }
 
@@ -171,7 +175,7 @@ impl<T: ?Sized> RwLock<T> {
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     word: *const u8,
     site: Site,
-    guard: parking_lot::RwLockReadGuard<'a, T>,
+    guard: plain::RwLockReadGuard<'a, T>,
 }
 
 /// The right to use what a [`RwLock`] guards.
@@ -179,7 +183,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     word: *const u8,
     site: Site,
-    guard: parking_lot::RwLockWriteGuard<'a, T>,
+    guard: plain::RwLockWriteGuard<'a, T>,
 }
 
 /// What the three guards have in common.
