@@ -43,7 +43,7 @@ impl Report {
             "{machine}\n\
              method: {} and {} in turns, {rounds} rounds in the order ABBA, each turn in a process of its own; ratio above 1: \
              this build is better; median of the rounds' ratios with its 95 % interval\n\
-             {rows} row(s), at least {}\n",
+             {rows} row(s), planned for {}\n",
             self.names[THIS],
             self.names[OTHER],
             spelled(planned)

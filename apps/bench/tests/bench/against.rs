@@ -125,7 +125,7 @@ fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_below()
         let names = if below { json!(["http1 (1 conn, 1 runtime)"]) } else { json!([]) };
         assert_eq!(mean["below"], names);
         let progress = stderr(&output);
-        for part in ["[1/20] round", "[20/20] round", "about", "row(s), at least", "machine:"] {
+        for part in ["[1/20] round", "[20/20] round", "about", "row(s), planned for", "machine:"] {
             assert!(progress.contains(part), "{part} is not in {progress}");
         }
     }
