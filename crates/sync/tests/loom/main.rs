@@ -28,6 +28,7 @@ mod reply;
 mod seat;
 mod seq_cell;
 mod sleeper;
+mod socket_lock;
 mod turns;
 mod visit;
 mod wait;
