@@ -99,8 +99,8 @@ pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
 pub use payload::discard_payload;
 pub use perimeter::{
-    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
-    PerimeterId, Poisoned, Served,
+    DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId,
+    Poisoned, Served,
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;

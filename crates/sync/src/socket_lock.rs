@@ -70,6 +70,8 @@
 //! A debtor holds no lock when it looks, so it may try for a while before it makes others take a fence. It may wait for a section, as
 //! any thread that wants the value does; it never waits for a runner.
 //!
+//! A debtor may pass its debt on to a thread that waits (`socket_lock/delegate.rs`).
+//!
 //! # Waiting callers
 //! A runner with a long backlog calls [`Locked::give_way`] between runs: if somebody sleeps it unlocks, wakes one, and gives
 //! up its time slice a bounded number of times before it waits for the lock itself.
@@ -87,6 +89,7 @@
 //!
 //! Must not know what an item is. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
 
+mod delegate;
 mod guards;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -100,6 +103,7 @@ use core::time::Duration;
 use crate::facade::{AtomicPtr, Futex, LockWord, Ordering, UnsafeCell, spin_loop, thread};
 use crate::node::{Batch, Load, Node};
 
+pub use delegate::Delegate;
 use guards::Inner;
 pub use guards::{Backlog, Locked, Section};
 pub use unlock::{ByStore, BySwap, Insisted, Unlock};
@@ -245,12 +249,23 @@ impl<T, I, U: Unlock> SocketLock<T, I, U> {
 
     #[inline]
     fn look_unless(&self, is_taken: impl Fn() -> bool) -> Option<Locked<'_, T, I, U>> {
-        for round in 0..PAUSE_ROUNDS {
+        for round in 0..=PAUSE_ROUNDS + YIELDS {
             if self.looks_free() && self.acquire(RUN) {
                 // SAFETY: the exchange made us the holder.
                 return unsafe { self.runner() };
             }
-            (0..2u32 << round).for_each(|_| spin_loop());
+            if is_taken() {
+                return None;
+            }
+            // A runner may be long, and is not waited for.
+            let is_run = self.word.load(Ordering::Relaxed) & HOLDER == RUN;
+            if round < PAUSE_ROUNDS {
+                (0..2u32 << round).for_each(|_| spin_loop());
+            } else if is_run || YIELDS == 0 {
+                break;
+            } else {
+                thread::yield_now();
+            }
         }
         self.look_insisting(is_taken)
     }
@@ -258,17 +273,15 @@ impl<T, I, U: Unlock> SocketLock<T, I, U> {
     #[cold]
     #[inline(never)]
     fn look_insisting(&self, is_taken: impl Fn() -> bool) -> Option<Locked<'_, T, I, U>> {
-        let mut has_slept = false;
+        // Relaxed: a hint.
+        let (mut waits, mut has_slept) = (self.word.load(Ordering::Relaxed) & HOLDER == SECTION, false);
         loop {
             // A sleeper that was woken stands for those that still sleep, so it goes on to insist.
             if !has_slept && is_taken() {
                 return None;
             }
-            // Relaxed: a hint.
-            let waits = has_slept || self.word.load(Ordering::Relaxed) & HOLDER == SECTION;
             if waits {
-                // Relaxed: `insist` orders it before the attempt, and before every look of a holder from then on.
-                self.parked.store(SOMEBODY, Ordering::Relaxed);
+                self.announce_sleep();
             }
             match U::insist(&self.word, RUN) {
                 // SAFETY: the exchange made us the holder.
@@ -279,7 +292,7 @@ impl<T, I, U: Unlock> SocketLock<T, I, U> {
                     self.parked.wait(SOMEBODY, None);
                     has_slept = true;
                 }
-                Insisted::Held(_section) => {}
+                Insisted::Held(_section) => waits = true,
                 Insisted::Refused => poll_pause(),
             }
         }
@@ -338,8 +351,7 @@ impl<T, I, U: Unlock> SocketLock<T, I, U> {
             }
         }
         loop {
-            // Relaxed: `insist` orders it before the attempt, and before every look of a holder from then on.
-            self.parked.store(SOMEBODY, Ordering::Relaxed);
+            self.announce_sleep();
             match U::insist(&self.word, holder) {
                 Insisted::Locked => return,
                 Insisted::Held(_) => _ = self.parked.wait(SOMEBODY, None),
@@ -360,11 +372,17 @@ impl<T, I, U: Unlock> SocketLock<T, I, U> {
         has_to_look
     }
 
+    /// `insist` orders it before the attempt, and before every look of a holder from then on.
+    fn announce_sleep(&self) {
+        // A swap, and acquire and release as in `wake_one`: changes of the word are in one order, which nobody sees otherwise.
+        self.parked.swap(SOMEBODY, Ordering::AcqRel);
+    }
+
     #[cold]
     #[inline(never)]
     fn wake_one(&self) {
         // A swap: of several holders one after the other, one wakes.
-        if self.parked.swap(NOBODY, Ordering::Relaxed) != NOBODY {
+        if self.parked.swap(NOBODY, Ordering::AcqRel) != NOBODY {
             self.parked.wake_one();
         }
     }

@@ -4,7 +4,7 @@
 //! A forgotten sleeper is a deadlock, which the checker reports, and so is a receiver of a hand-off that never comes. Nobody spins in a
 //! model: whoever does not get the lock at once goes to sleep, and a debtor insists at once.
 
-use loom::sync::Arc;
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use sockeye_sync::socket_lock::{ByStore, BySwap, HandedOff, Left, Locked, SocketLock, Turn, Unlock};
 
@@ -43,6 +43,27 @@ fn bring<U: Unlock>(lock: &Lock<U>, item: Item) {
         Turn::Left(Left::First) => lock.look().into_iter().for_each(run),
         Turn::Left(Left::Behind) => {}
         Turn::Left(Left::Dead(_)) => panic!("nobody panicked"),
+    }
+}
+
+/// What a worker sleeps for.
+#[derive(Default)]
+struct Told {
+    is_told: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Told {
+    fn wait(&self) {
+        let mut is_told = self.is_told.lock().unwrap();
+        while !*is_told {
+            is_told = self.changed.wait(is_told).unwrap();
+        }
+    }
+
+    fn tell(&self) {
+        *self.is_told.lock().unwrap() = true;
+        self.changed.notify_one();
     }
 }
 
@@ -109,7 +130,7 @@ both! {
     }
 
     /// A section has nothing to look for: the debtor waits for its end, and it may become a runner meanwhile.
-    fn a_debtor_waits_for_sections_and_not_for_runners<U>(check) {
+    fn a_debtor_waits_for_sections_and_not_for_runners<U>(check_bounded) {
         let lock = new::<U>();
         let other = lock.clone();
         let thread = thread::spawn(move || {
@@ -120,6 +141,8 @@ both! {
         let section = lock.lock();
         if section.is_empty() {
             run(section.promote().unwrap());
+        } else {
+            drop(section);
         }
         thread.join().unwrap();
         let ran = lock.try_enter().unwrap();
@@ -165,7 +188,7 @@ both! {
     fn a_worker_takes_over_what_a_runner_leaves<U>(check_bounded) {
         let lock = new::<U>();
         let works = lock.clone();
-        let is_told = Arc::new(loom::sync::Notify::new());
+        let is_told = Arc::new(Told::default());
         let told = is_told.clone();
         let worker = thread::spawn(move || {
             told.wait();
@@ -175,7 +198,7 @@ both! {
         let brings = thread::spawn(move || bring(&brings, (1, 0)));
         let Turn::Mine(mut locked, item) = lock.try_run((0, 0)) else {
             // The other is the runner, or about to be: nothing is handed off.
-            is_told.notify();
+            is_told.tell();
             worker.join().unwrap();
             brings.join().unwrap();
             lock.look().into_iter().for_each(run);
@@ -187,7 +210,7 @@ both! {
         let next = locked.pop();
         locked.extend(next);
         assert_eq!(locked.leave(), Some(HandedOff));
-        is_told.notify();
+        is_told.tell();
         worker.join().unwrap();
         brings.join().unwrap();
         let locked = lock.try_enter().unwrap();
@@ -210,6 +233,8 @@ both! {
         assert_eq!(locked.leave(), Some(HandedOff));
         let _count = lock.lock().len();
         thread.join().unwrap();
+        // The next call that drives.
+        lock.take_over().into_iter().for_each(run);
         assert_ran(&lock, 2, 1);
     }
 
@@ -338,7 +363,7 @@ both! {
         two.assert_arrived(1);
     }
 
-    fn an_end_sends_to_itself<U>(check) {
+    fn an_end_sends_to_itself<U>(check_bounded) {
         let end = End::<U>::new();
         let other = end.clone();
         let thread = thread::spawn(move || other.send_to(&other));
