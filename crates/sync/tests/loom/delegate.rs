@@ -10,6 +10,15 @@ use sockeye_sync::{Spin, WaitQueue};
 
 use crate::{check, check_bounded};
 
+/// Forced switches where three threads lock, wait and lend themselves: with three it takes minutes and shows nothing else.
+const FEW_PREEMPTIONS: usize = 2;
+
+fn check_three(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(FEW_PREEMPTIONS);
+    builder.check(model);
+}
+
 /// A connection: items are bytes that come in, and the value is what has come.
 struct Connection {
     lock: SocketLock<Vec<usize>, usize>,
@@ -123,7 +132,7 @@ fn what_is_left_with_a_waiting_thread_is_run_and_ends_its_wait() {
 
 #[test]
 fn others_bring_items_meanwhile() {
-    check_bounded(|| {
+    check_three(|| {
         let conn = Connection::new();
         let (sends, brings) = (conn.clone(), conn.clone());
         let sends = thread::spawn(move || sends.send(1));
@@ -138,7 +147,7 @@ fn others_bring_items_meanwhile() {
 
 #[test]
 fn two_threads_offer_and_both_come_back() {
-    check_bounded(|| {
+    check_three(|| {
         let conn = Connection::new();
         let (reads, sends) = (conn.clone(), conn.clone());
         let reads = thread::spawn(move || reads.read(1));
