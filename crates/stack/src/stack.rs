@@ -440,8 +440,7 @@ impl Core {
             return Home::Shared(Arc::clone(&self.input.exclusive));
         }
         match self.perimeters.len() {
-            0 if self.entry == Entry::Process => Home::Lock,
-            0 => Home::Own(Arc::new(Perimeter::new())),
+            0 => Home::unshared(self.entry),
             n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
         }
     }

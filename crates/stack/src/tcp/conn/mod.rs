@@ -45,7 +45,7 @@ use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::watch::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::poll;
-use crate::switches::{Rcvd, RxFree};
+use crate::switches::{Entry, Rcvd, RxFree};
 use crate::tcp::socket::marks::Marks;
 use answer::Answers;
 use error::SockError;
@@ -193,6 +193,16 @@ pub(crate) enum Home {
     Own(Arc<Perimeter<Item>>),
     /// One that several connections share.
     Shared(Arc<Perimeter<Item>>),
+}
+
+impl Home {
+    /// What stands before the lock of a connection that shares no perimeter, where applications' threads enter like this.
+    pub fn unshared(entry: Entry) -> Self {
+        match entry {
+            Entry::Process => Self::Lock,
+            Entry::NoDrain | Entry::Fill => Self::Own(Arc::new(Perimeter::new())),
+        }
+    }
 }
 
 /// Work that waits in a perimeter's queue.
