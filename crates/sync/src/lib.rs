@@ -3,7 +3,6 @@
 //! | module | what | its argument |
 //! |---|---|---|
 //! | `perimeter` | the right to run protocol code, its queue, its ways in and out | head of `perimeter.rs` |
-//! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
 //! | `cell` | values that open only with the proof of being inside | head of `cell.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
@@ -77,7 +76,6 @@ mod scatter;
 mod seq_cell;
 mod sleeper;
 pub mod slot;
-pub mod socket_lock;
 mod spin;
 pub mod turns;
 mod wait;
@@ -99,15 +97,14 @@ pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
 pub use payload::discard_payload;
 pub use perimeter::{
-    DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter, PerimeterId,
-    Poisoned, Served,
+    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
+    PerimeterId, Poisoned, Served,
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
 pub use scatter::{Scatter, Shells};
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
-pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
 pub use wait::{Awaited, Notified, Nudged, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

@@ -336,3 +336,67 @@ fn sleepers_are_told_of_a_panic() {
     });
     assert!(perimeter.is_poisoned());
 }
+
+#[test]
+fn a_claim_is_being_inside_for_everybody_else() {
+    let perimeter = Perimeter::new();
+    let claim = perimeter.claim().expect("the perimeter is free");
+    assert!(perimeter.is_occupied());
+    assert!(perimeter.claim().is_none() && perimeter.try_enter().is_none() && perimeter.resume().is_none());
+    fill(&perimeter, [1, 2]);
+    let mut inside = perimeter.redeem(claim);
+    assert!(inside.take().eq([1, 2]));
+    leave(inside);
+    assert!(!perimeter.is_occupied());
+}
+
+#[test]
+fn a_claim_is_redeemed_where_it_was_made() {
+    let (perimeter, other) = (Perimeter::<u8>::new(), Perimeter::<u8>::new());
+    let claim = perimeter.claim().expect("the perimeter is free");
+    let redeemed = catch_unwind(AssertUnwindSafe(|| drop(other.redeem(claim))));
+    assert!(redeemed.is_err());
+    assert!(!other.is_occupied(), "nothing happened to the other one");
+}
+
+#[test]
+fn a_host_is_left_what_comes_and_runs_it() {
+    let perimeter = Perimeter::new();
+    assert_eq!((perimeter.fill_hosted(1), perimeter.hosted_on()), (Err(1), None), "nobody waits");
+    assert!(perimeter.host(7));
+    assert!(!perimeter.host(8), "one at a time");
+    assert_eq!((perimeter.hosted_on(), perimeter.is_occupied()), (Some(7), false));
+    assert_eq!(perimeter.fill_hosted(1), Ok(()));
+    assert_eq!(perimeter.fill_hosted(2), Err(2), "it is the host's now");
+    assert_eq!(perimeter.fill(2), Filled::Queued);
+    assert!(!perimeter.unhost());
+    let mut inside = perimeter.resume().unwrap();
+    assert_eq!(inside.take().collect::<Vec<_>>(), [1, 2]);
+    inside.leave().unwrap();
+    assert!(perimeter.resume().is_none() && !perimeter.unhost());
+}
+
+#[test]
+fn a_hosted_perimeter_is_free_for_everybody_else() {
+    let perimeter = Perimeter::new();
+    let enter: [fn(&Perimeter<u32>) -> bool; 4] = [
+        |perimeter| perimeter.try_enter().is_some_and(|inside| inside.leave().is_ok()),
+        |perimeter| perimeter.claim().is_some_and(|claim| perimeter.redeem(claim).leave().is_ok()),
+        |perimeter| perimeter.enter_blocking().is_ok_and(|inside| inside.leave().is_ok()),
+        |perimeter| {
+            let is_mine = perimeter.fill(3) == Filled::WakeWorker;
+            let mut inside = perimeter.resume().unwrap();
+            is_mine && inside.take().eq([3]) && inside.leave().is_ok()
+        },
+    ];
+    for enter in enter {
+        assert!(perimeter.host(u32::MAX));
+        assert!(enter(&perimeter));
+        assert!(!perimeter.unhost() && perimeter.resume().is_none(), "the mark went, and nothing was left");
+    }
+    assert!(perimeter.host(0));
+    assert!(perimeter.unhost());
+    assert!(!perimeter.is_occupied());
+    // Dropped with the mark: the CPU in it is no list.
+    assert!(perimeter.host(5));
+}

@@ -12,9 +12,9 @@
 #![cfg(loom)]
 
 mod brief;
-mod delegate;
 mod exit;
 mod handout;
+mod host;
 mod lookout;
 mod notify;
 mod once_arc;
@@ -28,8 +28,8 @@ mod reply;
 mod seat;
 mod seq_cell;
 mod sleeper;
-mod socket_lock;
 mod turns;
+mod visit;
 mod wait;
 mod wait_list;
 

@@ -12,7 +12,7 @@
 //!
 //! With a stack that spins ([`Config::spin_max`](crate::Config::spin_max)) nothing of this is done: there the reader of an answer is awake, or has given up.
 //!
-//! Only readers who offer to run what comes (`user.rs`, `wait_offering`) are roused, on other cores than the caller's: on the same
+//! Only readers who offer to run what comes (`user.rs`, `wait_hosting`) are roused, on other cores than the caller's: on the same
 //! one nobody gets up while somebody else runs.
 //!
 //! Must not know what is written. Tests: `tests/host.rs`.
@@ -84,7 +84,7 @@ pub(super) fn before_write(core: &Core, conn: &Conn, peer: Option<&Conn>, bytes:
 
 fn rouse(core: &Core, peer: Option<&Conn>) {
     let Some(peer) = peer else { return };
-    let is_elsewhere = peer.options.delegate.cpu().is_some_and(|cpu| cpu != core.cpu());
+    let is_elsewhere = peer.perimeter().hosted_on().is_some_and(|cpu| cpu != core.cpu());
     if is_elsewhere && peer.rcv_wait.rouse() {
         core.count(counter::ROUSED);
     }

@@ -43,11 +43,10 @@ use std::time::{Duration, Instant};
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Mutex, Post, Spin, WaitQueue};
+use sockeye_sync::{Filled, Mutex, Post, Spin, WaitQueue};
 
 use super::outbox::{Context, Wake};
 use super::sockbuf::Buffers;
-use super::user::Ends;
 use super::{Conn, Work, engine, reason};
 use crate::base::payload::Data;
 use crate::rt::threads;
@@ -110,12 +109,10 @@ pub(super) fn owed(core: &Core, so: &Buffers) -> Owed {
 
 /// Pays it, outside all locks. Blocks only for a reply.
 #[inline]
-pub(super) fn pay(core: &Core, ends: &Ends<'_>, owed: Owed) {
-    let conn = ends.conn;
+pub(super) fn pay(core: &Core, conn: &Arc<Conn>, owed: Owed) {
     match owed {
         Owed::Nothing => core.count(counter::RCVD_SKIPPED),
         Owed::Message => Context::run(core, |cx| {
-            cx.ends = ends.both();
             if is_fired(core, conn, reason::RCVD) {
                 engine::enter(cx, conn, Work::Notify);
             }
@@ -145,7 +142,11 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         counts.asked
     };
     if is_fired(core, conn, reason::RCVD | reason::REPLY) {
-        engine::fill(core, conn, Work::Notify);
+        match conn.perimeter().fill(Conn::item(conn, Work::Notify)) {
+            Filled::WakeWorker => core.workers.call(core, conn),
+            Filled::Queued => core.count(counter::QUEUED),
+            Filled::Poisoned => return,
+        }
     }
     core.count(counter::RCVD_SLEEPS);
     loop {
@@ -157,7 +158,7 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         drop(counts);
         replies.wait.wait(ticket, Some(Instant::now() + REPLY_LOOK), Spin::up_to(core.config.spin_max));
         // Whoever ended the connection has replied to all who had asked by then.
-        if conn.is_dead() || conn.is_poisoned() {
+        if conn.is_dead() || conn.perimeter().is_poisoned() {
             return;
         }
     }

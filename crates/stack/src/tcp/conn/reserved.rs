@@ -6,10 +6,12 @@
 //!
 //! Must not know why a copy ends short. Rank: the buffers' mutex, which is let go to wake. Tests: below.
 
+use sockeye_sync::BriefGuard;
 use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
-use super::{Conn, Section, contain, engine};
+use super::sockbuf::Socket;
+use super::{Conn, contain, engine};
 use crate::stack::Core;
 
 /// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
@@ -17,16 +19,16 @@ use crate::stack::Core;
 pub(super) fn give_back<'c>(
     core: &Core,
     conn: &'c Arc<Conn>,
-    mut so: Section<'c>,
+    mut so: BriefGuard<'c, Socket>,
     (reserved, copied): (usize, usize),
-) -> Section<'c> {
+) -> BriefGuard<'c, Socket> {
     // At most a chunk.
     so.snd.reserved -= reserved as u32;
     if copied < reserved && so.snd.is_writable() { tell(core, conn, so) } else { so }
 }
 
 #[cold]
-fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: Section<'c>) -> Section<'c> {
+fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) -> BriefGuard<'c, Socket> {
     Context::run(core, |cx| {
         let _or_ended = contain::guarded(cx, conn, &mut so, "write", |cx, _, conn, so| {
             engine::wake_writers(cx, conn, so);

@@ -1,6 +1,6 @@
 //! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
-//! A call takes the connection's lock for short sections, and runs protocol code only if output or a window update is due, which
+//! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
 //! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
 //! of both. Blocking calls wait on the wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
 //! in between ends the wait.
@@ -67,12 +67,6 @@ pub(crate) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Both, if the other one is known.
-    #[inline]
-    pub fn both(&self) -> Option<(&Arc<Conn>, &Arc<Conn>)> {
-        self.peer.as_deref().map(|peer| (self.conn, peer))
-    }
-
     fn peer_conn(&self) -> Option<&Conn> {
         self.peer.as_deref().map(|peer| &**peer)
     }
@@ -191,7 +185,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
     if buffered >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
         Context::run(core, |cx| {
-            cx.ends = ends.both();
+            cx.ends = ends.peer.as_deref().map(|peer| (conn, peer));
             engine::output_now(cx, conn, so);
         });
     }
@@ -306,11 +300,11 @@ pub(super) fn recv_into<S: Sink>(
                 true => return Ok(0),
                 false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
             };
-            let may_offer = core.hosts && so.rcv.is_small;
+            let may_host = core.hosts && so.rcv.is_small;
             drop(so);
             if conn.input_at.load().is_none() {
-                if may_offer {
-                    wait_offering(core, ends, ticket, &mut timeout)?;
+                if may_host {
+                    wait_hosting(core, ends, ticket, &mut timeout)?;
                 } else {
                     wait(core, conn, conn.readers(), ticket, &mut timeout)?;
                 }
@@ -339,7 +333,7 @@ pub(super) fn recv_into<S: Sink>(
         if !freed.is_empty() && !core.recycler.is_inline() {
             core.recycler.read(core, conn, freed);
         }
-        rcvd::pay(core, ends, owed);
+        rcvd::pay(core, conn, owed);
         if !conn.options.nonblocking.load(Ordering::Relaxed) {
             busy::has_read(core, &conn.input_at, take);
         }
@@ -389,8 +383,8 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
 }
 
 /// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
-/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/socket_lock/delegate.rs`.
-fn wait_offering(
+/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/perimeter/host.rs`.
+fn wait_hosting(
     core: &Core,
     ends: &Ends<'_>,
     ticket: Option<(Ticket, u32)>,
@@ -399,19 +393,14 @@ fn wait_offering(
     let (conn, here) = (ends.conn, core.cpu());
     // On one core nothing would be won.
     let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
-    if comes_from_elsewhere {
-        conn.options.delegate.offer(here);
-    }
+    let hosts = comes_from_elsewhere && conn.perimeter().host(here);
     let waited = wait(core, conn, conn.readers(), ticket, timeout);
-    if comes_from_elsewhere {
-        conn.options.delegate.withdraw();
-    }
-    if comes_from_elsewhere && conn.so.looks_left() {
+    if hosts && !conn.perimeter().unhost() {
         answer::on_request(core, conn, ends.peer_conn());
         Context::run(core, |cx| {
-            (cx.is_delegate, cx.ends) = (true, ends.both());
+            cx.is_host = true;
             engine::resume(cx, conn);
-            cx.is_delegate = false;
+            cx.is_host = false;
         });
     }
     waited
