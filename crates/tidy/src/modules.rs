@@ -1,8 +1,8 @@
 //! The modules inside the stack: which may import which.
 //!
-//! [`MODULES`] lists them from the bottom up; a module may import those of its row, and all of these stand above it in the list of
-//! what comes first, so the rows alone have no cycle. [`KNOWN`] lists the imports that still go the other way, with the number of files that
-//! have one. That number is exact: a file more is refused, and a file less has the number lowered, until the row is deleted.
+//! [`MODULES`] lists them from the bottom up. A row names the modules that a module may import, each of which has an earlier row, so the
+//! table has no cycle. [`KNOWN`] lists the imports that are against it, with the number of files that have one. The number is exact:
+//! one more file is refused, and with one less the number is to be lowered, until the row is deleted.
 //!
 //! Must not know what modules do. Tests: below, `tests/house.rs`.
 
@@ -61,7 +61,15 @@ pub const KNOWN: [(&str, &str, usize); 22] = [
 
 /// Checks all files of the stack.
 pub fn check<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<Finding> {
-    let mut seen: BTreeMap<(&str, &str), Vec<(&str, usize)>> = BTreeMap::new();
+    judge(&against_the_table(sources), &KNOWN)
+}
+
+/// Files and lines, by the module that imports and the one that it must not.
+type Seen<'s> = BTreeMap<(&'static str, &'static str), Vec<(&'s str, usize)>>;
+
+/// The imports against the table, one for each file and module.
+fn against_the_table<'s>(sources: impl Iterator<Item = &'s Source>) -> Seen<'s> {
+    let mut seen = Seen::new();
     for source in sources {
         let Some(from) = module_of(&source.path).filter(|_| source.is_product()) else { continue };
         let Some(tokens) = tokens(&source.text) else { continue };
@@ -71,11 +79,11 @@ pub fn check<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<Finding> {
             }
         }
     }
-    judge(&seen, &KNOWN)
+    seen
 }
 
 /// Compares the imports against the table with those that are known.
-fn judge(seen: &BTreeMap<(&str, &str), Vec<(&str, usize)>>, known: &[(&str, &str, usize)]) -> Vec<Finding> {
+fn judge(seen: &Seen<'_>, known: &[(&str, &str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (&(from, to), places) in seen {
         let allowed = known.iter().find(|row| (row.0, row.1) == (from, to)).map_or(0, |row| row.2);
@@ -154,15 +162,7 @@ mod tests {
             ),
             source("rt/poll.rs", "use crate::TcpStream;"),
         ];
-        let mut seen = BTreeMap::new();
-        for file in &files {
-            let from = module_of(&file.path).unwrap();
-            for (to, line) in imports(&without_tests(&tokens(&file.text).unwrap())) {
-                if to != from && !may_import(from, to) {
-                    seen.entry((from, to)).or_insert_with(Vec::new).push((file.path.as_str(), line));
-                }
-            }
-        }
+        let seen = against_the_table(files.iter());
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [("rt", "tcp"), ("rt", ROOT)]);
         assert_eq!(judge(&seen, &[]).len(), 2);
         assert_eq!(judge(&seen, &[("rt", "tcp", 1), ("rt", ROOT, 1)]), []);
