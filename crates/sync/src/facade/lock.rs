@@ -62,11 +62,6 @@ impl Condvar {
         Self(sync::Condvar::new())
     }
 
-    /// Wakes one waiter.
-    pub fn notify_one(&self) {
-        self.0.notify_one();
-    }
-
     /// Wakes every waiter.
     pub fn notify_all(&self) {
         self.0.notify_all();

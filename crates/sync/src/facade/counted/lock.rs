@@ -81,13 +81,6 @@ impl Condvar {
         Self(plain::Condvar::new())
     }
 
-    /// Wakes one waiter.
-    #[track_caller]
-    pub fn notify_one(&self) {
-        count::wrote(self, What::Word, Site::here());
-        self.0.notify_one();
-    }
-
     /// Wakes every waiter.
     #[track_caller]
     pub fn notify_all(&self) {
