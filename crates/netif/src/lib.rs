@@ -16,7 +16,7 @@
 //! then dropped. It wakes nobody: [`Netif::ring`] does that, once for many frames. Each
 //! receive queue has one thread of the stack, its *input thread*, which alone calls [`Netif::wait`] for it.
 //! [`Netif::receive`] is called by it, or by a thread that waits for a connection of this queue, by one at a time
-//! (`sockeye::input`); with `workers = 0` the caller of
+//! (`inet/input` of the stack); with `workers = 0` the caller of
 //! `Stack::poll` takes its place and nobody waits.
 //!
 //! # Panics

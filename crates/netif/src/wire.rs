@@ -19,7 +19,7 @@
 //! to the sender's memory, and what comes later is refused. `closed` is read and written under `arrived`'s
 //! mutex, so no frame slips in behind.
 //!
-//! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `tests/wire.rs`.
+//! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire.rs`.
 
 use std::collections::VecDeque;
 use std::io;

@@ -71,13 +71,13 @@ pub struct Config {
     /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
     /// and that blocking calls would wait for ever without it. Default: one per core. With 0, a child of
     /// fork(2) can go on with the stack, if no other thread is in a call of it when the child is made
-    /// ([`fork`](crate::rt::fork)).
+    /// ([`fork`](crate::fork)).
     pub workers: usize,
     /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
     /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
     pub spin_max: Duration,
     /// Whether a blocked writer moves to the core on which its reader runs, on loopback and UNIX-domain sockets, while
-    /// other threads want its own core; and a thread in [`Poll::wait`](crate::rt::poll::Poll::wait) to that of those who wake it for
+    /// other threads want its own core; and a thread in [`Poll::wait`](crate::poll::Poll::wait) to that of those who wake it for
     /// TCP connections, while other pollers wait on its own. It stays within its affinity. Default on; see `docs/adr/0009` and
     /// `0034`.
     pub gather: bool,
@@ -154,7 +154,7 @@ pub struct Config {
     pub keepalive_probes: u8,
     /// Tell peers of a user timeout that was set, and take theirs where none was (RFC 5482). Default off.
     pub user_timeout_option: bool,
-    /// TCP Fast Open (`tcp_fastopen`): the sum of what [`fastopen`](crate::tcp::handshake::fastopen) names. Default 1, clients.
+    /// TCP Fast Open (`tcp_fastopen`): the sum of what [`fastopen`](crate::fastopen) names. Default 1, clients.
     pub fastopen: u32,
     /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
     pub time_wait: Duration,

@@ -29,7 +29,7 @@
 //! `StaleNetworkFileHandle`, also where their own documentation says that they cannot fail; see [`fork`].
 //!
 //! `ARCHITECTURE.md` describes how it works inside. A good order to read the code in is that of the data:
-//! `conn/user.rs` (send and receive), `conn/engine.rs` (the perimeter), `conn/outbox.rs`, `route.rs`.
+//! `tcp/conn/user.rs` (send and receive), `tcp/conn/engine.rs` (the perimeter), `tcp/conn/outbox.rs`, `tcp/route.rs`.
 #![forbid(unsafe_code)]
 // A stack leads to its connections and they to their pollers and back: with the counted locks, whether that is Send takes the
 // documentation's compiler more than its 128 steps.

@@ -8,7 +8,7 @@
 //!
 //! It must not know what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned, called and dropped, with
 //! no lock held.
-//! Tests: below, `tests/channel.rs`.
+//! Tests: below, `crates/stack/tests/channel.rs`.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};

@@ -20,7 +20,7 @@
 //! panic is only caught.
 //!
 //! It must not know IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are bounded.
-//! Tests: `tests/channel.rs`, `examples/channel.rs`.
+//! Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.
 
 mod lane;
 

@@ -33,7 +33,7 @@ pub enum PanicSource {
     Waker,
     /// A hook or filter of the application: of SYNs, of a driver, of a capture.
     Hook,
-    /// An interface ([`Netif`](crate::inet::netif::Netif)) or the code that it calls.
+    /// An interface ([`Netif`](crate::netif::Netif)) or the code that it calls.
     Netif,
     /// The stack's own protocol code. This is a bug of the stack; the connection or entry concerned was given up.
     Protocol,

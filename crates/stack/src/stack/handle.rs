@@ -40,7 +40,7 @@ use crate::rt::threads;
 ///
 /// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
 /// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards. Nor does it wait
-/// for the threads of an interface whose [`Netif::interrupt`](crate::inet::netif::Netif::interrupt) has panicked.
+/// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
 ///
 /// In a child of fork(2), a stack with threads answers every call with an error of the kind `StaleNetworkFileHandle`, or with
 /// nothing, and its drop does nothing; see [`fork`].

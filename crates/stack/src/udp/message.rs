@@ -18,7 +18,7 @@ pub struct SendMeta {
     /// The port that it comes from: for a socket that is bound to every port, which has to say it, and for no other.
     pub src_port: Option<u16>,
     /// The interface by which a group, or a link-local address, is sent to, by its number: 1 is the loopback, others have
-    /// [`NetifId::interface_index`](crate::inet::netif::NetifId::interface_index). `None`: the scope id of `to`, else what the
+    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index). `None`: the scope id of `to`, else what the
     /// socket's option or the routes say.
     pub interface: Option<u32>,
     /// DSCP and ECN (IP_TOS, IPV6_TCLASS).

@@ -1,7 +1,7 @@
 //! Datagrams that leave the stack: their header, and the Internet layer for the rest.
 //!
 //! A buffer that stands for several datagrams leaves as one frame where the interface cuts it
-//! ([`Netif::udp_segment_max`](crate::inet::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
+//! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
 //! dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with IP_RECVERR).
 //!
 //! Must not know receivers. Takes no lock; the interface's queue has its own. Tests: `tests/udp_wire.rs`.

@@ -19,7 +19,7 @@
 //!
 //! # Sleeping
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
-//! [`Netif::wait`](crate::inet::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
+//! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
 //! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
 //! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back what is parked for
 //! its core.

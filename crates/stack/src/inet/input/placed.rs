@@ -1,7 +1,7 @@
 //! Frames whose payload is read to where a waiting reader wants it.
 //!
 //! A thread that waits in a blocking read takes frames from its connection's queue (`busy.rs`). If the driver can
-//! ([`Netif::receive_into`](crate::inet::netif::Netif::receive_into)), the payload is then read into the reader's own buffer: it
+//! ([`Netif::receive_into`](crate::netif::Netif::receive_into)), the payload is then read into the reader's own buffer: it
 //! is copied once, and no packet memory is used. That needs a guess before the frame is read: it will be for this
 //! connection, and its headers are as long as those of the last one. What the last frame of the queue was stands in the [`Batch`],
 //! so one wrong guess is followed by frames that are taken as always.

@@ -2,7 +2,7 @@
 //!
 //! A caller who waits for frames takes them himself as long as he is busy (`busy.rs`). If none has come by then he would
 //! park, and a frame would wake the input thread, and that the caller: two switches of threads where a program with a
-//! socket of the kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::inet::netif::Netif::wait_until)), he
+//! socket of the kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::netif::Netif::wait_until)), he
 //! becomes the *watcher* of the queue: the frame wakes him, and he handles it.
 //!
 //! # Who may

@@ -1,6 +1,6 @@
 //! The link below IP, where it is Ethernet: neighbors, addresses that nobody else has, what routers advertise, groups.
 //!
-//! Each interface of [`Medium::Ethernet`](crate::inet::netif::Medium) has a [`Station`]; others have none, and cost nothing here.
+//! Each interface of [`Medium::Ethernet`](crate::netif::Medium) has a [`Station`]; others have none, and cost nothing here.
 //!
 //! ```text
 //!  netif/output.rs ──► output::transmit ──► slots.hit ──────────────────────► header, device

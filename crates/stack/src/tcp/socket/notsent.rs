@@ -29,7 +29,7 @@ impl TcpStream {
     /// [`Config::notsent_lowat`](crate::Config::notsent_lowat) says otherwise; 0 has that meaning on Linux).
     ///
     /// A blocking write waits until it is let in; one that does not block fails with `WouldBlock`. A socket is *writable*, for
-    /// [`Poll`](crate::rt::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of its buffer
+    /// [`Poll`](crate::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of its buffer
     /// is free as without one): as on Linux, so that a waiter is woken for half a mark at least. Does not block.
     ///
     /// # Errors
