@@ -24,8 +24,7 @@ mod measured {
     use std::time::Instant;
 
     use sockeye_sync::{
-        Counters, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, RunQueue, Sleeper, Spin,
-        WaitQueue, cpu,
+        Counters, Entry, Mutex, Notify, Outcome, Perimeter, RunQueue, Sleeper, Spin, WaitQueue, cpu,
     };
 
     pub fn main() {
@@ -54,15 +53,7 @@ mod measured {
                 assert!(inside.leave().is_ok());
             })
         });
-        let cell = PerimeterCell::new(perimeter.id(), 0_u64);
-        report("run(process) of one item in a cell", || {
-            repeat(|| {
-                let outcome = perimeter.run(1, Mode::Process, 8, |inside, item| {
-                    *cell.get(inside) += item;
-                });
-                assert_eq!(outcome, Outcome::Left);
-            })
-        });
+        report("enter with one item + drain", || repeat(|| enter_and_drain(&perimeter)));
         report("fill + resume + pop + leave", || {
             repeat(|| {
                 let _wake = perimeter.fill(1);
@@ -100,14 +91,7 @@ mod measured {
     /// Two threads that want the same line.
     fn contended() {
         let perimeter = Perimeter::<u64>::new();
-        let cell = PerimeterCell::new(perimeter.id(), 0_u64);
-        report("run(process), two threads on one perimeter", || {
-            both(|| {
-                let count = |inside: &mut Inside<'_, u64>, item| *cell.get(inside) += item;
-                let outcome = perimeter.run(1, Mode::Process, usize::MAX, count);
-                assert_ne!(outcome, Outcome::HandOffNeeded);
-            })
-        });
+        report("enter + drain, two threads on one perimeter", || both(|| enter_and_drain(&perimeter)));
         report("hand-off: one thread fills, one runs", || hand_off(&perimeter));
         let notify = Notify::new();
         report("notify: post, two threads", || both(|| notify.post(1)));
@@ -115,6 +99,21 @@ mod measured {
         report("counter, two threads", || both(|| counters.inc(3)));
         let mutex = Mutex::new(0_u64);
         report("for comparison: mutex, two threads", || both(|| *mutex.lock() += 1));
+    }
+
+    /// Enters with an item and runs it and all that is queued meanwhile; or leaves it to the thread inside.
+    fn enter_and_drain(perimeter: &Perimeter<u64>) {
+        match black_box(perimeter).enter(1) {
+            Entry::Inside(inside, item) => {
+                black_box(item);
+                let outcome = inside.drain(usize::MAX, |_inside, item| {
+                    black_box(item);
+                });
+                assert_eq!(outcome, Outcome::Left);
+            }
+            Entry::Queued => {}
+            Entry::Poisoned(_) => unreachable!("nobody panicked"),
+        }
     }
 
     /// A producer only queues, a consumer resumes and runs.

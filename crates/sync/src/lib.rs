@@ -3,7 +3,6 @@
 //! | module | what | its argument |
 //! |---|---|---|
 //! | `perimeter` | the right to run protocol code, its queue, its ways in and out | head of `perimeter.rs` |
-//! | `cell` | values that open only with the proof of being inside | head of `cell.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
@@ -47,7 +46,6 @@
 
 mod block;
 mod brief;
-mod cell;
 #[cfg(not(loom))]
 pub mod coop;
 #[cfg(all(feature = "count", not(loom)))]
@@ -82,7 +80,6 @@ mod wait;
 mod wait_list;
 
 pub use brief::{BriefGuard, BriefMutex};
-pub use cell::PerimeterCell;
 pub use counters::Counters;
 pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -97,8 +94,8 @@ pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
 pub use payload::discard_payload;
 pub use perimeter::{
-    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Mode, Outcome, Perimeter,
-    PerimeterId, Poisoned, Served,
+    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId,
+    Poisoned, Served,
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;

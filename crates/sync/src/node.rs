@@ -148,11 +148,6 @@ impl<T> Batch<T> {
         Self { head }
     }
 
-    /// The rest of the list; the batch is empty afterwards.
-    pub(crate) fn into_list(mut self) -> *mut Node<T> {
-        core::mem::replace(&mut self.head, ptr::null_mut())
-    }
-
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.head.is_null()

@@ -68,11 +68,11 @@
 //! `tests/loom`, `tests/stress.rs`.
 
 mod claim;
+mod drain;
 mod exit;
 mod grant;
 mod host;
 mod inside;
-mod run;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod word;
@@ -84,11 +84,11 @@ use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
 pub use claim::Claim;
+pub use drain::Outcome;
 pub use exit::{DEPTH_MAX, ELIDE_MAX, Found, Served};
 pub(crate) use grant::Grant;
 pub use grant::Poisoned;
 pub use inside::{HandedOff, Inside};
-pub use run::{Mode, Outcome};
 use word::Word;
 
 /// Names a perimeter; unique in the process, never used again.

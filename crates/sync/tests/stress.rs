@@ -5,15 +5,17 @@
 //! so that a broken protocol fails nearly every time within a second.
 #![cfg(not(loom))]
 
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye_sync::{
-    Entry, Inside, Mode, Mutex, Notify, Outcome, Perimeter, PerimeterCell, Post, RunQueue, Sleeper, Spin,
-    WaitQueue, Woken,
+    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, Post, RunQueue, Sleeper, Spin, WaitQueue, Woken,
 };
+use support::Guarded;
 
 const THREADS_COUNT: usize = 4;
 /// Of each thread. Miri is some thousand times slower.
@@ -38,7 +40,7 @@ impl Ran {
 
 struct Connection {
     perimeter: Perimeter<Item>,
-    ran: PerimeterCell<Ran>,
+    ran: Guarded<Ran>,
     told: RunQueue<Arc<Connection>>,
     sleeper: Sleeper,
 }
@@ -46,35 +48,57 @@ struct Connection {
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(perimeter.id(), Ran { next: [0; THREADS_COUNT] });
+        let ran = Guarded::new(Ran { next: [0; THREADS_COUNT] });
         Arc::new(Self { perimeter, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
-        self.ran.get(inside).record(item);
+        self.ran.with(inside, |ran| ran.record(item));
     }
 
     fn conclude(self: &Arc<Self>, outcome: Outcome) {
         match outcome {
-            Outcome::Left | Outcome::Queued => {}
-            Outcome::HandOffNeeded => {
-                self.told.push(self.clone());
-                self.sleeper.wake_if_sleeping();
+            Outcome::Left => {}
+            Outcome::HandOffNeeded => self.tell_worker(),
+        }
+    }
+
+    fn tell_worker(self: &Arc<Self>) {
+        self.told.push(self.clone());
+        self.sleeper.wake_if_sleeping();
+    }
+
+    /// Runs `item` and up to `bound` others, or leaves it to the thread inside.
+    fn process(self: &Arc<Self>, item: Item, bound: usize) {
+        match self.perimeter.enter(item) {
+            Entry::Inside(mut inside, item) => {
+                self.record(&mut inside, item);
+                self.conclude(inside.drain(bound, |inside, item| self.record(inside, item)));
             }
-            Outcome::Poisoned => panic!("nobody panicked"),
+            Entry::Queued => {}
+            Entry::Poisoned(_) => panic!("nobody panicked"),
+        }
+    }
+
+    /// Leaves `item` to another thread.
+    fn fill(self: &Arc<Self>, item: Item) {
+        match self.perimeter.fill(item) {
+            Filled::WakeWorker => self.tell_worker(),
+            Filled::Queued => {}
+            Filled::Poisoned => panic!("nobody panicked"),
         }
     }
 
     fn assert_all_ran(&self) {
         let mut inside = self.perimeter.try_enter().expect("everybody has left");
         assert!(inside.peek().is_none());
-        assert_eq!(self.ran.get(&mut inside).next, [ITEMS_COUNT; THREADS_COUNT]);
+        self.ran.with(&mut inside, |ran| assert_eq!(ran.next, [ITEMS_COUNT; THREADS_COUNT]));
         assert!(inside.leave().is_ok());
     }
 }
 
 #[test]
-fn every_item_runs_once_and_in_order_in_every_mode() {
+fn every_item_runs_once_and_in_order_however_it_comes() {
     let connection = Connection::new();
     let is_done = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -96,14 +120,13 @@ fn every_item_runs_once_and_in_order_in_every_mode() {
         let producers: Vec<_> = (0..THREADS_COUNT)
             .map(|producer| {
                 let connection = &connection;
-                let mode = [Mode::Process, Mode::NoDrain, Mode::Fill, Mode::Process][producer];
                 scope.spawn(move || {
-                    for number in 0..ITEMS_COUNT {
-                        let record = |inside: &mut Inside<'_, Item>, item| {
-                            connection.record(inside, item);
-                        };
-                        let item = (producer, number);
-                        connection.conclude(connection.perimeter.run(item, mode, 8, record));
+                    for item in (0..ITEMS_COUNT).map(|number| (producer, number)) {
+                        match producer {
+                            1 => connection.process(item, 0),
+                            2 => connection.fill(item),
+                            _ => connection.process(item, 8),
+                        }
                     }
                 })
             })
@@ -153,7 +176,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
         }
     });
     let mut inside = connection.perimeter.try_enter().expect("everybody has left");
-    assert_eq!(connection.ran.get(&mut inside).next, [items_count; THREADS_COUNT]);
+    connection.ran.with(&mut inside, |ran| assert_eq!(ran.next, [items_count; THREADS_COUNT]));
     assert!(inside.leave().is_ok());
 }
 

@@ -21,7 +21,7 @@
 //! Must not know what an item or a connection is. Tests: below, `tests/loom/exit.rs`.
 
 use super::Inside;
-use super::run::Outcome;
+use super::drain::Outcome;
 
 /// Most items of its own connection that a thread runs on its way out instead of waking a worker.
 pub const ELIDE_MAX: usize = 2;
@@ -54,8 +54,8 @@ pub enum Found {
 }
 
 impl<T> Inside<'_, T> {
-    /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Gives
-    /// [`Outcome::Left`] or [`Outcome::HandOffNeeded`], and what was found. Never blocks, unless `served` does.
+    /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Also gives
+    /// what was found. Never blocks, unless `served` does.
     pub fn leave_without_draining<S>(self, served: &mut S, elide: bool, run_max: usize) -> (Outcome, Found)
     where
         S: Served<T>,

@@ -95,41 +95,14 @@ impl<'p, T> Inside<'p, T> {
         depth
     }
 
-    /// Everything queued so far, oldest first. What is not run goes back with
-    /// [`Inside::put_back`]; a batch that is dropped drops its items. Who means to run only a
-    /// bounded number does better with [`Inside::pop`], which walks no list.
+    /// Everything queued so far, oldest first. A batch that is dropped drops its items. To run only a bounded
+    /// number, use [`Inside::pop`].
     pub fn take(&mut self) -> Batch<T> {
         self.collect();
         let list = self.taken();
         self.set_taken(ptr::null_mut());
         // SAFETY: the list was ours, is now nobody's, and carries only items.
         unsafe { Batch::from_list(list) }
-    }
-
-    /// Puts the rest of a batch back in front of everything that was queued since.
-    ///
-    /// The batch must be one taken from this perimeter, or the order of items is the caller's
-    /// business. Costs a walk over the batch only if other items were taken after it.
-    pub fn put_back(&mut self, batch: Batch<T>) {
-        let head = batch.into_list();
-        if head.is_null() {
-            return;
-        }
-        let later = self.taken();
-        if !later.is_null() {
-            let mut last = head;
-            loop {
-                // SAFETY: in the list that the batch gave up.
-                let next = unsafe { Node::next(last) };
-                if next.is_null() {
-                    break;
-                }
-                last = next;
-            }
-            // SAFETY: as above.
-            unsafe { Node::link(last, later) };
-        }
-        self.set_taken(head);
     }
 
     /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs what

@@ -96,26 +96,6 @@ fn pop_goes_on_with_what_arrives_later() {
 }
 
 #[test]
-fn the_rest_of_a_batch_goes_back_to_the_front() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
-    fill(&perimeter, 1..=4);
-    let mut batch = inside.take();
-    assert_eq!(batch.next(), Some(1));
-    fill(&perimeter, [5]);
-    assert_eq!(inside.peek(), Some(&5));
-    inside.put_back(batch);
-    assert_eq!(inside.take().collect::<Vec<_>>(), [2, 3, 4, 5]);
-
-    fill(&perimeter, [6]);
-    let mut batch = inside.take();
-    assert_eq!(batch.next(), Some(6));
-    assert!(batch.is_empty());
-    inside.put_back(batch);
-    leave(inside);
-}
-
-#[test]
 fn what_is_handed_off_is_resumed_once_with_all_that_was_queued() {
     let perimeter = Perimeter::new();
     let mut inside = free(&perimeter);
@@ -162,10 +142,12 @@ fn dropping_a_perimeter_or_a_batch_drops_the_items() {
 }
 
 #[test]
-fn process_runs_its_own_item_then_what_came_meanwhile() {
+fn draining_runs_what_came_before_and_meanwhile() {
     let perimeter = Perimeter::new();
     let ran = RefCell::new(Vec::new());
-    let outcome = perimeter.run(1, Mode::Process, 8, |_inside, item| {
+    let inside = free(&perimeter);
+    fill(&perimeter, [1]);
+    let outcome = inside.drain(8, |_inside, item| {
         if item == 1 {
             fill(&perimeter, [2, 3]);
         }
@@ -177,53 +159,21 @@ fn process_runs_its_own_item_then_what_came_meanwhile() {
 }
 
 #[test]
-fn process_hands_off_what_is_beyond_its_bound() {
-    // Just enough, and one too many.
-    for (bound, outcome) in [(2, Outcome::Left), (1, Outcome::HandOffNeeded)] {
+fn draining_hands_off_what_is_beyond_its_bound() {
+    // Nothing, just enough, and one too few.
+    for (bound, outcome) in [(0, Outcome::HandOffNeeded), (2, Outcome::Left), (1, Outcome::HandOffNeeded)] {
         let perimeter = Perimeter::new();
-        let mut ran_count = 0;
-        let came_of = perimeter.run(1, Mode::Process, bound, |_inside, item| {
-            if item == 1 {
-                fill(&perimeter, [2, 3]);
-            }
-            ran_count += 1;
-        });
-        assert_eq!((came_of, ran_count), (outcome, bound + 1));
+        let inside = free(&perimeter);
+        fill(&perimeter, [2, 3]);
         let mut ran = Vec::new();
+        assert_eq!(inside.drain(bound, |_inside, item| ran.push(item)), outcome);
+        assert_eq!(ran.len(), bound);
         if let Some(inside) = perimeter.resume() {
-            let came_of = inside.drain(8, |_inside, item| ran.push(item));
-            assert_eq!(came_of, Outcome::Left);
+            assert_eq!(inside.drain(8, |_inside, item| ran.push(item)), Outcome::Left);
         }
-        assert_eq!(ran.len(), 2 - bound);
+        assert_eq!(ran, [2, 3]);
         assert!(!perimeter.is_occupied());
     }
-}
-
-#[test]
-fn no_drain_runs_nothing_of_others() {
-    let perimeter = Perimeter::new();
-    let mut ran = Vec::new();
-    let outcome = perimeter.run(1, Mode::NoDrain, 8, |_inside, item| {
-        fill(&perimeter, [2]);
-        ran.push(item);
-    });
-    assert_eq!((outcome, &ran[..]), (Outcome::HandOffNeeded, &[1][..]));
-    let inside = perimeter.resume().expect("it is on paper");
-    assert_eq!(inside.drain(1, |_inside, item| ran.push(item)), Outcome::Left);
-    assert_eq!(ran, [1, 2]);
-    let outcome = perimeter.run(3, Mode::NoDrain, 0, |_inside, item| ran.push(item));
-    assert_eq!((outcome, &ran[..]), (Outcome::Left, &[1, 2, 3][..]));
-}
-
-#[test]
-fn fill_mode_runs_nothing() {
-    let perimeter = Perimeter::new();
-    let run = |item| perimeter.run(item, Mode::Fill, 8, |_inside, _item| panic!("not here"));
-    assert_eq!(run(1), Outcome::HandOffNeeded);
-    assert_eq!(run(2), Outcome::Queued);
-    let inside = perimeter.resume().expect("it is on paper");
-    assert_eq!(perimeter.run(3, Mode::Process, 8, |_, _| panic!("not here")), Outcome::Queued);
-    assert_eq!(inside.drain(3, |_inside, _item| ()), Outcome::Left);
 }
 
 #[test]
@@ -231,7 +181,9 @@ fn a_panic_inside_poisons_and_strands_nobody() {
     let item = Arc::new(());
     let perimeter = Perimeter::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        perimeter.run(item.clone(), Mode::Process, 8, |inside, _item| {
+        let inside = free(&perimeter);
+        fill(&perimeter, [item.clone()]);
+        inside.drain(8, |inside, _item| {
             fill(&perimeter, vec![item.clone(); 2]);
             assert!(inside.peek().is_some());
             fill(&perimeter, vec![item.clone(); 2]);
@@ -245,8 +197,6 @@ fn a_panic_inside_poisons_and_strands_nobody() {
     assert!(perimeter.resume().is_none());
     assert!(matches!(perimeter.enter(item.clone()), Entry::Poisoned(_)));
     assert_eq!(perimeter.fill(item.clone()), Filled::Poisoned);
-    let outcome = perimeter.run(item.clone(), Mode::Process, 8, |_, _| panic!("not here"));
-    assert_eq!(outcome, Outcome::Poisoned);
     assert_eq!(perimeter.enter_blocking().expect_err("poisoned"), Poisoned);
     assert_eq!(Arc::strong_count(&item), 1);
 }
@@ -303,22 +253,21 @@ fn handing_off_gives_a_sleeper_the_perimeter_and_the_queue() {
 #[test]
 fn several_sleepers_get_it_one_after_the_other() {
     let perimeter = Perimeter::<u8>::new();
-    let entries_count = RefCell::new(0);
-    let cell = crate::PerimeterCell::new(perimeter.id(), 0);
+    let entered = std::sync::Mutex::new(0);
     let mut inside = free(&perimeter);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut inside = perimeter.enter_blocking().expect("not poisoned");
-                *cell.get(&mut inside) += 1;
+                let inside = perimeter.enter_blocking().expect("not poisoned");
+                *entered.try_lock().expect("one is inside at a time") += 1;
                 leave(inside);
             });
         }
         await_waiters(&mut inside, 4);
-        *entries_count.borrow_mut() = *cell.get(&mut inside);
+        assert_eq!(*entered.lock().unwrap(), 0);
         leave(inside);
     });
-    assert_eq!((entries_count.into_inner(), cell.into_inner()), (0, 4));
+    assert_eq!(entered.into_inner().unwrap(), 4);
     assert!(!perimeter.is_occupied());
 }
 

@@ -11,8 +11,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sockeye_sync::{Entry, Inside, Outcome, Perimeter, PerimeterCell, RunQueue, Served};
+use sockeye_sync::{Entry, Inside, Outcome, Perimeter, RunQueue, Served};
 
+use crate::support::Guarded;
 use crate::{check, check_bounded};
 
 /// An item: the connection it is for, who made it, and its number.
@@ -21,7 +22,7 @@ type Item = (usize, usize, usize);
 /// A perimeter that connections share, what was run in it, and what its worker was told.
 struct Shared {
     perimeter: Perimeter<Item>,
-    ran: PerimeterCell<Vec<Item>>,
+    ran: Guarded<Vec<Item>>,
     told: RunQueue<()>,
 }
 
@@ -43,11 +44,11 @@ impl Served<Item> for One<'_> {
     fn run(&mut self, inside: &mut Inside<'_, Item>, max: usize) -> usize {
         let head = inside.pop().expect("there is a head");
         let mut ran = 1;
-        self.shared.ran.get(inside).push(head);
+        self.shared.ran.with(inside, |ran| ran.push(head));
         while ran < max
             && let Some(next) = inside.pop_if(|next| next.0 == head.0)
         {
-            self.shared.ran.get(inside).push(next);
+            self.shared.ran.with(inside, |ran| ran.push(next));
             ran += 1;
         }
         ran
@@ -62,7 +63,7 @@ fn other_end(connection: usize) -> usize {
 impl Shared {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(perimeter.id(), Vec::new());
+        let ran = Guarded::new(Vec::new());
         Arc::new(Self { perimeter, ran, told: RunQueue::new() })
     }
 
@@ -73,7 +74,6 @@ impl Shared {
             Outcome::HandOffNeeded => {
                 self.told.push(());
             }
-            Outcome::Queued | Outcome::Poisoned => panic!("not an outcome of leaving"),
         }
     }
 
@@ -82,7 +82,7 @@ impl Shared {
             Entry::Queued => {}
             Entry::Poisoned(_) => panic!("nobody panicked"),
             Entry::Inside(mut inside, item) => {
-                self.ran.get(&mut inside).push(item);
+                self.ran.with(&mut inside, |ran| ran.push(item));
                 self.leave(inside, item.0, elide);
             }
         }
@@ -91,7 +91,7 @@ impl Shared {
     /// The synchronous section of connection 0.
     fn enter_blocking(&self) {
         let mut inside = self.perimeter.enter_blocking().expect("nobody panicked");
-        self.ran.get(&mut inside).push((0, 9, 0));
+        self.ran.with(&mut inside, |ran| ran.push((0, 9, 0)));
         self.leave(inside, 0, true);
     }
 
@@ -99,7 +99,8 @@ impl Shared {
     fn work(&self) {
         for () in self.told.take_all() {
             if let Some(inside) = self.perimeter.resume() {
-                let outcome = inside.drain(usize::MAX, |inside, item| self.ran.get(inside).push(item));
+                let outcome =
+                    inside.drain(usize::MAX, |inside, item| self.ran.with(inside, |ran| ran.push(item)));
                 assert_eq!(outcome, Outcome::Left);
             }
         }
@@ -109,7 +110,7 @@ impl Shared {
     fn finish(&self) -> Vec<Item> {
         self.work();
         let mut inside = self.perimeter.try_enter().expect("everybody has left");
-        let mut ran = std::mem::take(self.ran.get(&mut inside));
+        let mut ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
         for producer in 0..10 {
             let own = ran.iter().filter(|item| item.1 == producer).map(|item| item.2);

@@ -5,15 +5,16 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Entry, Inside, Mutex, Perimeter, PerimeterCell, Spin, WaitQueue};
+use sockeye_sync::{Entry, Inside, Mutex, Perimeter, Spin, WaitQueue};
 
+use crate::support::Guarded;
 use crate::{check, check_bounded};
 
 /// A connection: items are bytes that come in.
 struct Connection {
     perimeter: Perimeter<usize>,
     /// What protocol code alone touches.
-    ran: PerimeterCell<Vec<usize>>,
+    ran: Guarded<Vec<usize>>,
     /// What the reader waits for: so many bytes.
     received: Mutex<usize>,
     wait: WaitQueue,
@@ -22,12 +23,12 @@ struct Connection {
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(perimeter.id(), Vec::new());
+        let ran = Guarded::new(Vec::new());
         Arc::new(Self { perimeter, ran, received: Mutex::new(0), wait: WaitQueue::new() })
     }
 
     fn run(&self, inside: &mut Inside<'_, usize>, bytes: usize) {
-        self.ran.get(inside).push(bytes);
+        self.ran.with(inside, |ran| ran.push(bytes));
         let mut received = self.received.lock();
         *received += bytes;
         let owed = self.wait.notify().is_wake_owed();
@@ -96,7 +97,7 @@ impl Connection {
     /// Nobody is inside, nothing is queued, and all has run.
     fn is_done(&self, items: usize) {
         let mut inside = self.perimeter.try_enter().expect("it was left");
-        assert_eq!(self.ran.get(&mut inside).len(), items);
+        assert_eq!(self.ran.with(&mut inside, |ran| ran.len()), items);
         inside.leave().expect("nothing is queued");
     }
 }

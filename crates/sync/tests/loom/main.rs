@@ -28,6 +28,8 @@ mod reply;
 mod seat;
 mod seq_cell;
 mod sleeper;
+#[path = "../support/mod.rs"]
+mod support;
 mod turns;
 mod visit;
 mod wait;

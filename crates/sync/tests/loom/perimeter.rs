@@ -2,8 +2,9 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Entry, Filled, Inside, Mode, Outcome, Perimeter, PerimeterCell, RunQueue};
+use sockeye_sync::{Entry, Filled, Inside, Outcome, Perimeter, RunQueue};
 
+use crate::support::Guarded;
 use crate::{check, check_bounded};
 
 /// An item: who made it and its number.
@@ -13,18 +14,18 @@ type Item = (usize, usize);
 /// threads inside at a time, or one that does not see what the last one did, fail the model.
 struct Connection {
     perimeter: Perimeter<Item>,
-    ran: PerimeterCell<Vec<Item>>,
+    ran: Guarded<Vec<Item>>,
 }
 
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let ran = PerimeterCell::new(perimeter.id(), Vec::new());
+        let ran = Guarded::new(Vec::new());
         Arc::new(Self { perimeter, ran })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
-        self.ran.get(inside).push(item);
+        self.ran.with(inside, |ran| ran.push(item));
     }
 
     /// Enters with `item` and runs everything before leaving.
@@ -46,7 +47,7 @@ impl Connection {
         };
         // A look before anything is taken from the queue: what the last owner did has to be seen
         // through the taking over alone.
-        let _seen = self.ran.get(&mut inside).len();
+        let _seen = self.ran.with(&mut inside, |ran| ran.len());
         self.drain(inside);
         true
     }
@@ -67,7 +68,7 @@ impl Connection {
     fn finish(&self) -> Vec<Item> {
         let mut inside = self.perimeter.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
-        let ran = std::mem::take(self.ran.get(&mut inside));
+        let ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
         ran
     }
@@ -133,17 +134,18 @@ fn what_is_queued_behind_a_claim_is_run_after_what_it_was_made_for() {
     });
 }
 
-/// Hands off at once when leaving fails, as in [`Mode::NoDrain`]; the worker is told afterwards.
+/// Runs its own item, and hands off at once when leaving fails; the worker is told afterwards.
 fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
-    let outcome = connection.perimeter.run(item, Mode::NoDrain, 0, |inside, item| {
-        connection.record(inside, item);
-    });
-    match outcome {
-        Outcome::Left | Outcome::Queued => {}
-        Outcome::HandOffNeeded => {
-            told.push(());
+    match connection.perimeter.enter(item) {
+        Entry::Queued => {}
+        Entry::Poisoned(_) => panic!("nobody panicked"),
+        Entry::Inside(mut inside, item) => {
+            connection.record(&mut inside, item);
+            let outcome = inside.drain(0, |_inside, _item| panic!("the bound is 0"));
+            if outcome == Outcome::HandOffNeeded {
+                told.push(());
+            }
         }
-        Outcome::Poisoned => panic!("nobody panicked"),
     }
 }
 
@@ -246,23 +248,5 @@ fn what_was_done_before_handing_off_is_seen_by_whoever_resumes() {
         thread.join().unwrap();
         connection.resume();
         assert!(connection.finish().into_iter().eq([(1, 0)]));
-    });
-}
-
-#[test]
-fn what_is_put_back_runs_once_too() {
-    check(|| {
-        let connection = Connection::new();
-        let other = connection.clone();
-        let mut inside = connection.perimeter.try_enter().expect("nobody else is here yet");
-        let thread = thread::spawn(move || (0..2).for_each(|n| other.process((0, n))));
-        let mut batch = inside.take();
-        if let Some(item) = batch.next() {
-            connection.record(&mut inside, item);
-        }
-        inside.put_back(batch);
-        connection.drain(inside);
-        thread.join().unwrap();
-        assert_once_and_in_order(&connection.finish(), 1, 2);
     });
 }

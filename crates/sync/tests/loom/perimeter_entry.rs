@@ -2,24 +2,25 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Entry, Inside, Outcome, Perimeter, PerimeterCell};
+use sockeye_sync::{Entry, Inside, Outcome, Perimeter};
 
+use crate::support::Guarded;
 use crate::{check, check_bounded};
 
 struct Connection {
     perimeter: Perimeter<usize>,
-    sum: PerimeterCell<usize>,
+    sum: Guarded<usize>,
 }
 
 impl Connection {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let sum = PerimeterCell::new(perimeter.id(), 0);
+        let sum = Guarded::new(0);
         Arc::new(Self { perimeter, sum })
     }
 
     fn add(&self, inside: &mut Inside<'_, usize>, amount: usize) {
-        *self.sum.get(inside) += amount;
+        self.sum.with(inside, |sum| *sum += amount);
     }
 
     fn drain(&self, inside: Inside<'_, usize>) {
@@ -47,7 +48,7 @@ impl Connection {
     fn finish(&self) -> usize {
         let mut inside = self.perimeter.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
-        let sum = *self.sum.get(&mut inside);
+        let sum = self.sum.with(&mut inside, |sum| *sum);
         assert!(inside.leave().is_ok());
         sum
     }

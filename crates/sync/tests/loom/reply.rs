@@ -8,11 +8,11 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use sockeye_sync::{
-    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, PerimeterCell, Post, RunQueue, Sleeper, Spin,
-    WaitQueue,
+    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, Post, RunQueue, Sleeper, Spin, WaitQueue,
 };
 
 use crate::check_bounded;
+use crate::support::Guarded;
 
 const REPLY: u32 = 1;
 const CLOSE: u32 = 2;
@@ -40,7 +40,7 @@ struct Pcb {
 
 struct Connection {
     perimeter: Perimeter<Work>,
-    pcb: PerimeterCell<Pcb>,
+    pcb: Guarded<Pcb>,
     notify: Notify,
     replies: Mutex<Replies>,
     reply_wait: WaitQueue,
@@ -58,7 +58,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let perimeter = Perimeter::new();
-        let pcb = PerimeterCell::new(perimeter.id(), Pcb::default());
+        let pcb = Guarded::new(Pcb::default());
         let connection = Connection {
             perimeter,
             pcb,
@@ -72,8 +72,7 @@ impl World {
 
     fn step(&self, inside: &mut Inside<'_, Work>, work: Work, owed: &mut bool) {
         let conn = &self.connection;
-        let pcb = conn.pcb.get(inside);
-        match work {
+        conn.pcb.with(inside, |pcb| match work {
             Work::Segment => pcb.segments[usize::from(pcb.is_closed)] += 1,
             Work::Notify => {
                 let bits = conn.notify.take();
@@ -85,7 +84,7 @@ impl World {
                     *owed |= conn.reply_wait.notify().is_wake_owed();
                 }
             }
-        }
+        });
     }
 
     fn drain(&self, inside: Inside<'_, Work>, mut owed: bool) {
@@ -193,9 +192,10 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
         closer.join().unwrap();
         let mut inside = conn.perimeter.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
-        let pcb = conn.pcb.get(&mut inside);
-        assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());
-        assert_eq!(pcb.segments.iter().sum::<usize>(), 1);
+        conn.pcb.with(&mut inside, |pcb| {
+            assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());
+            assert_eq!(pcb.segments.iter().sum::<usize>(), 1);
+        });
         assert_eq!(conn.replies.lock().given, 1);
         assert!(inside.leave().is_ok());
     });

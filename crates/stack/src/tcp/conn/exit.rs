@@ -53,7 +53,6 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
             cx.core.count(counter::HANDED_OFF);
             cx.core.workers.leave_to(cx.core, conn);
         }
-        Outcome::Queued | Outcome::Poisoned => unreachable!("these are outcomes of entering"),
     }
 }
 
