@@ -64,8 +64,6 @@ pub(crate) struct Core {
     pub entry: Entry,
     /// Segments may be left with a reader who waits.
     pub hosts: bool,
-    /// (c) Whoever answers rouses the reader of the answer first: see `conn/answer.rs`.
-    pub rouses: bool,
     pub clock: Clock,
     pub key: HashKey,
     secret: Key,
@@ -401,7 +399,6 @@ impl Core {
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
             entry: if config.workers == 0 { Entry::Process } else { config.entry },
             hosts: config.may_host(),
-            rouses: config.may_host() && config.spin_max.is_zero(),
             unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
             udp: crate::udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())),
             pinned: seed.map(|_| 0),

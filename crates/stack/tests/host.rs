@@ -165,22 +165,6 @@ fn a_reader_who_waits_hears_of_every_end() {
 }
 
 #[test]
-fn without_spinning_the_reader_of_an_answer_is_roused_before_it_is_written() {
-    let _guard = watchdog("roused readers");
-    let (first, second) = cores();
-    let roused = |spin: Duration| {
-        let stack = stack_with(|c| c.spin_max = spin);
-        let (client, server) = pair(&stack);
-        ping_pong(&client, &server, scaled(2000).max(200));
-        drop((client, server));
-        assert_empty(&stack);
-        counter(&stack, "readers_roused")
-    };
-    assert_eq!(roused(Duration::ZERO) > 0, first != second);
-    assert_eq!(roused(Duration::from_micros(100)), 0);
-}
-
-#[test]
 fn who_thinks_before_he_answers_answers_all_the_same() {
     let _guard = watchdog("slow answers");
     let stack = stack_with(|c| c.spin_max = Duration::ZERO);

@@ -103,5 +103,5 @@ pub use scatter::{Scatter, Shells};
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
-pub use wait::{Awaited, Notified, Nudged, Ticket, WaitQueue, Woken};
+pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

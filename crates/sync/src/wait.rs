@@ -8,13 +8,12 @@
 //!   waker:   lock; make it true; owed = notify(); unlock; ...; if owed { wake() }
 //! ```
 //!
-//! # States, in one word: a generation and three flags
+//! # States, in one word: a generation and two flags
 //!
 //! | flag | set by | cleared by |
 //! |---|---|---|
 //! | `WAITING`: somebody will look at the generation | `prepare`, under the mutex | `notify`, under the mutex |
 //! | `PARKED`: somebody sleeps in the kernel, or is about to | `wait`, without a lock | `notify`, under the mutex |
-//! | `VAIN`: a sleeper was roused, found nothing, and sleeps again | `wait`, without a lock | `notify`, under the mutex |
 //!
 //! `notify` counts the generation up, and only `notify` does.
 //!
@@ -36,11 +35,7 @@
 //! one needless count and perhaps one needless system call, and nothing else.
 //!
 //! A thread would have to be held up between two instructions while the generation comes round,
-//! 2^29 notifications each met by a new waiter, to mistake a later generation for its own.
-//!
-//! *A `rouse`* changes nothing. It is a needless wake, which a sleeper may always get: he looks at the word, for a while, and sleeps again
-//! unless the generation has moved. What he tells of it, `VAIN`, decides nothing but whether others rouse him again: each wait is roused
-//! in vain once at most.
+//! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
 //!
 //! *A `nudge` without the mutex* is a compare-exchange against a word with `WAITING`, so it is a `notify` at some moment, with
 //! one difference: it can fall into the section of another one, between its look and its swap. Both then write
@@ -54,7 +49,7 @@ mod tests;
 
 use std::time::Instant;
 
-use crate::facade::{Futex, Ordering, spin_loop};
+use crate::facade::{Futex, Ordering};
 use crate::spin::Spin;
 
 /// A place to wait; four bytes.
@@ -88,16 +83,6 @@ pub enum Woken {
     Parked,
     /// The deadline passed.
     TimedOut,
-}
-
-/// What a `nudge` has found.
-#[must_use = "a wake may be owed"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Nudged {
-    /// Whether [`WaitQueue::wake`] must be called.
-    pub is_wake_owed: bool,
-    /// A [`WaitQueue::rouse`] came too early for this wait: its sleeper looked, and slept again.
-    pub was_roused_in_vain: bool,
 }
 
 /// Whom a `notify` found.
@@ -155,36 +140,10 @@ impl WaitQueue {
             if seen & GENERATION != ticket.generation {
                 return Woken::Parked;
             }
-            let in_time = self.word.wait(seen, deadline);
-            if self.is_over(ticket) || (in_time && self.is_over_soon(ticket)) {
-                return Woken::Parked;
-            }
-            if !in_time {
+            if !self.word.wait(seen, deadline) && !self.is_over(ticket) {
                 return Woken::TimedOut;
             }
-            // Relaxed: a hint. It fails if there was a `notify`, or another one who sleeps here has said so.
-            let _ = self.word.compare_exchange(seen, seen | VAIN, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-
-    /// Whether a wait ends that was roused a moment ago.
-    fn is_over_soon(&self, ticket: Ticket) -> bool {
-        (0..ROUSED_LOOKS).any(|_| {
-            spin_loop();
-            self.is_over(ticket)
-        })
-    }
-
-    /// Has the sleepers get up before there is anything for them, because a `notify` will follow at once: what the caller does
-    /// until then, he does while they wake. Only a hint: the `notify` owes its wake all the same. True if somebody
-    /// sleeps and was not roused in vain before, at the price of a system call of about a microsecond; never blocks.
-    pub fn rouse(&self) -> bool {
-        // Relaxed: a hint.
-        let may_rouse = self.word.load(Ordering::Relaxed) & (PARKED | VAIN) == PARKED;
-        if may_rouse {
-            self.word.wake_all();
-        }
-        may_rouse
     }
 
     /// Says that the waiter of `ticket` sleeps from now on, in a place of its own: the `notify` that ends its wait will owe a
@@ -219,20 +178,19 @@ impl WaitQueue {
     /// [`notify`](Self::notify) by who does not hold the mutex, because he has changed nothing that it guards: the waiters
     /// know of something else to look at before they go on, and announce themselves before they offer it. Not for a queue
     /// with an [`Awaited`]. Never blocks.
-    pub fn nudge(&self) -> Nudged {
+    pub fn nudge(&self) -> Notified {
         // Relaxed: the caller has seen what the waiter wrote after it had prepared.
         let mut seen = self.word.load(Ordering::Relaxed);
         while seen & WAITING != 0 {
             let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
             // One attempt after the other: a swap could undo a count of `notify` that came in between. Orders as there.
             match self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    return Nudged { is_wake_owed: seen & PARKED != 0, was_roused_in_vain: seen & VAIN != 0 };
-                }
+                Ok(_) if seen & PARKED == 0 => return Notified::Spinning,
+                Ok(_) => return Notified::Parked,
                 Err(now) => seen = now,
             }
         }
-        Nudged::default()
+        Notified::Nobody
     }
 
     /// Wakes the sleepers that a `notify` found. A system call of about a microsecond; never
@@ -261,16 +219,16 @@ impl WaitQueue {
         if before & PARKED == 0 {
             return Notified::Spinning;
         }
-        // Nobody sets the flags meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
+        // Nobody sets the flag meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
         // generation gone.
-        self.word.fetch_and(!(PARKED | VAIN), Ordering::Relaxed);
+        self.word.fetch_and(!PARKED, Ordering::Relaxed);
         Notified::Parked
     }
 
     fn notify_waiting(&self, seen: u32) -> Notified {
         let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
-        // A swap is enough: under the mutex nobody else changes anything but `PARKED` and `VAIN`, and the first
-        // is what the swap looks at. Release: the condition and all before it, with the acquire
+        // A swap is enough: under the mutex nobody else changes anything but `PARKED`, which is what the swap
+        // looks at. Release: the condition and all before it, with the acquire
         // of `is_over`. Acquire: where a sleeper is, with the release of `announce`.
         let before = self.word.swap(next, Ordering::AcqRel);
         if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
@@ -290,11 +248,7 @@ impl Default for WaitQueue {
     }
 }
 
-/// Looks at the word of who was roused before he sleeps again: some microseconds, in which whoever did it has written.
-const ROUSED_LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
-
 const WAITING: u32 = 1;
 const PARKED: u32 = 2;
-const VAIN: u32 = 4;
-const GENERATION_STEP: u32 = 8;
+const GENERATION_STEP: u32 = 4;
 const GENERATION: u32 = !(GENERATION_STEP - 1);

@@ -50,14 +50,13 @@ pub const GATHERED: usize = 52;
 pub const OFO_PRUNED: usize = 53;
 pub const POLLERS_GATHERED: usize = 54;
 pub const HOSTED: usize = 55;
-pub const ROUSED: usize = 56;
 /// Turns of writers.
-pub const TURNS: usize = 57;
+pub const TURNS: usize = 56;
 /// Panics of wakers, hooks and interfaces that were caught.
-pub const PANICS_FOREIGN: usize = 58;
+pub const PANICS_FOREIGN: usize = 57;
 /// Panics of protocol code that were caught.
-pub const PANICS_PROTOCOL: usize = 59;
-pub const COUNT: usize = 60;
+pub const PANICS_PROTOCOL: usize = 58;
+pub const COUNT: usize = 59;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -116,7 +115,6 @@ pub const NAMES: [&str; COUNT] = [
     "ofo_pruned",
     "pollers_gathered",
     "segments_hosted",
-    "readers_roused",
     "writers_turns",
     "panics_foreign",
     "panics_protocol",

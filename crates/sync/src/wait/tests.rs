@@ -99,37 +99,3 @@ fn all_who_wait_are_woken() {
         waiter.join().expect("woken in time");
     }
 }
-
-#[test]
-fn nobody_is_roused_who_does_not_sleep() {
-    let queue = WaitQueue::new();
-    assert!(!queue.rouse());
-    let _ticket = queue.prepare();
-    assert!(!queue.rouse());
-    assert_eq!(queue.nudge(), Nudged::default());
-}
-
-#[test]
-fn a_sleeper_roused_in_vain_sleeps_again_once_and_says_so() {
-    let queue = Arc::new(WaitQueue::new());
-    let ticket = queue.prepare();
-    let sleeper = {
-        let queue = queue.clone();
-        thread::spawn(move || queue.wait(ticket, None, Spin::OFF))
-    };
-    while !queue.rouse() {
-        thread::yield_now();
-    }
-    // Perhaps he had not slept yet: then he was not disturbed, and the next one is in vain.
-    while queue.word.load(Ordering::Relaxed) & VAIN == 0 {
-        queue.rouse();
-        thread::yield_now();
-    }
-    assert!(!queue.rouse(), "twice for one wait");
-    assert!(!sleeper.is_finished());
-    let nudged = queue.nudge();
-    assert_eq!(nudged, Nudged { is_wake_owed: true, was_roused_in_vain: true });
-    queue.wake();
-    assert_eq!(sleeper.join().unwrap(), Woken::Parked);
-    assert_eq!(queue.word.load(Ordering::Relaxed) & !GENERATION, 0, "the next wait begins without flags");
-}

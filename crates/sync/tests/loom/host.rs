@@ -74,7 +74,7 @@ impl Connection {
     fn send(&self, bytes: usize) {
         match self.perimeter.fill_hosted(bytes) {
             Ok(()) => {
-                if self.wait.nudge().is_wake_owed {
+                if self.wait.nudge().is_wake_owed() {
                     self.wait.wake();
                 }
             }

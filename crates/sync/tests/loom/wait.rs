@@ -53,36 +53,6 @@ fn a_sleeping_reader_is_woken() {
 }
 
 #[test]
-fn a_reader_that_is_roused_sleeps_again_and_is_woken() {
-    check(|| {
-        let so_rcv = SoRcv::new();
-        let other = so_rcv.clone();
-        let reader = thread::spawn(move || other.recv(Spin::OFF));
-        so_rcv.readers.rouse();
-        so_rcv.append(1);
-        reader.join().unwrap();
-    });
-}
-
-#[test]
-fn a_rouse_beside_a_wake_takes_it_from_nobody() {
-    check_bounded(|| {
-        let so_rcv = SoRcv::new();
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                let so_rcv = so_rcv.clone();
-                thread::spawn(move || so_rcv.recv(Spin::OFF))
-            })
-            .collect();
-        so_rcv.readers.rouse();
-        so_rcv.append(2);
-        for reader in readers {
-            reader.join().unwrap();
-        }
-    });
-}
-
-#[test]
 fn a_reader_that_sleeps_twice_is_woken_twice() {
     check(|| {
         let so_rcv = SoRcv::new();

@@ -34,18 +34,14 @@ fn leave_to<'s>(cx: &mut Context<'s>, peer: OtherEnd<'s>, work: Work) {
 
 /// Leaves a segment with the reader who waits for what comes (`user.rs`, `wait_hosting`), or as any other if he does not any
 /// more.
-fn leave_with_host<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Work) {
+fn leave_with_host<'s>(cx: &mut Context<'s>, peer: OtherEnd<'s>, work: Work) {
     if let Err(item) = peer.perimeter().fill_hosted(Conn::item(&peer, work)) {
         return leave_to(cx, peer, item.work);
     }
     cx.core.count(counter::HOSTED);
     // Relaxed: a hint. The line is ours anyway.
     peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
-    let nudged = peer.rcv_wait.nudge();
-    if nudged.was_roused_in_vain {
-        conn.options.answers.was_in_vain();
-    }
-    if nudged.is_wake_owed {
+    if peer.rcv_wait.nudge().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(&peer)));
     }
 }
@@ -75,7 +71,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
             && let Some(cpu) = peer.perimeter().hosted_on()
             && cpu != cx.cpu
         {
-            return leave_with_host(cx, conn, peer, Work::take_segment(head, payload));
+            return leave_with_host(cx, peer, Work::take_segment(head, payload));
         }
         // With nobody inside it is run on a call, and no perimeter is entered.
         if let Some((conn, so)) = visit::call(cx, &peer, text_len) {

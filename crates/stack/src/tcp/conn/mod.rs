@@ -8,7 +8,6 @@
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
-mod answer;
 pub(crate) mod birth;
 pub(crate) mod close;
 pub(crate) mod contain;
@@ -46,7 +45,6 @@ use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::poll;
 use crate::switches::{Rcvd, RxFree};
 use crate::tcp::socket::marks::Marks;
-use answer::Answers;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
 
@@ -132,8 +130,6 @@ pub(crate) struct SocketOptions {
     /// Whether there was a first write: a connection for one message does best with no more references
     /// (`TcpStream::peer`).
     pub has_written: AtomicBool,
-    /// How the application uses to answer; here because there is room.
-    pub answers: Answers,
     /// SO_REUSEADDR, which decides later bind conflicts.
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
@@ -164,7 +160,6 @@ impl SocketOptions {
             keepalive_interval_ms: AtomicU32::new(0),
             user_timeout_ms: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
-            answers: Answers::default(),
             reuse_addr,
             reuse_port,
             is_v6,

@@ -15,7 +15,7 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, answer, contain, engine, rcvd, reason, reserved};
+use super::{Conn, contain, engine, rcvd, reason, reserved};
 use crate::inet::input::busy;
 use crate::inet::input::placed::Placing;
 use crate::inet::input::watch::Waiters;
@@ -66,12 +66,6 @@ pub(crate) struct Ends<'a> {
     pub peer: Option<Lent<'a, Conn>>,
 }
 
-impl Ends<'_> {
-    fn peer_conn(&self) -> Option<&Conn> {
-        self.peer.as_deref().map(|peer| &**peer)
-    }
-}
-
 /// [`send`], with what to do when there is no packet memory.
 fn send_or<S: Source>(
     core: &Core,
@@ -91,7 +85,6 @@ fn send_rest<S: Source>(
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let wanted = rest.source.len();
-    answer::before_write(core, conn, ends.peer_conn(), wanted);
     while rest.source.len() > 0 {
         let before = rest.source.len();
         let refusal = match append(core, ends, &mut rest) {
@@ -396,7 +389,6 @@ fn wait_hosting(
     let hosts = comes_from_elsewhere && conn.perimeter().host(here);
     let waited = wait(core, conn, conn.readers(), ticket, timeout);
     if hosts && !conn.perimeter().unhost() {
-        answer::on_request(core, conn, ends.peer_conn());
         Context::run(core, |cx| {
             cx.is_host = true;
             engine::resume(cx, conn);
