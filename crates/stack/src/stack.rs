@@ -431,13 +431,13 @@ impl Core {
         self.counters.add(index, u64::from(amount));
     }
 
-    /// The perimeter of a new connection.
+    /// The perimeter of a new connection, if it is to have one.
     pub fn home(&self, hash: u64, via: Via) -> Home {
         if via.is_wire() && self.config.input == crate::switches::Input::Exclusive {
             return Home::Shared(Arc::clone(&self.input.exclusive));
         }
         match self.perimeters.len() {
-            0 => Home::Own(Perimeter::new()),
+            0 => Home::unshared(self.entry),
             n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
         }
     }

@@ -1,5 +1,5 @@
 //! Readers who run what comes for them while they wait (`Config::host_input`): that they do, that the bytes are the same, and
-//! that nothing hangs or is lost when their waits end in other ways. The word's own argument is `sync/src/perimeter/host.rs`.
+//! that nothing hangs or is lost when their waits end in other ways. The argument is at the head of `sync/src/socket_lock/delegate.rs`.
 
 mod common;
 

@@ -3,6 +3,7 @@
 //! | module | what | its argument |
 //! |---|---|---|
 //! | `perimeter` | the right to run protocol code, its queue, its ways in and out | head of `perimeter.rs` |
+//! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
@@ -74,6 +75,7 @@ mod scatter;
 mod seq_cell;
 mod sleeper;
 pub mod slot;
+pub mod socket_lock;
 mod spin;
 pub mod turns;
 mod wait;
@@ -94,14 +96,15 @@ pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
 pub use payload::discard_payload;
 pub use perimeter::{
-    Claim, DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId,
-    Poisoned, Served,
+    DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId, Poisoned,
+    Served,
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
 pub use scatter::{Scatter, Shells};
 pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
+pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

@@ -9,7 +9,6 @@
 //!
 //! ```text
 //!   free           0
-//!   hosted         ON_PAPER | a CPU             free, and a thread that waits will run what is left with it
 //!   inside         OWNED | list                 a thread holds the `Inside`
 //!   on paper       OWNED | ON_PAPER | list      owned, nobody inside; `resume` takes it over
 //!   poisoned       OWNED | POISONED             an `Inside` was dropped, not left: final
@@ -17,11 +16,8 @@
 //!
 //! | from → to | by | order |
 //! |---|---|---|
-//! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking`, `claim` | acquire, with *leave* |
+//! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking` | acquire, with *leave* |
 //! | free → on paper + item | any thread: `fill` | release, with *resume* |
-//! | free → hosted → free | a thread that waits: `host`, `unhost`; see `perimeter/host.rs` | release, with *fill hosted* |
-//! | hosted → inside, on paper + item | as from free | as from free |
-//! | hosted → on paper + item, for the host | any thread: `fill_hosted` | release, with *resume*; acquire, with *host* |
 //! | push an item: list grows | any thread, only while owned | release, with *take* |
 //! | take: list → empty | the thread inside | acquire, with *push* |
 //! | leave: inside with an empty list → free | the thread inside | release, with *enter* |
@@ -49,8 +45,7 @@
 //! # Why one thread is inside at a time
 //!
 //! `Inside` is made only by the transitions *free → inside* and *on paper → inside*, which one
-//! compare-exchange wins, by a grant, whose giver forgets its own, and from a [`Claim`], whose
-//! maker did. It is neither `Clone` nor
+//! compare-exchange wins, and by a grant, whose giver forgets its own. It is neither `Clone` nor
 //! `Send`, and goes away only in `leave`, `hand_off` or `Drop`.
 //!
 //! # Panics inside
@@ -67,11 +62,9 @@
 //! This file must not know what an item is or what a worker does. Tests: `perimeter/tests.rs`,
 //! `tests/loom`, `tests/stress.rs`.
 
-mod claim;
 mod drain;
 mod exit;
 mod grant;
-mod host;
 mod inside;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -83,7 +76,6 @@ use core::ptr;
 use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
-pub use claim::Claim;
 pub use drain::Outcome;
 pub use exit::{DEPTH_MAX, ELIDE_MAX, Found, Served};
 pub(crate) use grant::Grant;
@@ -159,13 +151,6 @@ impl<T> Perimeter<T> {
         !self.load(Ordering::Relaxed).is_free()
     }
 
-    /// Whether nobody owns it. If so, what its owners did comes before what the caller does from here on.
-    #[inline]
-    pub fn is_vacant(&self) -> bool {
-        // Acquire: with the release of the `leave` that made it free.
-        self.load(Ordering::Acquire).is_free()
-    }
-
     /// Whether it was left by a panic; see the head of the file.
     pub fn is_poisoned(&self) -> bool {
         // Relaxed: the state is final, and nothing is read on the strength of it.
@@ -179,22 +164,8 @@ impl<T> Perimeter<T> {
         match self.exchange(Word::FREE, Word::INSIDE, Ordering::Acquire) {
             // SAFETY: the exchange made us the owner.
             Ok(()) => Some(unsafe { Inside::new(self) }),
-            Err(seen) if seen.is_free() => self.try_enter_hosted(seen),
             Err(_occupied) => None,
         }
-    }
-
-    /// [`Perimeter::try_enter`] where the first attempt found it hosted, or hosted no more by now.
-    #[inline(never)]
-    fn try_enter_hosted(&self, mut seen: Word<T>) -> Option<Inside<'_, T>> {
-        while seen.is_free() {
-            match self.exchange(seen, Word::INSIDE, Ordering::Acquire) {
-                // SAFETY: the exchange made us the owner.
-                Ok(()) => return Some(unsafe { Inside::new(self) }),
-                Err(now) => seen = now,
-            }
-        }
-        None
     }
 
     /// Enters if the perimeter is free, else leaves `item` in the queue. Never blocks.

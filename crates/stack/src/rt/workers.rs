@@ -38,7 +38,7 @@ use crate::rt::timers::{Entry, TimerKey, Wheel};
 use crate::stack::{Core, counter};
 use crate::switches::Wake;
 use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{Conn, engine, reason};
+use crate::tcp::conn::{Conn, engine, reason, serve};
 use crate::tcp::tables::demux::SHARDS;
 
 /// All lanes of a stack.
@@ -263,7 +263,7 @@ impl Workers {
         }
         for conn in handed {
             panics::contain(core, PanicSource::Protocol, "a connection left to a worker", || {
-                Context::run_as_worker(core, |cx| engine::resume(cx, &conn));
+                Context::run_as_worker(core, |cx| serve::take_over(cx, &conn));
             });
         }
         for entry in due.drain(..) {

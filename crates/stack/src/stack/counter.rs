@@ -56,7 +56,9 @@ pub const TURNS: usize = 56;
 pub const PANICS_FOREIGN: usize = 57;
 /// Panics of protocol code that were caught.
 pub const PANICS_PROTOCOL: usize = 58;
-pub const COUNT: usize = 59;
+/// Small writes that were held back: see `tcp/conn/cork.rs`.
+pub const CORKED: usize = 59;
+pub const COUNT: usize = 60;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -118,6 +120,7 @@ pub const NAMES: [&str; COUNT] = [
     "writers_turns",
     "panics_foreign",
     "panics_protocol",
+    "writes_corked",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

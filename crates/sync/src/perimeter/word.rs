@@ -31,23 +31,11 @@ impl<T> Word<T> {
         self.0
     }
 
-    /// The newest node, or null. Not of a hosted word.
+    /// The newest node, or null.
     pub(super) fn list(self) -> *mut Node<T> {
         self.0.map_addr(|addr| addr & !FLAGS)
     }
 
-    /// Free, with a host on `cpu`.
-    pub(super) fn hosted(cpu: u32) -> Self {
-        Self(ptr::without_provenance_mut(HOSTED | ((cpu & CPU_MAX) as usize) << CPU_SHIFT))
-    }
-
-    /// The host's CPU, if it is free and has one.
-    pub(super) fn host(self) -> Option<u32> {
-        let is_hosted = self.0.addr() & FLAGS == HOSTED;
-        is_hosted.then(|| (self.0.addr() >> CPU_SHIFT) as u32)
-    }
-
-    /// Free, hosted or not.
     pub(super) fn is_free(self) -> bool {
         self.0.addr() & OWNED == 0
     }
@@ -82,9 +70,3 @@ const ON_PAPER: usize = 2;
 /// The last owner did not leave; there will be no other.
 const POISONED: usize = 4;
 const FLAGS: usize = OWNED | ON_PAPER | POISONED;
-/// Nobody owns it, and a thread that waits will run what is left with it: an ownership on paper without an owner. Instead of
-/// a list there is the CPU of that thread.
-const HOSTED: usize = ON_PAPER;
-const CPU_SHIFT: u32 = FLAGS.count_ones();
-/// Linux has fewer. One more would only be taken for another.
-const CPU_MAX: u32 = 0xffff;

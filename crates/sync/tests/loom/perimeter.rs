@@ -112,28 +112,6 @@ fn three_producers_run_every_item_once() {
     });
 }
 
-#[test]
-fn what_is_queued_behind_a_claim_is_run_after_what_it_was_made_for() {
-    check(|| {
-        let connection = Connection::new();
-        let other = connection.clone();
-        let thread = thread::spawn(move || (0..2).for_each(|n| other.process((1, n))));
-        match connection.perimeter.claim() {
-            // The item is carried beside the claim; others queue theirs in the meantime.
-            Some(claim) => {
-                let filled = connection.perimeter.fill((0, 1));
-                assert_eq!(filled, Filled::Queued, "we own it");
-                let mut inside = connection.perimeter.redeem(claim);
-                connection.record(&mut inside, (0, 0));
-                connection.drain(inside);
-            }
-            None => (0..2).for_each(|n| connection.process((0, n))),
-        }
-        thread.join().unwrap();
-        assert_once_and_in_order(&connection.finish(), 2, 2);
-    });
-}
-
 /// Runs its own item, and hands off at once when leaving fails; the worker is told afterwards.
 fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
     match connection.perimeter.enter(item) {

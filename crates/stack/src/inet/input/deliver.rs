@@ -119,7 +119,7 @@ fn exclusive_rest<'s>(
     held: &mut Option<Held<'s>>,
 ) {
     for (packet, conn) in packets {
-        let Some(conn) = conn.filter(|conn| conn.perimeter().id() == cx.core.input.exclusive.id()) else {
+        let Some(conn) = conn.filter(|conn| is_exclusive(cx, conn)) else {
             leave(cx, held.take());
             route(cx, packet);
             continue;
@@ -137,6 +137,11 @@ fn exclusive_rest<'s>(
             *held = Some(hold);
         }
     }
+}
+
+/// Whether it lives in the exclusive perimeter.
+fn is_exclusive(cx: &Context<'_>, conn: &Conn) -> bool {
+    conn.perimeter().is_some_and(|perimeter| perimeter.id() == cx.core.input.exclusive.id())
 }
 
 /// A stay in the exclusive perimeter.

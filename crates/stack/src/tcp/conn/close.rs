@@ -11,8 +11,8 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::outbox::{Context, fire_all};
 use super::sockbuf::Socket;
-use super::user::wait;
-use super::{Conn, LINGER_OFF, contain, engine, reason};
+use super::user::{Ends, wait};
+use super::{Conn, LINGER_OFF, contain, engine, reason, serve};
 use crate::rt::blocking::Timeout;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
@@ -79,7 +79,9 @@ fn close_last(core: &Core, conn: &Arc<Conn>) {
             failpoints::hit(Point::Close, failpoints::of_conn(conn));
             (std::mem::take(&mut so.rcv.chain), registration::clear(&mut so.waiters, &mut wakes))
         };
-        contain::section(core, conn, conn.so.lock(), close).0
+        let (closed, so) = contain::section(core, conn, conn.so.enter(), close);
+        serve::release(core, &Ends { conn, peer: None }, so);
+        closed
     };
     let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
     let abort = !unread.is_empty() || linger_ms == 0;

@@ -2,8 +2,8 @@
 //!
 //! Protocol code runs under the connection's mutex ([`Socket`]), whoever runs it, so each section that runs some goes through
 //! [`guarded`]: it catches the panic while the mutex is still locked and ends the connection there and then ([`end`]). So nobody ever
-//! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the perimeter is left as ever,
-//! what is queued behind is run and finds a closed state machine.
+//! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the lock is let go as ever,
+//! what was left meanwhile is run and finds a closed state machine.
 //!
 //! # States
 //!
@@ -35,14 +35,13 @@ use std::io;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::tcp::state::State;
-use sockeye_sync::BriefGuard;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::emit::emit_bare;
 use super::error::SockError;
 use super::outbox::{Context, Gone};
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, engine, rcvd};
+use super::{Conn, Locked, engine, rcvd, serve};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
 use crate::rt::failpoints::{self, Point};
@@ -76,9 +75,9 @@ pub(super) fn guarded<'s, R>(
 pub(super) fn section<'c, R>(
     core: &'c Core,
     conn: &'c Arc<Conn>,
-    so: BriefGuard<'c, Socket>,
+    so: Locked<'c>,
     work: impl FnOnce(&mut Socket) -> R,
-) -> (R, BriefGuard<'c, Socket>) {
+) -> (R, Locked<'c>) {
     let mut held = Held { core, conn, so: Some(so) };
     let Some(so) = &mut held.so else { unreachable!("it is locked") };
     let result = work(so);
@@ -90,7 +89,7 @@ pub(super) fn section<'c, R>(
 struct Held<'c> {
     core: &'c Core,
     conn: &'c Arc<Conn>,
-    so: Option<BriefGuard<'c, Socket>>,
+    so: Option<Locked<'c>>,
 }
 
 impl Drop for Held<'_> {
@@ -105,11 +104,11 @@ impl Drop for Held<'_> {
 /// Ends a connection because of a panic that unwinds.
 #[cold]
 #[inline(never)]
-fn end_held(core: &Core, conn: &Arc<Conn>, mut so: BriefGuard<'_, Socket>) {
+fn end_held(core: &Core, conn: &Arc<Conn>, mut so: Locked<'_>) {
     panics::contain(core, PanicSource::Protocol, "the end of a connection", || {
         Context::run(core, |cx| {
             end(cx, conn, &mut so);
-            drop(so);
+            serve::let_go(cx, conn, so, 0);
         });
     });
 }

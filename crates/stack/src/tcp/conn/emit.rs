@@ -6,9 +6,9 @@
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::Filled;
 use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::socket_lock::{Left, Turn};
 
-use super::outbox::{Context, OtherEnd, Routed, Wake};
-use super::visit::{self, Call};
+use super::outbox::{Beside, Context, OtherEnd, Routed, Wake};
 use super::{Conn, Work};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
@@ -18,29 +18,67 @@ use crate::stack::counter;
 /// the segment that the two are better done side by side.
 pub(super) const HOSTED_MAX: usize = 4096;
 
-/// Leaves a segment for `peer` beside a claim, or in the queue of whoever is inside.
-fn leave_to<'s>(cx: &mut Context<'s>, peer: OtherEnd<'s>, work: Work) {
-    // Free: it is ours from here on, and is run once we have left our own. The segment needs no queue then.
-    if let Some(claim) = peer.perimeter().claim() {
-        return cx.claimed(peer, claim, work);
+/// Hands a segment to `peer`, while the lock of the connection that sends it is held. It is run once that is let go.
+fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Work, text_len: usize) {
+    if let Some(perimeter) = peer.perimeter() {
+        match perimeter.fill(Conn::item(&peer, work)) {
+            Filled::WakeWorker => cx.outbox.filled.push_back(Arc::clone(&peer)),
+            Filled::Queued => cx.core.count(counter::QUEUED),
+            Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
+        }
+        return;
     }
-    match peer.perimeter().fill(Conn::item(&peer, work)) {
-        // It was left in between: ours to run all the same.
-        Filled::WakeWorker => cx.outbox.filled.push_back(Arc::clone(&peer)),
-        Filled::Queued => cx.core.count(counter::QUEUED),
-        Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
+    if let Some(beside) = &mut cx.beside
+        && Arc::ptr_eq(beside.conn, &peer)
+    {
+        return beside.locked.push(work);
+    }
+    // A reader that waits on another core runs what brings it text. A segment without text brings a reader nothing: its end's writer
+    // waits for it, if anybody does.
+    if cx.hosts
+        && (1..=HOSTED_MAX).contains(&text_len)
+        && let Some(cpu) = peer.options.delegate.cpu()
+        && cpu != cx.cpu
+    {
+        return leave_with_reader(cx, peer, work);
+    }
+    let left = match peer {
+        // Only whoever runs a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
+        // our section.
+        OtherEnd::Lent(peer)
+            if text_len <= HOSTED_MAX && cx.beside.is_none() && conn.perimeter().is_none() =>
+        {
+            match peer.so.try_run(work) {
+                Turn::Mine(locked, work) => {
+                    cx.beside = Some(Beside { conn: peer, locked, work });
+                    return;
+                }
+                Turn::Left(left) => left,
+            }
+        }
+        OtherEnd::Lent(_) | OtherEnd::Own(_) => peer.so.leave(work),
+    };
+    owe(cx, &peer, left);
+}
+
+/// What was left first is run by this thread once it holds no lock, if nobody else has by then.
+fn owe(cx: &mut Context<'_>, peer: &Arc<Conn>, left: Left<Work>) {
+    match left {
+        Left::First => cx.outbox.filled.push_back(Arc::clone(peer)),
+        Left::Behind => cx.core.count(counter::QUEUED),
+        Left::Dead(_) => cx.core.count(counter::SEGMENTS_LOST),
     }
 }
 
-/// Leaves a segment with the reader who waits for what comes (`user.rs`, `wait_hosting`), or as any other if he does not any
-/// more.
-fn leave_with_host<'s>(cx: &mut Context<'s>, peer: OtherEnd<'s>, work: Work) {
-    if let Err(item) = peer.perimeter().fill_hosted(Conn::item(&peer, work)) {
-        return leave_to(cx, peer, item.work);
+/// Leaves a segment to a reader that waits for what comes (`user.rs`, `wait_offering`), or as any other if it does not any more.
+fn leave_with_reader(cx: &mut Context<'_>, peer: OtherEnd<'_>, work: Work) {
+    // Before it is left: whoever runs it may do so at once. Relaxed: a hint.
+    peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
+    let left = peer.so.leave(work);
+    if !matches!(left, Left::First) || !peer.options.delegate.takes_over() {
+        return owe(cx, &peer, left);
     }
     cx.core.count(counter::HOSTED);
-    // Relaxed: a hint. The line is ours anyway.
-    peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
     if peer.rcv_wait.nudge().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(&peer)));
     }
@@ -62,23 +100,8 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
     if !cx.core.loopback.encodes()
         && let Some(peer) = cx.other_end(conn)
     {
-        // A segment without text brings a reader nothing: its end's writer waits for it, if anybody does.
         let text_len = payload.0.len();
-        let is_for_readers = (1..=HOSTED_MAX).contains(&text_len);
-        // A reader who waits on another core runs it there.
-        if cx.hosts
-            && is_for_readers
-            && let Some(cpu) = peer.perimeter().hosted_on()
-            && cpu != cx.cpu
-        {
-            return leave_with_host(cx, peer, Work::take_segment(head, payload));
-        }
-        // With nobody inside it is run on a call, and no perimeter is entered.
-        if let Some((conn, so)) = visit::call(cx, &peer, text_len) {
-            cx.call = Some(Call { conn, so, work: Work::take_segment(head, payload) });
-            return;
-        }
-        return leave_to(cx, peer, Work::take_segment(head, payload));
+        return hand_over(cx, conn, peer, Work::take_segment(head, payload), text_len);
     }
     let (header, payload) = match head.take_parts() {
         Ok(plain) => (Header::from(plain), std::mem::take(payload)),
@@ -89,4 +112,112 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
     }
     let to = conn.tuple.reversed();
     cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::switches::Entry;
+    use crate::tcp::conn::{engine, serve};
+    use crate::{Config, Grain, Stack, TcpListener, TcpStream};
+
+    fn pair(config: Config) -> (Stack, TcpStream, TcpStream) {
+        let stack = Stack::new(config).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        client.set_nodelay(true).unwrap();
+        (stack, client, server)
+    }
+
+    /// No thread but the test's.
+    fn driven() -> Config {
+        Config { workers: 0, ..Config::default() }
+    }
+
+    /// Has the client send a byte. Returns what `then` says before this thread does anything else.
+    fn send<R>(
+        stack: &Stack,
+        (client, server): (&TcpStream, &TcpStream),
+        then: impl FnOnce(&mut Context<'_>) -> R,
+    ) -> R {
+        let (conn, peer) = (client.conn().unwrap(), server.conn().unwrap());
+        Context::run(stack.core().unwrap(), |cx| {
+            cx.ends = Some((conn, peer));
+            conn.so.lock().snd.chain.extend_from_slice(&stack.core().unwrap().pool, b"x").unwrap();
+            engine::enter(cx, conn, Work::Notify);
+            then(cx)
+        })
+    }
+
+    #[test]
+    fn what_is_sent_is_run_for_a_free_receiver_at_once() {
+        let (stack, client, server) = pair(driven());
+        send(&stack, (&client, &server), |cx| {
+            assert!(cx.beside.is_none() && cx.outbox.filled.is_empty());
+            assert_eq!(server.available().unwrap(), 1);
+        });
+        assert!(server.conn().unwrap().so.try_lock().is_some(), "its lock is free again");
+    }
+
+    #[test]
+    fn a_receiver_that_is_run_finds_it_when_it_lets_go() {
+        let (stack, client, server) = pair(driven());
+        let receiver = server.conn().unwrap();
+        let locked = receiver.so.try_enter().unwrap();
+        send(&stack, (&client, &server), |cx| assert_eq!(cx.outbox.filled.len(), 1));
+        assert!(locked.has_backlog(), "the debtor has gone away");
+        Context::run(stack.core().unwrap(), |cx| serve::let_go(cx, receiver, locked, 0));
+        assert_eq!(server.available().unwrap(), 1);
+    }
+
+    #[test]
+    fn what_is_run_first_keeps_its_place() {
+        let (stack, client, server) = pair(driven());
+        let receiver = server.conn().unwrap();
+        let locked = receiver.so.try_enter().unwrap();
+        send(&stack, (&client, &server), |_| ());
+        // Left as by a thread that has to do something else first.
+        assert!(locked.leave().is_some());
+        send(&stack, (&client, &server), |_| ());
+        assert_eq!(server.available().unwrap(), 2);
+        let hole = receiver.so.lock().pcb.has_hole();
+        assert!(!hole && !receiver.has_hole());
+    }
+
+    #[test]
+    fn older_settings_have_a_perimeter_before_the_lock() {
+        let has_perimeter = |config| {
+            let (_stack, client, _server) = pair(config);
+            client.conn().unwrap().perimeter().is_some()
+        };
+        assert!(!has_perimeter(driven()));
+        assert!(has_perimeter(Config { grain: Grain::Global, ..driven() }));
+        assert!(has_perimeter(Config { entry: Entry::NoDrain, workers: 1, ..Config::default() }));
+        // Without workers everybody runs what there is.
+        assert!(!has_perimeter(Config { entry: Entry::NoDrain, ..driven() }));
+    }
+
+    #[test]
+    fn a_full_batch_is_left_to_a_worker_or_whoever_drives() {
+        let (stack, client, _server) = pair(driven());
+        let conn = client.conn().unwrap();
+        let locked = conn.so.try_enter().unwrap();
+        Context::run(stack.core().unwrap(), |cx| {
+            for _ in 0..300 {
+                owe(cx, conn, conn.so.leave(Work::Notify));
+            }
+            cx.outbox.filled.clear();
+            serve::let_go(cx, conn, locked, 0);
+        });
+        assert!(conn.so.try_enter().is_some_and(|locked| {
+            let has_rest = locked.has_backlog();
+            // As it was.
+            let _left = locked.leave();
+            has_rest
+        }));
+        let core = stack.core().unwrap();
+        core.workers.turn(core, 0, &mut Vec::new());
+        assert!(conn.so.try_enter().is_some_and(|locked| locked.run().is_ok()));
+    }
 }

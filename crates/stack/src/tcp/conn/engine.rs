@@ -1,25 +1,21 @@
-//! The inside of a connection's perimeter: input, output, timers, and the one way in and out.
+//! A connection's protocol code: input, output, timers; and the ways in.
 //!
-//! [`enter`] brings work to a connection. If its perimeter is free, the calling thread runs the work
-//! and whatever else has gathered in the meantime; if not, the work is queued and whoever is inside
-//! runs it. Nobody waits, but for a connect that enters by sleeping ([`connect`]). A thread leaves only through
-//! `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a worker
-//! ([`exit`]).
+//! [`enter`] brings work to a connection. With the default settings it goes to the connection's socket lock ([`serve`]): if that is
+//! free, the calling thread runs the work, and whatever others have left meanwhile; if not, the work is left to whoever runs the
+//! connection's items. Nobody waits for protocol code.
 //!
-//! A writer who finds nobody there does not even enter: see [`visit`].
-//!
-//! That is `Entry::Process`, the default. With `Entry::NoDrain` it runs only its own item and goes through
+//! Where connections share a perimeter, and with the older settings of `entry`, that perimeter stands *before* the lock: a queue of
+//! the items of one or several connections, with one thread inside that takes each connection's lock in turn. A thread
+//! leaves it only through `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a
+//! worker ([`exit`]). With `Entry::Process` a thread runs what is queued. With `Entry::NoDrain` it runs only its own item and goes through
 //! [`exit`] at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free
-//! perimeter is a worker's. Workers themselves always drain.
+//! perimeter is a worker's. Workers themselves always drain. A connect may enter by sleeping ([`connect`]).
 //!
-//! Segments for a connection in this process are put into the *receiver's queue while the sender's
-//! perimeter is still held*: two threads that send for one connection, one after the other, thereby
-//! deliver in the order in which they sent. The receiver is run after leaving. Where nobody is inside the
-//! receiver's perimeter, the sender *claims* it instead, and the segment waits beside the claim, ahead of
-//! everything that is queued from then on.
+//! Segments for a connection in this process are handed to the receiver *while the sender's lock is still held* ([`emit`]): two
+//! threads that send for one connection, one after the other, thereby deliver in the order in which they sent. The receiver is run after
+//! that.
 //!
-//! Output runs once per run of items of one connection ([`finish`]), under the same hold of the buffers'
-//! mutex as the items themselves.
+//! Output runs once per run of items of one connection ([`finish`]), under the same hold of the lock as the items themselves.
 
 use std::time::Duration;
 
@@ -31,25 +27,26 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{BriefGuard, Entry as Entered, Filled, Inside};
+use sockeye_sync::socket_lock::Left;
+use sockeye_sync::{Entry as Entered, Filled, Inside};
 
 use super::emit::{HOSTED_MAX, emit, emit_bare};
 use super::error::failure;
 use super::exit::{self, At};
-use super::outbox::{Claimed, Context, Gone, Wake};
+use super::outbox::{Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf, Socket};
-use super::{Conn, Item, Work, contain, fast_open, notsent, rcvd, reason, rollup, visit};
+use super::{Conn, Item, Locked, Work, contain, fast_open, notsent, rcvd, reason, rollup, serve};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::Ready;
 use crate::rt::timers::TimerKey;
-use crate::stack::counter;
+use crate::stack::{Core, counter};
 use crate::switches::Entry;
 
 /// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
 /// must not be kept for ever by the work of others.
-const BATCH_MAX: usize = 256;
+pub(super) const BATCH_MAX: usize = 256;
 /// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
 /// meanwhile.
 pub(super) const RUN_MAX: usize = 16;
@@ -58,14 +55,15 @@ const FEW_BYTES_MAX: u32 = 4096;
 
 type In<'p> = Inside<'p, Item>;
 
-/// Brings `work` to `conn`: runs it now, or leaves it to whoever is inside.
+/// Brings `work` to `conn`: runs it now, or leaves it to whoever runs the connection's items. With no lock held.
 pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    let Some(perimeter) = conn.perimeter() else { return serve::bring(cx, conn, work) };
     if cx.entry == Entry::Fill {
-        return fill(cx, conn, work);
+        return fill(cx.core, conn, work);
     }
-    let (inside, work) = match conn.perimeter().try_enter() {
+    let (inside, work) = match perimeter.try_enter() {
         Some(inside) => (inside, work),
-        None => match conn.perimeter().enter(Conn::item(conn, work)) {
+        None => match perimeter.enter(Conn::item(conn, work)) {
             Entered::Queued => return cx.core.count(counter::QUEUED),
             // Protocol code panicked in there: this connection's work is lost, the others go on.
             Entered::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
@@ -80,20 +78,29 @@ pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
     drive(cx, inside, conn, 1);
 }
 
-/// Leaves `work` to a worker, or to whoever is inside.
+/// Leaves `work` to a worker, or to whoever runs the connection's items.
 #[cold]
-fn fill(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
-    match conn.perimeter().fill(Conn::item(conn, work)) {
-        Filled::WakeWorker => cx.core.workers.call(cx.core, conn),
-        Filled::Queued => cx.core.count(counter::QUEUED),
-        Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
+pub(super) fn fill(core: &Core, conn: &Arc<Conn>, work: Work) {
+    let filled = match conn.perimeter() {
+        Some(perimeter) => perimeter.fill(Conn::item(conn, work)),
+        None => match conn.so.leave(work) {
+            Left::First => Filled::WakeWorker,
+            Left::Behind => Filled::Queued,
+            Left::Dead(_) => Filled::Poisoned,
+        },
+    };
+    match filled {
+        Filled::WakeWorker => core.workers.call(core, conn),
+        Filled::Queued => core.count(counter::QUEUED),
+        Filled::Poisoned => core.count(counter::SEGMENTS_LOST),
     }
 }
 
 /// The synchronous section of a connect: sleeps until the caller is inside, sends the SYN, and leaves. For a caller
 /// for whom others run the perimeter, so not for a worker or a driver.
 pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let Ok(inside) = conn.perimeter().enter_blocking() else {
+    let Some(perimeter) = conn.perimeter() else { return notify(cx, conn, reason::OUTPUT) };
+    let Ok(inside) = perimeter.enter_blocking() else {
         return cx.core.count(counter::SEGMENTS_LOST);
     };
     // It may have been a while.
@@ -113,26 +120,25 @@ pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
     }
 }
 
-/// A writer's shortcut: runs output with the buffers still locked, if the perimeter is free. Trying to
-/// enter never waits, so the order of locks is kept. For a caller who settles at once.
-pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: BriefGuard<'_, Socket>) {
-    if visit::is_open(cx, conn) {
-        return visit::output(cx, conn, so);
-    }
-    let inside = if cx.entry == Entry::Fill { None } else { conn.perimeter().try_enter() };
+/// A writer's shortcut: goes on with the lock that it has, and runs output. With a perimeter before the lock it tries to enter that,
+/// which never waits, so the order of locks is kept. For a caller that settles at once.
+pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: Locked<'_>) {
+    let Some(perimeter) = conn.perimeter() else { return serve::output(cx, conn, so) };
+    let inside = if cx.entry == Entry::Fill { None } else { perimeter.try_enter() };
     let Some(inside) = inside else {
-        drop(so);
+        serve::let_go(cx, conn, so, 0);
         return notify(cx, conn, reason::OUTPUT);
     };
     cx.core.count(counter::ENTERED);
     contain::guarded(cx, conn, &mut so, "output", finish);
-    drop(so);
+    serve::let_go(cx, conn, so, 0);
     drive(cx, inside, conn, 1);
 }
 
-/// Runs a perimeter that was filled or handed over while nobody was inside.
+/// Runs what was left by this thread: in a perimeter that was free, or in a backlog.
 pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    if let Some(mut inside) = conn.perimeter().resume() {
+    let Some(perimeter) = conn.perimeter() else { return serve::look(cx, conn) };
+    if let Some(mut inside) = perimeter.resume() {
         cx.core.count(counter::ENTERED);
         if cx.entry == Entry::NoDrain {
             // The own item is the one that it was filled with.
@@ -140,22 +146,6 @@ pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         }
         drive(cx, inside, conn, 0);
     }
-}
-
-/// Runs what a claim was made for, and what has been queued behind it.
-pub(crate) fn redeem(cx: &mut Context<'_>, claimed: Claimed<'_>) {
-    claimed.redeem(|conn, mut inside, work| {
-        cx.core.count(counter::ENTERED);
-        let ran = match cx.entry {
-            Entry::Process | Entry::Fill if conn.is_home_shared() => {
-                rollup::batch(cx, &mut inside, conn, Some(work))
-            }
-            Entry::NoDrain | Entry::Process | Entry::Fill => {
-                rollup::item(cx, &mut inside, conn, work, RUN_MAX)
-            }
-        };
-        drive(cx, inside, conn, ran);
-    });
 }
 
 /// Runs the queue and leaves.
@@ -245,6 +235,7 @@ pub(super) fn step(
             let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
             on_events(cx, pcb, conn, so, events);
         }
+        Work::Uncork(other) => cx.outbox.uncorked.push(other),
         Work::Notify => {
             // Re-armed before anything is looked at: what is posted from here on comes again.
             let reasons = conn.notify.take();
@@ -407,7 +398,7 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
     so.rcv.nxt += bytes;
     so.rcv.is_small = payload.len() <= HOSTED_MAX;
     // Relaxed: a hint, where the next bytes will come from.
-    so.rcv.cpu = if cx.is_host { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
+    so.rcv.cpu = if cx.is_delegate { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
     so.rcv.chain.append(payload.0);
     failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);

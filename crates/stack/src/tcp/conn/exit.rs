@@ -20,7 +20,7 @@
 //! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
 
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Found, Inside, Outcome, Served};
+use sockeye_sync::{Found, Inside, Outcome, Perimeter, Served};
 
 use super::outbox::Context;
 use super::{Conn, Item, engine, rollup};
@@ -44,7 +44,10 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
     };
     let home = inside.id();
     let mut served = One { cx, conn };
-    debug_assert!(conn.perimeter().id() == home, "one leaves the perimeter of the connection one has served");
+    debug_assert!(
+        conn.perimeter().is_some_and(|it| it.id() == home),
+        "one leaves the perimeter of the connection one has served"
+    );
     let (outcome, found) = inside.leave_without_draining(&mut served, elide, engine::RUN_MAX);
     cx.core.count(counter_of(at, found));
     match outcome {
@@ -82,8 +85,8 @@ impl Served<Item> for One<'_, '_, '_> {
 impl One<'_, '_, '_> {
     /// Whether the item's connection lives in the perimeter that is being left.
     fn is_at_home(&self, item: &Item) -> bool {
-        let here = self.conn.perimeter().id();
-        item.conn.as_ref().is_none_or(|of| of.perimeter().id() == here)
+        let here = self.conn.perimeter().map(Perimeter::id);
+        item.conn.as_ref().is_none_or(|of| of.perimeter().map(Perimeter::id) == here)
     }
 }
 

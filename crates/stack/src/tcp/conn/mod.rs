@@ -1,7 +1,7 @@
 //! A connection: pcb, socket buffers and everything that points at them, in one allocation.
 //!
 //! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the buffers' mutex,
-//! (a) atomic. Protocol code holds that mutex, and is inside the perimeter or on a [`visit`]. It is in [`engine`]; what it wants done
+//! (a) atomic. Protocol code holds the lock `so` as its runner ([`serve`]). It is in [`engine`]; what it wants done
 //! outside goes into the [`outbox`]; the calls of applications are in [`user`].
 //!
 //! A connection lives as long as somebody holds an `Arc` of it: a handle of the application, the demux
@@ -11,6 +11,7 @@
 pub(crate) mod birth;
 pub(crate) mod close;
 pub(crate) mod contain;
+mod cork;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
@@ -23,19 +24,20 @@ pub(crate) mod rcvd;
 mod reserved;
 mod rollup;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 mod transfer;
 mod tune;
 mod undelivered;
 pub(crate) mod user;
-pub(crate) mod visit;
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::{BriefMutex, Notify, Perimeter, Scatter, WaitQueue};
+use sockeye_sync::socket_lock::Delegate;
+use sockeye_sync::{Notify, Perimeter, Scatter, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -43,7 +45,7 @@ use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::watch::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::poll;
-use crate::switches::{Rcvd, RxFree};
+use crate::switches::{Entry, Rcvd, RxFree};
 use crate::tcp::socket::marks::Marks;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
@@ -57,8 +59,8 @@ pub(crate) const HOT_LEN: usize = 512;
 /// 64 bytes, because what a round trip over many connections costs is fetching their lines.
 #[repr(C, align(64))]
 pub(crate) struct Conn {
-    /// (c) The right to run this connection's protocol code.
-    home: Home,
+    /// (c) The perimeter before the socket lock, if there is one.
+    perimeter: Option<Arc<Perimeter<Item>>>,
     /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
     pub peer: OnceLock<Weak<Conn>>,
     /// (p) written, (a) read: when the timer wheel will call, in the clock's microseconds; 0 for not
@@ -77,7 +79,7 @@ pub(crate) struct Conn {
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
-    /// (a) The CPU of whoever left a segment with a host last, modulo 256.
+    /// (a) The CPU of whoever left a segment with a waiting reader last, modulo 256.
     filled_from: AtomicU8,
     /// (p) written, (a) read: the way that its segments take.
     pub via: ViaCell,
@@ -88,13 +90,15 @@ pub(crate) struct Conn {
     /// (p) When its way was last told that it works.
     pub confirmed: run::Confirmed,
     /// (b) `so_snd` and `so_rcv`, and the state machine.
-    pub so: BriefMutex<Socket>,
+    pub so: SocketLock<Socket, Work>,
     /// (a) Socket options.
     pub options: SocketOptions,
     /// (a) Handles of the application; at 0 the connection is closed.
     pub users: AtomicU32,
     /// (a) Where one of the writers sleeps in an interface.
     snd_watched_at: PlaceCell,
+    /// (c) Whether the perimeter serves others too.
+    is_home_shared: bool,
     /// What readers ask the owner for, with `Rcvd::Sync`.
     pub replies: rcvd::Replies,
     /// (c) The connection's name.
@@ -130,6 +134,8 @@ pub(crate) struct SocketOptions {
     /// Whether there was a first write: a connection for one message does best with no more references
     /// (`TcpStream::peer`).
     pub has_written: AtomicBool,
+    /// The reader that waits and has offered to run what comes; here because there is room.
+    pub delegate: Delegate,
     /// SO_REUSEADDR, which decides later bind conflicts.
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
@@ -160,6 +166,7 @@ impl SocketOptions {
             keepalive_interval_ms: AtomicU32::new(0),
             user_timeout_ms: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
+            delegate: Delegate::new(),
             reuse_addr,
             reuse_port,
             is_v6,
@@ -170,17 +177,25 @@ impl SocketOptions {
     }
 }
 
-/// A perimeter of one's own, or one shared with others.
+/// A connection's lock, held; the right to run items under it.
+pub(crate) type Locked<'a> = socket_lock::Locked<'a, Socket, Work>;
+
+/// Whether a perimeter stands before the socket lock.
 pub(crate) enum Home {
-    Own(Perimeter<Item>),
+    /// None: work is brought to the socket lock.
+    Lock,
+    /// One of the connection's own, with the older settings of `entry`.
+    Own(Arc<Perimeter<Item>>),
+    /// One that several connections share.
     Shared(Arc<Perimeter<Item>>),
 }
 
 impl Home {
-    fn perimeter(&self) -> &Perimeter<Item> {
-        match self {
-            Self::Own(perimeter) => perimeter,
-            Self::Shared(perimeter) => perimeter,
+    /// What stands before the lock of a connection that shares no perimeter, where applications' threads enter like this.
+    pub fn unshared(entry: Entry) -> Self {
+        match entry {
+            Entry::Process => Self::Lock,
+            Entry::NoDrain | Entry::Fill => Self::Own(Arc::new(Perimeter::new())),
         }
     }
 }
@@ -193,7 +208,7 @@ pub(crate) struct Item {
     pub work: Work,
 }
 
-/// What can be asked of a connection's protocol code.
+/// What can be asked of a connection's protocol code; what waits in its lock's backlog.
 pub(crate) enum Work {
     /// A segment has arrived: see [`Work::segment`].
     Segment(PlainHeader, Data),
@@ -203,6 +218,8 @@ pub(crate) enum Work {
     Undelivered(sockeye_proto::seq::SeqNum, sockeye_proto::icmp::Error),
     /// The reasons posted in [`Conn::notify`].
     Notify,
+    /// The other end, this connection, has writes to send once what came before is run: see [`cork`].
+    Uncork(Arc<Conn>),
 }
 
 impl Work {
@@ -264,12 +281,19 @@ impl Conn {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
         let buffers =
             Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
+        let is_home_shared = matches!(birth.home, Home::Shared(_));
+        let perimeter = match birth.home {
+            Home::Lock => None,
+            Home::Own(perimeter) | Home::Shared(perimeter) => Some(perimeter),
+        };
         place.make(cpu, |serial| Self {
-            home: birth.home,
+            perimeter,
+            is_home_shared,
+            filled_from: AtomicU8::new(0),
             notify: Notify::new(),
             users: AtomicU32::new(1),
             replies: rcvd::Replies::new(birth.rcvd),
-            so: BriefMutex::new(Socket::new(buffers, birth.pcb)),
+            so: SocketLock::new(Socket::new(buffers, birth.pcb)),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),
@@ -285,14 +309,20 @@ impl Conn {
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
-            filled_from: AtomicU8::new(0),
             shelves: shelf::Place::new(birth.rx_free),
             options: birth.options,
         })
     }
 
-    pub fn perimeter(&self) -> &Perimeter<Item> {
-        self.home.perimeter()
+    /// The perimeter before the socket lock, if there is one.
+    #[inline]
+    pub fn perimeter(&self) -> Option<&Perimeter<Item>> {
+        self.perimeter.as_deref()
+    }
+
+    /// Whether protocol code has panicked where nobody could restore it: work for the connection is dropped.
+    pub fn is_poisoned(&self) -> bool {
+        self.so.is_dead() || self.perimeter().is_some_and(Perimeter::is_poisoned)
     }
 
     /// Readers that wait for bytes.
@@ -307,25 +337,20 @@ impl Conn {
 
     /// Work for this connection as an item of its perimeter's queue.
     pub fn item(this: &Arc<Self>, work: Work) -> Item {
-        let conn = match this.home {
-            Home::Own(_) => None,
-            Home::Shared(_) => Some(Arc::clone(this)),
-        };
+        let conn = this.is_home_shared.then(|| Arc::clone(this));
         Item { conn, work }
     }
 
     /// A perimeter for the other end of this connection: where perimeters are shared, the two ends on loopback
     /// belong to the same, so that one stay serves both. `None` if each connection has its own.
     pub fn shared_home(&self) -> Option<Home> {
-        match &self.home {
-            Home::Own(_) => None,
-            Home::Shared(perimeter) => Some(Home::Shared(Arc::clone(perimeter))),
-        }
+        let shared = self.perimeter.as_ref().filter(|_| self.is_home_shared);
+        shared.map(|perimeter| Home::Shared(Arc::clone(perimeter)))
     }
 
     /// Whether the perimeter serves others too.
     pub fn is_home_shared(&self) -> bool {
-        matches!(self.home, Home::Shared(_))
+        self.is_home_shared
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

@@ -1,6 +1,6 @@
-//! What a perimeter wants done after it is left.
+//! What protocol code wants done after its lock is let go.
 //!
-//! Inside a perimeter nothing blocks, wakes, calls the application or enters another perimeter. Such
+//! Under it nothing blocks, wakes, calls the application or waits for another connection. Such
 //! things are noted here and done by [`Context::flush`] from outside, in a loop, never in recursion.
 //! One context lives on a thread for the time of one call into the stack; its lists keep their
 //! memory between calls.
@@ -13,11 +13,10 @@ use std::task::Waker;
 use sockeye_mbuf::{Chain, Freed};
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::time::Instant;
+use sockeye_sync::WaitQueue;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Claim, Inside, WaitQueue};
 
-use super::visit::{self, Call};
-use super::{Conn, Item, Work, contain, engine, reason};
+use super::{Conn, Locked, Work, contain, engine, reason, serve};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::watch;
@@ -60,34 +59,12 @@ impl Deref for OtherEnd<'_> {
     }
 }
 
-/// A perimeter that this thread owns by claim, and the work it owns it for.
-pub(crate) struct Claimed<'s> {
-    conn: OtherEnd<'s>,
-    /// Gone once it is redeemed.
-    of: Option<(Claim, Work)>,
-}
-
-impl<'s> Claimed<'s> {
-    fn new(conn: OtherEnd<'s>, claim: Claim, work: Work) -> Self {
-        Self { conn, of: Some((claim, work)) }
-    }
-
-    /// Calls `run` inside, with the work; it has to leave.
-    pub fn redeem(mut self, run: impl FnOnce(&Arc<Conn>, Inside<'_, Item>, Work)) {
-        if let Some((claim, work)) = self.of.take() {
-            run(&self.conn, self.conn.perimeter().redeem(claim), work);
-        }
-    }
-}
-
-impl Drop for Claimed<'_> {
-    /// Only a panic of whoever keeps the claim brings it here unredeemed. Its connection would be occupied for ever, so its
-    /// perimeter is poisoned.
-    fn drop(&mut self) {
-        if let Some((claim, _work)) = self.of.take() {
-            drop(self.conn.perimeter().redeem(claim));
-        }
-    }
+/// The other end's lock, got by trying, with the first of the segments for it. The others are in its backlog.
+pub(crate) struct Beside<'s> {
+    pub conn: &'s Arc<Conn>,
+    pub locked: Locked<'s>,
+    /// `None`: it is in the backlog, too.
+    pub work: Option<Work>,
 }
 
 /// Somebody to wake, outside all locks.
@@ -173,11 +150,13 @@ pub(crate) enum Gone {
 /// The lists, see the module's head.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Connections whose perimeter we own, each with a segment for it: run first, others wait for us. (With
-    /// `Entry::Fill` only workers run protocol code, so only they have any.)
-    pub claims: VecDeque<Claimed<'static>>,
-    /// Connections whose perimeter we filled when it was free: ours to run.
+    /// Connections whose perimeter we filled when it was free, and those in whose backlog we left the first item: ours to run, if
+    /// nobody else has.
     pub filled: VecDeque<Arc<Conn>>,
+    /// Connections whose lock we let go although items were waiting, because others had to come first.
+    pub put_off: VecDeque<Arc<Conn>>,
+    /// Connections with writes that were held back until the other end had run what came before.
+    pub uncorked: Vec<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
     /// Packets of other protocols from this stack to itself.
     pub looped: VecDeque<Received>,
@@ -218,15 +197,11 @@ pub(crate) struct Context<'s> {
     /// Whether segments may be left with readers who wait: [`Config::host_input`](crate::Config::host_input).
     pub hosts: bool,
     /// Runs what was left with it as such a reader.
-    pub is_host: bool,
+    pub is_delegate: bool,
     /// The two ends of a connection, as a handle of the application holds them for the time of this call.
     pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
-    /// This thread runs protocol code on a visit after which it settles at once: it may call on the other end.
-    pub is_visiting: bool,
-    /// The other end of the connection visited last, with a segment for it: before everything else.
-    pub call: Option<Call<'s>>,
-    /// What would be the first of the outbox's claims, if its connection is one of `ends`.
-    direct: Option<Claimed<'s>>,
+    /// The other end of the connection that was run last, locked, with segments for it: before everything else.
+    pub beside: Option<Beside<'s>>,
     pub outbox: Box<Outbox>,
 }
 
@@ -256,11 +231,9 @@ impl<'s> Context<'s> {
             cpu: core.cpu(),
             entry,
             hosts: core.hosts,
-            is_host: false,
+            is_delegate: false,
             ends: None,
-            is_visiting: false,
-            call: None,
-            direct: None,
+            beside: None,
             outbox,
         };
         // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
@@ -285,18 +258,6 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Notes a claim, with the work for which it was made: run first, since others wait for us.
-    #[inline]
-    pub fn claimed(&mut self, conn: OtherEnd<'s>, claim: Claim, work: Work) {
-        match conn {
-            OtherEnd::Lent(_) if self.direct.is_none() => self.direct = Some(Claimed::new(conn, claim, work)),
-            OtherEnd::Lent(conn) => self.claimed(OtherEnd::Own(Arc::clone(conn)), claim, work),
-            OtherEnd::Own(conn) => {
-                self.outbox.claims.push_back(Claimed::new(OtherEnd::Own(conn), claim, work));
-            }
-        }
-    }
-
     /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
     /// Outside every perimeter. What panics is dropped, and the rest is done.
     pub fn settle(&mut self) {
@@ -314,14 +275,14 @@ impl<'s> Context<'s> {
     #[inline]
     fn settle_rest(&mut self) {
         loop {
-            if let Some(call) = self.call.take() {
-                visit::answer(self, call);
-            } else if let Some(claimed) = self.direct.take() {
-                engine::redeem(self, claimed);
-            } else if let Some(claimed) = self.outbox.claims.pop_front() {
-                engine::redeem(self, claimed);
+            if self.beside.is_some() {
+                serve::answer(self);
             } else if let Some(conn) = self.outbox.filled.pop_front() {
                 engine::resume(self, &conn);
+            } else if let Some(conn) = self.outbox.put_off.pop_front() {
+                serve::take_over(self, &conn);
+            } else if let Some(conn) = self.outbox.uncorked.pop() {
+                engine::notify(self, &conn, reason::OUTPUT);
             } else if let Some(segment) = self.outbox.routed.pop_front() {
                 crate::tcp::route::route(self, segment);
             } else if let Some(received) = self.outbox.looped.pop_front() {

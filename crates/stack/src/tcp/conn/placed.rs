@@ -1,11 +1,11 @@
-//! Segments whose text lies in a reader's buffer already: into the connection's perimeter and out again.
+//! Segments whose text lies in a reader's buffer already: under the connection's lock, got by trying.
 //!
 //! A segment is accepted if it is the expected one (`Pcb::on_expected`) and `so_rcv` is empty, which is looked at under the
 //! same hold of the buffers' mutex: the reader returns its text, and nothing that comes before it is left behind. Text for
 //! which there was no room goes to `so_rcv` as always, so it ends the accepting. An accepted segment is neither announced
 //! to other readers nor reported as readable: there is nothing to read.
 //!
-//! If the perimeter is occupied nothing is accepted; the caller brings the segments as `conn/run.rs` does. The way out is
+//! If the lock is held, or something was left for it, nothing is accepted; the caller brings the segments as `conn/run.rs` does. The way out is
 //! the one of all. It must not know frames. Tests: `tests/placed.rs`.
 
 use sockeye_proto::tcp::meter::Tally;
@@ -13,8 +13,8 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
-use super::sockbuf::{Buffers, RecvBuf};
-use super::{Conn, contain, engine, run, tune};
+use super::sockbuf::{Buffers, RecvBuf, Socket};
+use super::{Conn, contain, engine, run, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::count;
 use crate::inet::input::placed::Placed;
@@ -32,19 +32,32 @@ pub(crate) fn input(
         return 0;
     }
     let core = cx.core;
-    let Some(inside) = conn.perimeter().try_enter() else {
-        core.input.count(count::CONTENDED, 1);
-        return 0;
+    let mut accept = |cx: &mut Context<'_>, so: &mut Socket| {
+        core.input.count(count::ACQUISITIONS, 1);
+        core.count(counter::ENTERED);
+        let came =
+            contain::guarded(cx, conn, so, "input", |cx, pcb, conn, so| hold(cx, pcb, conn, so, segments));
+        // After a panic the reader is told of that, and nothing in its buffer counts.
+        came.unwrap_or_default()
     };
-    core.input.count(count::ACQUISITIONS, 1);
-    core.count(counter::ENTERED);
-    let came = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
-        hold(cx, pcb, conn, so, segments)
-    });
-    // After a panic the reader is told of that, and nothing in its buffer counts.
-    let came = came.unwrap_or_default();
-    engine::drive(cx, inside, conn, came.tally.segments as usize);
-    came.bytes
+    let came = match conn.perimeter() {
+        Some(perimeter) => perimeter.try_enter().map(|inside| {
+            let came = accept(cx, &mut conn.so.lock());
+            engine::drive(cx, inside, conn, came.ran());
+            came
+        }),
+        None => conn.so.try_enter().map(|mut locked| {
+            // What was left before comes first, and then nothing is accepted.
+            let came = if locked.has_backlog() { Came::default() } else { accept(cx, &mut locked) };
+            serve::let_go(cx, conn, locked, came.ran());
+            serve::answer(cx);
+            came
+        }),
+    };
+    if came.is_none() {
+        core.input.count(count::CONTENDED, 1);
+    }
+    came.map_or(0, |came| came.bytes)
 }
 
 /// Accepts as many of `segments` as can be, under a hold of the buffers' mutex, and runs output.
@@ -85,6 +98,12 @@ struct Came {
     bytes: usize,
     /// The TSecr of the latest segment with text; the outer `None`: there was no text.
     text: Option<Option<u32>>,
+}
+
+impl Came {
+    fn ran(&self) -> usize {
+        self.tally.segments as usize
+    }
 }
 
 /// Accepts the next of `segments`, and as one with it those after it that continue it and nothing else (`Config::gro`).

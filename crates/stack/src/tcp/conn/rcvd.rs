@@ -43,10 +43,11 @@ use std::time::{Duration, Instant};
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Filled, Mutex, Post, Spin, WaitQueue};
+use sockeye_sync::{Mutex, Post, Spin, WaitQueue};
 
 use super::outbox::{Context, Wake};
 use super::sockbuf::Buffers;
+use super::user::Ends;
 use super::{Conn, Work, engine, reason};
 use crate::base::payload::Data;
 use crate::rt::threads;
@@ -62,6 +63,8 @@ pub(super) enum Owed {
     Message,
     /// The message, and to wait for the reply.
     Reply,
+    /// It was run already.
+    Paid,
 }
 
 /// The replies to a connection's readers, and where they wait for them; they take no room where no setting owes any.
@@ -109,16 +112,29 @@ pub(super) fn owed(core: &Core, so: &Buffers) -> Owed {
 
 /// Pays it, outside all locks. Blocks only for a reply.
 #[inline]
-pub(super) fn pay(core: &Core, conn: &Arc<Conn>, owed: Owed) {
+pub(super) fn pay(core: &Core, ends: &Ends<'_>, owed: Owed) {
+    let conn = ends.conn;
     match owed {
         Owed::Nothing => core.count(counter::RCVD_SKIPPED),
         Owed::Message => Context::run(core, |cx| {
+            cx.ends = ends.both();
             if is_fired(core, conn, reason::RCVD) {
                 engine::enter(cx, conn, Work::Notify);
             }
         }),
         Owed::Reply => ask(core, conn),
+        Owed::Paid => {}
     }
+}
+
+/// The message of a reader that has the lock, if it is to run it itself. `None`: nothing is owed, or not here.
+#[inline]
+pub(super) fn pay_here(core: &Core, conn: &Conn, owed: &mut Owed) -> Option<Work> {
+    if !matches!(owed, Owed::Message) || conn.perimeter().is_some() {
+        return None;
+    }
+    *owed = Owed::Paid;
+    is_fired(core, conn, reason::RCVD).then_some(Work::Notify)
 }
 
 /// Posts the message and counts what came of it. True if the caller has to bring it to its perimeter.
@@ -142,11 +158,7 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         counts.asked
     };
     if is_fired(core, conn, reason::RCVD | reason::REPLY) {
-        match conn.perimeter().fill(Conn::item(conn, Work::Notify)) {
-            Filled::WakeWorker => core.workers.call(core, conn),
-            Filled::Queued => core.count(counter::QUEUED),
-            Filled::Poisoned => return,
-        }
+        engine::fill(core, conn, Work::Notify);
     }
     core.count(counter::RCVD_SLEEPS);
     loop {
@@ -158,7 +170,7 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
         drop(counts);
         replies.wait.wait(ticket, Some(Instant::now() + REPLY_LOOK), Spin::up_to(core.config.spin_max));
         // Whoever ended the connection has replied to all who had asked by then.
-        if conn.is_dead() || conn.perimeter().is_poisoned() {
+        if conn.is_dead() || conn.is_poisoned() {
             return;
         }
     }

@@ -6,12 +6,10 @@
 //!
 //! Must not know why a copy ends short. Rank: the buffers' mutex, which is let go to wake. Tests: below.
 
-use sockeye_sync::BriefGuard;
 use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
-use super::sockbuf::Socket;
-use super::{Conn, contain, engine};
+use super::{Conn, Locked, contain, engine, serve};
 use crate::stack::Core;
 
 /// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
@@ -19,23 +17,23 @@ use crate::stack::Core;
 pub(super) fn give_back<'c>(
     core: &Core,
     conn: &'c Arc<Conn>,
-    mut so: BriefGuard<'c, Socket>,
+    mut so: Locked<'c>,
     (reserved, copied): (usize, usize),
-) -> BriefGuard<'c, Socket> {
+) -> Locked<'c> {
     // At most a chunk.
     so.snd.reserved -= reserved as u32;
     if copied < reserved && so.snd.is_writable() { tell(core, conn, so) } else { so }
 }
 
 #[cold]
-fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: BriefGuard<'c, Socket>) -> BriefGuard<'c, Socket> {
+fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: Locked<'c>) -> Locked<'c> {
     Context::run(core, |cx| {
         let _or_ended = contain::guarded(cx, conn, &mut so, "write", |cx, _, conn, so| {
             engine::wake_writers(cx, conn, so);
         });
-        drop(so);
+        serve::let_go(cx, conn, so, 0);
     });
-    conn.so.lock()
+    conn.so.enter()
 }
 
 #[cfg(all(test, feature = "tokio"))]

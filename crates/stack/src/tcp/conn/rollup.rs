@@ -123,7 +123,7 @@ mod tests {
             })
             .collect();
         let first = Arc::clone(pairs[0].1.conn().unwrap());
-        let perimeter = first.perimeter();
+        let perimeter = first.perimeter().unwrap();
         let mut inside = perimeter.try_enter().unwrap();
         // Four segments for each, in turn. Every second one asks for an acknowledgment at once.
         for number in 0..4 {

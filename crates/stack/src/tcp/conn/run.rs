@@ -1,16 +1,17 @@
-//! Segments from an interface, run by run: the way of input threads into a connection's perimeter.
+//! Segments from an interface, run by run: the way of input threads to a connection's lock.
 //!
-//! The perimeter is entered once for a run and left by the one way out ([`engine::drive`]); between the two only
-//! this one is held. Inside, the buffers' mutex is held for at most [`HOLD_MAX`] segments (or some [`HOLD_BYTES_MAX`]
+//! The lock is taken once for a run and let go by the one way out ([`serve::let_go`]); between the two only
+//! this one is held. It is held for at most [`HOLD_MAX`] segments (or some [`HOLD_BYTES_MAX`]
 //! bytes) at a time, since the
-//! connection's reader and writer wait for it, and each such part ends with one output: one acknowledgment for all
-//! of it. If the perimeter is occupied, the segments go into its queue one by one, in their order.
+//! connection's reader and writer wait for it and are let in between, and each such part ends with one output: one acknowledgment for all
+//! of it. If the lock is held, the segments go into its backlog one by one, in their order.
+//! A perimeter before the lock is entered and left in the same way ([`engine::drive`]).
 //!
 //! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `Config::gro`):
 //! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
 //! not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own step.
 //!
-//! The states and the reason why nothing is stranded are those of the perimeter; a run adds none: it is over when
+//! The states and the reason why nothing is stranded are those of the lock; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
 
 use sockeye_proto::seq::SeqNum;
@@ -21,11 +22,11 @@ use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
-use sockeye_sync::{Entry, Inside};
+use sockeye_sync::{Entry, Inside, Perimeter};
 
 use super::outbox::Context;
-use super::sockbuf::Buffers;
-use super::{Conn, Item, Work, contain, engine, tune};
+use super::sockbuf::{Buffers, Socket};
+use super::{Conn, Item, Locked, Work, contain, engine, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::{Packet, count};
 use crate::rt::failpoints::{self, Point};
@@ -45,11 +46,12 @@ pub(crate) fn input(
     first: Packet,
     mut next: impl FnMut() -> Option<Packet>,
 ) -> bool {
+    let Some(perimeter) = conn.perimeter() else { return input_locked(cx, conn, first, next) };
     let mut waiting = Some(first);
     while let Some(packet) = waiting.take().or_else(&mut next) {
         // Whoever is inside may leave at any moment: the next one tries again, and if it succeeds, the earlier
         // ones have been run.
-        let Some((inside, packet)) = enter(cx, conn, packet) else { continue };
+        let Some((inside, packet)) = enter(cx, conn, perimeter, packet) else { continue };
         let (ran, ended) = stay(cx, conn, packet, &mut next);
         cx.core.input.count(count::run_of(ran), 1);
         engine::drive(cx, inside, conn, ran);
@@ -58,6 +60,63 @@ pub(crate) fn input(
         }
     }
     false
+}
+
+/// [`input`] where no perimeter stands before the lock.
+fn input_locked(
+    cx: &mut Context<'_>,
+    conn: &Arc<Conn>,
+    first: Packet,
+    next: impl FnMut() -> Option<Packet>,
+) -> bool {
+    let mut rest = std::iter::once(first).chain(std::iter::from_fn(next)).map(|p| (p.header, p.payload));
+    while let Some(first) = rest.next() {
+        // As with a perimeter: whoever runs the connection's items may let go at any moment.
+        let Some((mut locked, first)) = lock(cx, conn, first) else { continue };
+        let mut stay = Stay { waiting: Some(first), ..Stay::default() };
+        loop {
+            stay.hold(cx, conn, locked.parts().0, &mut || rest.next());
+            if stay.waiting.is_none() {
+                break;
+            }
+            // The connection's reader and writer wait meanwhile.
+            match locked.give_way() {
+                Some(again) => locked = again,
+                None => return true,
+            }
+        }
+        cx.core.input.count(count::run_of(stay.ran), 1);
+        serve::let_go(cx, conn, locked, stay.ran);
+        serve::answer(cx);
+        if stay.has_ended {
+            return true;
+        }
+    }
+    false
+}
+
+/// Locks for a segment, or leaves it to whoever runs the connection's items. What was left before is run before.
+fn lock<'c>(
+    cx: &mut Context<'_>,
+    conn: &'c Arc<Conn>,
+    segment: (Header, Data),
+) -> Option<(Locked<'c>, (Header, Data))> {
+    let core = cx.core;
+    if let Some(locked) = conn.so.try_enter() {
+        core.input.count(count::ACQUISITIONS, 1);
+        core.count(counter::ENTERED);
+        if !locked.has_backlog() {
+            return Some((locked, segment));
+        }
+        let mut locked = locked;
+        locked.push(Work::segment(segment.0.into(), segment.1));
+        serve::let_go(cx, conn, locked, 0);
+        serve::answer(cx);
+        return None;
+    }
+    core.input.count(count::CONTENDED, 1);
+    engine::enter(cx, conn, Work::segment(segment.0.into(), segment.1));
+    None
 }
 
 /// Runs one segment in a perimeter that the caller is inside of. True if the connection has ended.
@@ -79,15 +138,16 @@ pub(crate) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
 fn enter<'c>(
     cx: &Context<'_>,
     conn: &'c Arc<Conn>,
+    perimeter: &'c Perimeter<Item>,
     packet: Packet,
 ) -> Option<(Inside<'c, Item>, (Header, Data))> {
     let core = cx.core;
     let segment = (packet.header, packet.payload);
-    let entered = match conn.perimeter().try_enter() {
+    let entered = match perimeter.try_enter() {
         Some(inside) => (inside, segment),
         None => {
             core.input.count(count::CONTENDED, 1);
-            match conn.perimeter().enter(Conn::item(conn, Work::segment(segment.0.into(), segment.1))) {
+            match perimeter.enter(Conn::item(conn, Work::segment(segment.0.into(), segment.1))) {
                 Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
                     (inside, (header.into(), payload))
                 }
@@ -120,16 +180,38 @@ fn stay(
     next: &mut impl FnMut() -> Option<Packet>,
 ) -> (usize, bool) {
     let mut next = || next().map(|packet| (packet.header, packet.payload));
-    let (mut ran, mut waiting, mut has_ended) = (0, Some(first), false);
-    while waiting.is_some() {
-        let mut hold = Hold::default();
-        let ended = contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
-            self::hold(cx, pcb, conn, so, &mut hold, &mut waiting, &mut next)
-        });
-        ran += hold.segments;
-        has_ended = ended.unwrap_or(true);
+    let mut stay = Stay { waiting: Some(first), ..Stay::default() };
+    while stay.waiting.is_some() {
+        stay.hold(cx, conn, &mut conn.so.lock(), &mut next);
     }
-    (ran, has_ended)
+    (stay.ran, stay.has_ended)
+}
+
+/// A run of segments, over several holds.
+#[derive(Default)]
+struct Stay {
+    ran: usize,
+    /// The segment that was looked at and comes first under the next hold.
+    waiting: Option<(Header, Data)>,
+    has_ended: bool,
+}
+
+impl Stay {
+    /// Runs what is `waiting` and what `next` gives, as far as one hold goes.
+    fn hold(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &Arc<Conn>,
+        so: &mut Socket,
+        next: &mut impl FnMut() -> Option<(Header, Data)>,
+    ) {
+        let (mut hold, waiting) = (Hold::default(), &mut self.waiting);
+        let ended = contain::guarded(cx, conn, so, "input", |cx, pcb, conn, so| {
+            self::hold(cx, pcb, conn, so, &mut hold, waiting, next)
+        });
+        self.ran += hold.segments;
+        self.has_ended = ended.unwrap_or(true);
+    }
 }
 
 /// Runs what is `waiting` and what `next` gives, as far as one hold of the buffers' mutex goes, and output. True if the connection

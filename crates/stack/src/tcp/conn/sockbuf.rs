@@ -1,7 +1,7 @@
 //! `so_snd` and `so_rcv`: a socket's two buffers, under one mutex.
 //!
-//! A reader or writer takes only this mutex; protocol code takes it from inside the connection's
-//! perimeter, once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
+//! A reader or writer takes it for a short section; protocol code is its runner (`sync/src/socket_lock.rs`), and
+//! takes it once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
 //! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
 //! are *agreements* between the two sides, and are read and written only under the mutex, so that
 //! nobody can act on a stale one:
@@ -19,8 +19,8 @@
 //! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
 //! makes such a change wakes in the section that makes it ([`notsent`]).
 //!
-//! Rank: after the perimeter, before a poller's inbox. A writer that holds it may *try* to enter the
-//! perimeter, which never waits, or run protocol code without entering ([`visit`](super::visit)): the pcb stands under it too.
+//! Rank: after a perimeter, if there is one, before a poller's inbox. A writer that holds it may go on as its runner: the pcb stands under
+//! it too.
 
 use std::ops::{Deref, DerefMut};
 

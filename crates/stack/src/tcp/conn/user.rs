@@ -1,6 +1,6 @@
 //! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
-//! A call takes the buffers' mutex, never the perimeter, unless output or a window update is due, which
+//! A call takes the connection's lock for short sections, and runs protocol code only if output or a window update is due, which
 //! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
 //! of both. Blocking calls wait on the wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
 //! in between ends the wait.
@@ -15,7 +15,7 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, contain, engine, rcvd, reason, reserved};
+use super::{Conn, Locked, contain, cork, engine, rcvd, reason, reserved, serve};
 use crate::inet::input::busy;
 use crate::inet::input::placed::Placing;
 use crate::inet::input::watch::Waiters;
@@ -64,6 +64,14 @@ pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) 
 pub(crate) struct Ends<'a> {
     pub conn: &'a Arc<Conn>,
     pub peer: Option<Lent<'a, Conn>>,
+}
+
+impl Ends<'_> {
+    /// Both, if the other one is known.
+    #[inline]
+    pub fn both(&self) -> Option<(&Arc<Conn>, &Arc<Conn>)> {
+        self.peer.as_deref().map(|peer| (self.conn, peer))
+    }
 }
 
 /// [`send`], with what to do when there is no packet memory.
@@ -152,16 +160,27 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
         drop(conn.shelves.tx.take());
     }
-    let (begun, mut so) = contain::section(core, conn, conn.so.lock(), |so| begin(core, conn, so, rest));
-    let take = begun?;
+    let (begun, mut so) = contain::section(core, conn, conn.so.enter(), |so| begin(core, conn, so, rest));
+    let take = match begun {
+        Ok(take) => take,
+        Err(refusal) => {
+            serve::release(core, ends, so);
+            return Err(refusal);
+        }
+    };
     if take > S::LOCKED_MAX {
-        drop(so);
+        serve::release(core, ends, so);
         let (mut chain, before) = (Chain::new(), rest.source.mark());
         let copied = rest.source.take(&core.pool, take, &mut chain);
-        so = reserved::give_back(core, conn, conn.so.lock(), (take, chain.len()));
-        copied?;
+        so = reserved::give_back(core, conn, conn.so.enter(), (take, chain.len()));
         // What was copied and cannot be sent any more is not taken.
-        check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before))?;
+        let appends = copied
+            .map_err(Refusal::from)
+            .and_then(|()| check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before)));
+        if let Err(refusal) = appends {
+            serve::release(core, ends, so);
+            return Err(refusal);
+        }
         ((), so) = contain::section(core, conn, so, |so| {
             so.snd.chain.append(chain);
             appended(conn, so, rest);
@@ -170,19 +189,29 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     if so.snd.defers_syn {
         // The SYN takes along what has been written; from here on this is a connect like any other.
         so.snd.defers_syn = false;
-        drop(so);
+        serve::release(core, ends, so);
         start_connect(core, conn);
         return Ok(0);
     }
     let buffered = so.snd.len();
     // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
-    if buffered >= so.snd.due_at || (rest.is_urgent && so.snd.connected) {
-        Context::run(core, |cx| {
-            cx.ends = ends.peer.as_deref().map(|peer| (conn, peer));
-            engine::output_now(cx, conn, so);
-        });
+    if rest.is_urgent && so.snd.connected {
+        send_now(core, ends, so);
+    } else if buffered < so.snd.due_at {
+        serve::release(core, ends, so);
+    } else if let Some(so) = cork::hold_back(core, ends, so, take) {
+        send_now(core, ends, so);
     }
     Ok(buffered)
+}
+
+/// Runs output under the lock that a write has, and lets go.
+#[inline]
+fn send_now(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
+    Context::run(core, |cx| {
+        cx.ends = ends.both();
+        engine::output_now(cx, ends.conn, so);
+    });
 }
 
 /// Appends what can be copied under the mutex, or reserves room for what cannot. Returns how many bytes those are.
@@ -286,18 +315,23 @@ pub(super) fn recv_into<S: Sink>(
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.read_timeout);
     loop {
-        let so = conn.so.lock();
+        let so = conn.so.enter();
         let take = so.rcv.readable(wanted);
         if take == 0 {
-            let ticket = match at_end(conn, &so)? {
-                true => return Ok(0),
-                false => ticket(conn, &conn.rcv_wait, so.rcv.cpu),
-            };
-            let may_host = core.hosts && so.rcv.is_small;
-            drop(so);
+            if so.has_backlog() {
+                // It may bring bytes.
+                serve::run_left(core, ends, so, None);
+                continue;
+            }
+            let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &conn.rcv_wait, so.rcv.cpu));
+            let may_offer = core.hosts && so.rcv.is_small;
+            serve::release(core, ends, so);
+            if at_end? {
+                return Ok(0);
+            }
             if conn.input_at.load().is_none() {
-                if may_host {
-                    wait_hosting(core, ends, ticket, &mut timeout)?;
+                if may_offer {
+                    wait_offering(core, ends, ticket, &mut timeout)?;
                 } else {
                     wait(core, conn, conn.readers(), ticket, &mut timeout)?;
                 }
@@ -309,7 +343,7 @@ pub(super) fn recv_into<S: Sink>(
             }
         }
         let mut freed = Freed::new();
-        let ((unlinked, owed), so) = contain::section(core, conn, so, |so| {
+        let ((unlinked, mut owed), so) = contain::section(core, conn, so, |so| {
             let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
             failpoints::hit(Point::Read, failpoints::of_conn(conn));
             if so.rcv.urgent.is_some() {
@@ -321,12 +355,15 @@ pub(super) fn recv_into<S: Sink>(
             // In the same section as the unlinking: see `sockbuf`.
             (unlinked, rcvd::owed(core, so))
         });
-        drop(so);
+        match rcvd::pay_here(core, conn, &mut owed) {
+            Some(work) => serve::run_left(core, ends, so, Some(work)),
+            None => serve::release(core, ends, so),
+        }
         sink.take(unlinked, take, &mut freed);
         if !freed.is_empty() && !core.recycler.is_inline() {
             core.recycler.read(core, conn, freed);
         }
-        rcvd::pay(core, conn, owed);
+        rcvd::pay(core, ends, owed);
         if !conn.options.nonblocking.load(Ordering::Relaxed) {
             busy::has_read(core, &conn.input_at, take);
         }
@@ -376,8 +413,8 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
 }
 
 /// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
-/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/perimeter/host.rs`.
-fn wait_hosting(
+/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/socket_lock/delegate.rs`.
+fn wait_offering(
     core: &Core,
     ends: &Ends<'_>,
     ticket: Option<(Ticket, u32)>,
@@ -386,13 +423,18 @@ fn wait_hosting(
     let (conn, here) = (ends.conn, core.cpu());
     // On one core nothing would be won.
     let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
-    let hosts = comes_from_elsewhere && conn.perimeter().host(here);
+    if comes_from_elsewhere {
+        conn.options.delegate.offer(here);
+    }
     let waited = wait(core, conn, conn.readers(), ticket, timeout);
-    if hosts && !conn.perimeter().unhost() {
+    if comes_from_elsewhere {
+        conn.options.delegate.withdraw();
+    }
+    if comes_from_elsewhere && conn.so.looks_left() {
         Context::run(core, |cx| {
-            cx.is_host = true;
+            (cx.is_delegate, cx.ends) = (true, ends.both());
             engine::resume(cx, conn);
-            cx.is_host = false;
+            cx.is_delegate = false;
         });
     }
     waited
