@@ -28,15 +28,15 @@ use crate::workloads::{Name, Workload, crr, http, idle, mem, one_way, rr, stream
 /// Options of the command.
 #[derive(Args, Debug, Default)]
 pub struct BenchArgs {
-    /// What to measure; everything if left out
+    /// What to measure [default: all workloads]
     #[arg(value_enum)]
     pub workload: Option<Target>,
 
-    /// An experiment's settings to compare; all if left out (experiments)
+    /// Settings of the experiment to compare [default: all] (experiments)
     #[arg(long, value_name = "SETTING[,SETTING...]", value_delimiter = ',')]
     pub variants: Vec<String>,
 
-    /// Another setting of the stack, as grain=per_core or sndbuf=64K; repeatable (experiments)
+    /// Set a field of the stack's configuration, such as grain=per_core or sndbuf=64K; repeatable (experiments)
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     pub set: Vec<(String, String)>,
 
@@ -44,15 +44,15 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub connections: Vec<usize>,
 
-    /// rr, rxfree: threads a side, waiting for readiness; crr: acceptor threads; input, gro: input threads
+    /// Threads of each side that wait for readiness (rr, rxfree), acceptor threads (crr), input threads (input, gro)
     #[arg(long, value_name = "T", value_parser = count)]
     pub threads: Option<usize>,
 
-    /// Bytes of a write, request or response; K and M are 1024 and 1024 x 1024 (stream, rr, one-way, crr, rcvd, rxfree; wake: of a response)
+    /// Size of a write, request or response, such as 128 or 64K (stream, rr, one-way, crr, rcvd, rxfree; wake: of a response)
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<usize>,
 
-    /// crr, wake: client threads; several numbers make several rows
+    /// Client threads; several numbers make several rows (crr, wake)
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = count)]
     pub clients: Vec<usize>,
 
@@ -60,19 +60,19 @@ pub struct BenchArgs {
     #[arg(long)]
     pub nodelay: bool,
 
-    /// Where both ends of a connection are: 1, in one tokio runtime, 2, each in its own (http1, http2)
+    /// Number of tokio runtimes: 1, both ends of a connection share one; 2, each has its own (http1, http2)
     #[arg(long, value_name = "1|2[,1|2]", value_delimiter = ',', value_parser = runtimes)]
     pub runtimes: Vec<usize>,
 
-    /// mem: send one byte each way over every connection first
+    /// Send one byte each way over every connection first (mem)
     #[arg(long)]
     pub touch: bool,
 
-    /// Both ends of a connection on one core, on two, or wherever (stream, rr, one-way, crr)
+    /// Pin both ends of a connection to one core or to two, or leave them to the scheduler (stream, rr, one-way, crr)
     #[arg(long, value_enum)]
     pub pin: Option<Pin>,
 
-    /// Whether Sockeye's waiting threads spin before they sleep (all but mem, http1, http2)
+    /// Whether waiting threads of Sockeye spin before they sleep (all but mem, http1, http2)
     #[arg(long, value_enum)]
     pub spin: Option<Spin>,
 
@@ -80,68 +80,68 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value = "both")]
     pub on: On,
 
-    /// Samples of each side [default: 10; mem and idle 3, quick 1]
+    /// Number of samples of each side [default: 10; mem and idle 3; --quick 1]
     #[arg(long, value_name = "N", value_parser = samples)]
     pub samples: Option<usize>,
 
-    /// Seconds a sample is timed, without its warm-up [default: 1; quick 0.12]
+    /// Length of a sample in seconds, without its warm-up [default: 1; --quick 0.12]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
 
-    /// An application's library besides the whole default set: http1 and http2, whose program is built
+    /// Add http1 and http2 to the default set: hyper under tokio. Their program is built first
     #[arg(long)]
     pub apps: bool,
 
-    /// Short samples: the whole default set in less than two minutes
+    /// Take short samples: the whole default set in less than two minutes
     #[arg(long)]
     pub quick: bool,
 
-    /// tun: other stacks beside Sockeye, gVisor's netstack (built by go) and smoltcp; from FOLDER if they are built
+    /// Also measure gVisor's netstack and smoltcp, from FOLDER, or built first if none is given; needs go (tun)
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub peers: Option<peers::Source>,
 
-    /// tun: only these kinds of work
+    /// Run only these kinds of work (tun)
     #[arg(long, value_name = "WORK[,WORK...]", value_enum, value_delimiter = ',')]
     pub work: Vec<Work>,
 
-    /// tun: this MTU for every end [default: 1500, and of --peers what each is fastest with]
+    /// MTU of every far end [default: 1500; with --peers what each is fastest with] (tun)
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<Mtu>,
 
-    /// tun: how long each end that can be busy is so before it sleeps, 0 to 10000 [default: what each is fastest with]
+    /// How long a far end that can spin does so before it sleeps, 0 to 10000 [default: what each is fastest with] (tun)
     #[arg(long, value_name = "US")]
     pub spin_us: Option<SpinTime>,
 
-    /// tun: only these of the far ends that are in this process
+    /// Run only these of the far ends inside this process (tun)
     #[arg(long, value_name = "END[,END...]", value_enum, value_delimiter = ',')]
     pub far: Vec<Own>,
 
-    /// input: the kernel sends, through a device, instead of another stack over a wire (as root)
+    /// Let the kernel send through a device, instead of another stack over a wire (input; needs root)
     #[arg(long, value_enum)]
     pub dev: Option<Dev>,
 
-    /// Compare this build with another one on the same rows: a sockeye or sockeye-bench, or a revision, which is built
+    /// Compare this build with another on the same rows: a program sockeye or sockeye-bench, or a git revision, which is built first
     #[arg(long, value_name = "REVISION|PROGRAM")]
     pub against: Option<String>,
 
-    /// Rounds of --against, at least 20 [default: 20]
+    /// Number of rounds of --against, at least 20 [default: 20]
     #[arg(long, value_name = "N", value_parser = round_count, requires = "against")]
     pub rounds: Option<usize>,
 
-    /// Write one JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     pub json: bool,
 
-    /// Write the JSON lines to this file too
+    /// Also write the JSON lines to this file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Write the frames of each stack that has an interface to this file, as pcap-ng, and of further ones to files with
-    /// numbers, 64 MiB of headers each (input, gro, rxfree, hostile, tun)
+    /// Write the frames of the first stack that has an interface to this pcap-ng file, and those of others to numbered files;
+    /// headers only, 64 MiB each (input, gro, rxfree, hostile, tun)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Write a page with charts, tables and predictions to this file (experiments)
+    /// Write an HTML page with charts, tables and predictions (experiments)
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 }
@@ -191,16 +191,15 @@ impl ValueEnum for Target {
             Target::Experiment(index) => {
                 PossibleValue::new(EXPERIMENTS[*index].name).help(EXPERIMENTS[*index].about)
             }
-            Target::All => PossibleValue::new("all").help("Every experiment, and the prediction"),
+            Target::All => PossibleValue::new("all").help("All experiments, and the prediction"),
             Target::Scale => PossibleValue::new("scale")
-                .help("What every experiment's settings would do on 1 to 128 cores"),
-            Target::Hostile => {
-                PossibleValue::new("hostile").help("What a hostile peer's segments cost, beside a good one's")
-            }
+                .help("Predict what the settings of each experiment would do on 1 to 128 cores"),
+            Target::Hostile => PossibleValue::new("hostile")
+                .help("Cost of a hostile peer's segments, beside those of an ordinary peer"),
             Target::Udp => PossibleValue::new("udp")
-                .help("UDP to and fro, one way, cut from large buffers, from many senders"),
+                .help("UDP back and forth, in one direction, cut from large buffers, from many senders"),
             Target::Tun => PossibleValue::new("tun").help(
-                "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (as root)",
+                "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (needs root)",
             ),
         })
     }
@@ -213,7 +212,7 @@ pub enum On {
     Sockeye,
     /// The kernel alone
     Kernel,
-    /// Both, interleaved, and their ratio
+    /// Both in turns, and their ratio
     #[default]
     Both,
 }

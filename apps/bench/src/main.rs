@@ -15,6 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use sockeye_bench::workloads::{mem, rr};
 use sockeye_bench::{BenchArgs, bench};
 use sockeye_shared::end::{CommandError, exit_code};
+use sockeye_shared::manual::{self, CompletionsArgs, ManArgs};
 
 /// Measure Sockeye beside the kernel, both doing the same work over loopback
 #[derive(Parser)]
@@ -34,13 +35,19 @@ struct Cli {
     helper: Option<Helper>,
 }
 
-/// What this program is when it was started by itself.
+/// What this program is when it was started by itself, and what it writes of its own command line.
 #[derive(Subcommand)]
 enum Helper {
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
     Hold(mem::HoldArgs),
+    /// Write completions for a shell to standard output
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    /// Write the man page of this program
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +56,8 @@ fn main() -> ExitCode {
         None => bench(&cli.args),
         Some(Helper::RrServer(args)) => helped(rr::remote::serve(&args)),
         Some(Helper::Hold(args)) => helped(mem::hold(&args)),
+        Some(Helper::Completions(args)) => helped(manual::completions(&args, Cli::command())),
+        Some(Helper::Man(args)) => helped(manual::man(&args, Cli::command())),
     };
     exit_code(Cli::command(), done)
 }
@@ -60,48 +69,49 @@ fn helped(done: io::Result<()>) -> Result<ExitCode, CommandError> {
 const LONG_ABOUT: &str = "\
 Measure Sockeye beside the kernel, both doing the same work over loopback.
 
-One program, compiled for either side, runs each workload; samples of the two sides take turns, and the \
-table gives medians, the ratio of the medians with its 95 % interval, and the cores each side kept busy. \
-Experiments (rcvd, input, gro, rxfree, wake; all, scale) compare the settings of one switch instead; see docs/experiments.md. The kernel's sockets use cubic where that may be set, because bbr paces even loopback. Nothing leaves \
-this machine and nothing needs root.";
+The same code, compiled for either side, runs each workload. Samples of the two sides take turns, and the table shows medians, their \
+ratio with its 95 % interval, and the number of cores that each side kept busy. Experiments (rcvd, input, gro, rxfree, wake; all, scale) compare \
+the settings of one switch instead; docs/experiments.md describes them. The kernel's sockets use cubic where that can be set, because bbr paces even on loopback. No packet leaves \
+this machine, and nothing needs root unless it says so.";
 
 const EXAMPLES: &str = "\
 Examples:
   sockeye bench --quick
-      everything, in less than two minutes
+      all workloads, in less than two minutes
   sockeye bench stream --connections 1,2,10,32,96
       bulk data in 64 KiB writes, one row for each number of connections
   sockeye bench stream --size 128 --nodelay
       small writes, each sent at once
   sockeye bench rr --spin off --pin split
-      ping-pong between two cores by sleeping and waking alone
+      request and response between two cores, by sleeping and waking alone
   sockeye bench rr --connections 10000 --threads 2
       the same on many connections, two threads a side waiting for readiness
   sockeye bench crr --clients 1,8,32 --on kernel
-      connect, request, response, close; the kernel only
+      connect, request, response, close; only the kernel
   sockeye bench mem --connections 100000 --touch
-      memory of connections that have carried a byte each way
+      memory of connections that have carried one byte each way
   sockeye bench --json --out results.jsonl
-      for a program to read
+      results for a program to read
   sockeye bench rcvd --variants sync,async
-      two settings of one switch against each other, and the kernel
+      two settings of one switch, and the kernel
   sockeye bench wake --set grain=per_core --set spin_max=0
       an experiment with other settings of the stack
   sockeye bench --quick --apps
-      the same and HTTP calls of hyper under tokio
+      all workloads, and HTTP calls of hyper under tokio
   sockeye bench --quick --against main
-      this build and that of a git revision in turns, all rows
+      this build and that of a git revision in turns, on all rows
   sockeye bench rr --connections 1,100 --against ./sockeye-before
-      the same with a program that was built elsewhere, two rows
+      this build and a program built elsewhere, on two rows
   sockeye bench tun --peers
-      through a TUN device, beside gVisor's netstack and smoltcp (as root)
+      through a TUN device, beside gVisor's netstack and smoltcp (needs root)
   sockeye bench input --dev tun --connections 10
-      the settings of parallel input, with the kernel as the sender (as root)
+      the settings of parallel input, with the kernel as the sender (needs root)
   sockeye bench input --connections 1 --threads 1 --variants batched --pcap trace.pcapng
-      the frames that cross the wire of a row, for Wireshark
+      one row, with a capture of its frames for Wireshark
   sockeye bench hostile
-      what a hostile peer's segments cost, beside a good one's
+      cost of a hostile peer's segments, beside those of an ordinary peer
   sockeye bench all --quick --report experiments.html
-      every experiment and what more cores would do, on a page
+      all experiments and predictions for more cores, as an HTML page
 
+`sockeye bench completions SHELL` writes completions for the program sockeye-bench, `sockeye bench man` its man page.
 Exit codes: 0 all measured, 1 something failed, 2 wrong command line, 3 a measurement hung.";

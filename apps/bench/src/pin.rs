@@ -19,11 +19,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Pin {
-    /// Both ends of a connection on one core.
+    /// Both ends of a connection on one core
     Same,
-    /// The ends on neighbouring cores.
+    /// The ends on neighbouring cores
     Split,
-    /// Wherever the kernel's scheduler puts them.
+    /// Wherever the kernel's scheduler puts them
     None,
 }
 

@@ -26,9 +26,9 @@ use crate::workloads::{Name, Params, Workload, crr, http, idle, mem, one_way, rr
 /// Whether Sockeye's blocked threads spin before they sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Spin {
-    /// For a short time, as by default.
+    /// For a short time, as by default
     On,
-    /// They sleep at once.
+    /// They sleep at once
     Off,
 }
 

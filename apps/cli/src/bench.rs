@@ -46,6 +46,20 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     }))
 }
 
+/// Has the measuring program write its man page to `dir`, over the short one of `sockeye bench`, if it is beside this one.
+///
+/// # Errors
+/// It cannot be started, or failed and has said why.
+pub fn man(dir: &Path) -> io::Result<()> {
+    let program = env::current_exe()?.with_file_name(PROGRAM);
+    match Command::new(&program).arg("man").arg(dir).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(io::Error::other(format!("{} man: {status}", program.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", program.display()))),
+    }
+}
+
 /// Has cargo build the program beside `here`. Blocks; cargo shows how far it is.
 fn build(cargo: &OsString, package: &Path, here: &Path) -> io::Result<()> {
     let Some((target, profile)) = target_and_profile(here) else { return Ok(()) };

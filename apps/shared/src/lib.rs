@@ -1,7 +1,7 @@
 //! What the command and the bench share.
 //!
-//! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), how far
-//! a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
+//! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), its completions
+//! and man pages ([`manual`]), how far a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
 //!
 //! Must not know: any stack, nor what a program does.
 //!
@@ -10,6 +10,7 @@
 
 pub mod cpu;
 pub mod end;
+pub mod manual;
 pub mod parse;
 pub mod progress;
 pub mod testing;

@@ -40,22 +40,22 @@ pub use spin::SpinTime;
 /// What the far end does, seen from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Work {
-    /// It receives what the kernel sends
+    /// The far end receives from the kernel
     Receive,
-    /// It sends, and the kernel receives
+    /// The far end sends to the kernel
     Send,
-    /// It sends what lies in packet memory already; who knows no such thing sends
+    /// The same from packet memory, if the far end can
     Lent,
-    /// It answers each byte by one
+    /// The far end answers each byte with one
     Rr,
 }
 
 /// A far end in this process, as it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Own {
-    /// What is measured
+    /// The stack that is measured
     Sockeye,
-    /// An end that does no more than the kernel has to see
+    /// A program that does only what the kernel must see
     Trivial,
     /// The kernel, behind a veth pair
     Kernel,
@@ -112,7 +112,7 @@ impl Work {
 pub enum Far {
     /// What is measured.
     Sockeye,
-    /// An end that does no more than the kernel has to see.
+    /// A program that does only what the kernel must see.
     Trivial,
     /// The kernel, behind a veth pair.
     Kernel,

@@ -6,6 +6,7 @@ mod against;
 mod apps;
 mod experiments;
 mod helpers;
+mod manual;
 mod records;
 mod results;
 mod tun;

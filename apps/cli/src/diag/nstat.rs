@@ -11,15 +11,15 @@ use sockeye_diag::{Counter, Report};
 /// What is to be shown.
 #[derive(Args, Debug)]
 pub struct NstatArgs {
-    /// Counters that are zero too
+    /// Show counters that are zero, too
     #[arg(short, long)]
     zeros: bool,
 
-    /// One JSON object for each stack, a line each
+    /// Print one JSON object a line for each stack
     #[arg(long)]
     json: bool,
 
-    /// Only counters whose name contains this, in whatever case
+    /// Show only counters whose name contains this text; case does not matter
     filter: Option<String>,
 }
 

@@ -13,31 +13,31 @@ use sockeye_diag::{Report, Socket, UnixSocket};
 /// What is to be shown.
 #[derive(Args, Debug, Default)]
 pub struct SsArgs {
-    /// TCP sockets
+    /// Show TCP sockets
     #[arg(short, long)]
     tcp: bool,
 
-    /// UDP sockets
+    /// Show UDP sockets
     #[arg(short, long)]
     udp: bool,
 
-    /// UNIX-domain sockets
+    /// Show UNIX-domain sockets
     #[arg(short = 'x', long)]
     unix: bool,
 
-    /// Only sockets that wait for somebody: listeners, and datagram sockets without a peer
+    /// Show only listeners and datagram sockets without a peer
     #[arg(short, long)]
     listening: bool,
 
-    /// All sockets: those that wait, and those that do not
+    /// Show all sockets, listening or not
     #[arg(short, long, conflicts_with = "listening")]
     all: bool,
 
-    /// What TCP knows of a connection
+    /// Show the state of each TCP connection: window, round trip, bytes, retransmissions
     #[arg(short, long)]
     info: bool,
 
-    /// One JSON object for each stack, a line each, with everything
+    /// Print one JSON object a line for each stack, with all fields
     #[arg(long)]
     json: bool,
 }

@@ -14,7 +14,7 @@ use sockeye_diag::Socket;
 /// Which connections to explain.
 #[derive(Args, Debug)]
 pub struct WhyArgs {
-    /// An end as ADDR:PORT, a port of either end, or #ID with the number that `sockeye ss` prints
+    /// One end as ADDR:PORT, the port of either end, or #ID with the number that `sockeye ss` prints
     #[arg(value_name = "CONN")]
     conn: Which,
 

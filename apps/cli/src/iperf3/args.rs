@@ -17,15 +17,15 @@ use crate::tun::DeviceArgs;
 /// A measurement with an iperf3 server.
 #[derive(Args, Debug)]
 pub struct Iperf3Args {
-    /// The server: the kernel's address on the device, or one that is reached by it; or a name of such a one
+    /// The server: the kernel's address on the device, another address that the device leads to, or a name of either
     #[arg(short, long, value_name = "HOST")]
     pub client: String,
 
-    /// The server's port
+    /// Port of the server
     #[arg(short, long, default_value_t = Kind::IPERF3_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 
-    /// Datagrams instead of a stream of bytes
+    /// Send datagrams (UDP) instead of a TCP stream
     #[arg(short, long)]
     pub udp: bool,
 
@@ -33,44 +33,44 @@ pub struct Iperf3Args {
     #[arg(short, long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub time: u32,
 
-    /// Bytes to move instead of a time, by all streams of a direction together, as 100M
+    /// Transfer this many bytes instead of measuring for a time; total of all streams in a direction, such as 100M
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse::amount, conflicts_with = "time")]
     pub bytes: Option<u64>,
 
-    /// Streams side by side
+    /// Number of parallel streams
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=STREAMS_MAX as i64))]
     pub parallel: u16,
 
-    /// The server sends and we receive
+    /// Receive from the server instead of sending to it
     #[arg(short = 'R', long)]
     pub reverse: bool,
 
-    /// Both send, on streams of their own
+    /// Send and receive at once, on separate streams
     #[arg(long, conflicts_with = "reverse")]
     pub bidir: bool,
 
-    /// Bits a second of each stream, as 100M or 1G; 0 for as many as go [default: 0; of UDP 1M]
+    /// Bits per second of each stream, such as 100M or 1G; 0: no limit [default: 0, for UDP 1M]
     #[arg(short, long, value_name = "RATE", value_parser = parse::bitrate)]
     pub bitrate: Option<u64>,
 
-    /// Bytes of a write, or of a datagram [default: 128K; of UDP what fits a packet]
+    /// Size of a write or of a datagram [default: 128K, for UDP what fits into a packet]
     #[arg(short, long, value_name = "BYTES", value_parser = parse::size)]
     pub length: Option<usize>,
 
-    /// Bytes of the sockets' buffers at both ends, 2K to 64M [default: they grow as they have to]
+    /// Socket buffer size at both ends, 2K to 64M [default: the buffers grow as needed]
     #[arg(short, long, value_name = "BYTES", value_parser = window)]
     pub window: Option<usize>,
 
-    /// Seconds between two lines; 0 for none before the end
+    /// Seconds between two lines of output; 0: only the final result
     #[arg(short, long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
 
-    /// Each write at once (TCP_NODELAY)
+    /// Send each write at once (TCP_NODELAY)
     #[arg(short = 'N', long)]
     pub no_delay: bool,
 
-    /// One JSON object at the end, by the names of iperf3's
+    /// Print one JSON object at the end, with iperf3's names
     #[arg(short = 'J', long)]
     pub json: bool,
 

@@ -13,84 +13,84 @@ use sockeye_shared::parse;
 /// A path and the transfers over it.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
-    /// Whose TCP: Sockeye's in the simulator, or the kernel's over the same link in real time (needs root)
+    /// Which TCP: Sockeye's in the simulator, or the kernel's over the same link in real time (needs root)
     #[arg(long, value_enum, default_value_t = On::Sockeye)]
     pub on: On,
-    /// Round-trip time of the path without queues
+    /// Round-trip time of the path with empty queues
     #[arg(long, value_parser = parse::time, default_value = "100ms")]
     pub rtt: Duration,
-    /// Up to so much is added to the delay of each packet, without changing their order
+    /// Largest random delay to add to each packet, without changing their order
     #[arg(long, value_parser = parse::time, default_value = "0ms")]
     pub jitter: Duration,
-    /// Rate of the bottleneck, in each direction
+    /// Rate of the bottleneck in each direction
     #[arg(long, value_parser = parse::rate, default_value = "100mbit")]
     pub rate: u64,
-    /// Bytes that may wait at the bottleneck; default: what the path holds in a round trip, 64K at least
+    /// Bytes that the bottleneck queues [default: what the path holds in a round trip, at least 64K]
     #[arg(long, value_parser = parse::size)]
     pub queue: Option<usize>,
-    /// Waiting bytes from which on the bottleneck marks packets of senders with --ecn
+    /// Mark packets of senders with --ecn while more bytes than this are queued
     #[arg(long, value_parser = parse::size, requires = "ecn")]
     pub mark: Option<usize>,
-    /// Explicit congestion notification: marks instead of losses, where a queue has --mark
+    /// Use explicit congestion notification; the bottleneck marks packets only with --mark
     #[arg(long)]
     pub ecn: bool,
-    /// Packets that are lost, in percent, in each direction
+    /// Packets lost in each direction, in percent
     #[arg(long, value_parser = parse::percent, default_value = "0%")]
     pub loss: f64,
-    /// Packets that are overtaken by up to --reorder-span others
+    /// Packets overtaken by up to --reorder-span others, in percent
     #[arg(long, value_parser = parse::percent, default_value = "0%")]
     pub reorder: f64,
-    /// Most packets that overtake one
+    /// Largest number of packets that overtake one
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub reorder_span: u32,
-    /// Packets that come twice
+    /// Packets delivered twice, in percent
     #[arg(long, value_parser = parse::percent, default_value = "0%")]
     pub duplicate: f64,
-    /// Packets of which a bit is turned over
+    /// Packets with one flipped bit, in percent
     #[arg(long, value_parser = parse::percent, default_value = "0%")]
     pub corrupt: f64,
     /// MTU of both hosts
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65536))]
     pub mtu: u32,
-    /// Transfers side by side
+    /// Number of parallel transfers
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub streams: u16,
-    /// Congestion control
+    /// Congestion control algorithm
     #[arg(long, value_enum, default_value_t = Cc::Cubic)]
     pub cc: Cc,
-    /// Pacing
+    /// When senders spread their packets over the round trip
     #[arg(long, value_enum, default_value_t = Pacing::Auto)]
     pub pacing: Pacing,
-    /// Send and receive buffer of each connection; default: twice what the path and its queue hold, at most 64M
+    /// Send and receive buffer of each connection [default: twice what path and queue hold, at most 64M]
     #[arg(long, value_parser = parse::size)]
     pub buffer: Option<usize>,
-    /// Let buffers begin with their defaults and grow by themselves
+    /// Let buffers start at their default size and grow
     #[arg(long, conflicts_with = "buffer")]
     pub autotune: bool,
-    /// Simulated seconds
+    /// Seconds to simulate, or to measure with --on kernel
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,
-    /// Decides everything that chance decides
+    /// Seed of all random decisions; equal seeds give equal results
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Prints the results as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
-    /// Writes a page with charts of sequence, window and round-trip time
+    /// Write a page with charts of sequence number, window and round-trip time
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Writes everything that crosses the path as pcap-ng
+    /// Write all packets that cross the path to a pcap-ng file
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 }
 
-/// Whose TCP is looked at.
+/// Which TCP runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// In the simulator
+    /// Sockeye's, in the simulator
     Sockeye,
-    /// This machine's, between two network name spaces
+    /// This machine's, between two network namespaces
     Kernel,
 }
 
@@ -105,14 +105,14 @@ pub enum Cc {
     Bbr,
 }
 
-/// Whose data is spread over the round trip.
+/// When senders pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Pacing {
-    /// That of congestion control that wants it
+    /// If the congestion control algorithm asks for it
     Auto,
-    /// All
+    /// Always
     On,
-    /// None
+    /// Never
     Off,
 }
 

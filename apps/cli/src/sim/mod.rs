@@ -30,7 +30,7 @@ pub struct SimCommand {
 
 #[derive(Subcommand, Clone, Debug)]
 enum What {
-    /// Goodput of one stream over many paths, beside theory and the kernel
+    /// Measure the goodput of one stream over many paths, beside theory and the kernel
     Matrix(matrix::MatrixArgs),
 }
 

@@ -21,15 +21,15 @@ pub struct TunArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// What to serve: echo, discard, chargen, http=DIR, iperf3, each at its usual port unless :PORT follows its name
+    /// Services: echo, discard, chargen, http=DIR, iperf3; each on its usual port unless :PORT follows its name
     #[arg(long, alias = "service", value_name = "SERVICE[:PORT][=DIR],...", value_delimiter = ',')]
     pub serve: Vec<Service>,
 
-    /// Seconds after which a client of echo, discard or chargen is given up with whom no byte moves, either way; 0: never
+    /// Disconnect a client of echo, discard or chargen if no byte moves in either direction for this long; 0: never
     #[arg(long, value_name = "S", default_value = "300", value_parser = seconds)]
     pub idle_timeout: f64,
 
-    /// End after so many seconds instead of by Ctrl-C
+    /// Stop after this many seconds instead of at Ctrl-C
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
 }
@@ -44,56 +44,56 @@ impl TunArgs {
 /// A device, and a stack on it.
 #[derive(Args, Debug)]
 pub struct DeviceArgs {
-    /// An address of the stack with the length of its network, as 10.9.0.2/24 or fd09::2/64; repeatable
+    /// Address of the stack with its prefix length, such as 10.9.0.2/24 or fd09::2/64; repeatable
     #[arg(long, value_name = "ADDR/LEN", required = true)]
     pub addr: Vec<Prefix>,
 
-    /// The kernel's address on the other side, or `none` to set up nothing there; repeatable
-    /// [default: the first other one of each network]
+    /// Address of the kernel's side, or `none` to configure nothing there; repeatable
+    /// [default: the first other address of each network]
     #[arg(long, value_name = "ADDR/LEN", value_parser = peer)]
     pub peer_addr: Vec<Peer>,
 
-    /// The device's name; %d is the first number that is free
+    /// Name of the device; %d stands for the first free number
     #[arg(long, default_value = "sock%d")]
     pub name: String,
 
-    /// Ethernet frames instead of IP packets: neighbors are found by ARP and NDP
+    /// Exchange Ethernet frames instead of IP packets, with ARP and Neighbor Discovery
     #[arg(long)]
     pub tap: bool,
 
-    /// Queues of the device, each with an input thread of the stack
+    /// Number of queues; each gets one input thread
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub queues: usize,
 
-    /// Bytes of the largest IP packet [default: the device's, 1500]
+    /// Size of the largest IP packet [default: the device's, 1500]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u32>,
 
-    /// Every packet with its checksum and no longer than the MTU, instead of 64 KiB at once
+    /// Exchange packets as they are on a wire: with checksums, and no longer than the MTU
     #[arg(long)]
     pub no_offload: bool,
 
-    /// Frames of 64 KiB at most also where the kernel takes 256 KiB (BIG TCP), for programs that read packets and do not know such
+    /// Limit frames to 64 KiB where the kernel would take 256 KiB (BIG TCP), for programs that capture packets and cannot read those
     #[arg(long)]
     pub no_big_tcp: bool,
 
-    /// Take in only packets to whose source there is a way back (RFC 3704): loose, by any device; strict, by this one; off, all
+    /// Drop packets whose source has no route back (RFC 3704): through this device (strict), or through any (loose)
     #[arg(long, value_name = "off|loose|strict", default_value = "off", value_parser = rp_filter)]
     pub rp_filter: RpFilter,
 
-    /// Another setting of the stack, as congestion_control=bbr or rcvbuf_max=16M; repeatable
+    /// Set a field of the stack's configuration, such as congestion_control=bbr or rcvbuf_max=16M; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     pub set: Vec<(String, String)>,
 
-    /// Write what passes the device to this file, as pcap-ng
+    /// Write all frames of the device to a pcap-ng file
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Bytes of the pcap-ng file at most; what comes after is not recorded
+    /// Largest size of the pcap-ng file; later frames are not recorded
     #[arg(long, value_name = "BYTES", default_value = "1024M", value_parser = parse::size, requires = "pcap")]
     pub pcap_max: usize,
 
-    /// Bytes of each frame that the pcap-ng file keeps [default: all]
+    /// Bytes recorded of each frame [default: all]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..), requires = "pcap")]
     pub snaplen: Option<u32>,
 }
@@ -218,7 +218,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|s| (0.0..=1e9).contains(s))
-        .ok_or_else(|| "give seconds, as 10 or 0.5".to_owned())
+        .ok_or_else(|| "give seconds, such as 10 or 0.5".to_owned())
 }
 
 #[cfg(test)]

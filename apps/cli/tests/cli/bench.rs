@@ -8,10 +8,10 @@ use sockeye_shared::testing;
 use super::*;
 
 /// A folder as cargo's, with the command in it; it goes with the value.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str, profile: &str) -> Self {
+    pub fn new(name: &str, profile: &str) -> Self {
         let path = std::env::temp_dir().join(format!("sockeye-start-{name}-{}", std::process::id()));
         let folder = Self(path.join(profile));
         fs::create_dir_all(&folder.0).unwrap();
@@ -19,14 +19,14 @@ impl Folder {
         folder
     }
 
-    fn script(&self, name: &str, text: &str) -> PathBuf {
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         testing::script(&path, text);
         path
     }
 
     /// The command of this folder, which cargo did not start.
-    fn sockeye(&self, line: &str) -> Command {
+    pub fn sockeye(&self, line: &str) -> Command {
         let mut command = Command::new(self.0.join("sockeye"));
         command.args(line.split_whitespace()).stdin(Stdio::null());
         for name in ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {

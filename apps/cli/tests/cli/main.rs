@@ -6,6 +6,7 @@ mod bench;
 mod device;
 mod http;
 mod iperf3;
+mod manual;
 mod matrix;
 mod programs;
 mod sim;

@@ -14,7 +14,7 @@ fn a_wrong_command_line_says_why_on_stderr_and_exits_with_2() {
 #[test]
 fn help_names_every_subcommand() {
     let text = stdout(&run(sockeye("--help")));
-    for name in ["bench", "sim", "tun", "iperf3", "ss", "nstat", "why"] {
+    for name in ["bench", "sim", "tun", "iperf3", "ss", "nstat", "why", "completions", "man"] {
         let start = format!("  {name} ");
         assert!(text.lines().any(|line| line.starts_with(&start)), "{name} is not in {text}");
     }

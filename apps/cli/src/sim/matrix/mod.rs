@@ -31,16 +31,16 @@ use cell::{Cell, Result};
 /// The paths, and what becomes of the results.
 #[derive(Args, Clone, Debug)]
 pub struct MatrixArgs {
-    /// Whose TCP: Sockeye's in the simulator, or the kernel's in real time (needs root)
+    /// Which TCP: Sockeye's in the simulator, or the kernel's in real time (needs root)
     #[arg(long, value_enum, default_value_t = On::Sockeye)]
     on: On,
     /// Round-trip times
     #[arg(long, value_parser = parse::time, value_delimiter = ',', default_value = "10ms,50ms,100ms,200ms")]
     rtt: Vec<Duration>,
-    /// Packets that are lost, in percent
+    /// Packets lost, in percent
     #[arg(long, value_parser = parse::percent, value_delimiter = ',', default_value = "0%,0.01%,0.1%,1%")]
     loss: Vec<f64>,
-    /// Packets that are overtaken by up to three others, in percent
+    /// Packets overtaken by up to three others, in percent
     #[arg(long, value_parser = parse::percent, value_delimiter = ',', default_value = "0%,1%,5%")]
     reorder: Vec<f64>,
     /// Rates of the bottleneck
@@ -49,25 +49,25 @@ pub struct MatrixArgs {
     /// Seconds of each transfer
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Each path is run once with each
+    /// Seeds; each path is run once with each
     #[arg(long, value_delimiter = ',', default_value = "1")]
     seeds: Vec<u64>,
-    /// Cells at a time, in the simulator; default: one for each core
+    /// Paths to simulate at a time [default: one for each core]
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
-    /// Results, a line of JSON each: those in it are not run again, new ones are appended
+    /// File of results, one JSON object a line; paths that it already has are not run again, new results are appended
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Shows what the files have, and runs nothing
+    /// Only show the results in the files; run nothing
     #[arg(long)]
     only_report: bool,
-    /// More results for the report, the kernel's for instance
+    /// Files with more results for the report, such as the kernel's
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     beside: Vec<PathBuf>,
-    /// Writes the table in Markdown
+    /// Write the table as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Writes the table as a page
+    /// Write the table as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
