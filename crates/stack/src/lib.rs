@@ -1,41 +1,25 @@
-//! A multi-core TCP stack in user space, in the shape of `std::net`.
+//! A multi-core socket stack in user space, with the interfaces of `std::net` and `tokio::net`.
 //!
-//! ```
-//! use std::io::{Read, Write};
-//! use sockeye::{TcpListener, TcpStream};
+// Without the feature, links to what it adds lead to the table of features.
+#![cfg_attr(
+    not(feature = "tokio"),
+    doc = "[`tokio::TcpStream`]: #features
+[`tokio::TcpListener`]: #features
+[`tokio::UdpSocket`]: #features
+[`tokio::IcmpSocket`]: #features
+[`tokio::unix`]: #features"
+)]
 //!
-//! let listener = TcpListener::bind("127.0.0.1:0")?;
-//! let mut client = TcpStream::connect(listener.local_addr()?)?;
-//! client.write_all(b"hello")?;
-//! let mut hello = [0; 5];
-//! listener.accept()?.0.read_exact(&mut hello)?;
-//! assert_eq!(&hello, b"hello");
-//! # std::io::Result::Ok(())
-//! ```
-//!
-//! No byte of this goes through the kernel: both ends are sockets of the process's default [`Stack`].
-//! A program can make stacks of its own with a [`Config`]; sockets of different stacks do not meet.
-//!
-//! * [`TcpStream`], [`TcpListener`], [`TcpSocket`]: sockets in the shape of `std::net`.
-//! * [`UdpSocket`], [`UdpBuilder`]: datagrams, with batches, segmentation offload and what comes along.
-//! * [`IcmpSocket`]: echo requests, without privilege, with their answers and errors.
-//! * [`unix`]: UNIX-domain sockets in the shape of `std::os::unix::net`.
-//! * [`poll`]: readiness in the manner of `mio`, level- and edge-triggered.
-//! * `tokio` (with the feature of that name): the same sockets as `AsyncRead` and `AsyncWrite`.
-//! * [`netif`]: interfaces, and a wire between two stacks.
-//! * [`Stack::poll`]: a stack without any thread, driven by its embedder.
-//!
-//! In a child of fork(2), calls on stacks that have threads, and on their sockets, fail with an error of the kind
-//! `StaleNetworkFileHandle`, also where their own documentation says that they cannot fail; see [`fork`].
-//!
-//! `ARCHITECTURE.md` describes how it works inside. A good order to read the code in is that of the data:
-//! `tcp/conn/user.rs` (send and receive), `tcp/conn/engine.rs` (the perimeter), `tcp/conn/outbox.rs`, `tcp/route.rs`.
+#![doc = include_str!("lib.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // A stack leads to its connections and they to their pollers and back: with the counted locks, whether that is Send takes the
 // documentation's compiler more than its 128 steps.
 #![recursion_limit = "256"]
 #![warn(missing_docs)]
 
+// A good order to read the code in is that of the data: `tcp/conn/user.rs` (send and receive), `tcp/conn/engine.rs`,
+// `tcp/conn/outbox.rs`, `tcp/route.rs`.
 mod base;
 mod config;
 mod inet;
@@ -48,6 +32,11 @@ mod tcp;
 pub mod tokio;
 mod udp;
 pub mod unix;
+
+/// The registry's page of this crate, whose program is tested here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 #[cfg(feature = "count")]
 pub use sockeye_sync::count;
