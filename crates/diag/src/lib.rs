@@ -27,6 +27,11 @@ mod name;
 mod report;
 mod serve;
 
+/// The registry's page of this crate, whose program is tested here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use client::{REPORT_MAX, Unreachable, reports, reports_in};
 pub use folder::folder;
 pub use report::{Counter, Report, Socket, UnixSocket};

@@ -23,7 +23,12 @@ mod tun;
 
 /// The page for embedders, whose code is tested here, where stack and devices are both to be had.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
+#[doc = include_str!("../docs/embedding.md")]
 mod embedding {}
+
+/// The registry's page of this crate, whose program is tested here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

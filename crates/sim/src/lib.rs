@@ -63,6 +63,11 @@ pub mod time;
 mod watch;
 mod world;
 
+/// The registry's page of this crate, whose program is tested here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use capture::Capture;
 pub use executor::{Aborted, JoinHandle, spawn};
 pub use link::{Burst, Fate, LinkConfig, LinkStats};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
-const DOCUMENT: &str = include_str!("../../../docs/bind.md");
+const DOCUMENT: &str = include_str!("../docs/bind.md");
 
 /// Addresses as the document's first table names them.
 const PLACES: [&str; 7] =
