@@ -11,9 +11,11 @@
 //! | [`citations`] | a file or test in `docs/rfc.md` that does not exist |
 //! | [`dependencies`] | a dependency that nobody has given a reason for |
 //! | [`licences`] | a dependency under a licence that we cannot pass on |
+//! | [`duplicates`] | a dependency in two versions |
+//! | [`publish`] | a published package that a registry would refuse, or that includes a file which is not in it |
 //!
 //! Each check takes texts and returns [`Finding`]s; it must not know where the texts come from, so that
-//! its unit tests can feed it bad samples. [`tree`] and [`metadata`] read the real ones. Invariant: a
+//! its unit tests can feed it bad samples. [`tree`], [`metadata`] and [`policy`] read the real ones. Invariant: a
 //! finding names the file, the line, the rule and the remedy.
 //!
 //! Tests: with each check, that it fails on a bad sample; `tests/house.rs` runs all of them on this
@@ -24,11 +26,14 @@
 pub mod citations;
 pub mod dependencies;
 pub mod doors;
+pub mod duplicates;
 pub mod finding;
 pub mod layers;
 pub mod licences;
 pub mod metadata;
 pub mod modules;
+pub mod policy;
+pub mod publish;
 pub mod shape;
 pub mod tokens;
 pub mod tree;

@@ -1,57 +1,47 @@
 //! Licences that Sockeye's dependencies may have.
 //!
 //! Sockeye is under MIT or Apache-2.0, as the user chooses, so what it is built from must ask for no more
-//! than notices. Must not know where the packages come from. Tests: at the end, and `tests/house.rs`.
+//! than notices. `deny.toml` has the list. Must not know where the packages come from. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
 use crate::metadata::Locked;
+use crate::policy;
 
-/// What may be passed on under notices alone. MPL and the GPL family ask for more.
-pub const ALLOWED: [&str; 11] = [
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
 /// Deepest nesting of brackets that is read.
 const DEPTH_MAX: usize = 16;
 
-/// Checks the lock file's packages.
-pub fn check(packages: &[Locked]) -> Vec<Finding> {
+/// Checks the lock file's packages against the licences that are allowed.
+pub fn check(packages: &[Locked], allowed: &[String]) -> Vec<Finding> {
     let refuse = |package: &Locked, why: &str| {
         let message = format!(
             "{} {}: {why}: find a package under another licence, or add this one to \
-            ALLOWED in crates/tidy/src/licences.rs with a reason",
-            package.name, package.version
+            the list `allow` in {}, with a reason",
+            package.name,
+            package.version,
+            policy::DOCUMENT
         );
         Finding::new("Cargo.lock", 0, "licence", message)
     };
     let verdict = |package: &Locked| match &package.licence {
         None => Some(refuse(package, "names no licence")),
-        Some(licence) if allows(licence) => None,
+        Some(licence) if allows(licence, allowed) => None,
         Some(licence) => Some(refuse(package, &format!("the licence {licence} is not on our list"))),
     };
     packages.iter().filter_map(verdict).collect()
 }
 
 /// Whether an SPDX expression leaves a choice that is allowed. `/` is the old way to write OR.
-pub fn allows(expression: &str) -> bool {
+pub fn allows(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut parser = Parser { words: &words, at: 0 };
+    let mut parser = Parser { words: &words, allowed, at: 0 };
     // What cannot be read is not allowed.
     parser.any(0).unwrap_or(false) && parser.at == words.len()
 }
 
 struct Parser<'a> {
     words: &'a [&'a str],
+    allowed: &'a [String],
     at: usize,
 }
 
@@ -92,13 +82,17 @@ impl Parser<'_> {
             name = format!("{name} WITH {}", self.words.get(self.at)?);
             self.at += 1;
         }
-        Some(ALLOWED.contains(&name.as_str()))
+        Some(self.allowed.contains(&name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn allowed() -> Vec<String> {
+        ["MIT", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception", "Apache-2.0"].map(str::to_owned).into()
+    }
 
     #[test]
     fn a_choice_is_enough_and_a_demand_is_not() {
@@ -109,7 +103,7 @@ mod tests {
             "(MIT OR GPL-3.0) AND Unicode-3.0",
             "Apache-2.0 WITH LLVM-exception OR MIT",
         ] {
-            assert!(allows(good), "{good}");
+            assert!(allows(good, &allowed()), "{good}");
         }
         for bad in [
             "GPL-3.0",
@@ -122,9 +116,9 @@ mod tests {
             "GPL-2.0 WITH Classpath-exception-2.0",
             "MIT Apache-2.0",
         ] {
-            assert!(!allows(bad), "{bad}");
+            assert!(!allows(bad, &allowed()), "{bad}");
         }
-        assert!(!allows(&"(".repeat(100_000)));
+        assert!(!allows(&"(".repeat(100_000), &allowed()));
     }
 
     #[test]
@@ -134,7 +128,7 @@ mod tests {
             version: "1.0.0".into(),
             licence: licence.map(str::to_owned),
         };
-        let found = check(&[locked(None), locked(Some("AGPL-3.0")), locked(Some("MIT"))]);
+        let found = check(&[locked(None), locked(Some("AGPL-3.0")), locked(Some("MIT"))], &allowed());
         assert_eq!(found.len(), 2);
         assert!(found[0].message.contains("a 1.0.0: names no licence"));
     }

@@ -6,8 +6,10 @@
 use std::sync::LazyLock;
 
 use sockeye_tidy::metadata::{self, Package};
+use sockeye_tidy::policy::{self, Policy};
 use sockeye_tidy::{
-    Tree, citations, dependencies, doors, layers, licences, modules, report, shape, unsafety, words,
+    Tree, citations, dependencies, doors, duplicates, layers, licences, modules, publish, report, shape,
+    unsafety, words,
 };
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect("the tree is readable"));
@@ -74,13 +76,40 @@ fn each_dependency_has_its_reason() {
 }
 
 #[test]
-fn each_dependency_has_a_licence_that_may_be_passed_on() {
+fn each_dependency_has_a_licence_that_may_be_passed_on_and_is_there_once() {
+    let policy = Policy::read(TREE.text(policy::DOCUMENT));
+    assert!(policy.licences.len() > 3, "{} has no list of licences: {policy:?}", policy::DOCUMENT);
+    let mut all = Vec::new();
     for folder in ["", "apps/bench-apps"] {
         let locked = metadata::locked(&TREE.root.join(folder))
             .expect("Cargo.lock fits the manifests: run cargo fetch there");
         assert!(locked.len() > PACKAGES.len(), "cargo named no dependency");
-        report(licences::check(&locked));
+        report(licences::check(&locked, &policy.licences));
+        let built = metadata::locked_for_host(&TREE.root.join(folder)).expect("as above");
+        report(duplicates::check(&built, &policy.twice));
+        all.extend(built);
     }
+    report(duplicates::check_excuses(&all, &policy.twice));
+}
+
+#[test]
+fn published_packages_say_what_a_registry_needs_and_include_what_is_in_them() {
+    let cards = metadata::cards(&TREE.root).expect("cargo reads our manifests");
+    assert!(cards.iter().filter(|card| card.is_published).count() > 5, "{cards:?}");
+    report(publish::check(&cards));
+    let is_there = |path: &str| TREE.root.join(path).exists();
+    report(TREE.rust().flat_map(|source| publish::check_includes(source, &cards, is_there)).collect());
+}
+
+/// The readme of the crate is compiled; the repository's is not, and has the same program.
+#[test]
+fn the_first_program_of_the_readme_is_the_one_that_is_compiled() {
+    let program = |path: &str| {
+        let rest = TREE.text(path).split_once("```rust\n").map_or("", |(_, rest)| rest);
+        rest.split_once("```").map_or("", |(program, _)| program)
+    };
+    assert!(program("README.md").contains("fn main"), "README.md begins with a program");
+    assert_eq!(program("README.md"), program("crates/stack/README.md"));
 }
 
 #[test]

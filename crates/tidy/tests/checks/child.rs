@@ -17,6 +17,8 @@ pub enum Need {
     Sanitizer,
     /// The same, and a C++ compiler, which builds libFuzzer.
     Libfuzzer,
+    /// A compiler of this version, by rustup's name.
+    Toolchain(&'static str),
 }
 
 /// A cargo to be run.
@@ -71,7 +73,8 @@ impl Child {
         println!("{ran} tests passed");
     }
 
-    fn output(self, folder: &str) -> Option<Output> {
+    /// The same, with what it printed; `None` if it was skipped.
+    pub fn output(self, folder: &str) -> Option<Output> {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
             println!("skipped: {SWITCH}=off");
@@ -147,6 +150,13 @@ fn missing(need: Need) -> Option<String> {
                 Command::new("c++").arg("--version").output().is_ok_and(|output| output.status.success());
             if is_there { missing(Need::Sanitizer) } else { Some("there is no C++ compiler".to_owned()) }
         }
+        Need::Toolchain(name) => {
+            // Without the second one rustup would fetch what is missing.
+            let env = [("RUSTUP_TOOLCHAIN", name), ("RUSTUP_AUTO_INSTALL", "0")];
+            let answer = Command::new("rustc").arg("-V").envs(env).output();
+            let is_there = answer.is_ok_and(|output| output.status.success());
+            (!is_there).then(|| format!("Rust {name} is not installed (rustup toolchain install {name})"))
+        }
         Need::Sanitizer => {
             let libraries = rustc(&["--print", "target-libdir"]);
             let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
@@ -155,6 +165,12 @@ fn missing(need: Need) -> Option<String> {
             (!has).then(|| "this compiler has no AddressSanitizer runtime".to_owned())
         }
     }
+}
+
+/// The compiler around us, as 1.95.0.
+pub fn compiler() -> String {
+    let text = rustc(&["-vV"]);
+    text.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default().to_owned()
 }
 
 /// The machine that this runs on, as cargo names it.
@@ -230,5 +246,7 @@ fn a_child_that_fails_fails_its_test() {
 #[test]
 fn a_component_that_nobody_has_is_missing() {
     assert!(missing(Need::Component("no-such-component")).is_some());
+    assert!(missing(Need::Toolchain("0.0.1")).is_some());
+    assert_eq!(compiler().split('.').count(), 3);
     assert!(!host().is_empty());
 }

@@ -13,6 +13,8 @@
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
 //! | sanitizer | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
+//! | packages | `cargo package` of what is published, without a build; what is in them |
+//! | oldest compiler | `cargo check` of what is published, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
@@ -20,7 +22,11 @@
 
 mod child;
 
+use std::path::Path;
+use std::process::Command;
+
 use child::{Child, Need};
+use sockeye_tidy::metadata::{self, Card};
 
 /// Whom the sanitizer watches: the crates with unsafe code and the one that exercises them most.
 const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
@@ -90,6 +96,58 @@ fn the_benchs_applications_build_and_answer() {
     Child::cargo("test")
         .args(["--manifest-path", "apps/bench-apps/Cargo.toml", "--locked"])
         .run_tests("bench-apps");
+}
+
+/// The oldest compiler, by rustup's name.
+const OLDEST: &str = concat!(env!("CARGO_PKG_RUST_VERSION"), ".0");
+/// Files that each package has to have.
+const PACKED: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+/// What cargo says of each package: pages with a host are for whoever publishes it to name (ADR 60).
+const NO_PAGES: &str = "manifest has no documentation, homepage or repository";
+
+fn published() -> Vec<Card> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cards =
+        metadata::cards(&root.canonicalize().expect("the repository")).expect("cargo reads our manifests");
+    cards.into_iter().filter(|card| card.is_published).collect()
+}
+
+/// A build from what is packed takes minutes: `.ci/publish package`.
+#[test]
+fn what_is_published_is_packed_with_its_page_and_its_licences() {
+    let cards = published();
+    let packages = cards.iter().flat_map(|card| ["-p", card.name.as_str()]);
+    let child = Child::cargo("package").args(["--no-verify", "--allow-dirty", "--offline"]).args(packages);
+    let Some(output) = child.output("package") else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let warnings = said.lines().filter(|line| line.starts_with("warning: ") && !line.ends_with(NO_PAGES));
+    assert_eq!(warnings.count(), 0, "{said}");
+    for card in cards {
+        let name = format!("{}-{}", card.name, card.version);
+        let file = child::checks_folder().join(format!("package/package/{name}.crate"));
+        let list = Command::new("tar").arg("-tzf").arg(&file).output().expect("tar starts");
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        for packed in PACKED {
+            let path = format!("{name}/{packed}");
+            assert!(list.lines().any(|line| line == path), "{packed} is not in {}:\n{list}", file.display());
+        }
+    }
+}
+
+/// Where this compiler is the oldest itself, all other tests have been built with it.
+#[test]
+fn the_oldest_compiler_builds_what_is_published() {
+    if child::compiler() == OLDEST {
+        println!("this compiler is the oldest");
+        return;
+    }
+    let cards = published();
+    Child::cargo("check")
+        .args(cards.iter().flat_map(|card| ["-p", card.name.as_str()]))
+        .args(["--features", FEATURES])
+        .env("RUSTUP_TOOLCHAIN", OLDEST)
+        .needs(Need::Toolchain(OLDEST))
+        .run("oldest");
 }
 
 /// Seconds of each target: enough to run its corpus and some ten thousand inputs more.
