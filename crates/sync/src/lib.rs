@@ -12,7 +12,7 @@
 //! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
-//! | `handout` | items handed to waiting threads, their own core's first | head of `handout.rs` |
+//! | `take_queue` | a queue whose takers wait in a list: an item wakes one | head of `take_queue.rs` |
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `turns` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `turns.rs` |
@@ -58,7 +58,6 @@ mod credits;
 pub mod facade;
 pub mod fork;
 mod gather;
-pub mod handout;
 #[cfg(not(loom))]
 mod local;
 mod lookout;
@@ -77,6 +76,7 @@ mod sleeper;
 pub mod slot;
 pub mod socket_lock;
 mod spin;
+mod take_queue;
 pub mod turns;
 mod wait;
 mod wait_list;
@@ -86,7 +86,6 @@ pub use counters::Counters;
 pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use gather::{follow, follow_marks, spin_polling};
-pub use handout::Handout;
 #[cfg(not(loom))]
 pub use local::Local;
 pub use lookout::{Lookout, Seen, Watch};
@@ -106,5 +105,6 @@ pub use seq_cell::SeqCell;
 pub use sleeper::{Drowsy, Sleeper};
 pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
+pub use take_queue::TakeQueue;
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

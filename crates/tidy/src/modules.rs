@@ -47,7 +47,7 @@ pub const KNOWN: [(&str, &str, usize); 22] = [
     ("inet", "stack", 20),
     ("tcp", "udp", 2),
     ("tcp", "unix", 1),
-    ("tcp", "stack", 29),
+    ("tcp", "stack", 28),
     ("tcp", ROOT, 2),
     ("udp", "tcp", 8),
     ("udp", "stack", 10),

@@ -14,7 +14,6 @@
 mod brief;
 mod delegate;
 mod exit;
-mod handout;
 mod lookout;
 mod notify;
 mod once_arc;
@@ -31,6 +30,7 @@ mod sleeper;
 mod socket_lock;
 #[path = "../support/mod.rs"]
 mod support;
+mod take_queue;
 mod turns;
 mod wait;
 mod wait_list;

@@ -9,15 +9,13 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use sockeye_sync::handout::{Here, Look, Turn};
-use sockeye_sync::{Handout, Mutex, WaitQueue};
+use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
 
 use crate::base::addr::Endpoint;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::registration::{self, Gone};
 use crate::rt::poll::{Ready, Waiters};
-use crate::stack::Core;
 use crate::tcp::conn::Conn;
 use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::handshake::admission::Admission;
@@ -53,8 +51,8 @@ struct Line {
 
 #[derive(Default)]
 struct AcceptQueue {
-    /// The finished handshakes, and the threads in `accept`. A connection wakes one of them, of its own core if it can.
-    ready: Handout<Arc<Conn>>,
+    /// The finished handshakes, and the threads in `accept`. A connection wakes one of them.
+    ready: TakeQueue<Arc<Conn>>,
     /// Tasks, and pollers.
     waiters: Waiters,
     closed: bool,
@@ -67,10 +65,6 @@ impl AcceptQueue {
         }
         Ok(())
     }
-}
-
-fn here(core: &Core) -> Here {
-    Here { cpu: core.cpu(), who: sockeye_sync::slot::current() }
 }
 
 /// Largest backlog (`net.core.somaxconn` of Linux).
@@ -118,7 +112,7 @@ impl Listener {
     /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
     /// close is reset.
     pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
-        let (cpu, now, outbox) = (cx.cpu, cx.now.as_micros(), &mut cx.outbox);
+        let outbox = &mut cx.outbox;
         let mut queue = self.line.queue.lock();
         let mut child = Some(child);
         let pushed = panics::catch(PanicSource::Protocol, "a listener's queue", || {
@@ -126,7 +120,7 @@ impl Listener {
             if !queue.closed
                 && let Some(child) = child.take()
             {
-                outbox.wakes.extend(queue.ready.push(child, cpu, now).map(Wake::Threads));
+                outbox.wakes.extend(queue.ready.push(child).map(Wake::Threads));
             }
         });
         outbox.caught.extend(pushed.err());
@@ -140,39 +134,34 @@ impl Listener {
         queue.waiters.mark(Ready::READABLE.bits(), &mut outbox.wakes);
     }
 
-    /// The next child for the calling thread.
-    pub fn pop(&self, core: &Core) -> Option<Arc<Conn>> {
-        let child = self.line.queue.lock().ready.take(here(core), || core.clock.now().as_micros());
+    /// The oldest child, if there is one.
+    pub fn pop(&self) -> Option<Arc<Conn>> {
+        let child = self.line.queue.lock().ready.take();
         if child.is_some() {
             self.unreserve();
         }
         child
     }
 
-    /// The next child for a thread of the stack in `accept`, or how to wait for it on `thread`, the caller's own wait
-    /// queue. Whoever is woken looks again; if another was faster, he waits again.
+    /// The oldest child for a thread in `accept`, or a ticket to wait for one on `thread`, the caller's own wait
+    /// queue. A thread that was woken looks again; if another was faster, it waits again.
     ///
     /// # Errors
     /// `InvalidInput` (EINVAL) if the listener has closed.
-    pub fn pop_or_wait(
-        &self,
-        core: &Core,
-        turn: &mut Turn,
-        thread: &Arc<WaitQueue>,
-    ) -> io::Result<Look<Arc<Conn>>> {
+    pub fn pop_or_wait(&self, thread: &Arc<WaitQueue>) -> io::Result<Result<Arc<Conn>, Ticket>> {
         let mut queue = self.line.queue.lock();
         queue.check()?;
-        let look = queue.ready.take_or_wait(turn, thread, here(core), || core.clock.now().as_micros());
+        let child = queue.ready.take_or_wait(thread);
         drop(queue);
-        if let Look::Item(..) = look {
+        if child.is_ok() {
             self.unreserve();
         }
-        Ok(look)
+        Ok(child)
     }
 
-    /// For who waited in [`pop_or_wait`](Self::pop_or_wait) and was told not to block.
-    pub fn leave(&self, turn: &mut Turn, thread: &Arc<WaitQueue>) {
-        let owed = self.line.queue.lock().ready.leave(turn, thread);
+    /// For a thread that waited in [`pop_or_wait`](Self::pop_or_wait) and is not to block any more.
+    pub fn leave(&self, thread: &Arc<WaitQueue>) {
+        let owed = self.line.queue.lock().ready.leave(thread);
         owed.iter().for_each(|thread| thread.wake());
     }
 
@@ -184,7 +173,7 @@ impl Listener {
     pub fn pop_oldest(&self) -> io::Result<Option<Arc<Conn>>> {
         let mut queue = self.line.queue.lock();
         queue.check()?;
-        let child = queue.ready.take_oldest();
+        let child = queue.ready.take();
         drop(queue);
         if child.is_some() {
             self.unreserve();

@@ -3,17 +3,14 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Instant;
 
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::handout::{Look, Turn};
 use sockeye_sync::{Spin, WaitQueue};
 
 use super::stream::each_address;
 use super::{TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
 use crate::inet::netif::scope;
-use crate::rt::blocking;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::fork::Held;
 use crate::rt::panics;
@@ -76,26 +73,20 @@ impl TcpListener {
     }
 
     fn accept_on(&self, core: &Core, listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
-        let (thread, mut turn) = (THREAD.with(Arc::clone), Turn::default());
+        let (thread, mut has_waited) = (THREAD.with(Arc::clone), false);
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
-                if turn.has_waited() {
-                    listener.leave(&mut turn, &thread);
+                if has_waited {
+                    listener.leave(&thread);
                 }
-                let conn = listener.pop(core).ok_or(io::ErrorKind::WouldBlock)?;
+                let conn = listener.pop().ok_or(io::ErrorKind::WouldBlock)?;
                 return Ok(self.adopt(core, listener, conn));
             }
-            match listener.pop_or_wait(core, &mut turn, &thread)? {
-                Look::Item(conn, owed) => {
-                    owed.iter().for_each(|thread| thread.wake());
-                    return Ok(self.adopt(core, listener, conn));
-                }
-                Look::Wait(ticket, patience, better) => {
-                    if let Some(cpu) = better {
-                        blocking::gather(core, cpu);
-                    }
-                    let deadline = patience.map(|patience| Instant::now() + patience);
-                    thread.wait(ticket, deadline, Spin::up_to(core.config.spin_max));
+            match listener.pop_or_wait(&thread)? {
+                Ok(conn) => return Ok(self.adopt(core, listener, conn)),
+                Err(ticket) => {
+                    has_waited = true;
+                    thread.wait(ticket, None, Spin::up_to(core.config.spin_max));
                 }
             }
         }
