@@ -76,16 +76,11 @@ pub struct Config {
     /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
     /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
     pub spin_max: Duration,
-    /// Whether a blocked writer moves to the core on which its reader runs, on loopback and UNIX-domain sockets, while
-    /// other threads want its own core; and a thread in [`Poll::wait`](crate::poll::Poll::wait) to that of those who wake it for
-    /// TCP connections, while other pollers wait on its own. It stays within its affinity. Default on; see `docs/adr/0009` and
-    /// `0034`.
-    pub gather: bool,
-    /// Whether writers of a process that wait for their readers, on loopback, take turns where more than eight for each core
+    /// Whether writers of a process that wait for their readers, on loopback, are limited where more than eight for each core
     /// do: a few go on, each for some megabytes, while the others wait. It carries more, and each of many bulk streams
     /// moves in bursts, with pauses of a third of a millisecond for each other one on its core. Default on; see
     /// `docs/adr/0041`.
-    pub turns: bool,
+    pub writer_admission: bool,
     /// Whether a reader that waits in a blocking read runs the segments that come for its connection over loopback itself, if their
     /// sender is on another core; else the sender runs them. Only with a grain of `per_socket` and the defaults of `entry`,
     /// `rcvd`, `wake` and `rx_free`, whose other settings are about who runs what, and where. Default on; see `docs/adr/0040`.
@@ -181,8 +176,7 @@ impl Default for Config {
             unix_locking: UnixLocking::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
-            gather: true,
-            turns: true,
+            writer_admission: true,
             host_input: true,
             gro: true,
             memory_max: 1 << 30,

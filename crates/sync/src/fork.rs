@@ -117,7 +117,6 @@ fn first_look() -> u64 {
     if generation > 1 {
         // The threads that these counted are the parent's.
         crate::spin::forget_others();
-        crate::gather::forget_others();
     }
     page.generation.store(generation, Ordering::Release);
     generation

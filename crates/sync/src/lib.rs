@@ -15,7 +15,7 @@
 //! | `take_queue` | a queue whose takers wait in a list: an item wakes one | head of `take_queue.rs` |
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
-//! | `turns` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `turns.rs` |
+//! | `admission` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `admission.rs` |
 //! | `fork` | which process this is: a child of fork(2) or the one that made something | head of `fork.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
 //! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
@@ -45,6 +45,7 @@
 #![warn(missing_docs)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
+pub mod admission;
 mod block;
 mod brief;
 #[cfg(not(loom))]
@@ -57,7 +58,6 @@ mod credits;
 #[doc(hidden)]
 pub mod facade;
 pub mod fork;
-mod gather;
 #[cfg(not(loom))]
 mod local;
 mod lookout;
@@ -77,7 +77,6 @@ pub mod slot;
 pub mod socket_lock;
 mod spin;
 mod take_queue;
-pub mod turns;
 mod wait;
 mod wait_list;
 
@@ -85,7 +84,6 @@ pub use brief::{BriefGuard, BriefMutex};
 pub use counters::Counters;
 pub use credits::Credits;
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use gather::{follow, follow_marks, spin_polling};
 #[cfg(not(loom))]
 pub use local::Local;
 pub use lookout::{Lookout, Seen, Watch};

@@ -129,7 +129,7 @@ fn yield_among_others(budget: Duration, untimed: bool, done: &mut impl FnMut() -
 }
 
 /// How many threads offer their core to others while they wait; a measure that may be old at once.
-pub(crate) fn yielding_count() -> u32 {
+fn yielding_count() -> u32 {
     YIELDING.load(Ordering::Relaxed)
 }
 

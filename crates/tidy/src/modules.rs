@@ -40,7 +40,7 @@ pub const KNOWN: [(&str, &str, usize); 22] = [
     ("rt", "tcp", 5),
     ("rt", "udp", 1),
     ("rt", "unix", 1),
-    ("rt", "stack", 8),
+    ("rt", "stack", 7),
     ("rt", ROOT, 2),
     ("inet", "tcp", 20),
     ("inet", "udp", 5),

@@ -7,8 +7,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use sockeye_sync::admission::{self, Admission, Full};
 use sockeye_sync::facade::{AtomicU64, Ordering};
-use sockeye_sync::turns::{self, Asked, Full, Turns};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use crate::base::addr::FourTuple;
@@ -49,7 +49,7 @@ impl Timeout {
 /// Waits with a ticket; `false` at the end of the time. `cpu`: where the one that will notify ran last, if it is known.
 pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
     core.count(counter::SLEEPS);
-    turns::give_back();
+    admission::give_back();
     queue.wait(ticket, timeout.until(), spin_for(core, cpu)) != Woken::TimedOut
 }
 
@@ -58,7 +58,7 @@ fn spin_for(core: &Core, cpu: u32) -> Spin {
     Spin::up_to(core.config.spin_max).woken_from(Some(cpu)).for_one_answer()
 }
 
-/// [`wait`] of a writer for a reader in this process, in turns with others where there are many. It may come back without
+/// [`wait`] of a writer for a reader in this process, under the admission limit where there are many. It may come back without
 /// having waited for space.
 pub(crate) fn wait_for_reader(
     core: &Core,
@@ -68,30 +68,15 @@ pub(crate) fn wait_for_reader(
     timeout: &mut Timeout,
 ) -> bool {
     let deadline = timeout.until();
-    if core.config.turns {
-        match turns::ask(&Full { reader: cpu, deadline, moves: core.config.gather }) {
-            Asked::Waited => {
-                core.count(counter::TURNS);
-                return true;
-            }
-            Asked::Holds => {}
-            Asked::Alone => gather(core, cpu),
-        }
-    } else {
-        gather(core, cpu);
+    if core.config.writer_admission && admission::ask(&Full { reader: cpu, deadline }) {
+        core.count(counter::WRITERS_ADMITTED);
+        return true;
     }
     core.count(counter::SLEEPS);
     if spin_for(core, cpu).until(|| queue.is_over(ticket)) {
         return true;
     }
-    Turns::of_process().parked(|| queue.park(ticket, deadline)) != Woken::TimedOut
-}
-
-/// A writer is about to wait for its reader, which ran last on `cpu`: it goes there if both would be better off.
-pub(crate) fn gather(core: &Core, cpu: u32) {
-    if core.config.gather && sockeye_sync::follow(cpu) {
-        core.count(counter::GATHERED);
-    }
+    Admission::of_process().parked(|| queue.park(ticket, deadline)) != Woken::TimedOut
 }
 
 /// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their

@@ -35,7 +35,7 @@ use sockeye_sync::{Local, Spin, Woken};
 use crate::rt::blocking::Timeout;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::stack::{WeakStack, counter};
+use crate::stack::WeakStack;
 use table::{Held, Slot};
 
 pub use events::{Event, Events, Iter};
@@ -90,8 +90,6 @@ pub struct Poll {
     spin: Spin,
     /// The stack of the first socket, which is told of panics over sockets of the set.
     first: OnceLock<WeakStack>,
-    /// The stack of the first connection in the set, if its pollers go to the cores of those who wake them.
-    gathers: OnceLock<WeakStack>,
 }
 
 /// Something that can be registered: a stream or a listener of this crate.
@@ -107,7 +105,6 @@ impl Poll {
             queue: Local::unshared(Arc::new(Queue::default())),
             spin: Spin::up_to(spin_max),
             first: OnceLock::new(),
-            gathers: OnceLock::new(),
         }
     }
 
@@ -128,10 +125,6 @@ impl Poll {
             self.queue.share();
         }
         self.first.get_or_init(|| source.owner().downgrade());
-        if let Some(stack) = source.gathers() {
-            // Only the first one's is kept.
-            let _ = self.gathers.set(stack);
-        }
         let registration = queue.admit(|index, first| {
             let wanted = (Ready(interest.0), trigger);
             Registration::new(queue, (index, first), token, wanted, target.clone())
@@ -207,9 +200,7 @@ impl Poll {
         // The clock is asked when there is nothing to report.
         let mut until = Timeout::after(timeout);
         loop {
-            if let Some(waker) = self.collect(queue, events)? {
-                self.gather(waker);
-            }
+            self.collect(queue, events)?;
             if !events.is_empty() || timeout == Some(Duration::ZERO) {
                 return Ok(events.len());
             }
@@ -225,9 +216,7 @@ impl Poll {
                 (queue.wait.prepare(), inbox.cpu)
             };
             let (wait, spin) = (&queue.wait, self.spin.woken_from(Some(cpu)));
-            if !sockeye_sync::spin_polling(spin, || wait.is_over(ticket))
-                && wait.park(ticket, deadline) == Woken::TimedOut
-            {
+            if !spin.until(|| wait.is_over(ticket)) && wait.park(ticket, deadline) == Woken::TimedOut {
                 self.collect(queue, events)?;
                 return Ok(events.len());
             }
@@ -247,25 +236,14 @@ impl Poll {
     }
 
     /// [`collect`] that contains a panic. What was found before it is reported by this wait.
-    fn collect(&self, queue: &Queue, events: &mut Events) -> io::Result<Option<u32>> {
+    fn collect(&self, queue: &Queue, events: &mut Events) -> io::Result<()> {
         let found =
             panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
         found.or_else(|caught| {
             queue.table.lock().put_first_last();
             let error = self.report(caught);
-            if events.is_empty() { Err(error) } else { Ok(None) }
+            if events.is_empty() { Err(error) } else { Ok(()) }
         })
-    }
-
-    /// Marks have come, the first of them on this CPU.
-    fn gather(&self, waker: u32) {
-        if let Some(stack) = self.gathers.get()
-            && sockeye_sync::follow_marks(waker)
-            && let Some(stack) = stack.upgrade()
-            && let Ok(core) = stack.core()
-        {
-            core.count(counter::POLLERS_GATHERED);
-        }
     }
 
     fn queue(&self) -> io::Result<&Arc<Queue>> {
@@ -273,16 +251,10 @@ impl Poll {
     }
 }
 
-/// Looks at what is held and what has come, each once, until the events are full. Returns on which CPU the first mark
-/// was made, if any has come.
-fn collect(queue: &Queue, events: &mut Events) -> Option<u32> {
+/// Looks at what is held and what has come, each once, until the events are full.
+fn collect(queue: &Queue, events: &mut Events) {
     let table = &mut *queue.table.lock();
-    let waker = {
-        let mut inbox = queue.inbox.lock();
-        std::mem::swap(&mut inbox.list, &mut table.arrived);
-        inbox.cpu
-    };
-    let waker = (!table.arrived.is_empty()).then_some(waker);
+    std::mem::swap(&mut queue.inbox.lock().list, &mut table.arrived);
     table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
     for _ in 0..table.round.len() {
         if events.is_full() {
@@ -296,7 +268,6 @@ fn collect(queue: &Queue, events: &mut Events) -> Option<u32> {
             table.round.push_back(Held { is_reported: true, ..held });
         }
     }
-    waker
 }
 
 /// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.

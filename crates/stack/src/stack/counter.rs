@@ -45,20 +45,18 @@ pub const FASTOPEN_PASSIVE_FAIL: usize = 48;
 pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 49;
 pub const FASTOPEN_COOKIE_REQD: usize = 50;
 pub const FASTOPEN_BLACKHOLE: usize = 51;
-pub const GATHERED: usize = 52;
 /// Queues behind holes that were dropped at the memory cap.
-pub const OFO_PRUNED: usize = 53;
-pub const POLLERS_GATHERED: usize = 54;
-pub const HOSTED: usize = 55;
-/// Turns of writers.
-pub const TURNS: usize = 56;
+pub const OFO_PRUNED: usize = 52;
+pub const HOSTED: usize = 53;
+/// Run tokens that writers have waited for.
+pub const WRITERS_ADMITTED: usize = 54;
 /// Panics of wakers, hooks and interfaces that were caught.
-pub const PANICS_FOREIGN: usize = 57;
+pub const PANICS_FOREIGN: usize = 55;
 /// Panics of protocol code that were caught.
-pub const PANICS_PROTOCOL: usize = 58;
+pub const PANICS_PROTOCOL: usize = 56;
 /// Small writes that were held back: see `tcp/conn/cork.rs`.
-pub const CORKED: usize = 59;
-pub const COUNT: usize = 60;
+pub const CORKED: usize = 57;
+pub const COUNT: usize = 58;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -113,11 +111,9 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_listen_overflows",
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
-    "writers_gathered",
     "ofo_pruned",
-    "pollers_gathered",
     "segments_hosted",
-    "writers_turns",
+    "writers_admitted",
     "panics_foreign",
     "panics_protocol",
     "writes_corked",

@@ -19,7 +19,7 @@ use super::bytes::COPY_LOCKED_MAX;
 use super::pcb::{Extra, Kind, Pcb, Record, So};
 use super::rights::InFlight;
 use super::sock::{Sock, settle_alert};
-use super::wait::{Timeout, wait_for_memory, wait_for_space};
+use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
 use super::{collect, contain, locking};
 use crate::rt::failpoints::{self, Point};
@@ -231,7 +231,7 @@ fn send_now(
             // Who was waiting is told of a reset; who comes later, that the pipe is broken (Linux).
             Refusal::Failed(errno) if has_waited => break Err(take_alert(&sock.pcb).err().unwrap_or(errno)),
             Refusal::Failed(errno) => Err(errno),
-            Refusal::Full { ticket, cpu } => wait_for_space(core, &peer.snd_wait, ticket, cpu, &mut timeout),
+            Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),
             Refusal::NoMemory => wait_for_memory(core, blocks, &mut timeout),
         };
         has_waited = true;
@@ -497,7 +497,7 @@ fn send_packet_now(
         };
         let waited = match refusal {
             Refusal::Failed(errno) => Err(errno),
-            Refusal::Full { ticket, cpu } => wait_for_space(core, &peer.snd_wait, ticket, cpu, &mut timeout),
+            Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),
             Refusal::NoMemory => wait_for_memory(core, blocks, &mut timeout),
         };
         if let Err(errno) = waited {

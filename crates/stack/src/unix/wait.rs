@@ -26,24 +26,6 @@ pub(crate) fn wait(
     if blocking::wait(core, queue, ticket, cpu, timeout) { Ok(()) } else { Err(Errno::AGAIN) }
 }
 
-/// [`wait`] for room in a buffer whose reader ran last on `cpu`.
-///
-/// # Errors
-/// As [`wait`].
-#[cold]
-pub(crate) fn wait_for_space(
-    core: &Core,
-    queue: &WaitQueue,
-    ticket: Option<Ticket>,
-    cpu: u32,
-    timeout: &mut Timeout,
-) -> Result<(), Errno> {
-    if ticket.is_some() {
-        blocking::gather(core, cpu);
-    }
-    wait(core, queue, ticket, cpu, timeout)
-}
-
 /// At the memory cap: waits for memory for a moment, and says to try again.
 ///
 /// # Errors

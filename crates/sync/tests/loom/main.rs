@@ -11,6 +11,7 @@
 //! (`PREEMPTIONS`): races of this kind need one or two.
 #![cfg(loom)]
 
+mod admission;
 mod brief;
 mod delegate;
 mod exit;
@@ -31,7 +32,6 @@ mod socket_lock;
 #[path = "../support/mod.rs"]
 mod support;
 mod take_queue;
-mod turns;
 mod wait;
 mod wait_list;
 

@@ -81,7 +81,6 @@ impl Target {
 
 pub(crate) mod sealed {
     use super::Target;
-    use crate::stack::WeakStack;
 
     /// What a socket tells a set about itself.
     pub trait Source {
@@ -89,14 +88,8 @@ pub(crate) mod sealed {
         #[allow(private_interfaces)]
         fn target(&self) -> std::io::Result<Target>;
 
-        /// Its stack, if pollers of this socket move to the cores of those who wake them.
+        /// Its stack.
         #[doc(hidden)]
         fn owner(&self) -> &crate::Stack;
-
-        #[doc(hidden)]
-        #[allow(private_interfaces)]
-        fn gathers(&self) -> Option<WeakStack> {
-            None
-        }
     }
 }

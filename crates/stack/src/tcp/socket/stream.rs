@@ -15,7 +15,7 @@ use crate::inet::netif::scope;
 use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
 use crate::rt::fork::Held;
 use crate::rt::poll::{Target, sealed};
-use crate::stack::{Core, Stack, WeakStack};
+use crate::stack::{Core, Stack};
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
 
@@ -437,11 +437,6 @@ impl sealed::Source for TcpStream {
     #[allow(private_interfaces)]
     fn target(&self) -> io::Result<Target> {
         Ok(Target::Conn(Arc::clone(self.conn()?)))
-    }
-
-    #[allow(private_interfaces)]
-    fn gathers(&self) -> Option<WeakStack> {
-        self.stack().config().gather.then(|| self.stack().downgrade())
     }
 }
 

@@ -1,16 +1,16 @@
-//! Who has a turn, and who gets the next: the rules of [`turns`](super), as plain data.
+//! Who has a run token, and who gets the next: the rules of [`admission`](super), as plain data.
 //!
-//! A core has a list of who holds a turn there and a queue of who waits for one. Who waits joins the queue of the core
-//! where his reader ran last, so that what the two share is in that core's cache; a core that has nobody, or less than
+//! A core has a list of the threads that hold its tokens and a queue of those that wait for one. A thread joins the queue of the core
+//! on which its reader ran last, so that the two pairs that run are not crosswise on the cores. A core whose queue is empty, or has less than
 //! half of what the longest queue has, takes the first of that one instead, so no core rests while another has a queue.
 //!
-//! Everything here is called under the mutex of [`Turns`](super::Turns). Must not know threads, clocks or sockets: who waits
+//! Everything here is called under the mutex of [`Admission`](super::Admission). Must not know threads, clocks or sockets: a waiter
 //! is a `T`, and times and the load are arguments.
 //!
-//! Bound: an entry for each thread that waits for a turn or has one.
+//! Bound: an entry for each thread that waits for a token or has one.
 //!
-//! Invariants: an id is in one queue, or holds one turn, or is neither. A core holds `per_core` turns at most, but for those
-//! that it held when that number fell. After [`Rota::fill`] no queue has anybody while a core has room.
+//! Invariants: an id is in one queue, or holds one token, or is neither. A core has at most `per_core` tokens out, but for those
+//! that were out when that number fell. After [`Limit::fill`] no queue has anybody while a core has a token.
 //! Tests: below.
 
 use core::time::Duration;
@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 
 /// See the module's head. Times are microseconds of the caller's clock.
 #[derive(Debug)]
-pub(super) struct Rota<T> {
+pub(super) struct Limit<T> {
     cores: Vec<Core<T>>,
-    /// How many turns a core has: one, and more for as long as cores are idle although somebody waits.
+    /// How many tokens a core has: one, and more for as long as cores are idle although a thread waits.
     per_core: usize,
     last_id: u64,
     /// When idleness was looked for last, and what the process had run until then.
@@ -29,7 +29,7 @@ pub(super) struct Rota<T> {
 
 #[derive(Debug)]
 struct Core<T> {
-    /// The CPU for which it stands; `None` until somebody waits whose reader runs on one that no other core stands for.
+    /// The CPU for which it stands; `None` until a thread waits whose reader runs on one that no other core stands for.
     cpu: Option<u32>,
     held: Vec<Held>,
     queue: VecDeque<Waiter<T>>,
@@ -57,21 +57,21 @@ pub(super) struct Usage {
 /// Where an id stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// It holds a turn, of the core that stands for this CPU.
-    Holds(Option<u32>),
+    /// It holds a token.
+    Holds,
     Queued,
-    /// It has held a turn for too long, or was never here.
+    /// It has held a token for too long, or was never here.
     Gone,
 }
 
-impl<T> Rota<T> {
+impl<T> Limit<T> {
     /// For so many cores, at least one.
     pub fn new(cores: usize) -> Self {
         let core = || Core { cpu: None, held: Vec::new(), queue: VecDeque::new() };
         Self { cores: (0..cores.max(1)).map(|_| core()).collect(), per_core: 1, last_id: 0, looked: None }
     }
 
-    /// Puts `who`, whose reader ran on CPU `cpu`, into a queue. Returns the id of the turn that he will get.
+    /// Queues `who`, whose reader ran on CPU `cpu`. Returns the id of the token that it will get.
     pub fn queue(&mut self, who: T, cpu: u32) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
@@ -83,8 +83,8 @@ impl<T> Rota<T> {
     /// The core that stands for this CPU, from now on if there is one that stands for none; else the one with the
     /// shortest queue.
     fn core_of(&mut self, cpu: u32) -> usize {
-        let is_his = |core: &Core<T>| core.cpu == Some(cpu);
-        if let Some(index) = self.cores.iter().position(is_his) {
+        let is_its = |core: &Core<T>| core.cpu == Some(cpu);
+        if let Some(index) = self.cores.iter().position(is_its) {
             return index;
         }
         if let Some(index) = self.cores.iter().position(|core| core.cpu.is_none()) {
@@ -96,17 +96,16 @@ impl<T> Rota<T> {
 
     /// Where this id stands.
     pub fn place(&self, id: u64) -> Place {
-        let holder = self.cores.iter().find(|core| core.held.iter().any(|held| held.id == id));
-        match holder {
-            Some(core) => Place::Holds(core.cpu.filter(|_| self.per_core <= BOUND_MAX)),
-            None if self.cores.iter().any(|core| core.queue.iter().any(|waiter| waiter.id == id)) => {
-                Place::Queued
-            }
-            None => Place::Gone,
+        if self.cores.iter().any(|core| core.held.iter().any(|held| held.id == id)) {
+            Place::Holds
+        } else if self.cores.iter().any(|core| core.queue.iter().any(|waiter| waiter.id == id)) {
+            Place::Queued
+        } else {
+            Place::Gone
         }
     }
 
-    /// The turn of this id is over, or its wait for one. Nothing if it is gone already.
+    /// The token of this id is free, or its wait for one is over. Nothing if it is gone already.
     pub fn end(&mut self, id: u64) {
         for core in &mut self.cores {
             if let Some(at) = core.held.iter().position(|held| held.id == id) {
@@ -117,7 +116,7 @@ impl<T> Rota<T> {
         self.cores.iter_mut().for_each(|core| core.queue.retain(|waiter| waiter.id != id));
     }
 
-    /// Gives every turn that is free to the next one, who is told by `tell`.
+    /// Gives every token that is free to the next one, which is told by `tell`.
     pub fn fill(&mut self, now: u64, mut tell: impl FnMut(T)) {
         for index in 0..self.cores.len() {
             while self.cores[index].held.len() < self.per_core
@@ -141,7 +140,7 @@ impl<T> Rota<T> {
         self.looked.is_none_or(|looked| now.saturating_sub(looked.at) >= micros(LOOK_EVERY))
     }
 
-    /// Takes back turns that were held for too long, and settles how many there are by how busy the cores were since the
+    /// Takes back tokens that were held for too long, and settles how many there are by how busy the cores were since the
     /// last look: the fewest that keep them so. The caller fills what is free afterwards.
     pub fn look(&mut self, usage: Usage) {
         if !self.is_look_due(usage.at) {
@@ -153,7 +152,7 @@ impl<T> Rota<T> {
         let Some(before) = self.looked.replace(usage) else { return };
         let (time, used) = (usage.at.saturating_sub(before.at), usage.used.saturating_sub(before.used));
         if time > micros(LOOK_OLD) {
-            // Much of that time nobody may have asked for a turn.
+            // For much of that time nobody may have asked for a token.
             return;
         }
         let is_queued = self.cores.iter().any(|core| !core.queue.is_empty());
@@ -162,7 +161,7 @@ impl<T> Rota<T> {
     }
 }
 
-/// How many turns a core has after a time in which the cores were busy for so many hundredths of it; `is_queued`: somebody
+/// How many tokens a core has after a time in which the cores were busy for so many hundredths of it; `is_queued`: a thread
 /// would begin if there were more.
 fn per_core_after(before: usize, busy: u64, is_queued: bool) -> usize {
     match busy {
@@ -176,18 +175,15 @@ const fn micros(time: Duration) -> u64 {
     time.as_micros() as u64
 }
 
-/// Between two looks: some thirty turns, and what a look costs (a sum over the threads of the process) is nothing to it.
+/// Between two looks: some thirty tokens' time, and what a look costs (a sum over the threads of the process) is nothing to it.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A look after so long says nothing of the time in between.
 const LOOK_OLD: Duration = Duration::from_millis(100);
-/// A turn is a third of a millisecond on a core of one's own. Who still has it after so long does something else.
+/// A token is used for a third of a millisecond on a core of one's own. A thread that has it for so long does something else.
 const HELD_MAX: Duration = Duration::from_millis(20);
-/// Turns that a core has at most: no limit, in effect.
+/// Tokens that a core has at most: no limit, in effect.
 const PER_CORE_MAX: usize = 64;
-/// Up to so many turns of a core are run there. Where there are more, something else than order keeps them from running, and
-/// the scheduler knows better.
-const BOUND_MAX: usize = 32;
-/// Below this many hundredths of the cores' time there are more turns, as somebody who could use them waits.
+/// Below this many hundredths of the cores' time there are more tokens, if a thread waits for one.
 const BUSY_LOW: u64 = 92;
 /// From this many on there may be fewer. With all cores in use it is 97.
 const BUSY_HIGH: u64 = 96;
@@ -196,72 +192,72 @@ const BUSY_HIGH: u64 = 96;
 mod tests {
     use super::*;
 
-    fn filled(rota: &mut Rota<char>, now: u64) -> String {
+    fn filled(limit: &mut Limit<char>, now: u64) -> String {
         let mut told = String::new();
-        rota.fill(now, |who| told.push(who));
+        limit.fill(now, |who| told.push(who));
         told
     }
 
     /// With these waiting for readers on CPU 4 and CPU 9, of which 4 comes first.
-    fn rota(on_4: &str, on_9: &str) -> (Rota<char>, Vec<u64>) {
-        let mut rota = Rota::new(2);
+    fn limit(on_4: &str, on_9: &str) -> (Limit<char>, Vec<u64>) {
+        let mut limit = Limit::new(2);
         let all = on_4.chars().map(|who| (who, 4)).chain(on_9.chars().map(|who| (who, 9)));
-        let ids = all.map(|(who, cpu)| rota.queue(who, cpu)).collect();
-        (rota, ids)
+        let ids = all.map(|(who, cpu)| limit.queue(who, cpu)).collect();
+        (limit, ids)
     }
 
     #[test]
-    fn each_core_gives_one_turn_to_the_first_whose_reader_is_there() {
-        let (mut rota, ids) = rota("ab", "xy");
-        assert_eq!(filled(&mut rota, 0), "ax");
-        assert_eq!(rota.place(ids[0]), Place::Holds(Some(4)));
-        assert_eq!(rota.place(ids[2]), Place::Holds(Some(9)));
-        assert_eq!(rota.place(ids[1]), Place::Queued);
-        assert_eq!(filled(&mut rota, 0), "", "and there are no more");
-        rota.end(ids[2]);
-        assert_eq!(rota.place(ids[2]), Place::Gone);
-        assert_eq!(filled(&mut rota, 0), "y");
+    fn each_core_gives_its_token_to_the_first_whose_reader_is_there() {
+        let (mut limit, ids) = limit("ab", "xy");
+        assert_eq!(filled(&mut limit, 0), "ax");
+        assert_eq!(limit.place(ids[0]), Place::Holds);
+        assert_eq!(limit.place(ids[2]), Place::Holds);
+        assert_eq!(limit.place(ids[1]), Place::Queued);
+        assert_eq!(filled(&mut limit, 0), "", "and there are no more");
+        limit.end(ids[2]);
+        assert_eq!(limit.place(ids[2]), Place::Gone);
+        assert_eq!(filled(&mut limit, 0), "y");
     }
 
     #[test]
-    fn who_ends_his_turn_and_waits_again_comes_after_all_others() {
-        let (mut rota, ids) = rota("abc", "x");
-        assert_eq!(filled(&mut rota, 0), "ax");
-        rota.end(ids[0]);
-        rota.queue('a', 4);
-        assert_eq!(filled(&mut rota, 0), "b");
+    fn a_holder_that_waits_again_comes_after_all_others() {
+        let (mut limit, ids) = limit("abc", "x");
+        assert_eq!(filled(&mut limit, 0), "ax");
+        limit.end(ids[0]);
+        limit.queue('a', 4);
+        assert_eq!(filled(&mut limit, 0), "b");
     }
 
     #[test]
     fn a_core_with_nobody_or_few_takes_from_the_longest_queue() {
-        let (mut rota, ids) = rota("abcdef", "");
-        assert_eq!(filled(&mut rota, 0), "ab");
-        assert_eq!(rota.place(ids[1]), Place::Holds(None), "on the core that stands for no CPU yet");
-        let x = rota.queue('x', 9);
-        rota.end(ids[1]);
+        let (mut limit, ids) = limit("abcdef", "");
+        assert_eq!(filled(&mut limit, 0), "ab");
+        assert_eq!(limit.place(ids[1]), Place::Holds, "on the core that stands for no CPU yet");
+        let x = limit.queue('x', 9);
+        limit.end(ids[1]);
         // Four wait on CPU 4, one on CPU 9.
-        assert_eq!(filled(&mut rota, 0), "c");
-        assert_eq!(rota.place(ids[2]), Place::Holds(Some(9)));
-        rota.queue('y', 9);
-        rota.end(ids[2]);
-        assert_eq!(filled(&mut rota, 0), "x", "two are not less than half of three");
-        assert_eq!(rota.place(x), Place::Holds(Some(9)));
+        assert_eq!(filled(&mut limit, 0), "c");
+        assert_eq!(limit.place(ids[2]), Place::Holds);
+        limit.queue('y', 9);
+        limit.end(ids[2]);
+        assert_eq!(filled(&mut limit, 0), "x", "two are not less than half of three");
+        assert_eq!(limit.place(x), Place::Holds);
     }
 
     #[test]
     fn a_cpu_that_no_core_stands_for_goes_to_the_shortest_queue() {
-        let (mut rota, _) = rota("ab", "x");
-        let stray = rota.queue('s', 7);
-        assert_eq!(filled(&mut rota, 0), "ax");
-        rota.queue('y', 9);
-        assert_eq!(rota.cores[1].queue.front().map(|waiter| waiter.id), Some(stray));
+        let (mut limit, _) = limit("ab", "x");
+        let stray = limit.queue('s', 7);
+        assert_eq!(filled(&mut limit, 0), "ax");
+        limit.queue('y', 9);
+        assert_eq!(limit.cores[1].queue.front().map(|waiter| waiter.id), Some(stray));
     }
 
     #[test]
-    fn who_gives_up_waiting_is_skipped() {
-        let (mut rota, ids) = rota("ab", "x");
-        rota.end(ids[0]);
-        assert_eq!(filled(&mut rota, 0), "bx");
+    fn a_waiter_that_gives_up_is_skipped() {
+        let (mut limit, ids) = limit("ab", "x");
+        limit.end(ids[0]);
+        assert_eq!(filled(&mut limit, 0), "bx");
     }
 
     fn usage(at: Duration, busy: u64) -> Usage {
@@ -269,35 +265,35 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_nobody_ends_is_taken_back() {
-        let (mut rota, ids) = rota("ab", "");
-        filled(&mut rota, 0);
-        rota.look(usage(HELD_MAX - Duration::from_micros(1), 100));
-        assert_eq!(rota.place(ids[0]), Place::Holds(Some(4)));
-        rota.look(usage(HELD_MAX + LOOK_EVERY, 100));
-        assert_eq!(rota.place(ids[0]), Place::Gone);
+    fn a_token_that_nobody_gives_back_is_taken_back() {
+        let (mut limit, ids) = limit("ab", "");
+        filled(&mut limit, 0);
+        limit.look(usage(HELD_MAX - Duration::from_micros(1), 100));
+        assert_eq!(limit.place(ids[0]), Place::Holds);
+        limit.look(usage(HELD_MAX + LOOK_EVERY, 100));
+        assert_eq!(limit.place(ids[0]), Place::Gone);
         // Ended afterwards, it takes nothing from whoever has it now.
-        rota.queue('c', 4);
-        assert_eq!(filled(&mut rota, 0), "c");
-        rota.end(ids[0]);
-        assert_eq!(rota.cores[0].held.len() + rota.cores[1].held.len(), 1);
+        limit.queue('c', 4);
+        assert_eq!(filled(&mut limit, 0), "c");
+        limit.end(ids[0]);
+        assert_eq!(limit.cores[0].held.len() + limit.cores[1].held.len(), 1);
     }
 
     #[test]
     fn idle_cores_let_more_begin_and_busy_ones_fewer() {
-        let (mut rota, _) = rota("abcdef", "uvwxyz");
-        assert_eq!(filled(&mut rota, micros(LOOK_EVERY)), "au");
-        rota.look(usage(LOOK_EVERY, 10));
-        assert_eq!(filled(&mut rota, 0), "", "the first look has nothing to compare with");
-        rota.look(usage(2 * LOOK_EVERY, 10));
-        assert_eq!(filled(&mut rota, micros(2 * LOOK_EVERY)), "bv");
-        rota.look(usage(2 * LOOK_EVERY + Duration::from_micros(1), 10));
-        assert_eq!(filled(&mut rota, 0), "", "too early");
-        assert_eq!(rota.per_core, 2);
+        let (mut limit, _) = limit("abcdef", "uvwxyz");
+        assert_eq!(filled(&mut limit, micros(LOOK_EVERY)), "au");
+        limit.look(usage(LOOK_EVERY, 10));
+        assert_eq!(filled(&mut limit, 0), "", "the first look has nothing to compare with");
+        limit.look(usage(2 * LOOK_EVERY, 10));
+        assert_eq!(filled(&mut limit, micros(2 * LOOK_EVERY)), "bv");
+        limit.look(usage(2 * LOOK_EVERY + Duration::from_micros(1), 10));
+        assert_eq!(filled(&mut limit, 0), "", "too early");
+        assert_eq!(limit.per_core, 2);
     }
 
     #[test]
-    fn turns_become_as_few_as_keep_the_cores_busy() {
+    fn tokens_become_as_few_as_keep_the_cores_busy() {
         let up: Vec<_> =
             core::iter::successors(Some(1), |&n| Some(per_core_after(n, 0, true))).take(8).collect();
         assert_eq!(up, [1, 2, 4, 8, 16, 32, 64, 64]);
@@ -310,10 +306,10 @@ mod tests {
 
     #[test]
     fn a_look_after_a_long_time_changes_nothing() {
-        let (mut rota, _) = rota("abc", "x");
-        filled(&mut rota, 0);
-        rota.look(usage(LOOK_EVERY, 0));
-        rota.look(usage(2 * LOOK_OLD, 0));
-        assert_eq!(rota.per_core, 1);
+        let (mut limit, _) = limit("abc", "x");
+        filled(&mut limit, 0);
+        limit.look(usage(LOOK_EVERY, 0));
+        limit.look(usage(2 * LOOK_OLD, 0));
+        assert_eq!(limit.per_core, 1);
     }
 }

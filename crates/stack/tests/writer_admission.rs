@@ -1,5 +1,5 @@
-//! Turns of writers in a crowd (`Config::turns`): that they are taken, that every byte arrives, and that nobody is kept waiting
-//! by a thread that does something else with its turn. Who gets which turn is told and tested in `sync/src/turns`.
+//! The admission limit of writers (`Config::writer_admission`): tokens are taken, every byte arrives, and nobody is kept waiting
+//! by a thread that does something else with its token. Which thread gets a token is tested in `sync/src/admission`.
 
 mod common;
 
@@ -53,12 +53,12 @@ fn reader(mut stream: TcpStream) -> JoinHandle<usize> {
 }
 
 #[test]
-fn in_a_crowd_writers_take_turns_and_every_byte_arrives() {
-    let _guard = watchdog("in_a_crowd_writers_take_turns_and_every_byte_arrives");
-    let mut random = Random::new("in_a_crowd_writers_take_turns_and_every_byte_arrives");
+fn in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives() {
+    let _guard = watchdog("in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives");
+    let mut random = Random::new("in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives");
     let stack = crowded_stack(|_| {});
     let (clients, servers) = pairs(&stack, crowd_len());
-    // They wait for readers who come late, and are the crowd.
+    // They wait for readers that come late, and are the crowd.
     let (len, late) = (scaled(MANY), Arc::new(Barrier::new(crowd_len() + 1)));
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (client, server) in clients.into_iter().zip(servers) {
@@ -80,7 +80,7 @@ fn in_a_crowd_writers_take_turns_and_every_byte_arrives() {
         .map(|(mut client, server)| {
             let stack = stack.clone();
             let writer = thread::spawn(move || {
-                while counter(&stack, "writers_turns") == 0 {
+                while counter(&stack, "writers_admitted") == 0 {
                     client.write_all(&[7; 16 << 10]).expect("the peer reads to the end");
                 }
             });
@@ -97,8 +97,8 @@ fn in_a_crowd_writers_take_turns_and_every_byte_arrives() {
 }
 
 #[test]
-fn who_sleeps_with_a_turn_stops_nobody() {
-    let _guard = watchdog("who_sleeps_with_a_turn_stops_nobody");
+fn a_thread_that_sleeps_with_a_token_stops_nobody() {
+    let _guard = watchdog("a_thread_that_sleeps_with_a_token_stops_nobody");
     let (stack, count) = (crowded_stack(|_| {}), crowd_len());
     let (clients, servers) = pairs(&stack, 2 * count);
     let readers: Vec<_> = servers.into_iter().map(reader).collect();
@@ -127,8 +127,8 @@ fn who_sleeps_with_a_turn_stops_nobody() {
 }
 
 #[test]
-fn a_chain_of_readers_that_write_moves_in_turns_too() {
-    let _guard = watchdog("a_chain_of_readers_that_write_moves_in_turns_too");
+fn a_chain_of_readers_that_write_moves_under_the_limit_too() {
+    let _guard = watchdog("a_chain_of_readers_that_write_moves_under_the_limit_too");
     let (stack, len) = (crowded_stack(|_| {}), scaled(MANY));
     let (clients, servers) = pairs(&stack, crowd_len());
     let writers: Vec<_> = clients.into_iter().map(|client| writer(client, len)).collect();
@@ -166,14 +166,14 @@ fn a_write_timeout_ends_a_wait_in_a_crowd() {
 }
 
 #[test]
-fn with_the_switch_off_nobody_takes_a_turn() {
-    let _guard = watchdog("with_the_switch_off_nobody_takes_a_turn");
-    let (stack, len) = (crowded_stack(|config| config.turns = false), scaled(MANY));
+fn with_the_switch_off_nobody_takes_a_token() {
+    let _guard = watchdog("with_the_switch_off_nobody_takes_a_token");
+    let (stack, len) = (crowded_stack(|config| config.writer_admission = false), scaled(MANY));
     let (clients, servers) = pairs(&stack, 2 * crowd_len());
     let writers: Vec<_> = clients.into_iter().map(|client| writer(client, len)).collect();
     let readers: Vec<_> = servers.into_iter().map(reader).collect();
     join_all(writers);
     assert!(join_all(readers).into_iter().all(|total| total == len));
-    assert_eq!(counter(&stack, "writers_turns"), 0);
+    assert_eq!(counter(&stack, "writers_admitted"), 0);
     assert_empty(&stack);
 }

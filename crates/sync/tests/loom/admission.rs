@@ -1,6 +1,6 @@
-//! Turns of writers (`turns.rs`): a turn goes from one to the next, and nobody sleeps while it is free.
+//! The admission limit of writers (`admission.rs`): a token goes from one to the next, and nobody sleeps while it is free.
 //!
-//! Loom reports a writer who sleeps for ever as a deadlock; nobody looks around in the model. If a turn that ends were not
+//! Loom reports a writer that sleeps for ever as a deadlock; nobody looks around in the model. If a token that is free were not
 //! given out in the same section, or the ticket taken in another one than the place in the queue, these would find one.
 
 use std::time::{Duration, Instant};
@@ -8,46 +8,44 @@ use std::time::{Duration, Instant};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use sockeye_sync::turns::{Asked, Full, Holder, ROUNDS_MAX, Turns};
+use sockeye_sync::admission::{Admission, Full, ROUNDS_MAX, Writer};
 
 use crate::{check, check_bounded};
 
-fn full() -> Full {
-    Full { reader: 0, deadline: None, moves: false }
-}
+const FULL: Full = Full { reader: 0, deadline: None };
 
-/// One core with its turn, in a crowd, and how many have the turn.
+/// One core with its token, in a crowd, and how many have the token.
 struct World {
-    turns: Turns,
+    admission: Admission,
     holding: AtomicU32,
 }
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(Self { turns: Turns::new(1, 0), holding: AtomicU32::new(0) })
+        Arc::new(Self { admission: Admission::new(1, 0), holding: AtomicU32::new(0) })
     }
 
-    /// Takes `count` turns and gives the last one back.
+    /// Takes the token `count` times and gives the last one back.
     fn write(&self, count: u32) {
-        let holder = Holder::new();
+        let writer = Writer::new();
         for _ in 0..count {
-            assert_eq!(self.turns.ask(&holder, &full()), Asked::Waited);
+            assert!(self.admission.ask(&writer, &FULL));
             assert_eq!(self.holding.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
             for _ in 1..ROUNDS_MAX {
-                assert_eq!(self.turns.ask(&holder, &full()), Asked::Holds);
+                assert!(!self.admission.ask(&writer, &FULL));
             }
             self.holding.fetch_sub(1, Ordering::Relaxed);
         }
-        self.turns.give_back(&holder);
+        self.admission.give_back(&writer);
     }
 }
 
 #[test]
-fn two_writers_take_turns() {
+fn two_writers_take_the_token_in_turn() {
     check_bounded(|| {
         let world = World::new();
         let other = world.clone();
-        world.turns.parked(|| {
+        world.admission.parked(|| {
             let writer = thread::spawn(move || other.write(2));
             world.write(1);
             writer.join().unwrap();
@@ -59,7 +57,7 @@ fn two_writers_take_turns() {
 fn three_writers_all_get_one() {
     check_bounded(|| {
         let world = World::new();
-        world.turns.parked(|| {
+        world.admission.parked(|| {
             let writers: Vec<_> = (0..2)
                 .map(|_| {
                     let other = world.clone();
@@ -72,18 +70,18 @@ fn three_writers_all_get_one() {
     });
 }
 
-/// A turn that is handed to a writer whose time is over at that moment is his or the next one's, and never nobody's.
+/// A token that is handed to a writer whose time is over at that moment is its own or the next one's, and never nobody's.
 #[test]
-fn a_turn_is_not_lost_to_who_gives_up() {
+fn a_token_is_not_lost_to_a_writer_that_gives_up() {
     check(|| {
         let world = World::new();
         let other = world.clone();
-        world.turns.parked(|| {
-            let writer = thread::spawn(move || other.write(1));
-            let (holder, deadline) = (Holder::new(), Some(Instant::now() + Duration::from_secs(3600)));
-            assert_eq!(world.turns.ask(&holder, &Full { deadline, ..full() }), Asked::Waited);
-            world.turns.give_back(&holder);
-            writer.join().unwrap();
+        world.admission.parked(|| {
+            let thread = thread::spawn(move || other.write(1));
+            let (writer, deadline) = (Writer::new(), Some(Instant::now() + Duration::from_secs(3600)));
+            assert!(world.admission.ask(&writer, &Full { deadline, ..FULL }));
+            world.admission.give_back(&writer);
+            thread.join().unwrap();
             world.write(1);
         });
     });
