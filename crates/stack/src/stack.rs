@@ -27,7 +27,7 @@ use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::fork::PerProcess;
-use sockeye_sync::{Counters, Perimeter, Scatter};
+use sockeye_sync::{Counters, Perimeter, Serials};
 
 use crate::base::addr::{FourTuple, HashKey, octets};
 use crate::base::clock::Clock;
@@ -47,7 +47,7 @@ use crate::rt::panics::{self, PanicReport, PanicSource, Panics};
 use crate::rt::workers::Workers;
 use crate::snapshot::SocketInfo;
 use crate::switches::Entry;
-use crate::tcp::conn::{Conn, Home, Item};
+use crate::tcp::conn::{Home, Item};
 use crate::tcp::handshake::fastopen;
 use crate::tcp::prune::Pruner;
 use crate::tcp::recycle::Recycler;
@@ -75,8 +75,8 @@ pub(crate) struct Core {
     /// What becomes of buffers that one core used up and another allocated.
     pub recycler: Recycler,
     pub demux: Demux,
-    /// Where connections lie in memory.
-    pub conns: Scatter<Conn>,
+    /// Numbers of connections.
+    pub conn_serials: Serials,
     pub ports: Ports,
     pub workers: Workers,
     pub loopback: Loopback,
@@ -378,7 +378,7 @@ impl Core {
             memory_waiters: MemoryWaiters::default(),
             pruner: Pruner::new(),
             recycler: Recycler::new(config.rx_free),
-            conns: Scatter::new(),
+            conn_serials: Serials::new(),
             demux: Demux::new(
                 config.connections_max,
                 config.time_wait_max,

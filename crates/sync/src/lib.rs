@@ -12,6 +12,7 @@
 //! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
+//! | `serials` | numbers that no two objects have, one count per core | head of `serials.rs` |
 //! | `take_queue` | a queue whose takers wait in a list: an item wakes one | head of `take_queue.rs` |
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
@@ -70,8 +71,8 @@ mod payload;
 mod perimeter;
 mod readiness;
 mod run_queue;
-mod scatter;
 mod seq_cell;
+mod serials;
 mod sleeper;
 pub mod slot;
 pub mod socket_lock;
@@ -98,8 +99,8 @@ pub use perimeter::{
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
-pub use scatter::{Scatter, Shells};
 pub use seq_cell::SeqCell;
+pub use serials::Serials;
 pub use sleeper::{Drowsy, Sleeper};
 pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{BriefMutex, Generation, Shells, WaitQueue};
+use sockeye_sync::{BriefMutex, Generation, WaitQueue};
 
 use super::registration::Registration;
 use crate::tcp::conn::outbox::Wake;
@@ -53,8 +53,6 @@ pub(super) struct Table {
     pub slots: Vec<Slot>,
     /// Numbers of `slots` without a registration.
     free: Vec<u32>,
-    /// Of registrations to come, so that a walk through them has no stride.
-    memory: Shells<Registration>,
     /// One round: what is reported goes to the end, so that nobody is looked at twice before everybody was once.
     pub round: VecDeque<Held>,
     /// The inbox's list while it is taken over; empty else.
@@ -100,7 +98,6 @@ impl Queue {
         make: impl FnOnce(u32, Generation) -> Registration,
     ) -> io::Result<Arc<Registration>> {
         let mut table = self.table.lock();
-        let shell = table.memory.take();
         let index = match table.free.pop() {
             Some(index) => index,
             None => {
@@ -110,7 +107,7 @@ impl Queue {
             }
         };
         let slot = &mut table.slots[index as usize];
-        let registration = shell.fill(make(index, slot.next));
+        let registration = Arc::new(make(index, slot.next));
         slot.registration = Some(Arc::clone(&registration));
         Ok(registration)
     }

@@ -62,8 +62,7 @@ pub(crate) fn make(
         rcv.on_connected(&pcb);
     }
     Conn::new(
-        &core.conns,
-        core.cpu(),
+        core.conn_serials.next(core.cpu()),
         Birth {
             home,
             pcb,

@@ -37,7 +37,7 @@ use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::socket_lock::Delegate;
-use sockeye_sync::{Notify, Perimeter, Scatter, SocketLock, WaitQueue, socket_lock};
+use sockeye_sync::{Notify, Perimeter, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -277,7 +277,7 @@ pub(crate) struct Birth {
 }
 
 impl Conn {
-    pub fn new(place: &Scatter<Self>, cpu: u32, birth: Birth) -> Arc<Self> {
+    pub fn new(serial: u64, birth: Birth) -> Arc<Self> {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
         let buffers =
             Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
@@ -286,7 +286,7 @@ impl Conn {
             Home::Lock => None,
             Home::Own(perimeter) | Home::Shared(perimeter) => Some(perimeter),
         };
-        place.make(cpu, |serial| Self {
+        Arc::new(Self {
             perimeter,
             is_home_shared,
             filled_from: AtomicU8::new(0),
