@@ -3,8 +3,7 @@
 //! A thread has one [`ThreadCache`] for each pool it uses, and finds the one it used last without a
 //! search. Only the thread itself touches it, so no instruction in it is locked. It holds two
 //! magazines of each class: with two, a thread that allocates and frees around the border of a
-//! magazine does not go to the depot each time. Bulk clusters of other cores have a third one, in which they go home. Where
-//! there are many caches ([`CROWD`]), bulk clusters go to the depot at once.
+//! magazine does not go to the depot each time. Bulk clusters of other cores have a third one, in which they go home.
 //!
 //! It must not know views or chains. Invariants:
 //! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
@@ -43,8 +42,6 @@ struct ThreadCache {
     /// Whether the quota allows this cache to hold anything. One that may not passes everything on
     /// to the depot, one by one.
     granted: bool,
-    /// Bytes promised to all caches from which on they keep no bulk: see [`CROWD`].
-    crowded_from: usize,
     bins: [Bin; CLASS_COUNT],
     /// Clusters of bulk data that another core allocated, and will again: they go to the depot together, since each visit
     /// of one core's to what another wrote last costs more than the rest of a free.
@@ -55,10 +52,6 @@ struct ThreadCache {
 const HOMEBOUND: Class = Class::K64;
 /// Clusters that go home together.
 const HOMEBOUND_ROUNDS: u32 = 4;
-
-/// Caches for each rack of the depot, which is a core's, from which on threads keep no free bulk cluster: that many threads take turns. Who runs next on the core
-/// then writes into what was used last and lies in the core's cache, instead of into what it kept when it ran last.
-const CROWD: usize = 16;
 
 /// Two magazines of one class. `loaded` is used first; `spare` is full, empty, or what the depot gave.
 struct Bin {
@@ -279,7 +272,6 @@ impl ThreadCache {
             seen: Cell::new(store.quota.control() & !FLAGS),
             refused: Cell::new(None),
             granted,
-            crowded_from: CROWD * store.depot.rack_count() * CACHE_BYTES,
             bins: std::array::from_fn(|_| Bin {
                 loaded: Cell::new(Magazine::new()),
                 spare: Cell::new(Magazine::new()),
@@ -390,10 +382,6 @@ impl ThreadCache {
                 // SAFETY: as the caller says.
                 return unsafe { self.send_home(cluster) };
             }
-            if class == HOMEBOUND && self.store.quota.promised() >= self.crowded_from {
-                // SAFETY: as the caller says.
-                return unsafe { self.lay_down(cluster) };
-            }
             // SAFETY: as the caller says.
             if unsafe { self.bins[class.index()].push(class, cluster) } {
                 return;
@@ -412,19 +400,6 @@ impl ThreadCache {
         if homebound.count() < HOMEBOUND_ROUNDS {
             self.homebound.set(homebound);
         } else if self.store.put(HOMEBOUND, homebound) {
-            self.shard.count(HOMEBOUND, Event::DepotStore);
-        }
-    }
-
-    /// Gives a cluster to whoever allocates next on this core.
-    ///
-    /// # Safety
-    /// As [`ThreadCache::free`], and the cluster is of [`HOMEBOUND`].
-    unsafe fn lay_down(&self, cluster: NonNull<Cluster>) {
-        let mut magazine = Magazine::new();
-        // SAFETY: as the caller says.
-        unsafe { magazine.push(cluster) };
-        if self.store.put(HOMEBOUND, magazine) {
             self.shard.count(HOMEBOUND, Event::DepotStore);
         }
     }

@@ -56,11 +56,6 @@ impl Depot {
         }
     }
 
-    /// How many racks there are: one for each core, and a few more or less.
-    pub(crate) fn rack_count(&self) -> usize {
-        self.racks.len()
-    }
-
     /// A magazine with at least one cluster, or nothing.
     pub(crate) fn load(&self, class: Class) -> Option<Magazine> {
         self.search(|rack| {

@@ -198,13 +198,6 @@ impl Quota {
             .is_ok()
     }
 
-    /// Bytes that are promised to thread caches.
-    #[inline]
-    pub(crate) fn promised(&self) -> usize {
-        // Relaxed: a measure, which orders nothing.
-        (self.max / CACHE_SHARE).saturating_sub(self.cache_budget.load(Ordering::Relaxed))
-    }
-
     /// Ends what `grant_cache` promised.
     pub(crate) fn return_cache(&self, bytes: usize) {
         self.cache_budget.fetch_add(bytes, Ordering::Relaxed);
@@ -263,9 +256,8 @@ mod tests {
         assert!(quota.grant_cache(200));
         assert!(!quota.grant_cache(51));
         assert!(quota.grant_cache(50));
-        assert_eq!(quota.promised(), 250);
+        assert!(!quota.grant_cache(1));
         quota.return_cache(200);
-        assert_eq!(quota.promised(), 50);
         assert!(quota.grant_cache(200));
     }
 }
