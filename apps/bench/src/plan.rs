@@ -328,7 +328,7 @@ fn default_rr(effort: Effort) -> impl Iterator<Item = Case> {
     let many = |connections| rr::Spec { connections, threads: Some(2), ..one };
     [
         (one.clone(), Pin::Split, Spin::On, 5.0),
-        (one.clone(), Pin::Split, Spin::Off, 1.25),
+        (one.clone(), Pin::Split, Spin::Off, 1.1),
         (one.clone(), Pin::Same, Spin::On, 2.0),
         (many(100), Pin::None, Spin::On, 6.0),
         (many(10_000), Pin::None, Spin::On, 6.0),
