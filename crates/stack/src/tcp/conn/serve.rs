@@ -26,14 +26,13 @@
 //!
 //! Tests: `emit.rs`, `tests/suite`; the order in `crates/sync/tests/loom/socket_lock.rs`.
 
-use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{HandedOff, Left, Turn};
 
 use super::engine::{BATCH_MAX, RUN_MAX, finish, resume, step};
 use super::outbox::{Beside, Context};
 use super::user::Ends;
-use super::{Conn, HOT_LEN, Locked, Work, contain};
+use super::{Conn, Locked, Work, contain};
 use crate::stack::{Core, counter};
 
 /// Runs `work`, or leaves it to whoever runs the connection's items. With no lock held.
@@ -55,12 +54,6 @@ pub(super) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
 /// Goes on with the lock of a writer, and runs output. For a caller that settles at once.
 #[inline]
 pub(super) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: Locked<'_>) {
-    if let Some((_, peer)) = cx.ends
-        && so.rcv.cpu == cx.cpu
-    {
-        // Its lines are what the segment is about to touch; from another core they would be taken away.
-        Place::of(&**peer, HOT_LEN).fetch_ahead();
-    }
     cx.core.count(counter::ENTERED);
     serve(cx, conn, so, None);
 }
