@@ -15,6 +15,7 @@ use sockeye_proto::tcp::settings::PacingMode;
 
 use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
 
+pub mod fastopen;
 mod text;
 
 pub use text::SetError;
@@ -202,7 +203,7 @@ impl Default for Config {
             keepalive_intvl: Duration::from_secs(75),
             keepalive_probes: 9,
             user_timeout_option: false,
-            fastopen: crate::tcp::handshake::fastopen::CLIENT,
+            fastopen: fastopen::CLIENT,
             time_wait: Duration::from_secs(60),
             time_wait_max: 65_536,
             syn_backlog: 16_384,
@@ -252,13 +253,13 @@ impl Config {
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
         within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
         within("retries", u64::from(self.retries), 1, 255)?;
-        let keepalive_max = millis(crate::tcp::socket::keepalive::TIME_MAX);
+        let keepalive_max = millis(KEEPALIVE_TIME_MAX);
         within("keepalive_time (ms)", millis(self.keepalive_time), 1, keepalive_max)?;
         within("keepalive_intvl (ms)", millis(self.keepalive_intvl), 1, keepalive_max)?;
-        let probes_max = u64::from(crate::tcp::socket::keepalive::RETRIES_MAX);
+        let probes_max = u64::from(KEEPALIVE_RETRIES_MAX);
         within("keepalive_probes", u64::from(self.keepalive_probes), 1, probes_max)?;
-        if self.fastopen & !crate::tcp::handshake::fastopen::ALL != 0 {
-            let (given, known) = (self.fastopen, crate::tcp::handshake::fastopen::ALL);
+        if self.fastopen & !fastopen::ALL != 0 {
+            let (given, known) = (self.fastopen, fastopen::ALL);
             return Err(invalid(format!(
                 "Config::fastopen is {given:#x}: only the bits {known:#x} mean something"
             )));
@@ -276,6 +277,12 @@ impl Config {
     }
 }
 
+/// Linux's `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL`.
+pub(crate) const KEEPALIVE_TIME_MAX: Duration = Duration::from_secs(32_767);
+/// Linux's `MAX_TCP_KEEPCNT`.
+pub(crate) const KEEPALIVE_RETRIES_MAX: u8 = 127;
+/// Largest backlog of a listener (`net.core.somaxconn` of Linux).
+pub(crate) const BACKLOG_MAX: usize = 4096;
 /// Smallest socket buffer, bytes.
 pub(crate) const BUFFER_MIN: u32 = 2 << 10;
 /// Largest socket buffer, bytes; window scaling carries up to 1 GiB, memory decides earlier.

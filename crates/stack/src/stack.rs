@@ -6,97 +6,54 @@
 //! stack whose only interface is loopback there is nobody left to notice, and over an interface the
 //! peer finds out as it would if a host lost its power.
 
-pub(crate) mod counter;
-mod handle;
+mod duties;
 mod scope;
+pub(crate) mod snapshot;
 
 use std::io;
-use std::net::IpAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
-use sockeye_mbuf::{Pool, PoolConfig, PoolStats};
-use sockeye_proto::seq::SeqNum;
-use sockeye_proto::tcp::accepted::{Accepted, DEFAULT_MSS, DEFAULT_MSS_V6};
-use sockeye_proto::tcp::ecn::EcnMode;
-use sockeye_proto::tcp::isn::Secret;
+use sockeye_mbuf::PoolStats;
 use sockeye_proto::tcp::port_choice::PortRange;
-use sockeye_proto::tcp::segment::Header;
-use sockeye_proto::tcp::settings::Settings;
-use sockeye_proto::tcp::syncache::{ListenParams, cookie};
-use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, OnceLock, Weak};
 use sockeye_sync::fork::PerProcess;
-use sockeye_sync::{Counters, Perimeter, Serials};
 
-use crate::base::addr::{FourTuple, HashKey, octets};
+use crate::base::addr::HashKey;
 use crate::base::clock::Clock;
-use crate::base::entropy::{Entropy, Key};
-use crate::config::{Config, Grain};
-use crate::inet::input::Input;
-use crate::inet::ip::Ip;
-use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
-use crate::inet::link::{self, LinkOptions, Links};
+use crate::base::entropy::Entropy;
+use crate::config::Config;
+use crate::inet;
+use crate::inet::link::{self, LinkOptions};
 use crate::inet::netif::device::Device;
-use crate::inet::netif::loopback::Loopback;
-use crate::inet::netif::table::{Link, Netifs, Via};
 use crate::inet::netif::{Netif, NetifId, Prefix, RpFilter};
+use crate::rt::env::Env;
 use crate::rt::fork;
-use crate::rt::memory::MemoryWaiters;
-use crate::rt::panics::{self, PanicReport, PanicSource, Panics};
-use crate::rt::workers::Workers;
-use crate::snapshot::SocketInfo;
-use crate::switches::Entry;
-use crate::tcp::conn::{Home, Item};
-use crate::tcp::handshake::fastopen;
-use crate::tcp::prune::Pruner;
-use crate::tcp::recycle::Recycler;
-use crate::tcp::tables::demux::Demux;
-use crate::tcp::tables::ports::Ports;
+use crate::rt::handle::{Layer, Stack};
+use crate::rt::panics::{self, PanicReport, PanicSource};
+use crate::tcp;
+use crate::udp;
+use crate::unix;
+use snapshot::SocketInfo;
 
-pub use handle::Stack;
-pub(crate) use handle::WeakStack;
-
-/// What all sockets of a stack share.
+/// All that the sockets of a stack share: what UNIX-domain sockets and UDP have is [kept](crate::rt::env::Env::keep) by the environment.
 pub(crate) struct Core {
-    pub config: Config,
-    /// How an application's threads enter perimeters: `Config::entry`, or `Process` where there is no worker.
-    pub entry: Entry,
-    /// Segments may be left with a reader who waits.
-    pub hosts: bool,
-    pub clock: Clock,
-    pub key: HashKey,
-    secret: Key,
-    /// Which process the stack is in.
-    pub home: fork::Home,
-    pub pool: Pool,
-    pub memory_waiters: MemoryWaiters,
-    pub pruner: Pruner,
-    /// What becomes of buffers that one core used up and another allocated.
-    pub recycler: Recycler,
-    pub demux: Demux,
-    /// Numbers of connections.
-    pub conn_serials: Serials,
-    pub ports: Ports,
-    pub workers: Workers,
-    pub loopback: Loopback,
-    pub unix: crate::unix::Shared,
-    pub udp: crate::udp::Shared,
-    pub netifs: Netifs,
-    pub input: Input,
-    /// A client's cookies of Fast Open.
-    pub fast_open_cache: fastopen::Cache,
-    /// A server's keys of them.
-    pub fast_open_keys: fastopen::Keys,
-    pub ip: Ip,
-    pub links: Links,
-    /// Whom the application has named to hear of panics.
-    pub panics: Panics,
-    counters: Counters<{ counter::COUNT }>,
-    /// The shared perimeters of the grains `Global` and `PerCore`.
-    perimeters: Box<[Arc<Perimeter<Item>>]>,
-    /// The CPU to take every thread for, where what happens may not depend on that.
-    pinned: Option<u32>,
+    tcp: tcp::Core,
+    /// See [`Core::share_core`].
+    this: OnceLock<Weak<Core>>,
+}
+
+impl Deref for Core {
+    type Target = tcp::Core;
+    #[inline]
+    fn deref(&self) -> &tcp::Core {
+        &self.tcp
+    }
+}
+
+impl Layer for Core {
+    const AT: usize = 3;
 }
 
 /// A child process makes its own: of its parent's it has no threads.
@@ -130,15 +87,19 @@ impl Stack {
     fn start(config: Config, seed: Option<[u8; 16]>) -> io::Result<Self> {
         config.validate()?;
         let workers = config.workers;
-        let stack = Self::of(Core::new(config, seed)?);
-        let weak = Arc::downgrade(&stack.share_core());
-        stack.core()?.pool.set_on_refused(move || {
+        let core = Arc::new(Core::new(config, seed)?);
+        let weak = Arc::downgrade(&core);
+        let _ = core.this.set(weak.clone());
+        core.set_above(Box::new(duties::Asked(weak.clone())));
+        core.pool.set_on_refused(move || {
             if let Some(core) = weak.upgrade() {
                 core.pruner.ask(&core);
             }
         });
+        let stack = Self::of(Arc::clone(&core));
         for index in 0..workers {
-            stack.spawn(format!("sockeye-{index}"), None, move |core| core.workers.run(core, index))?;
+            let core = Arc::clone(&core);
+            stack.spawn(format!("sockeye-{index}"), None, move || core.workers.run(&*core, index))?;
         }
         Ok(stack)
     }
@@ -157,7 +118,7 @@ impl Stack {
     /// its driver counts it, and never goes back. Returns the time at which to call again, `None` if
     /// only a call of the application or another `poll` can bring work. Never blocks.
     pub fn poll(&self, now: Duration) -> Option<Duration> {
-        let core = self.core().ok()?;
+        let core = self.core::<Core>().ok()?;
         core.clock.advance_to(now);
         let mut due = Vec::new();
         let mut next: Option<Instant> = None;
@@ -190,7 +151,7 @@ impl Stack {
     /// blocks, so does the call. Frames that arrive are not told here but by their interface, and a stack with workers never
     /// calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
-        if let Ok(core) = self.core() {
+        if let Ok(core) = self.core::<Core>() {
             core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::rt::workers::Driver));
         }
     }
@@ -204,7 +165,7 @@ impl Stack {
     /// `hook` is called on the thread that caught the panic, with no lock of the stack held: it may block, use sockets and panic,
     /// and replace itself. A panic in it is counted and not reported.
     pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
-        if let Ok(core) = self.core() {
+        if let Ok(core) = self.core::<Core>() {
             core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::rt::panics::Hook>));
         }
     }
@@ -212,11 +173,11 @@ impl Stack {
     /// What happened so far: names and counts, in a fixed order. Counts of different threads are not
     /// taken at one moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Ok(core) = self.core() else { return Vec::new() };
-        let own = counter::NAMES.iter().enumerate().map(|(i, name)| (*name, core.counters.sum(i)));
-        own.chain(core.input.counts())
+        let Ok(core) = self.core::<Core>() else { return Vec::new() };
+        core.counts()
+            .chain(core.input.counts())
             .chain(core.ip.counts())
-            .chain(core.udp.counts())
+            .chain(udp::shared(core).counts())
             .chain(core.links.counts())
             .chain(pool_counters(&core.pool.stats()))
             .collect()
@@ -245,8 +206,9 @@ impl Stack {
         addrs: &[Prefix],
         options: &LinkOptions,
     ) -> io::Result<NetifId> {
-        let core = self.core()?;
-        let netif = Device::ask(core, netif, &panics::waking(&self.share_core()))?;
+        let core: &Core = self.core::<Core>()?;
+        let shared = core.share_core().ok_or_else(fork::lost)?;
+        let netif = Device::ask(core, netif, &panics::waking(&shared))?;
         let medium = netif.medium();
         let id = core.netifs.add(netif)?;
         core.netifs.set_rp_filter(id, options.rp_filter)?;
@@ -255,7 +217,8 @@ impl Stack {
         core.input.add(id, queues);
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
             let name = format!("sockeye-in{}.{queue}", id.index());
-            self.spawn(name, Some(id), move |core| core.input.run(core, id, queue))?;
+            let core = Arc::clone(&shared);
+            self.spawn(name, Some(id.index() as u16), move || core.input.run(&core, id, queue))?;
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);
@@ -271,7 +234,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn set_any_address(&self, netif: NetifId, any: bool) -> io::Result<()> {
-        self.core()?.netifs.set_takes_any(netif, any)
+        self.core::<Core>()?.netifs.set_takes_any(netif, any)
     }
 
     /// Sets what is asked of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from
@@ -280,7 +243,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn set_rp_filter(&self, netif: NetifId, filter: RpFilter) -> io::Result<()> {
-        self.core()?.netifs.set_rp_filter(netif, filter)
+        self.core::<Core>()?.netifs.set_rp_filter(netif, filter)
     }
 
     /// What is asked of them.
@@ -288,29 +251,29 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
     pub fn rp_filter(&self, netif: NetifId) -> io::Result<RpFilter> {
-        self.core()?.netifs.rp_filter(netif)
+        self.core::<Core>()?.netifs.rp_filter(netif)
     }
 
     /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
     /// perimeter of every connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
-        self.core().map_or_else(|_lost| Vec::new(), |core| crate::snapshot::sockets(core, details))
+        self.core::<Core>().map_or_else(|_lost| Vec::new(), |core| snapshot::sockets(core, details))
     }
 
     /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.
     pub fn connection_count(&self) -> usize {
-        self.core().map_or(0, |core| core.demux.len())
+        self.core::<Core>().map_or(0, |core| core.demux.len())
     }
 
     /// Bytes of packet memory in use by data.
     pub fn memory_in_use(&self) -> usize {
-        self.core().map_or(0, |core| core.pool.in_use())
+        self.core::<Core>().map_or(0, |core| core.pool.in_use())
     }
 
     /// Bytes of packet memory that hold no data and wait for the core that allocates (`Config::rx_free`).
     pub fn memory_parked(&self) -> usize {
-        self.core().map_or(0, |core| core.pool.stats().parked())
+        self.core::<Core>().map_or(0, |core| core.pool.stats().parked())
     }
 
     /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
@@ -319,18 +282,18 @@ impl Stack {
     /// # Errors
     /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
     pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
-        crate::unix::unlink(self.core()?, path.as_ref())
+        unix::unlink(self.core::<Core>()?, path.as_ref())
     }
 
     /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and
     /// not received yet.
     pub fn unix_rights_in_flight(&self) -> usize {
-        self.core().map_or(0, |core| core.unix.in_flight())
+        self.core::<Core>().map_or(0, |core| unix::shared(core).in_flight())
     }
 
     /// Gives packet memory that is kept for reuse back to the system.
     pub fn trim(&self) {
-        if let Ok(core) = self.core() {
+        if let Ok(core) = self.core::<Core>() {
             core.pool.trim();
         }
     }
@@ -338,14 +301,9 @@ impl Stack {
     /// Goes on to the next key of Fast Open's cookies (RFC 7413 section 4.1.2: to be done now and then). Clients
     /// whose cookie is of the key before get a new one with their next connect; older cookies are no good any more.
     pub fn rotate_fastopen_key(&self) {
-        if let Ok(core) = self.core() {
+        if let Ok(core) = self.core::<Core>() {
             core.fast_open_keys.rotate();
         }
-    }
-
-    /// The settings that the stack was made with.
-    pub fn config(&self) -> &Config {
-        self.settings()
     }
 }
 
@@ -361,218 +319,33 @@ impl Core {
             Some(seed) => Entropy::of(seed),
             None => Entropy::draw()?,
         };
-        let key = HashKey(entropy.u64(), entropy.u64());
-        let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
-        let range = PortRange::new(*config.port_range.start(), *config.port_range.end())
+        let env = Env::new(config, &mut entropy, seed.is_some());
+        let range = PortRange::new(*env.config.port_range.start(), *env.config.port_range.end())
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let perimeters = match config.grain {
-            Grain::Global => 1,
-            Grain::PerCore => sockeye_sync::cpu::count(),
-            Grain::PerSocket => 0,
-        };
-        Ok(Self {
-            key,
-            secret: Key::new(entropy.bytes()),
-            home: fork::Home::here(),
-            pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
-            memory_waiters: MemoryWaiters::default(),
-            pruner: Pruner::new(),
-            recycler: Recycler::new(config.rx_free),
-            conn_serials: Serials::new(),
-            demux: Demux::new(
-                config.connections_max,
-                config.time_wait_max,
-                config.syn_backlog,
-                HashKey(entropy.u64(), entropy.u64()),
-            ),
-            ports: Ports::new(range, || entropy.bytes()),
-            workers: Workers::new(config.workers, clock.now()),
-            loopback: Loopback::new(config.loopback_mtu, config.loopback_encode),
-            netifs: Netifs::new(),
-            input: Input::new(),
-            fast_open_cache: fastopen::Cache::default(),
-            fast_open_keys: fastopen::Keys::new(entropy.bytes()),
-            ip: Ip::new(),
-            links: Links::new(),
-            panics: Panics::default(),
-            counters: Counters::new(),
-            perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
-            entry: if config.workers == 0 { Entry::Process } else { config.entry },
-            hosts: config.may_host(),
-            unix: crate::unix::Shared::new(HashKey(entropy.u64(), entropy.u64())),
-            udp: crate::udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())),
-            pinned: seed.map(|_| 0),
-            clock,
-            config,
-        })
+        let tcp = tcp::Core::new(inet::Core::new(env), range, &mut entropy);
+        tcp.keep(unix::Shared::new(HashKey(entropy.u64(), entropy.u64())));
+        tcp.keep(udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())));
+        Ok(Self { tcp, this: OnceLock::new() })
     }
 
-    /// The CPU that the calling thread runs on, for choosing among copies.
-    #[inline]
-    pub fn cpu(&self) -> u32 {
-        self.pinned.unwrap_or_else(sockeye_sync::cpu::current)
-    }
-
-    /// Whether a connection of this hash, made on `cpu`, is among its own in the tables. All are, where what happens may
-    /// not depend on the machine.
-    pub fn is_near(&self, hash: u64, cpu: u32) -> bool {
-        self.pinned.is_some() || Demux::is_near(hash, cpu, sockeye_sync::cpu::count())
-    }
-
-    /// Counts one.
-    #[inline]
-    pub fn count(&self, index: usize) {
-        self.counters.add(index, 1);
-    }
-
-    /// Counts `amount`.
-    #[inline]
-    pub fn count_many(&self, index: usize, amount: u32) {
-        self.counters.add(index, u64::from(amount));
-    }
-
-    /// The perimeter of a new connection, if it is to have one.
-    pub fn home(&self, hash: u64, via: Via) -> Home {
-        if via.is_wire() && self.config.input == crate::switches::Input::Exclusive {
-            return Home::Shared(Arc::clone(&self.input.exclusive));
-        }
-        match self.perimeters.len() {
-            0 => Home::unshared(self.entry),
-            n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
-        }
-    }
-
-    fn secret(&self) -> Secret {
-        Secret::new(self.secret.bytes())
-    }
-
-    /// The key of sequence numbers and cookies.
-    pub fn secret_bytes(&self) -> [u8; 16] {
-        self.secret.bytes()
+    /// Itself, for threads of the stack and what may outlive its handles by a little.
+    fn share_core(&self) -> Option<Arc<Self>> {
+        self.this.get()?.upgrade()
     }
 
     /// Changes what new numbers are chosen by: sequence numbers, timestamp offsets and cookies, ports, identifiers. The
     /// keys by which tables are searched stay.
     pub fn rekey(&self, entropy: &mut Entropy) {
         let ports = &self.config.port_range;
-        self.secret.set(entropy.bytes());
+        self.set_secret(entropy.bytes());
         self.fast_open_keys.rekey(entropy.bytes());
         self.ip.rekey(|| entropy.u64());
         // Checked when the stack was made.
         if let Some(range) = PortRange::new(*ports.start(), *ports.end()) {
             self.ports.rekey(range, || entropy.bytes());
-            self.udp.rekey(range, || entropy.bytes());
+            udp::shared(self).rekey(range, || entropy.bytes());
         }
     }
-
-    /// The initial sequence number of a connection (RFC 6528).
-    pub fn isn(&self, tuple: &FourTuple, now: Instant) -> SeqNum {
-        let (local, remote) = identity(tuple);
-        self.secret().isn(now, &local, &remote)
-    }
-
-    /// The offset of a connection's timestamps (RFC 7323 section 7.1).
-    pub fn ts_offset(&self, tuple: &FourTuple) -> u32 {
-        let (local, remote) = identity(tuple);
-        self.secret().ts_offset(&local, &remote)
-    }
-
-    /// A SYN-ACK whose sequence number is a cookie.
-    pub fn cookie(&self, tuple: &FourTuple, syn: &Header, params: &ListenParams, now: Instant) -> Header {
-        let (local, remote) = identity(tuple);
-        let ends = cookie::Ends { local: &local, remote: &remote };
-        cookie::syn_ack(&self.secret(), ends, syn, params, self.ts_offset(tuple), now)
-    }
-
-    /// What the cookie in an acknowledgment has agreed on, if it is a good one.
-    pub fn check_cookie(
-        &self,
-        tuple: &FourTuple,
-        ack: &Header,
-        params: &ListenParams,
-        now: Instant,
-    ) -> Option<Accepted> {
-        let (local, remote) = identity(tuple);
-        let ends = cookie::Ends { local: &local, remote: &remote };
-        cookie::check(&self.secret(), ends, ack, params, self.ts_offset(tuple), now)
-    }
-
-    /// What a new pcb is made with.
-    pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
-        let (config, local) = (&self.config, tuple.local.addr);
-        let link = self.link(local, via, Some(tuple.remote.addr));
-        Settings {
-            mss: link.mss,
-            peer_mss_default: peer_mss_default(local),
-            tso_max: link.segment_max,
-            rcv_buf,
-            rcv_buf_max: self.rcv_buf_max(rcv_buf),
-            timestamps: config.timestamps,
-            window_scaling: config.window_scaling,
-            delack: config.delack,
-            rto_min: config.rto_min,
-            congestion_control: config.congestion_control,
-            ecn: config.ecn,
-            pacing: config.pacing,
-            headers_len: link.headers_len,
-            mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
-            mtu_probing: config.mtu_probing,
-            syn_retries: config.syn_retries,
-            user_timeout_option: config.user_timeout_option,
-            retries: config.retries,
-            time_wait: config.time_wait,
-            ts_offset,
-            lossless: self.netifs.out(via).is_none(),
-            ..Settings::default()
-        }
-    }
-
-    /// The largest receive buffer that the window scale has to express, for a socket that begins with `rcv_buf`.
-    fn rcv_buf_max(&self, rcv_buf: u32) -> u32 {
-        self.config.rcvbuf_max.max(rcv_buf).min(RCV_WND_MAX)
-    }
-
-    /// The first link of the way, to `remote` if that is known.
-    fn link(&self, local: IpAddr, via: Via, remote: Option<IpAddr>) -> Link {
-        match self.netifs.out(via) {
-            Some((id, netif)) => {
-                let mtu = self.links.mtu(id, netif.mtu(), local.is_ipv6());
-                let is_neighbor = remote.is_some_and(|remote| self.netifs.is_neighbor(id, remote));
-                Link::of_mtu(mtu, local).cut_by_device(netif.segment_max(), local, is_neighbor)
-            }
-            None => self.loopback.link(local),
-        }
-    }
-
-    /// What a SYN-ACK offers.
-    pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
-        let config = &self.config;
-        ListenParams {
-            mss: self.link(local, via, None).mss,
-            peer_mss_default: peer_mss_default(local),
-            rcv_wnd: rcvbuf,
-            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
-            timestamps: config.timestamps,
-            sack: true,
-            ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
-        }
-    }
-}
-
-/// The MSS to assume of a peer that announces none, bytes.
-fn peer_mss_default(local: IpAddr) -> u16 {
-    if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 }
-}
-
-/// Both ends as the keyed hashes take them: address and port.
-fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
-    let end = |e: crate::base::addr::Endpoint| {
-        let mut bytes = [0; 18];
-        bytes[..16].copy_from_slice(&octets(e.addr));
-        bytes[16..].copy_from_slice(&e.port.to_be_bytes());
-        bytes
-    };
-    (end(tuple.local), end(tuple.remote))
 }
 
 /// The counters of packet memory, all sizes together.
@@ -590,8 +363,3 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
         ("mbuf_park_overflows", sum(|c| c.park_overflows)),
     ]
 }
-
-/// The largest receive window, bytes: what a window scale of 10 can express. One more would do for
-/// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
-/// as shut while it is half open.
-const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;

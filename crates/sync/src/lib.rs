@@ -67,6 +67,7 @@ mod notify;
 mod once_arc;
 pub mod outlet;
 pub mod pair;
+mod parts;
 mod payload;
 mod perimeter;
 mod readiness;
@@ -92,6 +93,7 @@ pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
+pub use parts::Parts;
 pub use payload::discard_payload;
 pub use perimeter::{
     DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId, Poisoned,

@@ -51,14 +51,14 @@ use crate::wait::{Awaited, Notified, Ticket, WaitQueue};
 
 /// A poller's registration, which stays on the list when it is told.
 pub trait Poller {
-    /// Somebody to be woken after unlocking.
+    /// Somebody to be woken after unlocking. Callers may collect it in a list of their own type.
     type Owed: From<Waker>;
 
     /// The bits that it wants to know of.
     fn interest(&self) -> u8;
 
     /// Notes that the socket has become ready for these bits. Under the mutex of the list.
-    fn mark(this: &Arc<Self>, ready: u8, owed: &mut Vec<Self::Owed>);
+    fn mark<O: From<Self::Owed>>(this: &Arc<Self>, ready: u8, owed: &mut Vec<O>);
 }
 
 /// For lists on which only threads and tasks wait.
@@ -72,7 +72,7 @@ impl Poller for NoPollers {
         match *self {}
     }
 
-    fn mark(this: &Arc<Self>, _ready: u8, _owed: &mut Vec<Waker>) {
+    fn mark<O: From<Waker>>(this: &Arc<Self>, _ready: u8, _owed: &mut Vec<O>) {
         match **this {}
     }
 }
@@ -115,6 +115,12 @@ impl Key {
 struct Task {
     key: Key,
     waker: Waker,
+}
+
+impl Task {
+    fn owed<P: Poller, O: From<P::Owed>>(self) -> O {
+        P::Owed::from(self.waker).into()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -212,12 +218,12 @@ impl<P: Poller> WaitList<P> {
     /// Tells everybody who wants any of these bits: the threads of `threads`, for whom `sleepers` makes what wakes them, tasks
     /// and pollers. Says what threads there were.
     #[inline]
-    pub fn notify(
+    pub fn notify<O: From<P::Owed>>(
         &mut self,
         threads: &WaitQueue,
-        sleepers: impl FnOnce() -> P::Owed,
+        sleepers: impl FnOnce() -> O,
         ready: u8,
-        owed: &mut Vec<P::Owed>,
+        owed: &mut Vec<O>,
     ) -> Notified {
         let found = threads.notify();
         if found.is_wake_owed() {
@@ -230,12 +236,12 @@ impl<P: Poller> WaitList<P> {
     /// [`notify`](Self::notify) for threads that have announced themselves by [`prepare`](Self::prepare). Touches nothing but the list if none
     /// has.
     #[inline]
-    pub fn notify_awaited(
+    pub fn notify_awaited<O: From<P::Owed>>(
         &mut self,
         threads: &WaitQueue,
-        sleepers: impl FnOnce() -> P::Owed,
+        sleepers: impl FnOnce() -> O,
         ready: u8,
-        owed: &mut Vec<P::Owed>,
+        owed: &mut Vec<O>,
     ) -> Notified {
         let found = threads.notify_in(&mut self.awaited);
         if found.is_wake_owed() {
@@ -247,14 +253,14 @@ impl<P: Poller> WaitList<P> {
 
     /// The part of [`notify`](Self::notify) that concerns tasks and pollers, for changes that no thread of this list waits for.
     #[inline]
-    pub fn mark(&mut self, ready: u8, owed: &mut Vec<P::Owed>) {
+    pub fn mark<O: From<P::Owed>>(&mut self, ready: u8, owed: &mut Vec<O>) {
         if self.wanted & ready != 0 {
             self.mark_wanted(ready, owed);
         }
     }
 
     #[inline(never)]
-    fn mark_wanted(&mut self, ready: u8, owed: &mut Vec<P::Owed>) {
+    fn mark_wanted<O: From<P::Owed>>(&mut self, ready: u8, owed: &mut Vec<O>) {
         let mut wanted = 0;
         let mut is_told = |task: &mut Task| {
             let is_told = task.key.interest() & ready != 0;
@@ -262,9 +268,9 @@ impl<P: Poller> WaitList<P> {
             is_told
         };
         let first = self.first.take_if(&mut is_told);
-        owed.extend(first.map(|task| task.waker.into()));
+        owed.extend(first.map(Task::owed::<P, O>));
         if let Some(rest) = &mut self.rest {
-            owed.extend(rest.0.extract_if(.., &mut is_told).map(|task| task.waker.into()));
+            owed.extend(rest.0.extract_if(.., &mut is_told).map(Task::owed::<P, O>));
             if rest.0.is_empty() {
                 self.rest = None;
             }
@@ -279,9 +285,9 @@ impl<P: Poller> WaitList<P> {
     /// The socket closes: takes everybody off the list. Tasks are owed a wake, and find it closed; the pollers are to be dropped
     /// after unlocking.
     #[must_use = "to be dropped after unlocking"]
-    pub fn clear(&mut self, owed: &mut Vec<P::Owed>) -> Pollers<P> {
+    pub fn clear<O: From<P::Owed>>(&mut self, owed: &mut Vec<O>) -> Pollers<P> {
         let rest = self.rest.take().map_or(Vec::new(), |rest| rest.0);
-        owed.extend(self.first.take().into_iter().chain(rest).map(|task| task.waker.into()));
+        owed.extend(self.first.take().into_iter().chain(rest).map(Task::owed::<P, O>));
         self.wanted = 0;
         core::mem::take(&mut self.pollers)
     }
@@ -423,7 +429,7 @@ mod tests {
         fn interest(&self) -> u8 {
             self.0
         }
-        fn mark(this: &Arc<Self>, ready: u8, _owed: &mut Vec<Waker>) {
+        fn mark<O: From<Waker>>(this: &Arc<Self>, ready: u8, _owed: &mut Vec<O>) {
             this.1.fetch_or(ready.into(), Ordering::Relaxed);
         }
     }

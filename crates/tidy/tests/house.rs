@@ -145,7 +145,7 @@ fn each_counter_has_its_row() {
     let mut names = Vec::new();
     let is_table = |path: &str| path.starts_with("crates/stack/src/") && path.ends_with("/count.rs");
     let tables =
-        TREE.rust().filter(|source| is_table(&source.path) || source.path.ends_with("src/stack/counter.rs"));
+        TREE.rust().filter(|source| is_table(&source.path) || source.path.ends_with("src/rt/counter.rs"));
     for source in tables {
         let found = counter_names(&source.text);
         assert!(found.len() > 3, "{} has no table of counters", source.path);

@@ -1,6 +1,7 @@
 //! What everything else is built on: names, time, memory.
 
 pub(crate) mod addr;
+pub(crate) mod bind;
 pub(crate) mod clock;
 pub(crate) mod entropy;
 pub(crate) mod payload;

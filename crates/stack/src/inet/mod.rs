@@ -8,8 +8,11 @@
 //! | [`icmp`] | sockets for echo requests |
 //! | [`link`] | Ethernet: neighbors, addresses of our own, groups |
 
+mod core;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod ip;
 pub(crate) mod link;
 pub mod netif;
+
+pub(crate) use self::core::Core;

@@ -11,12 +11,9 @@ use sockeye_sync::admission::{self, Admission, Full};
 use sockeye_sync::facade::{AtomicU64, Ordering};
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
-use crate::base::addr::FourTuple;
-use crate::inet::input::busy;
-use crate::inet::input::placed::Placing;
-use crate::inet::input::watch::{self, Wait, Waiters};
+use crate::rt::counter;
+use crate::rt::env::Env;
 use crate::rt::workers::deadline_after;
-use crate::stack::{Core, counter};
 
 /// SO_RCVTIMEO, SO_SNDTIMEO or the like: counted from the first time that a call has to wait.
 pub(crate) struct Timeout {
@@ -47,76 +44,44 @@ impl Timeout {
 }
 
 /// Waits with a ticket; `false` at the end of the time. `cpu`: where the one that will notify ran last, if it is known.
-pub(crate) fn wait(core: &Core, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
-    core.count(counter::SLEEPS);
+pub(crate) fn wait(env: &Env, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeout: &mut Timeout) -> bool {
+    env.count(counter::SLEEPS);
     admission::give_back();
-    queue.wait(ticket, timeout.until(), spin_for(core, cpu)) != Woken::TimedOut
+    queue.wait(ticket, timeout.until(), spin_for(env, cpu)) != Woken::TimedOut
 }
 
 /// How a caller spins who waits for one who ran last on `cpu`.
-fn spin_for(core: &Core, cpu: u32) -> Spin {
-    Spin::up_to(core.config.spin_max).woken_from(Some(cpu)).for_one_answer()
+fn spin_for(env: &Env, cpu: u32) -> Spin {
+    Spin::up_to(env.config.spin_max).woken_from(Some(cpu)).for_one_answer()
 }
 
 /// [`wait`] of a writer for a reader in this process, under the admission limit where there are many. It may come back without
 /// having waited for space.
 pub(crate) fn wait_for_reader(
-    core: &Core,
+    env: &Env,
     queue: &WaitQueue,
     ticket: Ticket,
     cpu: u32,
     timeout: &mut Timeout,
 ) -> bool {
     let deadline = timeout.until();
-    if core.config.writer_admission && admission::ask(&Full { reader: cpu, deadline }) {
-        core.count(counter::WRITERS_ADMITTED);
+    if env.config.writer_admission && admission::ask(&Full { reader: cpu, deadline }) {
+        env.count(counter::WRITERS_ADMITTED);
         return true;
     }
-    core.count(counter::SLEEPS);
-    if spin_for(core, cpu).until(|| queue.is_over(ticket)) {
+    env.count(counter::SLEEPS);
+    if spin_for(env, cpu).until(|| queue.is_over(ticket)) {
         return true;
     }
     Admission::of_process().parked(|| queue.park(ticket, deadline)) != Woken::TimedOut
 }
 
-/// [`wait`] for something that frames from an interface bring: as long as it is busy, the caller takes them from their
-/// queue himself (`input/busy.rs`), for `placing` where that can be, and then he may sleep there (`input/watch.rs`).
-pub(crate) fn wait_polling(
-    core: &Core,
-    (waiters, ticket): (Waiters<'_>, Ticket),
-    (at, conn): (busy::Place, &FourTuple),
-    mut placing: Option<&mut Placing<'_>>,
-    timeout: &mut Timeout,
-) -> bool {
-    core.count(counter::SLEEPS);
-    // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
-    let may_watch = watch::is_likely(core, at, conn);
-    let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
-    let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
-    if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
-        return true;
-    }
-    let deadline = timeout.until();
-    let watched =
-        may_watch.then(|| watch::wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
-    let woken = watched.flatten().unwrap_or_else(|| {
-        busy::leave(core, at);
-        waiters.queue.park(ticket, deadline)
-    });
-    woken != Woken::TimedOut
-}
-
-/// The part of the time to be busy that is enough for a reader who can sleep where his frames come: nobody else has to be woken
-/// for them, so to sleep costs a fourth of what it does otherwise. A writer is busy for longer: while he waits for much space,
-/// acknowledgments of parts of it would each end a sleep.
-const SPIN_PART: u32 = 4;
-
 /// Waits for packet memory, for a moment at most: the caller's socket may fail while memory stays short. `false` at the
 /// end of the time.
-pub(crate) fn wait_for_memory(core: &Core, timeout: &mut Timeout) -> bool {
+pub(crate) fn wait_for_memory(env: &Env, timeout: &mut Timeout) -> bool {
     let until = timeout.until();
     let slice = Instant::now() + MEMORY_WAIT;
-    core.pool.wait_freed(Some(until.map_or(slice, |until| until.min(slice))));
+    env.pool.wait_freed(Some(until.map_or(slice, |until| until.min(slice))));
     until.is_none_or(|until| Instant::now() < until)
 }
 

@@ -151,10 +151,16 @@ pub use armed::{arm, disarm_all, fired};
 #[inline(always)]
 pub(crate) fn hit(_point: Point, _of: u64) {}
 
+/// What names a connection: its two ports, the local one first.
+pub(crate) trait Ports {
+    fn ports(&self) -> (u16, u16);
+}
+
 /// What names a connection: its two ports.
 #[inline(always)]
-pub(crate) fn of_conn(conn: &crate::tcp::conn::Conn) -> u64 {
-    u64::from(conn.tuple.local.port) << 16 | u64::from(conn.tuple.remote.port)
+pub(crate) fn of_conn(conn: &impl Ports) -> u64 {
+    let (local, remote) = conn.ports();
+    u64::from(local) << 16 | u64::from(remote)
 }
 
 /// What names a neighbor: the last two bytes of its address.

@@ -27,9 +27,8 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::Arc;
 pub use sockeye_sync::fork::Origin;
 
-use crate::base::entropy::Entropy;
-use crate::inet::netif::{NetifId, down};
-use crate::stack::{Core, Stack};
+use crate::rt::env::Env;
+use crate::rt::handle::{Layer, Stack, Whole};
 
 /// The error of every call on a stack whose threads are the parent's.
 #[cold]
@@ -52,46 +51,47 @@ impl Home {
     }
 }
 
-/// The core, if the calling process may use it.
+/// Whether the calling process may use a stack.
+///
+/// # Errors
+/// [`lost`].
 #[inline]
-pub(crate) fn ask(core: &Arc<Core>) -> io::Result<&Core> {
-    if core.home.origin.is_here() { Ok(core) } else { ask_in_child(core) }
+pub(crate) fn ask(whole: &Arc<dyn Whole>, env: &Env) -> io::Result<()> {
+    if env.home.origin.is_here() { Ok(()) } else { ask_in_child(whole, env) }
 }
 
 /// Whether nothing of the stack may be touched.
 #[inline]
-pub(crate) fn is_lost(core: &Core) -> bool {
-    !core.home.origin.is_here() && core.config.workers > 0
+pub(crate) fn is_lost(env: &Env) -> bool {
+    !env.home.origin.is_here() && env.config.workers > 0
 }
 
 #[cold]
-fn ask_in_child(core: &Arc<Core>) -> io::Result<&Core> {
-    if core.config.workers > 0 {
+fn ask_in_child(whole: &Arc<dyn Whole>, env: &Env) -> io::Result<()> {
+    if env.config.workers > 0 {
         return Err(lost());
     }
     let inherited = {
         // No other thread of the parent was in a call, so this is free, or held by a thread of ours.
-        let _adopting = core.home.adopting.lock();
-        if core.home.origin.is_here() { Vec::new() } else { adopt(core) }
+        let _adopting = env.home.adopting.lock();
+        if env.home.origin.is_here() { Vec::new() } else { adopt(whole, env) }
     };
     // Outside the lock: it wakes whoever waited for a connection.
-    for id in inherited {
-        down::is_gone(core, id);
+    for netif in inherited {
+        whole.lose(netif);
     }
-    Ok(core)
+    Ok(())
 }
 
 /// Under `adopting`: makes the stack this process's. Returns the interfaces that it has lost.
-fn adopt(core: &Arc<Core>) -> Vec<NetifId> {
-    core.pool.adopt();
-    let inherited = core.netifs.detach();
+fn adopt(whole: &Arc<dyn Whole>, env: &Env) -> Vec<u16> {
+    env.pool.adopt();
+    let inherited = whole.adopt();
     if !inherited.is_empty() {
         // Interfaces are foreign code whose end may change a device that is the parent's: they never end here.
-        std::mem::forget(Arc::clone(core));
+        std::mem::forget(Arc::clone(whole));
     }
-    let mut entropy = Entropy::mixed(core.secret_bytes(), sockeye_sync::fork::nonce());
-    core.rekey(&mut entropy);
-    core.home.origin.adopt();
+    env.home.origin.adopt();
     inherited
 }
 
@@ -109,7 +109,7 @@ impl<T> Held<T> {
 
     /// For a constructor that cannot fail: without the value, if the stack is lost.
     pub fn try_new(stack: &Stack, make: impl FnOnce() -> T) -> Self {
-        Self { stack: stack.clone(), value: stack.core().is_ok().then(make) }
+        Self { stack: stack.clone(), value: stack.core::<Env>().is_ok().then(make) }
     }
 
     /// The value.
@@ -118,15 +118,15 @@ impl<T> Held<T> {
     /// [`lost`].
     #[inline]
     pub fn open(&self) -> io::Result<&T> {
-        self.enter().map(|(_, value)| value)
+        self.enter::<Env>().map(|(_, value)| value)
     }
 
-    /// The value and the core of its stack.
+    /// The value, and what the sockets of its layer share.
     ///
     /// # Errors
     /// [`lost`].
     #[inline]
-    pub fn enter(&self) -> io::Result<(&Core, &T)> {
+    pub fn enter<L: Layer>(&self) -> io::Result<(&L, &T)> {
         let core = self.stack.core()?;
         Ok((core, self.value.as_ref().ok_or_else(lost)?))
     }

@@ -5,30 +5,33 @@
 //! that a stack without threads has it too.
 //!
 //! Whoever takes packet memory at once or does without [`obtain`]s it: what is parked is given back for him, and where that
-//! does not help [`prune`](crate::tcp::prune) is asked to give up what lies behind holes. Who waits for memory asks it too.
+//! does not help what lies behind holes is given up soon: a thread that is refused memory [asks](Pruner::ask) for that, and so does one that
+//! waits for memory. `tcp/prune.rs` has what is then done, and why.
 //!
 //! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers are cloned, called and dropped outside of it. Tests:
 //! `tests/tokio_shape.rs`.
 
+use std::task::Waker;
 use std::time::Duration;
 
+use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Mutex, NoPollers, WaitList};
 
+use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::timers::TimerKey;
-use crate::stack::Core;
 
 /// Takes packet memory by `take`, once more if what is parked could be given back. If there is none all the same, what lies
 /// behind holes is given up soon. Not to be called with a lock of the stack's held, nor inside a perimeter.
 #[inline]
-pub(crate) fn obtain<T, E>(core: &Core, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
-    take().or_else(|refused| once_more(core, refused, take))
+pub(crate) fn obtain<T, E>(env: &Env, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    take().or_else(|refused| once_more(env, refused, take))
 }
 
 #[cold]
-fn once_more<T, E>(core: &Core, refused: E, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
-    let again = if core.recycler.reclaim(core) { take() } else { Err(refused) };
-    again.inspect_err(|_| core.pruner.ask(core))
+fn once_more<T, E>(env: &Env, refused: E, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    let again = if env.reclaim() { take() } else { Err(refused) };
+    again.inspect_err(|_| env.pruner.ask(env))
 }
 
 /// See the module's head.
@@ -49,26 +52,66 @@ impl MemoryWaiters {
     /// # Errors
     /// The waker panicked.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "only tasks wait so"))]
-    pub fn register(&self, core: &Core, waker: &std::task::Waker) -> std::io::Result<()> {
-        let own = crate::rt::tasks::clone(core, waker).ok_or_else(crate::rt::tasks::waker_panicked)?;
+    pub fn register(&self, env: &Env, waker: &Waker) -> std::io::Result<()> {
+        let own = crate::rt::tasks::clone(env, waker).ok_or_else(crate::rt::tasks::waker_panicked)?;
         let mut tasks = self.tasks.lock();
         let is_first = tasks.task_count() == 0;
         let unused = tasks.register_once(MEMORY, own);
         drop(tasks);
-        crate::rt::tasks::discard(core, unused);
+        crate::rt::tasks::discard(env, unused);
         if is_first {
-            core.workers.arm(0, (core.clock.now() + PAUSE).as_micros(), TimerKey::Memory);
-            core.workers.tell_driver(core);
+            env.workers.arm(0, (env.clock.now() + PAUSE).as_micros(), TimerKey::Memory);
+            env.workers.tell_driver(env);
         }
         Ok(())
     }
 
     /// The wheel's call: everybody tries again.
-    pub fn on_timer(&self, core: &Core) {
-        let mut tasks = Vec::new();
+    pub fn on_timer(&self, env: &Env) {
+        let mut tasks: Vec<Waker> = Vec::new();
         self.tasks.lock().mark(MEMORY, &mut tasks);
         for task in tasks {
-            panics::contain(core, PanicSource::Waker, "Waker::wake", || task.wake());
+            panics::contain(env, PanicSource::Waker, "Waker::wake", || task.wake());
         }
+    }
+}
+
+/// Asks that what lies behind holes be given up. Soon afterwards the timer wheel calls [`TimerKey::Prune`].
+///
+/// No request is lost: [`Pruner::begin`] comes before the connections are looked at, so a thread that finds the request made already has
+/// all of them looked at afterwards.
+pub(crate) struct Pruner {
+    /// (a) The timer wheel will call. Partner: the swaps in [`Pruner::ask`] and [`Pruner::begin`].
+    is_asked: AtomicBool,
+}
+
+/// From a request to its sweep: what many connections ask for together is done once.
+const PRUNE_PAUSE: Duration = Duration::from_millis(10);
+
+impl Pruner {
+    pub fn new() -> Self {
+        Self { is_asked: AtomicBool::new(false) }
+    }
+
+    /// Packet memory was refused. Not to be called with a lock held, nor inside a perimeter.
+    #[cold]
+    pub fn ask(&self, env: &Env) {
+        if let Some((at, key)) = self.ask_later(env) {
+            env.workers.arm(0, at, key);
+            env.workers.tell_driver(env);
+        }
+    }
+
+    /// Packet memory was refused to a thread that may hold locks or be inside a perimeter. Returns the call that it asks of the wheel when
+    /// it has let go of them; `None` if another thread has asked since the latest sweep began.
+    #[cold]
+    pub fn ask_later(&self, env: &Env) -> Option<(u64, TimerKey)> {
+        let is_first = !self.is_asked.swap(true, Ordering::AcqRel);
+        is_first.then(|| ((env.clock.now() + PRUNE_PAUSE).as_micros(), TimerKey::Prune))
+    }
+
+    /// The wheel has called: the sweep begins.
+    pub fn begin(&self) {
+        self.is_asked.swap(false, Ordering::AcqRel);
     }
 }

@@ -2,25 +2,33 @@
 //!
 //! | module | has |
 //! |---|---|
+//! | [`handle`] | the counted handles of a stack, and its end |
+//! | [`env`], [`counter`] | what all layers work in, and what it counts |
 //! | [`workers`], [`timers`] | the stack's own threads and their timer wheels |
 //! | [`threads`] | which kind of thread the calling one is |
 //! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |
-//! | [`memory`] | who waits for packet memory |
+//! | [`wake`] | whom a change concerns, until it can be woken |
+//! | [`memory`], [`recycle`] | who waits for packet memory; where used-up buffers go |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
 //! | [`fork`] | what a child of fork(2) may do |
 //! | [`failpoints`] | panics on purpose, for tests |
 
 pub(crate) mod blocking;
+pub(crate) mod counter;
+pub(crate) mod env;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
 pub(crate) mod failpoints;
 pub mod fork;
+pub(crate) mod handle;
 pub(crate) mod memory;
 pub(crate) mod panics;
 pub mod poll;
+pub(crate) mod recycle;
 #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
 pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod timers;
+pub(crate) mod wake;
 pub(crate) mod workers;

@@ -7,7 +7,7 @@
 //!
 //! Catching and reporting are two steps, because a panic may be caught while a lock is held. A [`Caught`] is inert: it owns what the
 //! panic carried, and [`Caught::report`], which counts it and calls the application's hook, is called after all locks are let go
-//! (from inside protocol code through [`Outbox::caught`](crate::tcp::conn::outbox::Outbox)). The hook is foreign code as well: it is called
+//! (from inside protocol code through an outbox). The hook is foreign code as well: it is called
 //! with no lock held, and a panic in it is counted and goes nowhere.
 //!
 //! Must not know who panics. Tests: below, `tests/panics.rs`.
@@ -22,8 +22,10 @@ use sockeye_netif::Waking;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Mutex, discard_payload};
 
+use crate::rt::counter;
+use crate::rt::env::Env;
 use crate::rt::fork;
-use crate::stack::{Core, counter};
+use crate::rt::handle::Whole;
 
 /// What kind of code panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -75,10 +77,12 @@ impl Panics {
 }
 
 /// What an interface wakes tasks by: their panics are reported to the stack, as long as it is there.
-pub(crate) fn waking(core: &Arc<Core>) -> Waking {
-    let core = Arc::downgrade(core);
-    Waking::reporting(move |payload| match core.upgrade().filter(|core| !fork::is_lost(core)) {
-        Some(core) => Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(&core),
+pub(crate) fn waking<W: Whole + 'static>(whole: &Arc<W>) -> Waking {
+    let whole = Arc::downgrade(whole);
+    Waking::reporting(move |payload| match whole.upgrade().filter(|whole| !fork::is_lost(whole.env())) {
+        Some(whole) => {
+            Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(whole.env())
+        }
         None => discard_payload(payload),
     })
 }
@@ -103,7 +107,7 @@ pub(crate) fn catch<R>(source: PanicSource, place: &'static str, f: impl FnOnce(
 /// Calls foreign code with no lock held; a panic is caught and reported at once.
 #[inline]
 pub(crate) fn contain<R>(
-    core: &Core,
+    env: &Env,
     source: PanicSource,
     place: &'static str,
     f: impl FnOnce() -> R,
@@ -111,7 +115,7 @@ pub(crate) fn contain<R>(
     match catch(source, place, f) {
         Ok(result) => Some(result),
         Err(caught) => {
-            caught.report(core);
+            caught.report(env);
             None
         }
     }
@@ -120,22 +124,18 @@ pub(crate) fn contain<R>(
 /// Runs a call of the application, with no lock held. If the stack's own code panics in it the call fails. What the call was about
 /// is as if it had not been made: that is for the sections inside to see to.
 #[inline]
-pub(crate) fn call<R>(
-    core: &Core,
-    place: &'static str,
-    call: impl FnOnce() -> io::Result<R>,
-) -> io::Result<R> {
-    contain(core, PanicSource::Protocol, place, call).unwrap_or_else(|| Err(error()))
+pub(crate) fn call<R>(env: &Env, place: &'static str, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    contain(env, PanicSource::Protocol, place, call).unwrap_or_else(|| Err(error()))
 }
 
 /// [`call`] of a socket whose errors are numbers: EIO.
 #[inline]
 pub(crate) fn call_or_errno<R>(
-    core: &Core,
+    env: &Env,
     place: &'static str,
     call: impl FnOnce() -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    contain(core, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
+    contain(env, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
 }
 
 /// What a call reports in which the stack's own code has panicked.
@@ -148,8 +148,8 @@ const PANICKED: &str = "the stack's protocol code panicked in this call, which h
                         it with the message of the panic";
 
 /// Drops a value of the application's with no lock held; a panic in its drop is caught and reported.
-pub(crate) fn release<T>(core: &Core, source: PanicSource, place: &'static str, value: T) {
-    contain(core, source, place, || drop(value));
+pub(crate) fn release<T>(env: &Env, source: PanicSource, place: &'static str, value: T) {
+    contain(env, source, place, || drop(value));
 }
 
 /// Drops a value of the application's whose drop may panic, with no lock held and nobody to tell.
@@ -168,17 +168,17 @@ impl Caught {
 
     /// Counts the panic and tells the application's hook. Outside all locks.
     #[cold]
-    pub fn report(self, core: &Core) {
-        core.count(match self.source {
+    pub fn report(self, env: &Env) {
+        env.count(match self.source {
             PanicSource::Waker | PanicSource::Hook | PanicSource::Netif => counter::PANICS_FOREIGN,
             PanicSource::Protocol => counter::PANICS_PROTOCOL,
         });
-        let hook = core.panics.hook.lock().clone();
+        let hook = env.panics.hook.lock().clone();
         if let Some(hook) = hook {
             let report = PanicReport { source: self.source, place: self.place, message: self.message() };
             // Panics of the hook itself are counted, and told to nobody.
             if let Err(caught) = catch(PanicSource::Hook, "the panic hook", || hook(&report)) {
-                core.count(counter::PANICS_FOREIGN);
+                env.count(counter::PANICS_FOREIGN);
                 discard_payload(caught.payload);
             }
             // It may have been replaced meanwhile; then this is its last reference.

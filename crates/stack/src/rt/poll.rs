@@ -33,16 +33,17 @@ use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::{Local, Spin, Woken};
 
 use crate::rt::blocking::Timeout;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
+use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::stack::WeakStack;
 use table::{Held, Slot};
 
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
 pub(crate) use registration::{Registration, Waiters};
 pub(crate) use table::Queue;
-pub(crate) use target::{Target, sealed};
+pub(crate) use target::{Target, mark, sealed};
 
 /// The number by which an application knows one of its registrations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -95,9 +96,6 @@ pub struct Poll {
 /// Something that can be registered: a stream or a listener of this crate.
 pub trait Pollable: sealed::Source {}
 
-impl Pollable for crate::TcpStream {}
-impl Pollable for crate::TcpListener {}
-
 impl Poll {
     /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
     pub fn new(spin_max: Duration) -> Self {
@@ -127,13 +125,14 @@ impl Poll {
         self.first.get_or_init(|| source.owner().downgrade());
         let registration = queue.admit(|index, first| {
             let wanted = (Ready(interest.0), trigger);
-            Registration::new(queue, (index, first), token, wanted, target.clone())
+            Registration::new(queue, (index, first), token, wanted, target)
         })?;
         let mut wakes = Vec::new();
-        let added =
-            panics::catch(PanicSource::Protocol, "register", || target.add(&registration, &mut wakes));
+        let added = panics::catch(PanicSource::Protocol, "register", || {
+            registration.target().add(&registration, &mut wakes)
+        });
         let added = added.unwrap_or_else(|caught| {
-            if let Some(gone) = target.remove(queue) {
+            if let Some(gone) = registration.target().remove(queue) {
                 queue.forget(&gone);
             }
             Err(self.report(caught))
@@ -149,9 +148,9 @@ impl Poll {
     #[cold]
     fn report(&self, caught: Caught) -> io::Error {
         if let Some(stack) = self.first.get().and_then(WeakStack::upgrade)
-            && let Ok(core) = stack.core()
+            && let Ok(env) = stack.core::<Env>()
         {
-            caught.report(core);
+            caught.report(env);
         }
         panics::error()
     }

@@ -19,9 +19,9 @@ use std::task::{Poll, Waker};
 
 use sockeye_sync::Key;
 
+use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::{Ready, Waiters};
-use crate::stack::Core;
 
 /// What a task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl Want {
 pub(crate) trait Waitable {
     /// # Errors
     /// That of a stack which this process may not use; so have all of these.
-    fn core(&self) -> io::Result<&Core>;
+    fn env(&self) -> io::Result<&Env>;
 
     /// Calls `f` under the mutex of the buffer that is waited for: with whether there is something, or never will be, and the
     /// buffer's list.
@@ -104,10 +104,10 @@ impl<S: Waitable> Drop for Waiting<'_, S> {
     fn drop(&mut self) {
         // In a child of fork(2) the list is its parent's.
         if let Some(key) = self.key
-            && let Ok(core) = self.socket.core()
+            && let Ok(env) = self.socket.env()
             && let Ok(gone) = self.socket.with_list(self.want, |_, list| list.remove(key))
         {
-            discard(core, gone);
+            discard(env, gone);
         }
     }
 }
@@ -122,8 +122,8 @@ fn register(
     key: &mut dyn FnMut(&mut Waiters) -> Key,
     waker: &Waker,
 ) -> Poll<io::Result<()>> {
-    let core = socket.core()?;
-    let Some(own) = clone(core, waker) else { return Poll::Ready(Err(waker_panicked())) };
+    let env = socket.env()?;
+    let Some(own) = clone(env, waker) else { return Poll::Ready(Err(waker_panicked())) };
     let (is_over, unused) = socket.with_list(want, |is_over, list| {
         if is_over {
             return (true, Some(own));
@@ -131,20 +131,20 @@ fn register(
         let key = key(list);
         (false, list.register(key, own))
     })?;
-    discard(core, unused);
+    discard(env, unused);
     if is_over || socket.is_ready_elsewhere(want)? { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
 /// A clone of a task's waker, made with no lock held. `None` if that panicked.
-pub(crate) fn clone(core: &Core, waker: &Waker) -> Option<Waker> {
-    panics::contain(core, PanicSource::Waker, "Waker::clone", || waker.clone())
+pub(crate) fn clone(env: &Env, waker: &Waker) -> Option<Waker> {
+    panics::contain(env, PanicSource::Waker, "Waker::clone", || waker.clone())
 }
 
 /// Drops a waker that a list has given back, with no lock held.
 #[inline]
-pub(crate) fn discard(core: &Core, waker: Option<Waker>) {
+pub(crate) fn discard(env: &Env, waker: Option<Waker>) {
     if let Some(waker) = waker {
-        panics::contain(core, PanicSource::Waker, "Waker::drop", || drop(waker));
+        panics::contain(env, PanicSource::Waker, "Waker::drop", || drop(waker));
     }
 }
 

@@ -11,8 +11,6 @@
 //!
 //! Bound: an entry per armed timer, of 24 bytes.
 
-use crate::inet::netif::NetifId;
-use crate::inet::netif::departures::Exit;
 use crate::rt::failpoints::{self, Point};
 
 /// Whom to call.
@@ -31,10 +29,10 @@ pub(crate) enum TimerKey {
     Prune,
     /// Packet memory that is parked for whoever allocates.
     Parked,
-    /// The link of an interface.
-    Link(NetifId),
+    /// The link of an interface, by its place in the table.
+    Link { netif: u16 },
     /// Frames that were left at a lane of an interface.
-    Frames(Exit),
+    Frames { netif: u16, lane: u8 },
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);

@@ -1,7 +1,7 @@
 //! Workers: the threads that turn timers and take over protocol work nobody else finished.
 //!
-//! A *lane* is what one worker looks after: a timer wheel and a queue of perimeters that were handed
-//! over. With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
+//! A *lane* is what one worker looks after: a timer wheel, and the work that was handed to it, which a layer above keeps
+//! ([`Duties`]). With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
 //!
 //! # Sleeping
 //! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only
@@ -21,25 +21,22 @@
 //!
 //! The hook is the application's, and a timer may be armed under a lock. So the call is only noted in `driver_owed` there,
 //! and made by [`Workers::tell_driver`], which every thread that may have noted it runs after its last lock is released:
-//! the end of each [`Context`], and the few places that arm a timer outside of one. No call is lost: a thread that notes
+//! the end of each call into the stack, and the few places that arm a timer outside of one. No call is lost: a thread that notes
 //! one looks at the note afterwards, and finds it unless another thread has taken it, which then makes the call.
 
 use std::time::{Duration, Instant as StdInstant};
 
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
-use sockeye_sync::{Mutex, RunQueue, Sleeper, Spin};
+use sockeye_sync::{Mutex, Sleeper, Spin};
 
-use crate::inet::netif::departures;
+use crate::rt::counter;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::threads::{self, Role};
 use crate::rt::timers::{Entry, TimerKey, Wheel};
-use crate::stack::{Core, counter};
 use crate::switches::Wake;
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{Conn, engine, reason, serve};
-use crate::tcp::tables::demux::SHARDS;
 
 /// All lanes of a stack.
 pub(crate) struct Workers {
@@ -59,7 +56,6 @@ pub(crate) type Driver = Box<dyn Fn() + Send + Sync>;
 
 struct Lane {
     clockwork: Mutex<Clockwork>,
-    queue: RunQueue<Arc<Conn>>,
     /// (a) Packet memory that is parked for the lane's cores should be given back.
     flush: AtomicBool,
     sleeper: Sleeper,
@@ -71,11 +67,33 @@ struct Clockwork {
     sleeps_until: u64,
 }
 
+/// What workers do: the layers above say it.
+pub(crate) trait Duties {
+    /// What was handed to a lane.
+    type Work;
+
+    fn env(&self) -> &Env;
+
+    /// Whether something was handed to a lane.
+    fn has_work(&self, lane: usize) -> bool;
+
+    /// Takes what was handed to a lane.
+    fn take_work(&self, lane: usize) -> Self::Work;
+
+    /// Does it. What panics is contained, each item by itself.
+    fn work(&self, work: Self::Work);
+
+    /// The wheel has called.
+    fn fire(&self, entry: Entry);
+
+    /// After a wheel was lost: calls `ask` for each call that may have been on it, with its time if that is known.
+    fn each_timer(&self, ask: impl FnMut(Option<u64>, TimerKey));
+}
+
 impl Workers {
     pub fn new(threads: usize, now: Instant) -> Self {
         let lane = |_| Lane {
             clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
-            queue: RunQueue::new(),
             flush: AtomicBool::new(false),
             sleeper: Sleeper::new(),
         };
@@ -92,17 +110,22 @@ impl Workers {
         self.lanes.len()
     }
 
+    /// The lane that looks after `pick`.
+    #[inline]
+    pub fn lane_of(&self, pick: u64) -> usize {
+        (pick % self.lanes.len() as u64) as usize
+    }
+
     fn lane(&self, pick: u64) -> &Lane {
-        &self.lanes[(pick % self.lanes.len() as u64) as usize]
+        &self.lanes[self.lane_of(pick)]
     }
 
     /// Asks for a call at `at` microseconds, on `cpu`, whose own wheel is taken where there may be many calls. Outside of a
-    /// [`Context`] the caller looks with [`tell_driver`](Self::tell_driver) afterwards.
+    /// call's outbox the caller looks with [`tell_driver`](Self::tell_driver) afterwards.
     pub fn arm(&self, cpu: u32, at: u64, key: TimerKey) {
         let pick = match key {
             TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
-            TimerKey::Link(id) => id.index() as u64,
-            TimerKey::Frames(exit) => exit.netif.index() as u64,
+            TimerKey::Link { netif } | TimerKey::Frames { netif, .. } => u64::from(netif),
             TimerKey::Memory | TimerKey::Prune | TimerKey::Parked | TimerKey::Fragments => 0,
         };
         let lane = self.lane(pick);
@@ -123,9 +146,9 @@ impl Workers {
     }
 
     /// Has `driver` called when `Stack::poll` is wanted earlier than its last answer said.
-    pub fn set_driver(&self, core: &Core, driver: Option<Driver>) {
+    pub fn set_driver(&self, env: &Env, driver: Option<Driver>) {
         let before = std::mem::replace(&mut *self.driver.lock(), driver.map(Arc::new));
-        panics::release(core, PanicSource::Hook, "drop of a driver's hook", before);
+        panics::release(env, PanicSource::Hook, "drop of a driver's hook", before);
     }
 
     /// The driver has come: until he is told anew, he looks by himself.
@@ -136,14 +159,14 @@ impl Workers {
     }
 
     /// The driver is about to be told to call again at `next`; returns what to tell him.
-    pub fn told(&self, core: &Core, index: usize, next: Option<Instant>) -> Option<Instant> {
+    pub fn told(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
         let lane = &self.lanes[index];
         // Since `next` was looked up somebody may have armed an earlier one, who found 0 here and told nobody.
         let mut clockwork = lane.clockwork.lock();
         let next = next.into_iter().chain(clockwork.wheel.next().map(Instant::from_micros)).min();
         clockwork.sleeps_until = next.map_or(u64::MAX, Instant::as_micros);
         drop(clockwork);
-        if lane.queue.is_empty() { next } else { Some(core.clock.now()) }
+        if duties.has_work(index) { Some(duties.env().clock.now()) } else { next }
     }
 
     /// Notes that the driver is wanted, unless that was noted since its last answer.
@@ -157,44 +180,41 @@ impl Workers {
 
     /// Calls the driver's hook if that was noted. With no lock held: the hook is foreign and may call the stack.
     #[inline]
-    pub fn tell_driver(&self, core: &Core) {
+    pub fn tell_driver(&self, env: &Env) {
         if !self.has_threads && self.driver_owed.load(Ordering::Relaxed) {
-            self.call_driver(core);
+            self.call_driver(env);
         }
     }
 
     #[cold]
-    fn call_driver(&self, core: &Core) {
+    fn call_driver(&self, env: &Env) {
         if !self.driver_owed.swap(false, Ordering::Acquire) {
             return;
         }
         let driver = self.driver.lock().clone();
         if let Some(driver) = driver {
-            panics::contain(core, PanicSource::Hook, "a driver's hook", &*driver);
+            panics::contain(env, PanicSource::Hook, "a driver's hook", &*driver);
             // It may have been replaced meanwhile; then this is its last reference.
-            panics::release(core, PanicSource::Hook, "drop of a driver's hook", driver);
+            panics::release(env, PanicSource::Hook, "drop of a driver's hook", driver);
         }
     }
 
-    /// Brings a perimeter that was filled to its worker, as a message that does not wait.
-    pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
-        let lane = self.lane(conn.hash);
-        lane.queue.push(Arc::clone(conn));
+    /// Something was [handed](Duties::has_work) to a lane.
+    pub fn call(&self, env: &Env, index: usize) {
+        let Some(lane) = self.lanes.get(index) else { return };
         if !self.has_threads {
             self.owe_driver(lane);
         } else if lane.sleeper.wake_if_sleeping() {
-            core.count(counter::WORKER_WAKES);
+            env.count(counter::WORKER_WAKES);
         }
     }
 
-    /// Takes over a perimeter that was left with items in its queue; when, `Config::wake` says.
-    pub fn leave_to(&self, core: &Core, conn: &Arc<Conn>) {
-        match core.config.wake {
-            // Nobody looks by himself where there is no worker.
-            Wake::Delayed if self.has_threads => {
-                self.lane(conn.hash).queue.push(Arc::clone(conn));
-            }
-            Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(core, conn),
+    /// Something was handed to a lane that can wait; until when, `Config::wake` says.
+    pub fn leave_to(&self, env: &Env, index: usize) {
+        match env.config.wake {
+            // Without a worker nobody looks by itself.
+            Wake::Delayed if self.has_threads => {}
+            Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(env, index),
         }
     }
 
@@ -214,15 +234,16 @@ impl Workers {
     }
 
     /// A worker thread's life.
-    pub fn run(&self, core: &Core, index: usize) {
+    pub fn run(&self, duties: &impl Duties, index: usize) {
+        let env = duties.env();
         let lane = &self.lanes[index];
         let mut due = Vec::new();
         threads::enter(Role::Worker);
         loop {
             // Each item of a turn is contained by itself: this is for what is around them.
-            panics::contain(core, PanicSource::Protocol, "a worker's turn", || {
-                self.turn(core, index, &mut due);
-                core.recycler.flush_lane(core, index);
+            panics::contain(env, PanicSource::Protocol, "a worker's turn", || {
+                self.turn(duties, index, &mut due);
+                env.recycler.flush_lane(env, index);
             });
             let ticket = lane.sleeper.prepare_sleep();
             let deadline = {
@@ -235,10 +256,10 @@ impl Workers {
                 ticket.cancel();
                 return;
             }
-            if lane.queue.is_empty() && !lane.flush.load(Ordering::Acquire) {
-                core.count(counter::WORKER_SLEEPS);
-                let until = deadline.and_then(|at| core.clock.to_std(Instant::from_micros(at)));
-                ticket.sleep(sooner(core, until), Spin::OFF);
+            if !duties.has_work(index) && !lane.flush.load(Ordering::Acquire) {
+                env.count(counter::WORKER_SLEEPS);
+                let until = deadline.and_then(|at| env.clock.to_std(Instant::from_micros(at)));
+                ticket.sleep(sooner(env, until), Spin::OFF);
             } else {
                 ticket.cancel();
             }
@@ -247,31 +268,27 @@ impl Workers {
     }
 
     /// Does what is due in one lane; returns when the next timer is.
-    pub fn turn(&self, core: &Core, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
-        let lane = &self.lanes[index];
-        let handed: Vec<Arc<Conn>> = lane.queue.take_all().collect();
-        let now = core.clock.now().as_micros();
+    pub fn turn<D: Duties>(&self, duties: &D, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
+        let (env, lane) = (duties.env(), &self.lanes[index]);
+        let handed = duties.take_work(index);
+        let now = env.clock.now().as_micros();
         let advanced = panics::catch(PanicSource::Protocol, "the timer wheel", || {
             lane.clockwork.lock().wheel.advance(now, due);
         });
         if let Err(caught) = advanced {
-            self.begin_anew(core, lane, due);
-            caught.report(core);
+            self.begin_anew(duties, lane, due);
+            caught.report(env);
         }
         if lane.flush.load(Ordering::Relaxed) && lane.flush.swap(false, Ordering::Acquire) {
-            core.recycler.flush_lane(core, index);
+            env.recycler.flush_lane(env, index);
         }
-        for conn in handed {
-            panics::contain(core, PanicSource::Protocol, "a connection left to a worker", || {
-                Context::run_as_worker(core, |cx| serve::take_over(cx, &conn));
-            });
-        }
+        duties.work(handed);
         for entry in due.drain(..) {
-            panics::contain(core, PanicSource::Protocol, "a timer", || fire(core, entry));
+            panics::contain(env, PanicSource::Protocol, "a timer", || duties.fire(entry));
         }
         // Asked for last: what was just done has set timers of its own, and may have handed over more.
-        if !lane.queue.is_empty() {
-            return Some(core.clock.now());
+        if duties.has_work(index) {
+            return Some(env.clock.now());
         }
         lane.clockwork.lock().wheel.next().map(Instant::from_micros)
     }
@@ -279,35 +296,28 @@ impl Workers {
     /// The wheel of a lane has panicked and may have lost calls. A new one takes its place: connections say when they are to be called, and
     /// everybody else is called now and asks again. Calls for nothing do no harm.
     #[cold]
-    fn begin_anew(&self, core: &Core, lane: &Lane, due: &mut Vec<Entry>) {
-        let now = core.clock.now().as_micros();
+    fn begin_anew(&self, duties: &impl Duties, lane: &Lane, due: &mut Vec<Entry>) {
+        let env = duties.env();
+        let now = env.clock.now().as_micros();
         let lost = std::mem::replace(&mut lane.clockwork.lock().wheel, Wheel::new(now));
-        panics::contain(core, PanicSource::Protocol, "the timer wheel", || drop(lost));
-        let mut conns: Vec<Arc<Conn>> = Vec::new();
-        core.demux.each_shard(|shard| conns.extend(shard.conns().cloned()));
-        for conn in conns {
-            let at = conn.timer_at.load(Ordering::Relaxed);
-            if at != 0 {
-                let key = TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 };
-                lane.clockwork.lock().wheel.insert(Entry { at, key });
-            }
-        }
-        let shards = (0..SHARDS).map(|index| TimerKey::Shard { index });
-        let links = core.netifs.each().map(|(id, _)| TimerKey::Link(id));
-        let others = [TimerKey::Memory, TimerKey::Prune, TimerKey::Parked, TimerKey::Fragments];
-        due.extend(shards.chain(links).chain(others).map(|key| Entry { at: now, key }));
+        panics::contain(env, PanicSource::Protocol, "the timer wheel", || drop(lost));
+        duties.each_timer(|at, key| match at {
+            Some(at) => lane.clockwork.lock().wheel.insert(Entry { at, key }),
+            None => due.push(Entry { at: now, key }),
+        });
     }
 
     /// After the threads have ended: runs what was handed to them and not done. A connection in the queue of a
     /// shared perimeter keeps that perimeter, which keeps the queue: neither would ever be freed.
-    pub fn finish(&self, core: &Core) {
+    pub fn finish(&self, duties: &impl Duties) {
         let mut due = Vec::new();
+        let lanes = || 0..self.lanes.len();
         for _ in 0..FINISH_TURNS_MAX {
-            if self.lanes.iter().all(|lane| lane.queue.is_empty()) {
+            if !lanes().any(|index| duties.has_work(index)) {
                 return;
             }
-            for index in 0..self.lanes.len() {
-                self.turn(core, index, &mut due);
+            for index in lanes() {
+                self.turn(duties, index, &mut due);
             }
         }
     }
@@ -317,8 +327,8 @@ impl Workers {
 const FINISH_TURNS_MAX: usize = 1000;
 
 /// When a worker wakes by itself: at its wheel's deadline, or to look for what was left without waking it.
-fn sooner(core: &Core, deadline: Option<StdInstant>) -> Option<StdInstant> {
-    match core.config.wake {
+fn sooner(env: &Env, deadline: Option<StdInstant>) -> Option<StdInstant> {
+    match env.config.wake {
         Wake::Delayed => deadline.into_iter().chain(StdInstant::now().checked_add(LOOK_INTERVAL)).min(),
         Wake::Immediate | Wake::Elide => deadline,
     }
@@ -327,31 +337,6 @@ fn sooner(core: &Core, deadline: Option<StdInstant>) -> Option<StdInstant> {
 /// How often a worker looks for perimeters that were left to it without waking it (`Wake::Delayed`): the
 /// longest delay of what is in them. 10 ms as illumos had it.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-
-/// One call of the wheel.
-fn fire(core: &Core, entry: Entry) {
-    match entry.key {
-        TimerKey::Conn { hash, serial } => {
-            let Some(conn) = core.demux.find(hash, |conn| conn.serial as u32 == serial) else {
-                return;
-            };
-            // An entry that was overtaken by an earlier one is nobody's any more.
-            if conn.timer_at.load(Ordering::Relaxed) == entry.at {
-                core.count(counter::TIMERS_FIRED);
-                Context::run_as_worker(core, |cx| engine::notify(cx, &conn, reason::TIMER));
-            }
-        }
-        TimerKey::Shard { index } => {
-            Context::run_as_worker(core, |cx| crate::tcp::tables::demux::on_timer(cx, index));
-        }
-        TimerKey::Memory => core.memory_waiters.on_timer(core),
-        TimerKey::Prune => Context::run_as_worker(core, crate::tcp::prune::on_timer),
-        TimerKey::Parked => core.recycler.sweep(core),
-        TimerKey::Fragments => crate::inet::ip::fragments::on_timer(core),
-        TimerKey::Frames(exit) => Context::run_as_worker(core, |cx| departures::pick_up(cx, exit)),
-        TimerKey::Link(id) => Context::run_as_worker(core, |cx| crate::inet::link::on_timer(cx, id)),
-    }
-}
 
 /// How long a caller may sleep for a deadline of the system's clock.
 pub(crate) fn deadline_after(timeout: Option<Duration>) -> Option<StdInstant> {

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use super::Stack;
+use crate::rt::handle::Stack;
 
 thread_local! {
     /// The stack of the innermost scope.

@@ -7,14 +7,19 @@
 //! | [`handshake`] | from a SYN to an accepted connection |
 //! | [`tables`] | connections by name, ports, listeners |
 //! | [`route`] | a segment whose receiver is not known yet |
-//! | [`prune`], [`recycle`] | memory: what is given up under pressure, and where used buffers go |
+//! | [`handed`] | connections that are left to workers |
+//! | [`prune`], [`shelves`] | memory: what is given up under pressure, and what is parked at connections |
 //!
 //! The protocol itself is `sockeye_proto::tcp`.
 
 pub(crate) mod conn;
+mod core;
+pub(crate) mod handed;
 pub(crate) mod handshake;
 pub(crate) mod prune;
-pub(crate) mod recycle;
 pub(crate) mod route;
+pub(crate) mod shelves;
 pub(crate) mod socket;
 pub(crate) mod tables;
+
+pub(crate) use self::core::Core;

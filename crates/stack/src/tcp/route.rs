@@ -14,9 +14,9 @@ use crate::base::payload::Data;
 use crate::inet::input::count;
 use crate::inet::netif::output;
 use crate::inet::netif::table::Via;
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::counter;
 use crate::tcp::conn::outbox::{Context, Routed, Wake};
 use crate::tcp::conn::{Conn, Work, engine};
 use crate::tcp::handshake::admission;
@@ -27,8 +27,9 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
     match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
         Some(Via::LOOPBACK) => {
-            if let Some(segment) = core.loopback.carry(core, segment) {
-                deliver(cx, segment);
+            let Routed { from, to, header, payload } = segment;
+            if let Some((to, header, payload)) = core.loopback.carry(core, (to, header, payload)) {
+                deliver(cx, Routed { from, to, header, payload });
             }
         }
         Some(via) => output::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),

@@ -11,17 +11,17 @@ use super::wait::{op, poll_op, poll_until, until};
 use sockeye_sync::coop::cooperative;
 use sockeye_sync::facade::Arc;
 
-use crate::EchoReply;
+use crate::inet::icmp::EchoReply;
 use crate::rt::fork::Held;
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 use crate::udp::naming::Handle;
 
 /// Sends ICMP echo requests and receives their answers, in the shape of `tokio`'s sockets. See
 /// [`crate::IcmpSocket`], which [`get_ref`](Self::get_ref) gives for options and errors.
 #[derive(Debug)]
 pub struct IcmpSocket {
-    inner: crate::IcmpSocket,
+    inner: crate::inet::icmp::IcmpSocket,
 }
 
 impl IcmpSocket {
@@ -39,14 +39,14 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn bind_on(stack: &Stack, addr: IpAddr) -> io::Result<Self> {
-        Self::from_std(crate::IcmpSocket::bind_on(stack, addr)?)
+        Self::from_std(crate::inet::icmp::IcmpSocket::bind_on(stack, addr)?)
     }
 
     /// Wraps a socket of the blocking kind, which from now on does not block.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn from_std(inner: crate::IcmpSocket) -> io::Result<Self> {
+    pub fn from_std(inner: crate::inet::icmp::IcmpSocket) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
     }
@@ -55,12 +55,12 @@ impl IcmpSocket {
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn into_std(self) -> io::Result<crate::IcmpSocket> {
+    pub fn into_std(self) -> io::Result<crate::inet::icmp::IcmpSocket> {
         Ok(self.inner)
     }
 
     /// The socket of the blocking kind, for its queries, options and errors.
-    pub fn get_ref(&self) -> &crate::IcmpSocket {
+    pub fn get_ref(&self) -> &crate::inet::icmp::IcmpSocket {
         &self.inner
     }
 

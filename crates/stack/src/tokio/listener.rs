@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 
 use super::TcpStream;
 use super::wait::{op, poll_op};
+use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 
 /// A listener in the shape of `tokio::net::TcpListener`. Several tasks may accept; each connection goes to
 /// one of them.
 #[derive(Debug)]
 pub struct TcpListener {
-    inner: crate::TcpListener,
+    inner: crate::tcp::socket::TcpListener,
 }
 
 impl TcpListener {
@@ -31,14 +31,14 @@ impl TcpListener {
     /// # Errors
     /// As for [`crate::TcpListener::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(crate::TcpListener::bind_on(stack, addr)?)
+        Self::from_std(crate::tcp::socket::TcpListener::bind_on(stack, addr)?)
     }
 
     /// Wraps a listener of the blocking kind, which from now on does not block.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn from_std(inner: crate::TcpListener) -> io::Result<Self> {
+    pub fn from_std(inner: crate::tcp::socket::TcpListener) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
     }

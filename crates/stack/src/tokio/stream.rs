@@ -10,15 +10,15 @@ use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use super::wait::{op, poll_op, until};
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 use crate::tcp::conn::user;
 use crate::tcp::socket::{MbufChain, TcpSocket};
 
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
 #[derive(Debug)]
 pub struct TcpStream {
-    inner: crate::TcpStream,
+    inner: crate::tcp::socket::TcpStream,
 }
 
 impl TcpStream {
@@ -59,18 +59,18 @@ impl TcpStream {
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn from_std(inner: crate::TcpStream) -> io::Result<Self> {
+    pub fn from_std(inner: crate::tcp::socket::TcpStream) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
     }
 
     /// The stream of the blocking kind inside. It stays non-blocking until told otherwise.
-    pub fn into_std(self) -> crate::TcpStream {
+    pub fn into_std(self) -> crate::tcp::socket::TcpStream {
         self.inner
     }
 
     /// The stream of the blocking kind, for its queries and options.
-    pub fn get_ref(&self) -> &crate::TcpStream {
+    pub fn get_ref(&self) -> &crate::tcp::socket::TcpStream {
         &self.inner
     }
 

@@ -15,18 +15,18 @@ use super::wait::{op, poll_op, poll_until, try_later, until};
 use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
 
-use crate::Outgoing;
-use crate::RecvMeta;
-use crate::SendMeta;
 use crate::rt::fork::Held;
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
+use crate::udp::Outgoing;
+use crate::udp::RecvMeta;
+use crate::udp::SendMeta;
 use crate::udp::naming::Handle;
 
 /// A UDP socket in the shape of `tokio::net::UdpSocket`. See the module's documentation.
 #[derive(Debug)]
 pub struct UdpSocket {
-    inner: crate::UdpSocket,
+    inner: crate::udp::UdpSocket,
 }
 
 impl UdpSocket {
@@ -44,14 +44,14 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(crate::UdpSocket::bind_on(stack, addr)?)
+        Self::from_std(crate::udp::UdpSocket::bind_on(stack, addr)?)
     }
 
     /// Wraps a socket of the blocking kind, which from now on does not block.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn from_std(inner: crate::UdpSocket) -> io::Result<Self> {
+    pub fn from_std(inner: crate::udp::UdpSocket) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
     }
@@ -60,12 +60,12 @@ impl UdpSocket {
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn into_std(self) -> io::Result<crate::UdpSocket> {
+    pub fn into_std(self) -> io::Result<crate::udp::UdpSocket> {
         Ok(self.inner)
     }
 
     /// The socket of the blocking kind, for its queries and options.
-    pub fn get_ref(&self) -> &crate::UdpSocket {
+    pub fn get_ref(&self) -> &crate::udp::UdpSocket {
         &self.inner
     }
 

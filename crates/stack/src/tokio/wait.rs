@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 
 use sockeye_sync::facade::Arc;
 
-use crate::TcpListener;
-use crate::TcpStream;
+use crate::rt::env::Env;
 use crate::rt::fork::Held;
 use crate::rt::poll::Waiters;
 use crate::rt::tasks::{self, Waitable, Waiting, Want};
-use crate::stack::Core;
+use crate::tcp::socket::TcpListener;
+use crate::tcp::socket::TcpStream;
 use crate::udp::naming::Handle;
 use sockeye_sync::coop::{self, cooperative};
 
@@ -73,8 +73,8 @@ pub(super) fn poll_until<S: Waitable>(socket: &S, want: Want, cx: &mut Context<'
 }
 
 /// Has the task woken at the next slow tick, for what nobody announces.
-pub(super) fn try_later<R>(core: &Core, cx: &Context<'_>) -> Poll<io::Result<R>> {
-    match core.memory_waiters.register(core, cx.waker()) {
+pub(super) fn try_later<R>(env: &Env, cx: &Context<'_>) -> Poll<io::Result<R>> {
+    match env.memory_waiters.register(env, cx.waker()) {
         Ok(()) => Poll::Pending,
         Err(error) => Poll::Ready(Err(error)),
     }
@@ -90,14 +90,14 @@ fn until_done<R>(
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(wait())?,
             // At the memory cap.
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return try_later(socket.core()?, cx),
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return try_later(socket.env()?, cx),
             done => return Poll::Ready(done),
         }
     }
 }
 
 impl Waitable for TcpStream {
-    fn core(&self) -> io::Result<&Core> {
+    fn env(&self) -> io::Result<&Env> {
         Ok(self.enter()?.0)
     }
 
@@ -114,7 +114,7 @@ impl Waitable for TcpStream {
 }
 
 impl Waitable for TcpListener {
-    fn core(&self) -> io::Result<&Core> {
+    fn env(&self) -> io::Result<&Env> {
         Ok(self.enter()?.0)
     }
 
@@ -124,7 +124,7 @@ impl Waitable for TcpListener {
 }
 
 impl Waitable for Held<Arc<Handle>> {
-    fn core(&self) -> io::Result<&Core> {
+    fn env(&self) -> io::Result<&Env> {
         Ok(self.enter()?.0)
     }
 

@@ -12,7 +12,7 @@ use super::pcb::{Pcb, Protocol};
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// What decides conflicts of binds.
 #[derive(Clone, Copy, Default, Debug)]

@@ -23,7 +23,7 @@ use crate::inet::ip::output::MtuDiscover;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::Ready;
-use crate::tcp::conn::outbox::Wake;
+use crate::rt::wake::Wake;
 
 /// What the datagrams of a run have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

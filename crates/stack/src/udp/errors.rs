@@ -17,7 +17,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::pcb::{ERRORS_MAX, Pcb};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::rt::poll::Ready;
-use crate::tcp::conn::outbox::Wake;
+use crate::rt::wake::Wake;
 
 /// What has happened to a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

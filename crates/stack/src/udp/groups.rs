@@ -16,30 +16,8 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use sockeye_sync::Mutex;
 
-use crate::inet::netif::NetifId;
-use crate::stack::Core;
-
-/// Number of the loopback interface.
-pub(crate) const LOOPBACK: u32 = 1;
-/// Number of the first attached interface.
-const FIRST: u32 = 2;
 /// Most memberships of one socket.
 pub(crate) const MEMBERSHIPS_MAX: usize = 64;
-
-impl NetifId {
-    /// The number by which IPv6 calls name the interface (`join_multicast_v6`, a scope). 1 is the loopback's.
-    pub fn interface_index(self) -> u32 {
-        if self == Self::LOOPBACK {
-            return LOOPBACK;
-        }
-        u32::try_from(self.index()).unwrap_or(u32::MAX).saturating_add(FIRST)
-    }
-
-    /// The interface of `core` that has this number, unless that is the loopback.
-    pub(crate) fn of_interface(core: &Core, index: u32) -> Option<Self> {
-        core.netifs.each().map(|(id, _)| id).find(|id| id.interface_index() == index)
-    }
-}
 
 /// A group on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

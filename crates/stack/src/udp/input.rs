@@ -23,7 +23,7 @@ use crate::tcp::conn::outbox::Context;
 
 /// A packet that says it is a datagram has come in for us.
 pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
-    let shared = &cx.core.udp;
+    let shared = super::shared(cx.core);
     let header = match parse(&mut received) {
         Ok(header) => header,
         Err(error) => {
@@ -59,7 +59,7 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     };
     let mut loads: Loads = Loads::new();
     loads.push(load);
-    let wakes = &mut cx.outbox.wakes;
+    let wakes = &mut cx.outbox.told;
     match received.cast {
         Cast::Unicast => {
             if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
@@ -124,11 +124,11 @@ pub(crate) fn on_icmp_error(
         local: Endpoint::new(addresses.src(), u16::from_be_bytes([s0, s1])),
         remote: Endpoint::new(addresses.dst(), u16::from_be_bytes([d0, d1])),
     };
-    let table = &cx.core.udp.table;
+    let table = &super::shared(cx.core).table;
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.told);
     true
 }
 

@@ -25,7 +25,7 @@ macro_rules! handle_methods {
             }
 
             /// The stack that the socket belongs to.
-            pub fn stack(&self) -> &$crate::Stack {
+            pub fn stack(&self) -> &$crate::rt::handle::Stack {
                 self.handle.stack()
             }
 
@@ -62,13 +62,14 @@ macro_rules! handle_methods {
         impl $crate::rt::poll::Pollable for $type {}
 
         impl $crate::rt::poll::sealed::Source for $type {
-            fn owner(&self) -> &$crate::Stack {
+            fn owner(&self) -> &$crate::rt::handle::Stack {
                 self.stack()
             }
 
             #[allow(private_interfaces)]
-            fn target(&self) -> std::io::Result<$crate::rt::poll::Target> {
-                Ok($crate::rt::poll::Target::Udp(sockeye_sync::facade::Arc::clone(&self.handle.open()?.pcb)))
+            fn target(&self) -> std::io::Result<Box<dyn $crate::rt::poll::Target>> {
+                let pcb = sockeye_sync::facade::Arc::clone(&self.handle.open()?.pcb);
+                Ok(Box::new($crate::udp::pcb::End(pcb)))
             }
         }
     };

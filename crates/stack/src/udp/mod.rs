@@ -45,7 +45,8 @@ use sockeye_sync::{Counters, cpu};
 use crate::base::addr::HashKey;
 use crate::inet::link;
 use crate::inet::netif::NetifId;
-use crate::stack::Core;
+use crate::rt::env::{Env, Kept};
+use crate::tcp::Core;
 use groups::{Groups, Membership};
 use ports::Ports;
 use table::Table;
@@ -64,6 +65,16 @@ pub(crate) struct Shared {
 pub(crate) struct Names {
     pub ports: Ports,
     pub table: Table,
+}
+
+impl Kept for Shared {
+    const AT: usize = 1;
+}
+
+/// What the UDP sockets of a stack share.
+#[inline]
+pub(crate) fn shared(env: &Env) -> &Shared {
+    env.kept()
 }
 
 impl Shared {

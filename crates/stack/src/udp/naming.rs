@@ -8,7 +8,7 @@
 //! Rank: `naming` → bind table → copies of the table. Tests: `tests/udp/`.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 use sockeye_proto::ip::martian::is_host;
@@ -21,8 +21,9 @@ use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
 use crate::inet::netif::{NetifId, scope};
+use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::{Core, Stack};
+use crate::tcp::Core;
 
 /// What the handles of one socket share. The last one closes it.
 pub(crate) struct Handle {
@@ -37,7 +38,7 @@ impl Handle {
 
     /// Where sockets of this protocol have their names.
     fn names(&self) -> (&Ports, &Table) {
-        let udp = &self.core().udp;
+        let udp = super::shared(self.core());
         match self.pcb.protocol {
             Protocol::Udp => (&udp.ports, &udp.table),
             Protocol::Echo => (&udp.echo.ports, &udp.echo.table),
@@ -60,7 +61,7 @@ impl Handle {
             || core.netifs.is_local(local.addr)
             || local.addr.is_multicast()
             || pcb.transparent && is_host(local.addr)
-            || route::is_broadcast(core, local.addr);
+            || scope::is_broadcast(&core.netifs, local.addr);
         if !is_own {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
@@ -96,7 +97,7 @@ impl Handle {
 
     /// Binds a socket that was made for that to every port.
     pub fn bind_every_port(&self) -> io::Result<()> {
-        let (udp, pcb) = (&self.core().udp, &self.pcb);
+        let (udp, pcb) = (super::shared(self.core()), &self.pcb);
         let _naming = pcb.naming.lock();
         let name = pcb.name.load();
         let mut ports = udp.ports.lock();
@@ -136,7 +137,7 @@ impl Handle {
         }
         let mut remote = endpoint(pcb, addr)?;
         remote.addr = connect_target(remote.addr);
-        if route::is_broadcast(core, remote.addr) && !pcb.options.broadcast.load(Ordering::Relaxed) {
+        if scope::is_broadcast(&core.netifs, remote.addr) && !pcb.options.broadcast.load(Ordering::Relaxed) {
             return Err(Errno::ACCESS.into());
         }
         let mut naming = pcb.naming.lock();
@@ -217,7 +218,7 @@ impl Drop for Handle {
         let groups = self.pcb.receive.so.lock().groups.take();
         for membership in groups {
             // The socket has left it whatever the link says.
-            let _left = self.core().udp.leave(self.core(), membership);
+            let _left = super::shared(self.core()).leave(self.core(), membership);
         }
         self.pcb.close(self.core());
     }
@@ -236,6 +237,3 @@ pub(crate) fn endpoint(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
         _ => Ok(endpoint),
     }
 }
-
-/// 127.255.255.255, which the loopback's network has as any other.
-pub(crate) const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);

@@ -19,7 +19,7 @@ use super::deliver::{Flow, Load};
 use super::pcb::Pcb;
 use crate::inet::ip::output::{self, ChecksumAt, Outgoing, SendError};
 use crate::inet::netif::NetifId;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 
 /// Where in a header the checksum stands.
@@ -35,7 +35,7 @@ pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[L
         let mut done = Ok(());
         for load in run {
             if is_cut_by_device(cx, netif, flow, load) {
-                core.udp.count(count::OUT_JOINED, load.count());
+                super::shared(core).count(count::OUT_JOINED, load.count());
                 let whole = load.payload.clone();
                 done = one(cx, netif, flow, (hash, load.segment_size), whole)
                     .or_else(|error| refusal(core, pcb, error));
@@ -112,7 +112,7 @@ fn refusal(core: &Core, pcb: &Pcb, error: SendError) -> Result<(), Errno> {
         SendError::NoSource => Err(Errno::ADDRNOTAVAIL),
         SendError::TooLong(_) => Err(Errno::MSGSIZE),
         SendError::QueueFull => {
-            core.udp.count(count::SNDBUF_ERRORS, 1);
+            super::shared(core).count(count::SNDBUF_ERRORS, 1);
             if pcb.options.recv_err.load(Ordering::Relaxed) { Err(Errno::NOBUFS) } else { Ok(()) }
         }
     }

@@ -20,6 +20,7 @@
 //! `ARCHITECTURE.md`. Tests: `tests/udp/`.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::IpAddr;
 
 use rustix::io::Errno;
@@ -34,10 +35,9 @@ use super::groups::Memberships;
 use super::name::{Name, NameCell};
 use super::options::Options;
 use crate::base::addr::Endpoint;
-use crate::rt::poll::registration;
-use crate::rt::poll::{Ready, Waiters};
-use crate::stack::Core;
-use crate::tcp::conn::outbox::{Wake, fire_all};
+use crate::inet::Core;
+use crate::rt::poll::{self, Queue, Ready, Registration, Target, Waiters, registration};
+use crate::rt::wake::{Change, Sleepers, Wake, fire_all};
 
 /// See the module's head.
 #[repr(align(128))]
@@ -195,7 +195,7 @@ impl Pcb {
 
     /// Tells everybody who waits that there is something: a datagram or an error.
     pub fn announce(this: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
-        let sleepers = || Wake::Udp(Arc::clone(this));
+        let sleepers = || Wake::sleepers(this, Change::Arrival);
         match so.waiters.notify_awaited(&this.receive.wait, sleepers, ready.bits(), wakes) {
             Notified::Nobody => {}
             Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
@@ -236,6 +236,31 @@ impl Pcb {
         drop(so);
         drop((left, registrations));
         fire_all(core, &mut wakes);
+    }
+}
+
+impl Sleepers for Pcb {
+    fn wake(&self, _change: Change) {
+        self.receive.wait.wake();
+    }
+}
+
+/// A socket as a poller knows it.
+pub(crate) struct End(pub Arc<Pcb>);
+
+impl Target for End {
+    fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()> {
+        registration::add(&mut self.0.receive.so.lock().waiters, registration)?;
+        poll::mark(registration, self.ready(), wakes);
+        Ok(())
+    }
+
+    fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+        registration::remove(&mut self.0.receive.so.lock().waiters, queue)
+    }
+
+    fn ready(&self) -> Ready {
+        self.0.readiness()
     }
 }
 

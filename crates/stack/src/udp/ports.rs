@@ -18,8 +18,7 @@ use sockeye_sync::{Mutex, MutexGuard};
 
 use super::pcb::Pcb;
 use crate::base::addr::{Endpoint, octets};
-use crate::tcp::tables::listeners::ANY_PORT;
-use crate::tcp::tables::ports::{Bind, BindOptions};
+use crate::base::bind::{self, ANY_PORT, Bind, BindOptions};
 
 /// See the module's head.
 pub(crate) struct Ports(Mutex<Binds>);
@@ -53,7 +52,7 @@ impl Binds {
     pub fn bind(&mut self, pcb: &Arc<Pcb>, local: Endpoint) -> io::Result<u16> {
         let port = if local.port == 0 {
             let mut free = self.chooser.candidates(&octets(local.addr), &[], 0);
-            free.find(|port| !self.ports.contains_key(port)).ok_or_else(crate::tcp::tables::ports::no_port)?
+            free.find(|port| !self.ports.contains_key(port)).ok_or_else(bind::no_port)?
         } else {
             local.port
         };
@@ -71,7 +70,7 @@ impl Binds {
             BindOptions { reuse_addr: pcb.reuse_addr, reuse_port: pcb.reuse_port, v6_only: pcb.v6_only };
         let binds = self.ports.entry(local.port).or_default();
         if binds.iter().any(|(_, bind)| bind.conflicts(local.addr, options)) {
-            return Err(crate::tcp::tables::ports::in_use(local));
+            return Err(bind::in_use(local));
         }
         binds.push((Arc::clone(pcb), Bind::new(0, local.addr, options)));
         Ok(())

@@ -141,7 +141,7 @@ fn hand_out(handle: &Handle, datagram: &Datagram, bufs: &mut [IoSliceMut<'_>]) -
     let len = fill(&datagram.payload, bufs);
     let meta = meta(&handle.pcb, datagram, len);
     if handle.pcb.protocol == Protocol::Udp {
-        handle.core().udp.count(count::IN_DATAGRAMS, meta.segment_count() as u64);
+        super::shared(handle.core()).count(count::IN_DATAGRAMS, meta.segment_count() as u64);
     }
     meta
 }

@@ -8,15 +8,14 @@ use rustix::io::Errno;
 use sockeye_proto::ip::martian::is_host;
 use sockeye_sync::facade::Ordering;
 
-use super::groups::LOOPBACK;
 use super::name::Name;
-use super::naming::LOOPBACK_BROADCAST;
 use super::pcb::Pcb;
+use crate::inet::Core;
 use crate::inet::netif::NetifId;
 use crate::inet::netif::device::Device;
+use crate::inet::netif::scope::{self, LOOPBACK, LOOPBACK_BROADCAST};
 use crate::inet::netif::table::Via;
 use crate::inet::netif::tables::NoWay;
-use crate::stack::Core;
 
 /// A way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +33,7 @@ pub(crate) enum Way {
 /// # Errors
 /// ENETUNREACH if there is none.
 pub(crate) fn way(core: &Core, src: IpAddr, dst: IpAddr, interface: u32) -> Result<Way, Errno> {
-    if dst.is_multicast() || is_broadcast(core, dst) {
+    if dst.is_multicast() || scope::is_broadcast(&core.netifs, dst) {
         return Ok(Way::All(if interface != 0 { interface } else { interface_from(core, src, dst)? }));
     }
     match core.netifs.via_from(src, dst) {
@@ -93,7 +92,8 @@ pub(crate) fn source(
         return Err(if wanted.is_unspecified() { Errno::ADDRNOTAVAIL } else { Errno::INVAL });
     }
     let own = name.local.addr;
-    let names_one_host = !own.is_unspecified() && !own.is_multicast() && !is_broadcast(core, own);
+    let names_one_host =
+        !own.is_unspecified() && !own.is_multicast() && !scope::is_broadcast(&core.netifs, own);
     let Some(src) = wanted.or(names_one_host.then_some(own)) else {
         return source_for(core, dst, interface);
     };
@@ -128,13 +128,4 @@ pub(crate) fn interface_for(pcb: &Pcb, dst: IpAddr) -> u32 {
     }
     let slot = if dst.is_ipv4() { &pcb.options.multicast_if_v4 } else { &pcb.options.multicast_if_v6 };
     slot.load(Ordering::Relaxed)
-}
-
-/// Whether `addr` means everybody on some network of this stack.
-pub(crate) fn is_broadcast(core: &Core, addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(v4) if v4.is_loopback() => v4 == LOOPBACK_BROADCAST,
-        IpAddr::V4(v4) => v4.is_broadcast() || core.netifs.is_broadcast(addr),
-        IpAddr::V6(_) => false,
-    }
 }

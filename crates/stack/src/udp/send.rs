@@ -21,7 +21,6 @@ use sockeye_sync::facade::Ordering;
 use super::count;
 use super::deliver::{Flow, Load, Loads, RUN_MAX};
 use super::errors::{self, Unsent};
-use super::groups::LOOPBACK;
 use super::message::SendMeta;
 use super::name::Name;
 use super::naming::{Handle, endpoint};
@@ -31,12 +30,14 @@ use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::inet::ip::output::MtuDiscover;
+use crate::inet::netif::scope::LOOPBACK;
 use crate::inet::netif::{NetifId, scope};
 use crate::rt::blocking::{Timeout, wait_for_memory};
+use crate::rt::counter;
 use crate::rt::memory;
 use crate::rt::panics;
-use crate::stack::{Core, counter};
-use crate::tcp::conn::outbox::{Wake, fire_all};
+use crate::rt::wake::{Wake, fire_all};
+use crate::tcp::Core;
 
 /// What a datagram needs besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl<'h> Sending<'h> {
                     core.count(counter::MEMORY_WAITS);
                     self.flush();
                     if self.handle.pcb.options.nonblocking.load(Ordering::Relaxed) {
-                        core.udp.count(count::MEM_ERRORS, 1);
+                        super::shared(core).count(count::MEM_ERRORS, 1);
                         return Err(Errno::NOMEM);
                     }
                     if !wait_for_memory(core, &mut self.timeout) {
@@ -122,7 +123,7 @@ impl<'h> Sending<'h> {
     /// Hands over what was gathered.
     fn flush(&mut self) {
         let Some(plan) = self.plan.take() else { return };
-        let (core, udp) = (self.handle.core(), &self.handle.core().udp);
+        let (core, udp) = (self.handle.core(), super::shared(self.handle.core()));
         udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum());
         match plan.way {
             Way::Own => {
@@ -157,7 +158,7 @@ impl<'h> Sending<'h> {
 
     /// Nobody is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.
     fn refused(&mut self, flow: &Flow) {
-        let udp = &self.handle.core().udp;
+        let udp = super::shared(self.handle.core());
         udp.count(count::NO_PORTS, self.run.iter().map(Load::count).sum());
         let (pcb, tuple) = (&self.handle.pcb, flow.tuple.reversed());
         let offender = Endpoint::new(tuple.remote.addr, 0);
@@ -191,7 +192,7 @@ fn target(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
 fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) -> Result<Plan, Errno> {
     let dst = remote.addr;
     let options = &pcb.options;
-    let is_broadcast = route::is_broadcast(core, dst);
+    let is_broadcast = scope::is_broadcast(&core.netifs, dst);
     if is_broadcast && !options.broadcast.load(Ordering::Relaxed) {
         return Err(Errno::ACCESS);
     }

@@ -12,14 +12,16 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sockeye_sync::facade::Ordering;
 
-use super::groups::{LOOPBACK, Membership};
+use super::groups::Membership;
 use super::route;
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::inet;
 use crate::inet::ip::output::MtuDiscover;
+use crate::inet::netif::scope::LOOPBACK;
 use crate::rt::blocking::{load_timeout, store_timeout};
 use crate::rt::panics;
-use crate::stack::Core;
+use crate::tcp::Core;
 
 /// A pair of methods that set and tell an option which needs no checks.
 macro_rules! option {
@@ -157,7 +159,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` without a peer; `NetworkUnreachable` and the like.
     pub fn path_mtu(&self) -> io::Result<u32> {
-        let (core, handle) = self.handle.enter()?;
+        let (core, handle) = self.handle.enter::<Core>()?;
         let remote = handle.pcb.name.load().remote.ok_or(Errno::NOTCONN)?;
         Ok(route::path_mtu(core, remote.addr)?)
     }
@@ -293,9 +295,9 @@ impl UdpSocket {
 
     fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         let membership = Membership { group, interface };
-        let (core, handle) = self.handle.enter()?;
+        let (core, handle) = self.handle.enter::<Core>()?;
         handle.pcb.receive.so.lock().groups.join(membership)?;
-        let joined = panics::call_or_errno(core, "join", || core.udp.join(core, membership));
+        let joined = panics::call_or_errno(core, "join", || super::shared(core).join(core, membership));
         if joined.is_err() {
             handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
         }
@@ -303,9 +305,9 @@ impl UdpSocket {
     }
 
     fn leave(&self, group: IpAddr, interface: Option<u32>) -> io::Result<()> {
-        let (core, handle) = self.handle.enter()?;
+        let (core, handle) = self.handle.enter::<Core>()?;
         let membership = handle.pcb.receive.so.lock().groups.leave(group, interface)?;
-        Ok(panics::call_or_errno(core, "leave", || core.udp.leave(core, membership))?)
+        Ok(panics::call_or_errno(core, "leave", || super::shared(core).leave(core, membership))?)
     }
 
     fn member_interface(&self, group: IpAddr, addr: Ipv4Addr) -> io::Result<u32> {
@@ -332,7 +334,7 @@ impl UdpSocket {
 }
 
 /// The interface that has an address.
-fn interface_with(core: &Core, addr: Ipv4Addr) -> Result<u32, Errno> {
+fn interface_with(core: &inet::Core, addr: Ipv4Addr) -> Result<u32, Errno> {
     if addr.is_loopback() {
         return Ok(LOOPBACK);
     }
@@ -341,7 +343,7 @@ fn interface_with(core: &Core, addr: Ipv4Addr) -> Result<u32, Errno> {
 }
 
 /// The number, if an interface has it.
-fn existing(core: &Core, interface: u32) -> Result<u32, Errno> {
+fn existing(core: &inet::Core, interface: u32) -> Result<u32, Errno> {
     let is_known =
         interface == LOOPBACK || core.netifs.each().any(|(id, _)| id.interface_index() == interface);
     if is_known { Ok(interface) } else { Err(Errno::NODEV) }

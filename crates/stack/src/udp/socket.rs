@@ -15,9 +15,10 @@ use super::methods::handle_methods;
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
+use crate::inet::Core;
 use crate::inet::netif::scope;
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A UDP socket, in the shape of `std::net::UdpSocket`.
 ///
@@ -197,7 +198,7 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let (core, handle) = self.handle.enter()?;
+        let (core, handle) = self.handle.enter::<Core>()?;
         let local = handle.pcb.name.load().local;
         Ok(scope::shown(&core.netifs, local, handle.pcb.is_v6, local.addr))
     }
@@ -207,7 +208,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let (core, handle) = self.handle.enter()?;
+        let (core, handle) = self.handle.enter::<Core>()?;
         let pcb = &handle.pcb;
         // As on Linux, a peer at port 0 is none.
         let name = pcb.name.load();

@@ -29,8 +29,8 @@ use super::groups::Membership;
 use super::name::Name;
 use super::pcb::Pcb;
 use crate::base::addr::{FourTuple, HashKey};
+use crate::base::bind::ANY_PORT;
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::tables::listeners::ANY_PORT;
 
 /// Most copies.
 const COPIES_MAX: usize = 16;

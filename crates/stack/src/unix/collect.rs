@@ -41,7 +41,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;
 use super::sock::Sock;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A socket that may be garbage.
 struct Candidate {

@@ -229,7 +229,7 @@ macro_rules! socket_methods {
             }
 
             /// The socket's stack.
-            pub fn stack(&self) -> &$crate::Stack {
+            pub fn stack(&self) -> &$crate::rt::handle::Stack {
                 self.sock.stack()
             }
         }
@@ -248,13 +248,13 @@ macro_rules! socket_methods {
         }
 
         impl $crate::rt::poll::sealed::Source for $type {
-            fn owner(&self) -> &$crate::Stack {
+            fn owner(&self) -> &$crate::rt::handle::Stack {
                 self.stack()
             }
 
             #[allow(private_interfaces)]
-            fn target(&self) -> std::io::Result<$crate::rt::poll::Target> {
-                Ok($crate::rt::poll::Target::Unix($crate::unix::ready::End::of(self.sock.open()?)))
+            fn target(&self) -> std::io::Result<Box<dyn $crate::rt::poll::Target>> {
+                Ok(Box::new($crate::unix::ready::End::of(self.sock.open()?)))
             }
         }
 

@@ -26,8 +26,8 @@ use super::locking;
 use super::pcb::{Pcb, So};
 use super::sock::{Sock, announce};
 use super::wakes::Wakes;
+use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::Core;
 
 /// Runs a call on a socket, with no lock held.
 #[inline]
@@ -100,7 +100,7 @@ fn break_off(sock: &Sock) {
 
 /// Ends a connection at both ends: that of the call that has panicked, and its peer.
 #[cold]
-pub(super) fn break_both(core: &Core, pcb: &Arc<Pcb>, peer: &Arc<Pcb>) {
+pub(super) fn break_both(core: &Env, pcb: &Arc<Pcb>, peer: &Arc<Pcb>) {
     let mut wakes = Wakes::new(core);
     locking::exclusive(core, pcb, Some(&**peer), || {
         break_end(pcb, &mut pcb.so.lock(), Errno::IO, &mut wakes);

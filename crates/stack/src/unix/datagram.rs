@@ -14,7 +14,7 @@ use super::recv::Received;
 use super::sock::Sock;
 use super::{contain, datagram_link, datagram_send, recv};
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A datagram socket, in the shape of `std::os::unix::net::UnixDatagram`.
 ///
@@ -58,7 +58,7 @@ impl UnixDatagram {
     pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = Self::unbound_on(stack)?;
         let (core, sock) = socket.sock.enter()?;
-        contain::call(sock, "bind", || core.unix.names.bind(&sock.pcb, addr))?;
+        contain::call(sock, "bind", || super::shared(core).names.bind(&sock.pcb, addr))?;
         Ok(socket)
     }
 
@@ -116,9 +116,9 @@ impl UnixDatagram {
         let is_named = self.passcred()?;
         contain::call(sock, "connect", || {
             if is_named {
-                core.unix.names.autobind(pcb)?;
+                super::shared(core).names.autobind(pcb)?;
             }
-            let to = core.unix.names.find(addr, Kind::Datagram)?;
+            let to = super::shared(core).names.find(addr, Kind::Datagram)?;
             datagram_link::connect(core, pcb, &to)
         })?;
         Ok(())

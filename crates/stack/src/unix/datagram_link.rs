@@ -16,12 +16,12 @@ use super::locking;
 use super::pcb::Pcb;
 use super::rights::dispose;
 use super::wakes::Wakes;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::Core;
 
 /// Links two new sockets with each other.
-pub(crate) fn link_pair(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+pub(crate) fn link_pair(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     locking::relinking(core, || {
         let cost = pair::link_both(a, b);
         for (own, peer) in [(a, b), (b, a)] {
@@ -38,7 +38,7 @@ pub(crate) fn link_pair(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
 ///
 /// # Errors
 /// EPERM if `to` receives from another socket only; ECONNREFUSED if it has closed.
-pub(crate) fn connect(core: &Core, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), Errno> {
+pub(crate) fn connect(core: &Env, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), Errno> {
     // Release, before the link changes: see `locking::with_datagram_peer`.
     pcb.is_relinked.store(true, Ordering::Release);
     let old = locking::relinking(core, || {
@@ -65,7 +65,7 @@ pub(crate) fn connect(core: &Core, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), 
 }
 
 /// connect(2) with AF_UNSPEC: `pcb` has no peer any more. If this panics it has none all the same.
-pub(crate) fn disconnect(core: &Core, pcb: &Arc<Pcb>) {
+pub(crate) fn disconnect(core: &Env, pcb: &Arc<Pcb>) {
     pcb.is_relinked.store(true, Ordering::Release);
     let mut old = None;
     let unlinked = panics::catch(PanicSource::Protocol, "disconnect", || {
@@ -84,7 +84,7 @@ pub(crate) fn disconnect(core: &Core, pcb: &Arc<Pcb>) {
 }
 
 /// A send found that its peer `dead` has closed.
-pub(crate) fn lose(core: &Core, pcb: &Arc<Pcb>, dead: usize) {
+pub(crate) fn lose(core: &Env, pcb: &Arc<Pcb>, dead: usize) {
     let is_it = pcb.link.peer().is_some_and(|peer| peer.id() == dead);
     if is_it {
         disconnect(core, pcb);
@@ -92,7 +92,7 @@ pub(crate) fn lose(core: &Core, pcb: &Arc<Pcb>, dead: usize) {
 }
 
 /// The socket closes. Its peer still points at it, and finds out when it sends.
-pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes<'_>) {
+pub(crate) fn unlink(core: &Env, pcb: &Pcb, wakes: &mut Wakes<'_>) {
     let old = locking::relinking(core, || pair::unlink(pcb));
     if let Some(old) = old {
         let unblocked = old.so.lock().flows.unlink(pcb);
@@ -101,7 +101,7 @@ pub(crate) fn unlink(core: &Core, pcb: &Pcb, wakes: &mut Wakes<'_>) {
 }
 
 /// `pcb` has left `old` for another peer or none.
-fn leave(core: &Core, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
+fn leave(core: &Env, pcb: &Arc<Pcb>, old: &Arc<Pcb>) {
     let mut wakes = Wakes::new(core);
     let (contents, was_unread, unblocked) = {
         let mut so = pcb.so.lock();

@@ -101,7 +101,7 @@ fn send_now(
         return Err(Errno::INVAL);
     }
     if pcb.options.passcred.load(Ordering::Relaxed) {
-        core.unix.names.autobind(pcb)?;
+        super::shared(core).names.autobind(pcb)?;
     }
     // In Linux's order: what is wrong with the message and with the socket, then the peer.
     let mut message = Message::new(pcb, bufs)?;
@@ -137,7 +137,7 @@ fn until_sent(
             })
             .unwrap_or(Err(Unsent::Failed(Errno::NOTCONN))),
             Some(addr) => {
-                let found = core.unix.names.find(addr, Kind::Datagram)?;
+                let found = super::shared(core).names.find(addr, Kind::Datagram)?;
                 locking::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
             }
         };

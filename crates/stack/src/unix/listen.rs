@@ -19,16 +19,16 @@ use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use super::{contain, locking};
+use crate::config::BACKLOG_MAX;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
+#[cfg(feature = "tokio")]
+use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 #[cfg(feature = "tokio")]
 use crate::rt::poll::Waiters;
 #[cfg(feature = "tokio")]
 use crate::rt::tasks::{Waitable, Want};
-use crate::stack::Core;
-#[cfg(feature = "tokio")]
-use crate::stack::Stack;
-use crate::tcp::handshake::listen::BACKLOG_MAX;
 
 /// What a socket is, as far as it may still change.
 pub(crate) mod phase {
@@ -125,10 +125,10 @@ fn attempt(sock: &Sock, addr: &SocketAddr) -> Result<Result<Sock, Full>, Errno> 
         return Err(Errno::INVAL);
     }
     if pcb.options.passcred.load(Ordering::Relaxed) {
-        core.unix.names.autobind(pcb)?;
+        super::shared(core).names.autobind(pcb)?;
     }
     loop {
-        let listener = core.unix.names.find(addr, pcb.kind)?;
+        let listener = super::shared(core).names.find(addr, pcb.kind)?;
         match take_place(&listener, sock.blocks()) {
             Ok(()) => {}
             Err(NoPlace::Gone) => continue,
@@ -164,7 +164,7 @@ fn take_place(listener: &Arc<Pcb>, blocks: bool) -> Result<(), NoPlace> {
 
 /// A place that was taken in a backlog. Dropped outside all locks, also by the unwinding of a panic, it is given back unless it was filled.
 struct Place<'c> {
-    core: &'c Core,
+    core: &'c Env,
     listener: Arc<Pcb>,
     is_taken: Cell<bool>,
 }
@@ -270,7 +270,7 @@ fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
 }
 
 /// Takes a connection that nobody has accepted out of the backlog.
-fn take_back(core: &Core, listener: &Arc<Pcb>, peer: &Arc<Pcb>) -> Option<Sock> {
+fn take_back(core: &Env, listener: &Arc<Pcb>, peer: &Arc<Pcb>) -> Option<Sock> {
     let mut wakes = Wakes::new(core);
     locking::exclusive(core, listener, None, || {
         let mut so = listener.so.lock();
@@ -367,7 +367,7 @@ impl<'a> Room<'a> {
 
 #[cfg(feature = "tokio")]
 impl Waitable for Room<'_> {
-    fn core(&self) -> std::io::Result<&Core> {
+    fn env(&self) -> std::io::Result<&Env> {
         self.stack.core()
     }
 

@@ -10,9 +10,9 @@ use super::common::socket_methods;
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixSeqpacket, UnixStream, contain, listen};
+use crate::config::BACKLOG_MAX;
 use crate::rt::fork::Held;
-use crate::stack::Stack;
-use crate::tcp::handshake::listen::BACKLOG_MAX;
+use crate::rt::handle::Stack;
 
 macro_rules! listener {
     ($(#[$doc:meta])* $name:ident, $incoming:ident, $accepted:ident, $kind:expr) => {
@@ -54,7 +54,7 @@ macro_rules! listener {
             /// As for [`bind`](Self::bind).
             pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
                 let sock = Sock::new(stack, $kind)?;
-                contain::call(&sock, "bind", || sock.core().unix.names.bind(&sock.pcb, addr))?;
+                contain::call(&sock, "bind", || super::shared(sock.core()).names.bind(&sock.pcb, addr))?;
                 listen::listen(&sock, BACKLOG_MAX)?;
                 Ok(Self { sock: Held::of(sock) })
             }

@@ -43,12 +43,13 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::pair::{self, PairCost};
 
 use super::pcb::Pcb;
-use crate::UnixLocking;
-use crate::stack::{Core, counter};
+use crate::rt::counter;
+use crate::rt::env::Env;
+use crate::switches::UnixLocking;
 
 /// Runs one attempt of a send on a connection. `None`: the peer has closed.
 #[inline]
-pub(crate) fn sending<R>(core: &Core, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn sending<R>(core: &Env, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce() -> R) -> Option<R> {
     match core.config.unix_locking {
         UnixLocking::Direct => Some(f()),
         UnixLocking::Pair => {
@@ -58,7 +59,7 @@ pub(crate) fn sending<R>(core: &Core, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce
         }
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = core.unix.linkage.read();
+            let _linkage = super::shared(core).linkage.read();
             core.count(counter::UNIX_PCB_LOCKS);
             Some(peer.link.locked(f))
         }
@@ -67,7 +68,7 @@ pub(crate) fn sending<R>(core: &Core, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce
 
 /// Runs one attempt of a receive.
 #[inline]
-pub(crate) fn receiving<R>(core: &Core, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
+pub(crate) fn receiving<R>(core: &Env, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
     match core.config.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair | UnixLocking::Global => {
@@ -80,7 +81,7 @@ pub(crate) fn receiving<R>(core: &Core, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
 /// Runs `f` with the peer of a datagram socket; `known` is the one that it was made with.
 #[inline]
 pub(crate) fn with_datagram_peer<R>(
-    core: &Core,
+    core: &Env,
     pcb: &Pcb,
     known: Option<&Arc<Pcb>>,
     f: impl FnOnce(&Arc<Pcb>) -> R,
@@ -99,14 +100,14 @@ pub(crate) fn with_datagram_peer<R>(
         UnixLocking::Pair => with_linked_peer(core, pcb, known, f),
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = core.unix.linkage.read();
+            let _linkage = super::shared(core).linkage.read();
             with_linked_peer(core, pcb, known, f)
         }
     }
 }
 
 fn with_linked_peer<R>(
-    core: &Core,
+    core: &Env,
     pcb: &Pcb,
     known: Option<&Arc<Pcb>>,
     f: impl FnOnce(&Arc<Pcb>) -> R,
@@ -117,7 +118,7 @@ fn with_linked_peer<R>(
 }
 
 /// Runs `f` while nobody sends to `to`, which was found by its name.
-pub(crate) fn sending_to<R>(core: &Core, to: &Pcb, f: impl FnOnce() -> R) -> R {
+pub(crate) fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
     match core.config.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair => {
@@ -126,14 +127,14 @@ pub(crate) fn sending_to<R>(core: &Core, to: &Pcb, f: impl FnOnce() -> R) -> R {
         }
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = core.unix.linkage.write();
+            let _linkage = super::shared(core).linkage.write();
             f()
         }
     }
 }
 
 /// Runs `f`, which changes what is between `pcb` and `peer`.
-pub(crate) fn exclusive<R>(core: &Core, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
+pub(crate) fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
     match core.config.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair => {
@@ -143,27 +144,27 @@ pub(crate) fn exclusive<R>(core: &Core, pcb: &Pcb, peer: Option<&Pcb>, f: impl F
         }
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = core.unix.linkage.write();
+            let _linkage = super::shared(core).linkage.write();
             f()
         }
     }
 }
 
 /// Points the ends of a new connection at each other, where the setting follows such pointers.
-pub(crate) fn link(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+pub(crate) fn link(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     match core.config.unix_locking {
         UnixLocking::Direct => {}
         UnixLocking::Pair => count(core, pair::link_both(a, b)),
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = core.unix.linkage.write();
+            let _linkage = super::shared(core).linkage.write();
             count(core, pair::link_both(a, b));
         }
     }
 }
 
 /// Ends what [`link`] did.
-pub(crate) fn unlink(core: &Core, pcb: &Pcb, peer: &Pcb) {
+pub(crate) fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
     match core.config.unix_locking {
         UnixLocking::Direct => {}
         UnixLocking::Pair | UnixLocking::Global => count(core, pair::unlink_both(pcb, peer)),
@@ -171,12 +172,12 @@ pub(crate) fn unlink(core: &Core, pcb: &Pcb, peer: &Pcb) {
 }
 
 /// Runs `f`, which links datagram sockets.
-pub(crate) fn relinking<R>(core: &Core, f: impl FnOnce() -> (R, PairCost)) -> R {
+pub(crate) fn relinking<R>(core: &Env, f: impl FnOnce() -> (R, PairCost)) -> R {
     let linkage = match core.config.unix_locking {
         UnixLocking::Direct | UnixLocking::Pair => None,
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);
-            Some(core.unix.linkage.write())
+            Some(super::shared(core).linkage.write())
         }
     };
     let (result, cost) = f();
@@ -185,7 +186,7 @@ pub(crate) fn relinking<R>(core: &Core, f: impl FnOnce() -> (R, PairCost)) -> R 
     result
 }
 
-fn count(core: &Core, cost: PairCost) {
+fn count(core: &Env, cost: PairCost) {
     core.count_many(counter::UNIX_PCB_LOCKS, cost.locks);
     if cost.slow > 0 {
         core.count_many(counter::UNIX_PAIR_SLOW_PATHS, cost.slow);

@@ -88,7 +88,7 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::Stack;
+    use crate::rt::handle::Stack;
 
     fn rights() -> InFlight {
         InFlight::launch(Stack::global().core().unwrap(), Vec::new()).ok().unwrap()

@@ -76,8 +76,8 @@ pub use socket::UnixSocket;
 pub use stream::UnixStream;
 
 use crate::base::addr::HashKey;
+use crate::rt::env::{Env, Kept};
 use crate::rt::panics;
-use crate::stack::Core;
 
 /// What the UNIX-domain sockets of a stack share.
 pub(crate) struct Shared {
@@ -86,6 +86,15 @@ pub(crate) struct Shared {
     pub budget: Arc<sockeye_sync::Credits>,
     /// The old scheme's lock around everything; see `locking.rs`.
     pub linkage: RwLock<()>,
+}
+
+/// What the UNIX-domain sockets of a stack share.
+pub(crate) fn shared(env: &Env) -> &Shared {
+    env.kept()
+}
+
+impl Kept for Shared {
+    const AT: usize = 0;
 }
 
 impl Shared {
@@ -105,7 +114,7 @@ impl Shared {
 }
 
 /// unlink(2) of a pathname.
-pub(crate) fn unlink(core: &Core, path: &Path) -> io::Result<()> {
+pub(crate) fn unlink(core: &Env, path: &Path) -> io::Result<()> {
     let addr = SocketAddr::from_pathname(path)?;
-    Ok(panics::call_or_errno(core, "unlink", || core.unix.names.unlink(&addr))?)
+    Ok(panics::call_or_errno(core, "unlink", || shared(core).names.unlink(&addr))?)
 }

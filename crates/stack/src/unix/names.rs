@@ -17,9 +17,9 @@ use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 use super::addr::{Name, SocketAddr};
 use super::pcb::{Kind, Pcb};
 use crate::base::addr::HashKey;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::Core;
 
 /// Shards of the table.
 const SHARDS: usize = 16;
@@ -178,10 +178,10 @@ impl Names {
 }
 
 /// The socket closes: its abstract name is free, its pathname refuses from now on.
-pub(crate) fn forget(core: &Core, pcb: &Arc<Pcb>) {
+pub(crate) fn forget(core: &Env, pcb: &Arc<Pcb>) {
     let Some(name) = pcb.name.get() else { return };
     let key = Key::new(name, pcb.kind);
-    let mut shard = core.unix.names.shard(name).lock();
+    let mut shard = super::shared(core).names.shard(name).lock();
     let is_ours = |bound: &Bound| bound.as_ref().is_some_and(|known| Arc::ptr_eq(known, pcb));
     // An accepted socket shares its listener's name, and one that was unlinked may have a successor.
     if !shard.get(&key).is_some_and(is_ours) {

@@ -33,6 +33,7 @@ use super::rights::InFlight;
 use super::sock::Sock;
 use crate::config::Config;
 use crate::rt::poll::{Ready, Waiters};
+use crate::rt::wake::{Change, Sleepers};
 
 /// The types of socket(7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -219,6 +220,15 @@ impl Pcb {
     /// A name for it among living pcbs: where it lies.
     pub fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Sleepers for Pcb {
+    fn wake(&self, change: Change) {
+        match change {
+            Change::Arrival => self.rcv_wait.wake(),
+            Change::Room => self.snd_wait.wake(),
+        }
     }
 }
 

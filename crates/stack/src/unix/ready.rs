@@ -22,7 +22,8 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Kind, Pcb};
 use super::sock::{self, Sock};
-use crate::rt::poll::{Queue, Ready, Registration, registration};
+use crate::rt::poll::{self, Queue, Ready, Registration, Target, registration};
+use crate::rt::wake::Wake;
 
 /// A socket as a poll holds it: no handle, so it does not keep the socket open.
 #[derive(Clone)]
@@ -42,7 +43,7 @@ impl End {
     }
 
     /// Lists a registration.
-    pub fn add(&self, registration: &Arc<Registration>) -> io::Result<()> {
+    fn list(&self, registration: &Arc<Registration>) -> io::Result<()> {
         registration::add(&mut self.pcb.so.lock().readers, registration)?;
         let Some(peer) = self.connected() else { return Ok(()) };
         let added = registration::add(&mut peer.so.lock().writers, registration);
@@ -51,24 +52,6 @@ impl End {
             drop(gone);
         }
         added
-    }
-
-    /// Takes a registration out of the lists.
-    pub fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
-        let gone = registration::remove(&mut self.pcb.so.lock().readers, queue);
-        if let Some(peer) = self.connected() {
-            let second = registration::remove(&mut peer.so.lock().writers, queue);
-            drop(second);
-        }
-        gone
-    }
-
-    /// Readiness now, from the buffers themselves.
-    pub fn ready(&self) -> Ready {
-        match self.pcb.kind {
-            Kind::Stream | Kind::Seqpacket => sock::readiness(&self.pcb, self.connected()),
-            Kind::Datagram => self.datagram_ready(),
-        }
     }
 
     fn datagram_ready(&self) -> Ready {
@@ -96,6 +79,30 @@ impl End {
     }
 }
 
+impl Target for End {
+    fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()> {
+        self.list(registration)?;
+        poll::mark(registration, self.ready(), wakes);
+        Ok(())
+    }
+
+    fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
+        let gone = registration::remove(&mut self.pcb.so.lock().readers, queue);
+        if let Some(peer) = self.connected() {
+            let second = registration::remove(&mut peer.so.lock().writers, queue);
+            drop(second);
+        }
+        gone
+    }
+
+    fn ready(&self) -> Ready {
+        match self.pcb.kind {
+            Kind::Stream | Kind::Seqpacket => sock::readiness(&self.pcb, self.connected()),
+            Kind::Datagram => self.datagram_ready(),
+        }
+    }
+}
+
 /// How tasks wait.
 #[cfg(feature = "tokio")]
 mod tasks {
@@ -104,10 +111,11 @@ mod tasks {
     use super::super::pcb::Kind;
     use super::super::sock::Sock;
     use super::End;
+    use crate::rt::env::Env;
     use crate::rt::fork::Held;
+    use crate::rt::poll::Target as _;
     use crate::rt::poll::{Ready, Waiters};
     use crate::rt::tasks::{Waitable, Want};
-    use crate::stack::Core;
 
     impl Sock {
         /// Whether nothing is there and nothing more comes.
@@ -118,7 +126,7 @@ mod tasks {
     }
 
     impl Waitable for Held<Sock> {
-        fn core(&self) -> io::Result<&Core> {
+        fn env(&self) -> io::Result<&Env> {
             Ok(self.enter()?.0)
         }
 

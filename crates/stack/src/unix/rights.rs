@@ -33,7 +33,8 @@ use super::ancillary::RIGHTS_MAX;
 use super::pcb::Contents;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixSocket, UnixStream};
-use crate::stack::Core;
+use crate::rt::env::Env;
+use crate::tcp::socket::{TcpListener, TcpStream};
 
 /// Something that a message can carry: a socket of any stack, or a file descriptor of the kernel.
 #[derive(Debug)]
@@ -52,9 +53,9 @@ pub enum Right {
     /// A socket that may be neither connected nor listening yet.
     Socket(UnixSocket),
     /// A TCP connection.
-    TcpStream(crate::TcpStream),
+    TcpStream(TcpStream),
     /// A TCP listener.
-    TcpListener(crate::TcpListener),
+    TcpListener(TcpListener),
     /// A file descriptor.
     Fd(OwnedFd),
 }
@@ -76,8 +77,8 @@ right_from! {
     UnixSeqpacket => Seqpacket,
     UnixSeqListener => SeqListener,
     UnixSocket => Socket,
-    crate::TcpStream => TcpStream,
-    crate::TcpListener => TcpListener,
+    TcpStream => TcpStream,
+    TcpListener => TcpListener,
     OwnedFd => Fd,
 }
 
@@ -124,18 +125,18 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// Counts `rights`, which are given back if there are too many.
-    pub fn launch(core: &Core, rights: Vec<Right>) -> Result<Self, (Errno, Vec<Right>)> {
+    pub fn launch(core: &Env, rights: Vec<Right>) -> Result<Self, (Errno, Vec<Right>)> {
         if rights.len() > RIGHTS_MAX {
             return Err((Errno::INVAL, rights));
         }
-        if !core.unix.budget.take(rights.len()) {
+        if !super::shared(core).budget.take(rights.len()) {
             return Err((Errno::TOOMANYREFS, rights));
         }
         for sock in rights.iter().filter_map(Right::unix) {
             // SeqCst, with the load in `collect`: see there.
             sock.pcb.in_flight.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Self { rights, budget: Arc::clone(&core.unix.budget) })
+        Ok(Self { rights, budget: Arc::clone(&super::shared(core).budget) })
     }
 
     /// They have arrived, or come back.

@@ -22,8 +22,8 @@ use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
 use super::{collect, contain, locking};
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
-use crate::stack::Core;
 
 /// Bytes of a stream that are copied and appended at a time: the reader can start on the first while the second
 /// is being copied.
@@ -56,7 +56,7 @@ pub(super) struct Cargo {
 
 impl Cargo {
     /// Checks and counts what `ancillary` wants sent; it is empty afterwards.
-    pub fn load(core: &Core, ancillary: Option<&mut SendAncillary>) -> Result<Self, Errno> {
+    pub fn load(core: &Env, ancillary: Option<&mut SendAncillary>) -> Result<Self, Errno> {
         let Some(ancillary) = ancillary else { return Ok(Self::default()) };
         if let Some(creds) = ancillary.creds
             && creds != UCred::of_process()
@@ -250,7 +250,7 @@ fn send_now(
 
 /// Appends as much as fits now, at most a chunk.
 fn append(
-    core: &Core,
+    core: &Env,
     sock: &Sock,
     peer: &Arc<Pcb>,
     rest: &mut Gather<'_>,
@@ -407,7 +407,7 @@ impl<'a> Message<'a> {
     /// Appends it to `so`. Nothing changes if memory is short.
     pub fn append(
         &mut self,
-        core: &Core,
+        core: &Env,
         so: &mut So,
         flow: u32,
         creds: Option<UCred>,
@@ -510,7 +510,7 @@ fn send_packet_now(
 }
 
 fn append_packet(
-    core: &Core,
+    core: &Env,
     sock: &Sock,
     peer: &Arc<Pcb>,
     message: &mut Message<'_>,

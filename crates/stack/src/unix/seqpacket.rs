@@ -13,7 +13,7 @@ use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
 ///

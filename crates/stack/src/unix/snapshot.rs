@@ -9,7 +9,8 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::SocketAddr;
 use super::pcb::{Kind, Pcb};
-use crate::stack::{Core, Stack};
+use crate::rt::env::Env;
+use crate::rt::handle::Stack;
 
 /// What a UNIX-domain socket is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,8 +54,8 @@ impl Stack {
     }
 }
 
-fn sockets(core: &Core) -> Vec<SocketInfo> {
-    let all = core.unix.registry.all();
+fn sockets(core: &Env) -> Vec<SocketInfo> {
+    let all = super::shared(core).registry.all();
     let by_serial: HashMap<u64, &Arc<Pcb>> = all.iter().map(|pcb| (pcb.serial, pcb)).collect();
     all.iter().map(|pcb| look(pcb, &by_serial)).collect()
 }

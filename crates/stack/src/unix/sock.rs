@@ -20,11 +20,12 @@ use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
 use super::{collect, datagram_link, locking};
+use crate::rt::env::Env;
 use crate::rt::fork::Held;
+use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::Ready;
 use crate::rt::poll::registration::{self, Gone};
-use crate::stack::{Core, Stack};
 
 /// See the module's head.
 pub(crate) struct Sock {
@@ -63,7 +64,7 @@ impl Sock {
     /// # Errors
     /// That of a stack which this process may not use.
     pub fn new(stack: &Stack, kind: Kind) -> io::Result<Self> {
-        stack.core()?;
+        stack.core::<Env>()?;
         Ok(Self::make(stack, kind))
     }
 
@@ -79,7 +80,8 @@ impl Sock {
 
     fn make(stack: &Stack, kind: Kind) -> Self {
         let core = stack.core_in_use();
-        let pcb = core.unix.registry.enter(core.cpu(), |serial| Pcb::new(kind, stack.config(), serial));
+        let pcb =
+            super::shared(core).registry.enter(core.cpu(), |serial| Pcb::new(kind, stack.config(), serial));
         Self { pcb, peer: None, stack: stack.clone() }
     }
 
@@ -106,7 +108,7 @@ impl Sock {
         Self { pcb: Arc::clone(&self.pcb), peer: None, stack: self.stack.clone() }
     }
 
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &Env {
         self.stack.core_in_use()
     }
 
@@ -175,7 +177,7 @@ impl Sock {
 }
 
 /// Connects two pcbs of which nobody else knows yet, or whose connecting side nobody else uses.
-pub(crate) fn connect_pcbs(core: &Core, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+pub(crate) fn connect_pcbs(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     locking::link(core, a, b);
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let wants_creds = wants(a) || wants(b);
@@ -220,8 +222,8 @@ struct Leftovers {
 }
 
 /// The last handle is gone.
-fn close(core: &Core, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
-    core.unix.registry.leave(pcb.serial);
+fn close(core: &Env, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
+    super::shared(core).registry.leave(pcb.serial);
     // The socket is closed whatever becomes of its name.
     panics::contain(core, PanicSource::Protocol, "the end of a name", || names::forget(core, pcb));
     let (mut wakes, mut left) = (Wakes::new(core), Leftovers::default());

@@ -10,7 +10,7 @@ use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStream, contain, listen};
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A socket of a type, to be bound, and then connected or listened on.
 ///
@@ -44,7 +44,7 @@ impl UnixSocket {
     /// `AddrInUse`; EINVAL (bound already), ENOTDIR.
     pub fn bind(&self, addr: &SocketAddr) -> io::Result<()> {
         let (core, sock) = self.sock.enter()?;
-        Ok(contain::call(sock, "bind", || core.unix.names.bind(&sock.pcb, addr))?)
+        Ok(contain::call(sock, "bind", || super::shared(core).names.bind(&sock.pcb, addr))?)
     }
 
     /// Connects a stream socket. Blocks while the backlog is full.

@@ -15,7 +15,7 @@ use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
 ///

@@ -8,7 +8,8 @@ use sockeye_sync::{Ticket, WaitQueue};
 
 use crate::rt::blocking;
 pub(crate) use crate::rt::blocking::Timeout;
-use crate::stack::{Core, counter};
+use crate::rt::counter;
+use crate::rt::env::Env;
 
 /// Waits with a ticket. `cpu`: where the one that will notify ran last, if it is known.
 ///
@@ -16,7 +17,7 @@ use crate::stack::{Core, counter};
 /// EAGAIN at the end of the time, or if there is no ticket because the call does not block.
 #[cold]
 pub(crate) fn wait(
-    core: &Core,
+    core: &Env,
     queue: &WaitQueue,
     ticket: Option<Ticket>,
     cpu: u32,
@@ -31,7 +32,7 @@ pub(crate) fn wait(
 /// # Errors
 /// ENOMEM if the call does not block, EAGAIN at the end of its time.
 #[cold]
-pub(crate) fn wait_for_memory(core: &Core, blocks: bool, timeout: &mut Timeout) -> Result<(), Errno> {
+pub(crate) fn wait_for_memory(core: &Env, blocks: bool, timeout: &mut Timeout) -> Result<(), Errno> {
     core.count(counter::MEMORY_WAITS);
     core.pruner.ask(core);
     if !blocks {

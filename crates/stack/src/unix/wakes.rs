@@ -13,16 +13,16 @@ use sockeye_sync::{Notified, cpu};
 use super::flows::Unblocked;
 use super::pcb::{Contents, Pcb, So};
 use super::rights::dispose;
+use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::poll::Ready;
-use crate::stack::Core;
-use crate::tcp::conn::outbox::{Wake, fire_all};
+use crate::rt::wake::{Change, Wake, fire_all};
 
 /// See the module's head.
 #[must_use = "it wakes when it is dropped, so it is to outlive the locks"]
 pub(crate) struct Wakes<'c> {
-    core: &'c Core,
+    core: &'c Env,
     list: Vec<Wake>,
     senders: Vec<Unblocked>,
     /// Of a section that has panicked: what its buffer held, and its mending panicked with.
@@ -38,14 +38,14 @@ struct Wreck {
 impl<'c> Wakes<'c> {
     /// Nobody yet. Outside all locks.
     #[inline]
-    pub fn new(core: &'c Core) -> Self {
+    pub fn new(core: &'c Env) -> Self {
         Self { core, list: Vec::new(), senders: Vec::new(), wreck: None }
     }
 
     /// There is something to read (or accept) in `so`, the buffer of `pcb`.
     #[inline]
     pub fn readers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
-        let sleepers = || Wake::UnixReader(Arc::clone(pcb));
+        let sleepers = || Wake::sleepers(pcb, Change::Arrival);
         let found =
             so.readers.notify_awaited(&pcb.rcv_wait, sleepers, Ready::READABLE.bits(), &mut self.list);
         match found {
@@ -58,7 +58,7 @@ impl<'c> Wakes<'c> {
     /// There is room in `so`, the buffer or backlog of `pcb`, for those who write there.
     #[inline]
     pub fn writers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
-        let sleepers = || Wake::UnixWriter(Arc::clone(pcb));
+        let sleepers = || Wake::sleepers(pcb, Change::Room);
         let found = so.writers.notify(&pcb.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut self.list);
         match found {
             Notified::Nobody => {}
@@ -119,7 +119,7 @@ impl Drop for Wakes<'_> {
 }
 
 #[cold]
-fn clear(core: &Core, Wreck { contents, caught }: Wreck) {
+fn clear(core: &Env, Wreck { contents, caught }: Wreck) {
     panics::contain(core, PanicSource::Protocol, "what a buffer held", || {
         contents.into_iter().for_each(dispose);
     });

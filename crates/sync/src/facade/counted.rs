@@ -15,7 +15,7 @@ mod atomic;
 mod cell;
 mod lock;
 
-pub use arc::{Arc, Weak};
+pub use arc::{Arc, Weak, unsize};
 pub(super) use atomic::raw;
 pub use atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, LockWord, Ordering, fence,

@@ -19,6 +19,12 @@ pub use std::thread_local;
 
 use std::sync::atomic;
 
+/// The reference as one to a type without a size, a trait object: `unsize(arc, |arc| arc)`.
+#[inline(always)]
+pub fn unsize<T, U: ?Sized>(arc: Arc<T>, coerce: impl FnOnce(Arc<T>) -> Arc<U>) -> Arc<U> {
+    coerce(arc)
+}
+
 /// A cell whose contents are reached through closures, so that a checker can watch each access.
 #[derive(Debug)]
 #[repr(transparent)]

@@ -33,7 +33,7 @@ impl Poller for Marks {
     fn interest(&self) -> u8 {
         READ
     }
-    fn mark(this: &Arc<Self>, ready: u8, _owed: &mut Vec<Owed>) {
+    fn mark<O: From<Owed>>(this: &Arc<Self>, ready: u8, _owed: &mut Vec<O>) {
         *this.0.lock().unwrap() |= ready;
     }
 }

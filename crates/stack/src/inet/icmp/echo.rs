@@ -20,7 +20,7 @@ use crate::inet::netif::{NetifId, scope};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::memory;
 use crate::rt::panics;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
 use crate::udp::errors;
@@ -51,7 +51,7 @@ fn send(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketAddr>) -> Resul
     if data.len() > DATA_MAX {
         return Err(Errno::MSGSIZE);
     }
-    if route::is_broadcast(core, dst) {
+    if scope::is_broadcast(&core.netifs, dst) {
         return Err(Errno::ACCESS);
     }
     let scope = to.map_or(Ok(None), |to| scope::named(core, &to))?.map(NetifId::interface_index);
@@ -130,9 +130,9 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
     };
     let mut loads = Loads::new();
     loads.push(Load { payload: received.payload, segment_size: 0 });
-    let table = &cx.core.udp.echo.table;
+    let table = &crate::udp::shared(cx.core).echo.table;
     let is_single = received.cast == Cast::Unicast;
-    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.outbox.wakes));
+    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.outbox.told));
     if dropped.flatten() != Some(0) {
         cx.core.ip.count(count::ICMP_IN_ECHO_DROPS);
     }
@@ -155,13 +155,13 @@ pub(crate) fn on_error(
     let Message::EchoRequest { id, seq } = Message::parse(family, head) else { return false };
     quoted.trim_front(HEADER_LEN);
     let mut tuple = tuple(id, addresses.src(), addresses.dst());
-    let table = &cx.core.udp.echo.table;
+    let table = &crate::udp::shared(cx.core).echo.table;
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
     // The queue of errors has the request's number where it has a datagram's port.
     tuple.remote.port = seq;
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.wakes);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.told);
     true
 }
 

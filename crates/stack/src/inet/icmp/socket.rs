@@ -10,7 +10,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::echo;
 use crate::rt::fork::Held;
-use crate::stack::Stack;
+use crate::rt::handle::Stack;
 use crate::udp::Unsent;
 use crate::udp::methods::handle_methods;
 use crate::udp::naming::Handle;

@@ -37,8 +37,8 @@ use super::placed::Placing;
 use super::{BATCH_BYTES_MAX, Batch, count, turn};
 use crate::inet::netif::NetifId;
 use crate::inet::netif::table::NETIFS_MAX;
-use crate::stack::Core;
 use crate::switches::Input as Switch;
+use crate::tcp::Core;
 
 /// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
 /// elsewhere waits so long at most.

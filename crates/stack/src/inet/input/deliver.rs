@@ -168,7 +168,7 @@ fn enter<'s>(cx: &Context<'s>, conn: &Arc<Conn>) -> Option<Held<'s>> {
         spun.or_else(|| may_wait.then(|| perimeter.enter_blocking().ok()).flatten())
     })?;
     core.input.count(count::ACQUISITIONS, 1);
-    core.count(crate::stack::counter::ENTERED);
+    core.count(crate::rt::counter::ENTERED);
     Some(Held { inside, conn: Arc::clone(conn), ran: 0 })
 }
 

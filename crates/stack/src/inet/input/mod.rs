@@ -53,7 +53,7 @@ use crate::inet::netif::{RxFrame, down};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::Item;
 use crate::tcp::conn::outbox::Context;
 

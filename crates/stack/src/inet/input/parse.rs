@@ -19,6 +19,7 @@ use super::count;
 use super::ethernet::LinkHeader;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
+use crate::inet::Core;
 use crate::inet::ip::count::{IN_ADDR_ERRORS, IN_HDR_ERRORS, V6_IN_ADDR_ERRORS, V6_IN_HDR_ERRORS};
 use crate::inet::ip::{Cast, Head, Received};
 use crate::inet::netif::admit::Verdict;
@@ -26,7 +27,6 @@ use crate::inet::netif::table::NetifId;
 use crate::inet::netif::tables::Tables;
 use crate::inet::netif::{Checksum, Medium, RxFrame};
 use crate::rt::memory;
-use crate::stack::Core;
 
 /// A TCP segment that has arrived over an interface.
 pub(crate) struct Packet {
@@ -164,7 +164,7 @@ fn not_for_us(core: &Core, header: &ip::Header, why: Verdict) -> usize {
 
 /// Who takes `dst`, if that is everybody on the link or a group of ours.
 fn cast_to_many(core: &Core, from: Origin<'_>, dst: IpAddr) -> Option<Cast> {
-    let is_member = || dst.is_multicast() && core.udp.is_member(core.cpu(), from.netif, dst);
+    let is_member = || dst.is_multicast() && crate::udp::shared(core).is_member(core.cpu(), from.netif, dst);
     let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
     from.tables.cast(from.netif, dst).or_else(of_group)
 }

@@ -42,7 +42,7 @@ use crate::base::payload::Data;
 use crate::inet::ip::Cast;
 use crate::inet::netif::{Checksum, Medium, RxFrame, RxPlaced};
 use crate::rt::memory;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{self, Conn};
 

@@ -28,14 +28,16 @@
 use std::time::Instant;
 
 use sockeye_sync::facade::Ordering;
-use sockeye_sync::{Ticket, WaitQueue, Woken};
+use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::busy::{self, Place, PlaceCell};
 use super::placed::Placing;
 use super::{Batch, count};
 use crate::base::addr::FourTuple;
 use crate::inet::netif::Waited;
-use crate::stack::Core;
+use crate::rt::blocking::Timeout;
+use crate::rt::counter;
+use crate::tcp::Core;
 
 /// Packets of one connection in a row after which a queue counts as its own.
 const SOLE_MIN: u32 = 16;
@@ -141,6 +143,37 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
         }
     }
 }
+
+/// Waits with a ticket for something that frames from an interface bring; `false` at the end of the time. As long as it is busy, the caller
+/// takes them from their queue itself (`busy.rs`), for `placing` where that can be, and then it may sleep there. Called without locks.
+pub(crate) fn wait_polling(
+    core: &Core,
+    (waiters, ticket): (Waiters<'_>, Ticket),
+    (at, conn): (Place, &FourTuple),
+    mut placing: Option<&mut Placing<'_>>,
+    timeout: &mut Timeout,
+) -> bool {
+    core.count(counter::SLEEPS);
+    // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
+    let may_watch = is_likely(core, at, conn);
+    let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
+    let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
+    if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
+        return true;
+    }
+    let deadline = timeout.until();
+    let watched = may_watch.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
+    let woken = watched.flatten().unwrap_or_else(|| {
+        busy::leave(core, at);
+        waiters.queue.park(ticket, deadline)
+    });
+    woken != Woken::TimedOut
+}
+
+/// The part of the time to be busy that is enough for a reader who can sleep where his frames come: nobody else has to be woken
+/// for them, so to sleep costs a fourth of what it does otherwise. A writer is busy for longer: while he waits for much space,
+/// acknowledgments of parts of it would each end a sleep.
+const SPIN_PART: u32 = 4;
 
 /// Ends the sleep of a watcher among `waiters`, whose queue was notified and owes a wake. Outside all locks.
 pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {

@@ -19,7 +19,7 @@ use crate::inet::netif::Checksum;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::timers::TimerKey;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 
 /// Bytes of bookkeeping that a fragment costs beside its payload.

@@ -30,9 +30,9 @@ use sockeye_sync::Counters;
 
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
+use crate::inet::Core;
 use crate::inet::input::count as frames;
 use crate::inet::link;
-use crate::stack::Core;
 use crate::tcp::conn::outbox::{Context, Routed};
 
 pub(crate) use received::{Cast, Head, Received};

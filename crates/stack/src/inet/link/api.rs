@@ -9,8 +9,9 @@ pub use sockeye_proto::neighbor::State as NeighborState;
 
 use super::station::Station;
 use crate::inet::netif::{MacAddr, NetifId, RpFilter};
+use crate::rt::handle::Stack;
 use crate::rt::panics;
-use crate::stack::Stack;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 
 /// A neighbor: a host on the link of an interface.
@@ -83,7 +84,7 @@ impl LinkOptions {
 impl Stack {
     /// The neighbors of all interfaces on Ethernet.
     pub fn neighbors(&self) -> Vec<Neighbor> {
-        let Ok(core) = self.core() else { return Vec::new() };
+        let Ok(core) = self.core::<Core>() else { return Vec::new() };
         let now = core.clock.now();
         let mut neighbors = Vec::new();
         for station in core.netifs.each().filter_map(|(id, _)| core.links.station(id)) {
@@ -117,7 +118,7 @@ impl Stack {
             let message = format!("{addr} at {lladdr}: not the addresses of one host");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        Context::run(self.core()?, |cx| {
+        Context::run(self.core::<Core>()?, |cx| {
             let set = station.work(cx, Some(addr), |work| {
                 let (now, slots) = (work.now(), &station.slots);
                 let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
@@ -150,7 +151,7 @@ impl Stack {
     pub fn flush_neighbors(&self, netif: NetifId) -> io::Result<()> {
         let station = self.station(netif)?;
         let mut state = station.look();
-        let dropped = state.cache.flush(self.core()?.clock.now());
+        let dropped = state.cache.flush(self.core::<Core>()?.clock.now());
         station.slots.clear();
         drop(state);
         // Outside the mutex: the frames give packet memory back.
@@ -159,7 +160,7 @@ impl Stack {
     }
 
     fn station(&self, netif: NetifId) -> io::Result<&Station> {
-        self.core()?.links.station(netif).ok_or_else(|| {
+        self.core::<Core>()?.links.station(netif).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{netif:?} is no interface on Ethernet"))
         })
     }

@@ -10,9 +10,9 @@ use sockeye_proto::neighbor::Advert;
 
 use super::station::{ETHERTYPE_ARP, Work};
 use super::{addresses, count};
+use crate::inet::Core;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
-use crate::stack::Core;
 use crate::tcp::conn::outbox::Context;
 
 /// A packet has come in at `id`.

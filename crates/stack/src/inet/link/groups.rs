@@ -16,7 +16,7 @@ use super::{addresses, count, ndp};
 use crate::inet::ip::Received;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 
 /// Words of the filter.

@@ -52,7 +52,7 @@ pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub(crate) use groups::input as group_input;
 pub(crate) use groups::{join, leave};
 pub(crate) use station::{Station, attach, begin};
-pub(crate) use timer::on_timer;
+pub(crate) use timer::{on_timer, timer_of};
 
 /// The stations of a stack.
 pub(crate) struct Links {

@@ -24,8 +24,7 @@ use crate::inet::netif::departures::{self, Queued};
 use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::rt::timers::TimerKey;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::prune;
 
@@ -208,7 +207,7 @@ impl Work<'_, '_> {
         let Some(deadline) = self.state.deadline() else { return };
         if self.state.armed.is_none_or(|armed| deadline < armed) {
             self.state.armed = Some(deadline);
-            self.cx.outbox.timers.push((deadline.as_micros(), TimerKey::Link(self.station.id)));
+            self.cx.outbox.timers.push((deadline.as_micros(), super::timer_of(self.station.id)));
         }
     }
 

@@ -8,7 +8,13 @@ use crate::inet::ip::icmp;
 use crate::inet::netif::departures::Queued;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
+use crate::rt::timers::TimerKey;
 use crate::tcp::conn::outbox::Context;
+
+/// The timer of an interface's link.
+pub(crate) fn timer_of(id: NetifId) -> TimerKey {
+    TimerKey::Link { netif: id.index() as u16 }
+}
 
 /// The wheel's call.
 pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {

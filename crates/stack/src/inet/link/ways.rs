@@ -4,9 +4,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::inet::Core;
 use crate::inet::netif::table::{NetifId, Via};
 use crate::inet::netif::{AddressState, Prefix, Route};
-use crate::stack::Core;
 
 /// The metric of routes that routers have told of, so that those of an application come first (as on Linux).
 const ADVERTISED_METRIC: u32 = 1024;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::{Address, AddressState, NetifId, Prefix, Route};
 use crate::base::clock::Clock;
-use crate::stack::Stack;
+use crate::inet::Core;
+use crate::rt::handle::Stack;
 
 impl Stack {
     /// Leads `network` to an interface. The longest prefix that contains a destination decides; `0.0.0.0/0`
@@ -18,7 +19,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is another stack's, `QuotaExceeded` beyond 128 routes.
     pub fn add_route(&self, network: Prefix, netif: NetifId) -> io::Result<()> {
-        self.core()?.netifs.add_route(Route::on_link(network, netif))
+        self.core::<Core>()?.netifs.add_route(Route::on_link(network, netif))
     }
 
     /// Adds a route of any kind. Connections take it from their next segment on.
@@ -27,7 +28,7 @@ impl Stack {
     /// `InvalidInput` if the interface is another stack's or the gateway can be none, `AlreadyExists` if there is the
     /// same one, `QuotaExceeded` beyond 128 routes.
     pub fn insert_route(&self, route: Route) -> io::Result<()> {
-        self.core()?.netifs.add_route(route)
+        self.core::<Core>()?.netifs.add_route(route)
     }
 
     /// Takes a route away. Connections that took it look for another with their next segment; while there is none,
@@ -36,12 +37,13 @@ impl Stack {
     /// # Errors
     /// `NotFound` if there is no such route.
     pub fn remove_route(&self, route: &Route) -> io::Result<()> {
-        self.core()?.netifs.remove_route(route)
+        self.core::<Core>()?.netifs.remove_route(route)
     }
 
     /// All routes, in the order in which they are preferred.
     pub fn routes(&self) -> Vec<Route> {
-        self.core().map_or_else(|_lost| Vec::new(), |core| core.netifs.tables().routes().copied().collect())
+        self.core::<Core>()
+            .map_or_else(|_lost| Vec::new(), |core| core.netifs.tables().routes().copied().collect())
     }
 
     /// Gives an interface another address, and a route to its network if there is none yet.
@@ -49,7 +51,7 @@ impl Stack {
     /// # Errors
     /// As [`attach`](Self::attach).
     pub fn add_address(&self, netif: NetifId, prefix: Prefix) -> io::Result<()> {
-        self.core()?.netifs.assign(netif, &[prefix])
+        self.core::<Core>()?.netifs.assign(netif, &[prefix])
     }
 
     /// Takes an address away, with the route to its network if it was the last one there. Sockets that are bound to
@@ -58,7 +60,7 @@ impl Stack {
     /// # Errors
     /// `NotFound` if it is no address of an interface.
     pub fn remove_address(&self, addr: IpAddr) -> io::Result<()> {
-        self.core()?.netifs.remove_address(addr)
+        self.core::<Core>()?.netifs.remove_address(addr)
     }
 
     /// Changes what an address may be used for.
@@ -66,19 +68,19 @@ impl Stack {
     /// # Errors
     /// `NotFound` if it is no address of an interface.
     pub fn set_address_state(&self, addr: IpAddr, state: AddressState) -> io::Result<()> {
-        self.core()?.netifs.set_address_state(addr, state)
+        self.core::<Core>()?.netifs.set_address_state(addr, state)
     }
 
     /// The addresses of all interfaces.
     pub fn addresses(&self) -> Vec<Address> {
-        self.core().map_or_else(|_lost| Vec::new(), |core| core.netifs.tables().addresses().to_vec())
+        self.core::<Core>().map_or_else(|_lost| Vec::new(), |core| core.netifs.tables().addresses().to_vec())
     }
 
     /// When the next hop towards `remote` was last known to answer, to the second, as time since the stack was
     /// made: a connection's peer has acknowledged something new (RFC 4861 section 7.3.1). `None` if that was never,
     /// or `remote` is not reached by an interface.
     pub fn next_hop_confirmed(&self, remote: IpAddr) -> Option<Duration> {
-        let netifs = &self.core().ok()?.netifs;
+        let netifs = &self.core::<Core>().ok()?.netifs;
         let tables = netifs.tables();
         tables.entry(tables.lookup(remote).ok()?)?.confirmed_at().map(Clock::since_start)
     }

@@ -37,6 +37,18 @@ pub(crate) struct Exit {
     pub lane: u8,
 }
 
+impl Exit {
+    /// The timer for frames that were left there.
+    fn timer(self) -> TimerKey {
+        TimerKey::Frames { netif: self.netif.index() as u16, lane: self.lane }
+    }
+
+    /// Whose timer that is.
+    pub fn of_timer(netif: u16, lane: u8) -> Option<Self> {
+        Some(Self { netif: NetifId::from_index(usize::from(netif))?, lane })
+    }
+}
+
 /// A frame that waits, with the hash of its flow.
 pub(crate) struct Queued {
     pub flow: u64,
@@ -195,7 +207,7 @@ fn carry(cx: &mut Context<'_>, exit: Exit, carries: Carries) {
         transmit_queued(cx, exit.netif, netif, &mut taken);
         if carried >= CARRY_MAX {
             if outlet.put_down() {
-                cx.outbox.timers.push((cx.now.as_micros(), TimerKey::Frames(exit)));
+                cx.outbox.timers.push((cx.now.as_micros(), exit.timer()));
             }
             break;
         }

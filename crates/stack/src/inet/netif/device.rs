@@ -20,8 +20,8 @@ use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 use super::departures::Queued;
 use super::detached::Detached;
 use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
+use crate::inet::Core;
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::stack::Core;
 use sockeye_netif::{QUEUES_MAX, Waking};
 
 /// See the module's head.

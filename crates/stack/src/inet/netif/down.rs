@@ -8,7 +8,7 @@
 use sockeye_sync::facade::Arc;
 
 use super::NetifId;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::error::SockError;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{Conn, engine, reason};

@@ -9,18 +9,21 @@ use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::Header;
 use sockeye_proto::tcp::wire;
 
-use crate::base::addr::Endpoint;
+use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
 use crate::inet::netif::table::Link;
+use crate::rt::counter;
+use crate::rt::env::Env;
 use crate::rt::memory;
-use crate::stack::{Core, counter};
-use crate::tcp::conn::outbox::Routed;
 
 /// See the module's head.
 pub(crate) struct Loopback {
     mtu: u32,
     encode: bool,
 }
+
+/// A segment on its way: the connection's name as its receiver has it, header and text.
+pub(crate) type Carried = (FourTuple, Header, Data);
 
 /// The largest MSS, bytes: half of the largest segment, so that one that is handed over as a whole counts as two
 /// full ones and is acknowledged at once. (Timestamps take 12 bytes of it. Announcing 12 more, so that a write of
@@ -47,14 +50,14 @@ impl Loopback {
         Link { mss, segment_max: if self.encode { u32::from(mss) } else { SEGMENT_MAX }, ..link }
     }
 
-    /// Carries a segment to its receiver.
-    pub fn carry(&self, core: &Core, segment: Routed) -> Option<Routed> {
+    /// Carries a segment to its receiver, which is named by `to`. `None` if it is lost.
+    pub fn carry(&self, env: &Env, segment: Carried) -> Option<Carried> {
         if !self.encode {
             return Some(segment);
         }
-        let carried = self.through_bytes(core, segment);
+        let carried = self.through_bytes(env, &segment);
         if carried.is_none() {
-            core.count(counter::SEGMENTS_LOST);
+            env.count(counter::SEGMENTS_LOST);
         }
         carried
     }
@@ -62,11 +65,11 @@ impl Loopback {
 
 impl Loopback {
     /// Writes the segment as one IP packet and reads that.
-    fn through_bytes(&self, core: &Core, segment: Routed) -> Option<Routed> {
-        let payload = &segment.payload.0;
-        let (src, dst) = (segment.to.remote, segment.to.local);
+    fn through_bytes(&self, env: &Env, (to, header, payload): &Carried) -> Option<Carried> {
+        let payload = &payload.0;
+        let (src, dst) = (to.remote, to.local);
         let addresses = ip::Addresses::new(src.addr, dst.addr)?;
-        let header_len = wire::header_len(&segment.header);
+        let header_len = wire::header_len(header);
         let tcp_len = header_len + payload.len();
         let ip_header =
             ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
@@ -76,17 +79,17 @@ impl Loopback {
         let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
         let sum = pseudo.join(ip::Sum::of(packet.get(ip_len + header_len..)?));
         let ports = wire::Ports { src: src.port, dst: dst.port };
-        wire::emit(ports, &segment.header, wire::ChecksumOut::Full(sum), packet.get_mut(ip_len..)?).ok()?;
-        let (from, header, payload) = self.parse(core, &packet)?;
-        let to = crate::base::addr::FourTuple {
+        wire::emit(ports, header, wire::ChecksumOut::Full(sum), packet.get_mut(ip_len..)?).ok()?;
+        let (from, header, payload) = self.parse(env, &packet)?;
+        let to = FourTuple {
             local: Endpoint::new(from.dst().0, from.dst().1),
             remote: Endpoint::new(from.src().0, from.src().1),
         };
-        Some(Routed { from: segment.from, to, header, payload })
+        Some((to, header, payload))
     }
 
     /// A packet as bytes: who it is from and for, its header, its payload in mbufs.
-    fn parse(&self, core: &Core, packet: &[u8]) -> Option<(Path, Header, Data)> {
+    fn parse(&self, env: &Env, packet: &[u8]) -> Option<(Path, Header, Data)> {
         let (ip_header, tcp) = ip::parse(packet, ip::HeaderChecksum::Verify).ok()?;
         let segment = packet.get(tcp)?;
         let addresses = ip_header.addresses;
@@ -94,7 +97,7 @@ impl Loopback {
         let (ports, header, range) = wire::parse(segment, wire::ChecksumIn::Verify(pseudo)).ok()?;
         // Without memory for it the segment is lost, as in an interface without buffers.
         let bytes = segment.get(range)?;
-        let payload = memory::obtain(core, || core.pool.copy_in(bytes)).ok()?;
+        let payload = memory::obtain(env, || env.pool.copy_in(bytes)).ok()?;
         Some((Path { addresses, ports }, header, Data(payload)))
     }
 }

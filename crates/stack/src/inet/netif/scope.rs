@@ -9,15 +9,45 @@
 //! The limit of it: two connections with equal addresses and ports at both ends cannot exist on two links at once.
 //! Must not know sockets. Tests: `tests/ip/scopes.rs`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rustix::io::Errno;
 
 use super::NetifId;
 use super::table::Netifs;
 use crate::base::addr::Endpoint;
-use crate::stack::Core;
-use crate::udp::groups::LOOPBACK;
+use crate::inet::Core;
+
+/// Number of the loopback interface.
+pub(crate) const LOOPBACK: u32 = 1;
+/// Number of the first attached interface.
+const FIRST: u32 = 2;
+/// 127.255.255.255, which the loopback's network has as any other.
+pub(crate) const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
+
+impl NetifId {
+    /// The number by which IPv6 calls name the interface (`join_multicast_v6`, a scope). 1 is the loopback's.
+    pub fn interface_index(self) -> u32 {
+        if self == Self::LOOPBACK {
+            return LOOPBACK;
+        }
+        u32::try_from(self.index()).unwrap_or(u32::MAX).saturating_add(FIRST)
+    }
+
+    /// The interface of `core` that has this number, unless that is the loopback.
+    pub(crate) fn of_interface(core: &Core, index: u32) -> Option<Self> {
+        core.netifs.each().map(|(id, _)| id).find(|id| id.interface_index() == index)
+    }
+}
+
+/// Whether `addr` means everybody on some network of this stack.
+pub(crate) fn is_broadcast(netifs: &Netifs, addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) if v4.is_loopback() => v4 == LOOPBACK_BROADCAST,
+        IpAddr::V4(v4) => v4.is_broadcast() || netifs.is_broadcast(addr),
+        IpAddr::V6(_) => false,
+    }
+}
 
 /// Whether the address means somebody on each link (RFC 4291 section 2.5.6), or a group on each.
 #[inline]

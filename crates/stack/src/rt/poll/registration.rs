@@ -26,8 +26,7 @@ use super::table::{Entry, Held, Queue};
 use super::target::Target;
 use super::{Token, Trigger};
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::conn::HOT_LEN;
-use crate::tcp::conn::outbox::Wake;
+use crate::rt::wake::Wake;
 
 /// A socket in a set. On cache lines of its own: neighbours in memory are often other threads'.
 #[repr(align(64))]
@@ -42,7 +41,7 @@ pub(crate) struct Registration {
     is_owned: bool,
     /// (b) or (a), by `is_owned`.
     pub(super) word: Readiness,
-    target: Target,
+    target: Box<dyn Target>,
 }
 
 /// What a look at a registration found, if there is something to report.
@@ -59,9 +58,9 @@ impl Registration {
         (index, first): (u32, Generation),
         token: Token,
         (interest, trigger): (Ready, Trigger),
-        target: Target,
+        target: Box<dyn Target>,
     ) -> Self {
-        let is_owned = trigger == Trigger::Level && matches!(target, Target::Conn(_));
+        let is_owned = trigger == Trigger::Level && target.owns_words();
         let word = Readiness::new(first);
         if is_owned && interest != Ready::READABLE {
             // Nobody lowers anything else.
@@ -72,7 +71,7 @@ impl Registration {
     }
 
     /// Notes readiness, and queues the registration if it is not queued. Under the mutex of the socket if it is owned.
-    pub fn mark(this: &Arc<Self>, ready: Ready, wakes: &mut Vec<Wake>) {
+    pub fn mark<O: From<Wake>>(this: &Arc<Self>, ready: Ready, wakes: &mut Vec<O>) {
         let ready = ready.of(this.interest);
         if ready == Ready::NONE {
             return;
@@ -112,16 +111,12 @@ impl Registration {
     /// A look at the socket itself, under its mutex.
     #[cold]
     fn settle(&self, entry: Generation) -> Option<Found> {
-        let settled = |ready: Ready| {
+        let mut found = None;
+        self.target.settle(&mut |ready| {
             let ready = ready.of(self.interest);
-            self.word.settle(entry, ready.0).then_some(Found { ready, stays: true })
-        };
-        match &self.target {
-            Target::Conn(conn) => settled(Target::of_buffers(conn, &conn.so.lock())),
-            Target::Listener(_) | Target::Unix(_) | Target::Udp(_) => {
-                unreachable!("only connections' words are owned")
-            }
-        }
+            found = self.word.settle(entry, ready.0).then_some(Found { ready, stays: true });
+        });
+        found
     }
 
     /// A look at the socket of a shared word. The first time it is most likely ready; later most likely not, so it is made
@@ -141,10 +136,12 @@ impl Registration {
 
     /// Where its socket begins in memory.
     pub fn place(&self) -> Place {
-        match &self.target {
-            Target::Conn(conn) => Place::of(&**conn, HOT_LEN),
-            Target::Listener(_) | Target::Unix(_) | Target::Udp(_) => Place::NONE,
-        }
+        self.target.place()
+    }
+
+    /// The socket.
+    pub(super) fn target(&self) -> &dyn Target {
+        &*self.target
     }
 
     /// Its poller is gone: takes it off its socket's list. Outside all locks, which it takes one at a time.
@@ -170,7 +167,7 @@ impl Poller for Registration {
         self.interest.0
     }
 
-    fn mark(this: &Arc<Self>, ready: u8, owed: &mut Vec<Wake>) {
+    fn mark<O: From<Wake>>(this: &Arc<Self>, ready: u8, owed: &mut Vec<O>) {
         Self::mark(this, Ready(ready), owed);
     }
 }
@@ -187,7 +184,7 @@ impl Drop for Gone {
 /// Takes everybody off the list of a socket that closes: tasks are woken, and nobody is told any more. Breaks the cycle of socket
 /// and registration; what comes back is to be dropped outside the socket's mutex.
 #[must_use]
-pub(crate) fn clear(list: &mut Waiters, wakes: &mut Vec<Wake>) -> SmallVec<[Gone; 1]> {
+pub(crate) fn clear<O: From<Wake>>(list: &mut Waiters, wakes: &mut Vec<O>) -> SmallVec<[Gone; 1]> {
     list.clear(wakes).into_iter().map(Gone).collect()
 }
 

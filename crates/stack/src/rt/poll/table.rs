@@ -17,7 +17,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{BriefMutex, Generation, WaitQueue};
 
 use super::registration::Registration;
-use crate::tcp::conn::outbox::Wake;
+use crate::rt::wake::Wake;
 
 /// What a poller shares with the sockets in it. On cache lines of its own: pollers are made one after the other, for
 /// threads on different cores.
@@ -126,7 +126,7 @@ impl Queue {
     }
 
     /// Queues an entry. Under the mutex of its socket, or without one if its word is a shared one.
-    pub(super) fn push(this: &Arc<Self>, entry: Entry, wakes: &mut Vec<Wake>) {
+    pub(super) fn push<O: From<Wake>>(this: &Arc<Self>, entry: Entry, wakes: &mut Vec<O>) {
         let mut inbox = this.inbox.lock();
         if inbox.is_closed {
             return;
@@ -138,7 +138,7 @@ impl Queue {
         let is_owed = this.wait.notify().is_wake_owed();
         drop(inbox);
         if is_owed {
-            wakes.push(Wake::Poller(Arc::clone(this)));
+            wakes.push(Wake::Poller(Arc::clone(this)).into());
         }
     }
 

@@ -1,95 +1,69 @@
-//! The socket behind a registration: where its list is, and what it is ready for now.
+//! The socket behind a registration, as a poller knows it: where its list is, and what it is ready for now.
 //!
-//! Must not know polls' insides. Tests: `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
+//! Must not know sockets: each kind has a [`Target`] of its own. Nothing on the way of a read or write goes through it. Tests:
+//! `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
 
 use std::io;
 
+use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
 
 use super::ready::Ready;
-use super::registration::{self, Registration};
+use super::registration::Registration;
 use super::table::Queue;
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::conn::Conn;
-use crate::tcp::conn::outbox::Wake;
-use crate::tcp::conn::sockbuf::Buffers;
-use crate::tcp::handshake::listen::Listener;
-use crate::udp::pcb::Pcb;
-use crate::unix::ready::End;
+use crate::rt::wake::Wake;
 
-/// The socket behind a registration.
-#[derive(Clone)]
-pub(crate) enum Target {
-    Conn(Arc<Conn>),
-    Listener(Arc<Listener>),
-    Unix(End),
-    Udp(Arc<Pcb>),
-}
+/// A source of events.
+pub(crate) trait Target: Send + Sync {
+    /// Lists a registration, and marks it with what the socket is ready for: first the one, then the other, or both in one section of
+    /// the list's mutex. See [`mark`].
+    ///
+    /// # Errors
+    /// Those of [`registration::add`](super::registration::add).
+    fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()>;
 
-impl Target {
-    /// Lists a registration, and marks it with what the socket is ready for.
-    pub(super) fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()> {
-        match self {
-            Self::Conn(conn) => {
-                // In one section: the mark may be of an owned word.
-                let mut so = conn.so.lock();
-                registration::add(&mut so.waiters, registration)?;
-                failpoints::hit(Point::PollAdd, registration.token.0 as u64);
-                Registration::mark(registration, Self::of_buffers(conn, &so), wakes);
-                return Ok(());
-            }
-            Self::Listener(listener) => {
-                listener.with_waiters(|list| registration::add(list, registration))?
-            }
-            Self::Unix(end) => end.add(registration)?,
-            Self::Udp(pcb) => registration::add(&mut pcb.receive.so.lock().waiters, registration)?,
-        }
-        failpoints::hit(Point::PollAdd, registration.token.0 as u64);
-        Registration::mark(registration, self.ready(), wakes);
-        Ok(())
-    }
-
-    pub(super) fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
-        match self {
-            Self::Conn(conn) => registration::remove(&mut conn.so.lock().waiters, queue),
-            Self::Listener(listener) => listener.with_waiters(|list| registration::remove(list, queue)),
-            Self::Unix(end) => end.remove(queue),
-            Self::Udp(pcb) => registration::remove(&mut pcb.receive.so.lock().waiters, queue),
-        }
-    }
+    /// Takes the registration of a set out of the list.
+    fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>>;
 
     /// Readiness now, from the buffers themselves.
-    pub(super) fn ready(&self) -> Ready {
-        match self {
-            Self::Conn(conn) => Self::of_buffers(conn, &conn.so.lock()),
-            Self::Listener(listener) => Ready::READABLE.when(listener.is_readable()),
-            Self::Unix(end) => end.ready(),
-            Self::Udp(pcb) => pcb.readiness(),
-        }
+    fn ready(&self) -> Ready;
+
+    /// Whether everything that a level-triggered registration's word says changes under the mutex of its list: see
+    /// `registration.rs`, *owned*.
+    fn owns_words(&self) -> bool {
+        false
     }
 
-    /// Readiness of a connection with these buffers.
-    pub(super) fn of_buffers(conn: &Conn, so: &Buffers) -> Ready {
-        let read = Ready::READABLE
-            .when(so.rcv.is_readable())
-            .with(Ready::PRIORITY.when(so.rcv.has_urgent()))
-            .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
-        let write = Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));
-        read.with(write).with(Ready::ERROR.when(conn.has_error()))
+    /// Calls `settle` with the readiness of a socket that owns words, under the mutex of the list.
+    fn settle(&self, settle: &mut dyn FnMut(Ready)) {
+        settle(self.ready());
     }
+
+    /// Where the socket begins in memory.
+    fn place(&self) -> Place {
+        Place::NONE
+    }
+}
+
+/// Marks a registration that was just listed with what its socket is ready for.
+pub(crate) fn mark(registration: &Arc<Registration>, ready: Ready, wakes: &mut Vec<Wake>) {
+    failpoints::hit(Point::PollAdd, registration.token.0 as u64);
+    Registration::mark(registration, ready, wakes);
 }
 
 pub(crate) mod sealed {
     use super::Target;
+    use crate::rt::handle::Stack;
 
     /// What a socket tells a set about itself.
     pub trait Source {
         #[doc(hidden)]
         #[allow(private_interfaces)]
-        fn target(&self) -> std::io::Result<Target>;
+        fn target(&self) -> std::io::Result<Box<dyn Target>>;
 
         /// Its stack.
         #[doc(hidden)]
-        fn owner(&self) -> &crate::Stack;
+        fn owner(&self) -> &Stack;
     }
 }

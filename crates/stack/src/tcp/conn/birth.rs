@@ -14,7 +14,7 @@ use super::{Birth, Conn, Home, SocketOptions};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::netif::table::Via;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::socket::SocketSettings;
 
 /// What a connection is called, and which way its segments go.

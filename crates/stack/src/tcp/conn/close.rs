@@ -9,14 +9,14 @@ use std::time::Duration;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
-use super::outbox::{Context, fire_all};
+use super::outbox::{Context, Wake, fire_all};
 use super::sockbuf::Socket;
 use super::user::{Ends, wait};
 use super::{Conn, LINGER_OFF, contain, engine, reason, serve};
 use crate::rt::blocking::Timeout;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
-use crate::stack::Core;
+use crate::tcp::Core;
 
 /// shutdown(2).
 pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -> io::Result<()> {
@@ -71,7 +71,7 @@ pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
 }
 
 fn close_last(core: &Core, conn: &Arc<Conn>) {
-    let mut wakes = Vec::new();
+    let mut wakes: Vec<Wake> = Vec::new();
     let (unread, registrations) = {
         let close = |so: &mut Socket| {
             so.rcv.closed = true;

@@ -47,7 +47,7 @@ use crate::inet::netif::output;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::poll::Ready;
-use crate::stack::Core;
+use crate::tcp::Core;
 
 /// Runs protocol code for `conn` in a section of its mutex. `None` if it panicked: the connection has ended.
 #[inline(always)]
@@ -265,7 +265,7 @@ mod tests {
     fn breaks(run: impl Fn(&Core, &TcpStream, Breaks<'_>) -> io::Result<()>) {
         let (stack, client, server) = pair();
         std::io::Write::write_all(&mut &server, b"12345678").unwrap();
-        let (core, conn, seen) = (stack.core().unwrap(), client.conn().unwrap(), Cell::new(None));
+        let (core, conn, seen) = (stack.core::<Core>().unwrap(), client.conn().unwrap(), Cell::new(None));
         let called = call(core, conn, "a call", || run(core, &client, Breaks { conn, seen: &seen }));
         assert_eq!(called.unwrap_err().kind(), ErrorKind::ConnectionAborted);
         assert_eq!(seen.get(), Some((true, 0, 0)));

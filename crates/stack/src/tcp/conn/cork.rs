@@ -20,7 +20,8 @@ use super::emit::HOSTED_MAX;
 use super::outbox::Context;
 use super::user::Ends;
 use super::{Conn, Locked, Work, serve};
-use crate::stack::{Core, counter};
+use crate::rt::counter;
+use crate::tcp::Core;
 
 /// Bytes of a write that may be held back, and bytes of which no more are held back.
 const HELD_MAX: usize = HOSTED_MAX;

@@ -12,7 +12,7 @@ use super::outbox::{Beside, Context, OtherEnd, Routed, Wake};
 use super::{Conn, Work};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
-use crate::stack::counter;
+use crate::rt::counter;
 
 /// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
 /// the segment that the two are better done side by side.
@@ -144,7 +144,12 @@ mod tests {
         let (conn, peer) = (client.conn().unwrap(), server.conn().unwrap());
         Context::run(stack.core().unwrap(), |cx| {
             cx.ends = Some((conn, peer));
-            conn.so.lock().snd.chain.extend_from_slice(&stack.core().unwrap().pool, b"x").unwrap();
+            conn.so
+                .lock()
+                .snd
+                .chain
+                .extend_from_slice(&stack.core::<crate::tcp::Core>().unwrap().pool, b"x")
+                .unwrap();
             engine::enter(cx, conn, Work::Notify);
             then(cx)
         })
@@ -216,7 +221,7 @@ mod tests {
             let _left = locked.leave();
             has_rest
         }));
-        let core = stack.core().unwrap();
+        let core: &crate::stack::Core = stack.core().unwrap();
         core.workers.turn(core, 0, &mut Vec::new());
         assert!(conn.so.try_enter().is_some_and(|locked| locked.run().is_ok()));
     }

@@ -38,11 +38,12 @@ use super::sockbuf::{Buffers, SendBuf, Socket};
 use super::{Conn, Item, Locked, Work, contain, fast_open, notsent, rcvd, reason, rollup, serve};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::Ready;
 use crate::rt::timers::TimerKey;
-use crate::stack::{Core, counter};
 use crate::switches::Entry;
+use crate::tcp::Core;
 
 /// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
 /// must not be kept for ever by the work of others.
@@ -90,7 +91,7 @@ pub(super) fn fill(core: &Core, conn: &Arc<Conn>, work: Work) {
         },
     };
     match filled {
-        Filled::WakeWorker => core.workers.call(core, conn),
+        Filled::WakeWorker => core.handed.call(core, conn),
         Filled::Queued => core.count(counter::QUEUED),
         Filled::Poisoned => core.count(counter::SEGMENTS_LOST),
     }
@@ -359,7 +360,7 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
     if recycler.shelves() && !so.rcv.closed {
         let mut freed = Freed::new();
         so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);
-        cx.outbox.arm_sweep |= recycler.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
+        cx.outbox.arm_sweep |= cx.core.shelves.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
         cx.outbox.spares.append(freed);
     } else if bytes <= FEW_BYTES_MAX {
         so.snd.chain.trim_front_releasing(bytes as usize, &mut cx.outbox.spares);

@@ -24,7 +24,7 @@ use sockeye_sync::{Found, Inside, Outcome, Perimeter, Served};
 
 use super::outbox::Context;
 use super::{Conn, Item, engine, rollup};
-use crate::stack::counter;
+use crate::rt::counter;
 use crate::switches::Wake;
 
 /// Where a thread leaves from.
@@ -54,7 +54,7 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
         Outcome::Left => {}
         Outcome::HandOffNeeded => {
             cx.core.count(counter::HANDED_OFF);
-            cx.core.workers.leave_to(cx.core, conn);
+            cx.core.handed.leave(cx.core, conn);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::Conn;
 use super::outbox::Context;
 use super::sockbuf::Buffers;
 use crate::base::payload::Data;
-use crate::stack::counter;
+use crate::rt::counter;
 
 /// A handshake is over, well or not: what Fast Open remembers of it.
 #[cold]

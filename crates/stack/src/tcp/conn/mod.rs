@@ -21,6 +21,7 @@ pub(crate) mod notsent;
 pub(crate) mod outbox;
 pub(crate) mod placed;
 pub(crate) mod rcvd;
+pub(crate) mod ready;
 mod reserved;
 mod rollup;
 pub(crate) mod run;
@@ -44,6 +45,7 @@ use crate::base::payload::Data;
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::watch::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
+use crate::rt::failpoints;
 use crate::rt::poll;
 use crate::switches::{Entry, Rcvd, RxFree};
 use crate::tcp::socket::marks::Marks;
@@ -441,3 +443,15 @@ fn state_of(code: u8) -> State {
 
 /// What an idle connection costs is this twice: it fills twelve lines of 64 bytes, and another field makes it thirteen.
 const _: () = assert!(size_of::<Conn>() <= 768 || cfg!(feature = "count"));
+
+impl failpoints::Ports for Conn {
+    fn ports(&self) -> (u16, u16) {
+        (self.tuple.local.port, self.tuple.remote.port)
+    }
+}
+
+impl failpoints::Ports for Arc<Conn> {
+    fn ports(&self) -> (u16, u16) {
+        (**self).ports()
+    }
+}

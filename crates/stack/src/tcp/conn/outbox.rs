@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::task::Waker;
 
 use sockeye_mbuf::{Chain, Freed};
 use sockeye_proto::tcp::segment::Header;
@@ -25,10 +24,10 @@ use crate::inet::netif::TxFrame;
 use crate::inet::netif::departures::{self, Departures, Doorbell};
 use crate::inet::netif::output::Pending;
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::rt::poll::Queue;
 use crate::rt::timers::TimerKey;
-use crate::stack::Core;
+use crate::rt::wake;
 use crate::switches::Entry;
+use crate::tcp::Core;
 use crate::tcp::handshake::admission::Asked;
 
 /// A segment whose receiver must be looked up.
@@ -75,20 +74,15 @@ pub(crate) enum Wake {
     Replied(Arc<Conn>),
     /// Threads that wait at a queue of their own.
     Threads(Arc<WaitQueue>),
-    Task(Waker),
-    Poller(Arc<Queue>),
     /// A listener's application is asked about a SYN.
     Ask(Box<Asked>),
-    /// Receivers of a UDP socket.
-    Udp(Arc<crate::udp::pcb::Pcb>),
-    /// Receivers and senders of a UNIX-domain socket.
-    UnixReader(Arc<crate::unix::pcb::Pcb>),
-    UnixWriter(Arc<crate::unix::pcb::Pcb>),
+    /// Tasks and pollers.
+    Other(wake::Wake),
 }
 
-impl From<Waker> for Wake {
-    fn from(waker: Waker) -> Self {
-        Self::Task(waker)
+impl From<wake::Wake> for Wake {
+    fn from(wake: wake::Wake) -> Self {
+        Self::Other(wake)
     }
 }
 
@@ -112,14 +106,7 @@ impl Wake {
             Self::Reader(conn) => watch::kick(core, conn.readers()),
             Self::Writer(conn) => watch::kick(core, conn.writers()),
             // Of them none is a watcher.
-            Self::Replied(_)
-            | Self::Threads(_)
-            | Self::Task(_)
-            | Self::Poller(_)
-            | Self::Ask(_)
-            | Self::Udp(_)
-            | Self::UnixReader(_)
-            | Self::UnixWriter(_) => {}
+            Self::Replied(_) | Self::Threads(_) | Self::Ask(_) | Self::Other(_) => {}
         }
     }
 
@@ -130,13 +117,9 @@ impl Wake {
             Self::Writer(conn) => conn.snd_wait.wake(),
             Self::Replied(conn) => conn.replies.wake(),
             Self::Threads(queue) => queue.wake(),
-            Self::Task(waker) => waker.wake(),
-            Self::Poller(queue) => queue.wake(),
             // Its panics are a hook's: whoever empties the outbox asks.
             Self::Ask(_) => {}
-            Self::Udp(pcb) => pcb.receive.wait.wake(),
-            Self::UnixReader(pcb) => pcb.rcv_wait.wake(),
-            Self::UnixWriter(pcb) => pcb.snd_wait.wake(),
+            Self::Other(wake) => wake.fire(),
         }
     }
 }
@@ -164,6 +147,8 @@ pub(crate) struct Outbox {
     /// Children of a listener that has closed: to be reset.
     pub orphans: Vec<Arc<Conn>>,
     pub wakes: Vec<Wake>,
+    /// Waiters for sockets of other protocols.
+    pub told: Vec<wake::Wake>,
     /// Panics that were caught under a lock, to be reported outside of all.
     pub caught: Vec<Caught>,
     /// Buffers to give back, outside the locks under which they were unlinked.
@@ -317,6 +302,7 @@ impl<'s> Context<'s> {
         departures::ring(self);
         self.core.workers.tell_driver(self.core);
         fire_all(self.core, &mut self.outbox.wakes);
+        wake::fire_all(self.core, &mut self.outbox.told);
         // After the wakes: the hook that is told may block.
         while let Some(caught) = self.outbox.caught.pop() {
             caught.report(self.core);

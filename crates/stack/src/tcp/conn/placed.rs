@@ -18,8 +18,8 @@ use super::{Conn, contain, engine, run, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::count;
 use crate::inet::input::placed::Placed;
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
-use crate::stack::counter;
 
 /// Takes from `segments`, which are in a row for `conn`, those that can be accepted. Returns how many bytes of the
 /// reader's buffer are received thereby.

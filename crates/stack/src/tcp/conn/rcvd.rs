@@ -50,9 +50,10 @@ use super::sockbuf::Buffers;
 use super::user::Ends;
 use super::{Conn, Work, engine, reason};
 use crate::base::payload::Data;
+use crate::rt::counter;
 use crate::rt::threads;
-use crate::stack::{Core, counter};
 use crate::switches::Rcvd;
+use crate::tcp::Core;
 
 /// What a reader owes the protocol for the bytes that he took.
 #[derive(Clone, Copy)]

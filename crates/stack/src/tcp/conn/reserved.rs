@@ -10,7 +10,7 @@ use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
 use super::{Conn, Locked, contain, engine, serve};
-use crate::stack::Core;
+use crate::tcp::Core;
 
 /// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
 #[inline]

@@ -98,7 +98,7 @@ mod tests {
     use crate::TcpListener;
     use crate::TcpStream;
     use crate::base::payload::Data;
-    use crate::stack::counter;
+    use crate::rt::counter;
 
     /// A segment of ten bytes, the `number`th that the connection has not seen yet.
     fn segment(stack: &Stack, conn: &Arc<Conn>, number: u32) -> Work {
@@ -107,7 +107,7 @@ mod tests {
         let flags = Flags::ACK.with(Flags::PSH);
         let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
         let mut payload = Chain::new();
-        payload.extend_from_slice(&stack.core().unwrap().pool, &[0; 10]).unwrap();
+        payload.extend_from_slice(&stack.core::<crate::rt::env::Env>().unwrap().pool, &[0; 10]).unwrap();
         Work::segment(header.into(), Data(payload))
     }
 

@@ -29,8 +29,8 @@ use super::sockbuf::{Buffers, Socket};
 use super::{Conn, Item, Locked, Work, contain, engine, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::{Packet, count};
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
-use crate::stack::counter;
 
 /// Most segments under one hold of the buffers' mutex.
 const HOLD_MAX: usize = 16;

@@ -33,7 +33,8 @@ use super::engine::{BATCH_MAX, RUN_MAX, finish, resume, step};
 use super::outbox::{Beside, Context};
 use super::user::Ends;
 use super::{Conn, Locked, Work, contain};
-use crate::stack::{Core, counter};
+use crate::rt::counter;
+use crate::tcp::Core;
 
 /// Runs `work`, or leaves it to whoever runs the connection's items. With no lock held.
 pub(super) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
@@ -140,7 +141,7 @@ fn let_go_busy(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, m
         if ran >= BATCH_MAX {
             if let Some(HandedOff) = locked.leave() {
                 cx.core.count(counter::HANDED_OFF);
-                cx.core.workers.leave_to(cx.core, conn);
+                cx.core.handed.leave(cx.core, conn);
             }
             return;
         }

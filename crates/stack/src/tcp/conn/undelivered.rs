@@ -14,7 +14,7 @@ use sockeye_proto::time::Instant;
 
 use crate::base::payload::Data;
 use crate::inet::ip;
-use crate::stack::Core;
+use crate::tcp::Core;
 
 /// Tells the pcb. Output has to follow.
 pub(super) fn apply(

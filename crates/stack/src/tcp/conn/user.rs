@@ -18,13 +18,14 @@ use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, engine, rcvd, reason, reserved, serve};
 use crate::inet::input::busy;
 use crate::inet::input::placed::Placing;
-use crate::inet::input::watch::Waiters;
+use crate::inet::input::watch::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
 use crate::rt::threads;
-use crate::stack::{Core, counter};
 use crate::switches::{Entry, Rcvd};
+use crate::tcp::Core;
 
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
@@ -108,7 +109,7 @@ fn send_rest<S: Source>(
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
             // What is parked goes back before anybody waits for memory or is told that there is none.
-            Refusal::NoMemory if core.recycler.reclaim(core) => Ok(()),
+            Refusal::NoMemory if core.shelves.reclaim(core) => Ok(()),
             Refusal::NoMemory => {
                 core.pruner.ask(core);
                 no_memory(&mut timeout)
@@ -361,7 +362,7 @@ pub(super) fn recv_into<S: Sink>(
         }
         sink.take(unlinked, take, &mut freed);
         if !freed.is_empty() && !core.recycler.is_inline() {
-            core.recycler.read(core, conn, freed);
+            core.shelves.read(core, conn, freed);
         }
         rcvd::pay(core, ends, owed);
         if !conn.options.nonblocking.load(Ordering::Relaxed) {
@@ -497,7 +498,7 @@ fn wait_for(
     };
     core.recycler.before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => blocking::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
+        Some(at) => watch::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }

@@ -34,8 +34,10 @@ use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::base::addr::{FourTuple, octets};
 use crate::base::payload::Data;
+use crate::rt::counter;
+use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, PanicSource};
-use crate::stack::{Core, WeakStack, counter};
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::route;
@@ -197,7 +199,7 @@ impl Syn {
         // Before the SYN comes again, lest it be taken for its own repetition.
         drop(self);
         if let Some(stack) = stack.upgrade()
-            && let Ok(core) = stack.core()
+            && let Ok(core) = stack.core::<Core>()
         {
             Context::run(core, |cx| route::admit(cx, segment));
         }
@@ -206,7 +208,7 @@ impl Syn {
     /// Answers with a reset: the peer's connect fails with `ConnectionRefused`. Never blocks.
     pub fn refuse(self) {
         if let Some(stack) = self.stack.upgrade()
-            && let Ok(core) = stack.core()
+            && let Ok(core) = stack.core::<Core>()
             && let Some(reset) = closed::reset_for(&self.header, 0)
         {
             core.count(counter::RESETS_OUT);

@@ -26,20 +26,8 @@ use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::base::addr::octets;
 use crate::base::entropy::Key;
+pub use crate::config::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
 use crate::tcp::handshake::listen::Listener;
-
-/// `Config::fastopen`: connects may send text with their SYN.
-pub const CLIENT: u32 = 1;
-/// `Config::fastopen`: listeners that ask for it take text from SYNs.
-pub const SERVER: u32 = 2;
-/// `Config::fastopen`: a client sends text although it has no cookie.
-pub const CLIENT_WITHOUT_COOKIE: u32 = 4;
-/// `Config::fastopen`: a server takes text from a SYN without the option.
-pub const SERVER_WITHOUT_COOKIE: u32 = 0x200;
-/// `Config::fastopen`: every listener takes text, with its backlog as the queue's length.
-pub const SERVER_ALL: u32 = 0x400;
-/// All bits that mean something.
-pub(crate) const ALL: u32 = CLIENT | SERVER | CLIENT_WITHOUT_COOKIE | SERVER_WITHOUT_COOKIE | SERVER_ALL;
 
 /// Servers that a stack has cookies of, at most.
 const CACHE_MAX: usize = 1024;

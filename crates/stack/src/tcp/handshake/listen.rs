@@ -12,6 +12,7 @@ use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
 
 use crate::base::addr::Endpoint;
+use crate::config::BACKLOG_MAX;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::registration::{self, Gone};
@@ -66,9 +67,6 @@ impl AcceptQueue {
         Ok(())
     }
 }
-
-/// Largest backlog (`net.core.somaxconn` of Linux).
-pub(crate) const BACKLOG_MAX: usize = 4096;
 
 impl Listener {
     pub fn new(

@@ -13,16 +13,16 @@ use super::fastopen::FastOpenOptions;
 use super::marks::Marks;
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::base::bind::{ANY_PORT, BindOptions};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::inet::netif::scope;
 use crate::rt::failpoints::{self, Point};
+use crate::rt::handle::Stack;
 use crate::rt::panics;
-use crate::stack::{Core, Stack};
+use crate::tcp::Core;
 use crate::tcp::conn::birth::{self, Name};
 use crate::tcp::conn::{Conn, user};
 use crate::tcp::handshake::listen::Listener;
-use crate::tcp::tables::listeners::ANY_PORT;
-use crate::tcp::tables::ports::BindOptions;
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
 /// Options that a socket has before it is anything else.
@@ -77,7 +77,7 @@ impl Drop for Bound {
     fn drop(&mut self) {
         if !self.is_given {
             // In a child of fork(2) the port is its parent's.
-            if let Ok(core) = self.stack.core() {
+            if let Ok(core) = self.stack.core::<Core>() {
                 core.ports.unbind(self.id, self.local.port);
             }
         }
@@ -176,7 +176,7 @@ impl TcpSocket {
     /// `InvalidInput` (bound already, wrong family), `AddrNotAvailable` (not an address of the stack, or
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
-        let core = self.stack.core()?;
+        let core = self.stack.core::<Core>()?;
         if self.bound.is_some() {
             return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
         }
@@ -200,7 +200,7 @@ impl TcpSocket {
 
     /// The address bound to, if the socket is bound.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        let netifs = &self.stack.core().ok()?.netifs;
+        let netifs = &self.stack.core::<Core>().ok()?.netifs;
         self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_v6, b.local.addr))
     }
 
@@ -227,7 +227,7 @@ impl TcpSocket {
     /// `AddrInUse` if there is such a listener already (unless both set SO_REUSEPORT), `InvalidInput` if the socket is
     /// bound or not [transparent](Self::set_transparent).
     pub fn listen_any(self, backlog: usize) -> io::Result<TcpListener> {
-        let core = self.stack.core()?;
+        let core = self.stack.core::<Core>()?;
         if self.bound.is_some() || !self.settings.transparent {
             let message = "a listener for every port is made of a transparent socket that is not bound: call set_transparent(true) first";
             return Err(super::stream::invalid(message.into()));
@@ -240,7 +240,7 @@ impl TcpSocket {
 
     fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
         let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
-        let core = self.stack.core()?;
+        let core = self.stack.core::<Core>()?;
         panics::call(core, "listen", || core.ports.listen(&core.demux, bound.local, &listener))?;
         bound.is_given = true;
         self.fast_open.listen(core, &listener, backlog);
@@ -276,13 +276,13 @@ impl TcpSocket {
 
     /// Makes the connection and sends its SYN.
     pub(crate) fn start(mut self, addr: SocketAddr) -> io::Result<TcpStream> {
-        let core = self.stack.core()?;
+        let core = self.stack.core::<Core>()?;
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
         }
-        if remote.addr.is_multicast() || crate::udp::route::is_broadcast(core, remote.addr) {
+        if remote.addr.is_multicast() || scope::is_broadcast(&core.netifs, remote.addr) {
             // RFC 9293 MUST-46; ENETUNREACH, as on Linux.
             let message = format!("{} is not one host's address", remote.addr);
             return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
@@ -306,7 +306,7 @@ impl TcpSocket {
 
     /// The address that the connection comes from, unless it is bound to one.
     fn source(&self, addr: &SocketAddr, remote: IpAddr) -> io::Result<IpAddr> {
-        let core = self.stack.core()?;
+        let core = self.stack.core::<Core>()?;
         let netif = scope::named(core, addr)?;
         let source = match netif {
             Some(netif) => core.netifs.source_on(netif, remote),

@@ -12,10 +12,11 @@ use sockeye_proto::time::Instant;
 
 use super::{TcpListener, TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
-use crate::stack::Core;
+use crate::config::BACKLOG_MAX;
+use crate::tcp::Core;
 use crate::tcp::conn::{Conn, user};
 use crate::tcp::handshake::fastopen::SERVER_ALL;
-use crate::tcp::handshake::listen::{BACKLOG_MAX, Listener};
+use crate::tcp::handshake::listen::Listener;
 
 /// What a socket was told.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,11 +10,11 @@ use sockeye_proto::tcp::meter::Limit;
 use sockeye_sync::facade::Arc;
 
 use super::TcpStream;
-use crate::CongestionControl;
-use crate::stack::Core;
+use crate::tcp::Core;
 use crate::tcp::conn::Conn;
 use crate::tcp::conn::engine;
 use crate::tcp::conn::sockbuf::Socket;
+use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
 /// The state of a connection at one moment. Sizes are bytes.
 #[derive(Clone, Debug)]

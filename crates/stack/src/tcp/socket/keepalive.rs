@@ -11,6 +11,7 @@ use sockeye_sync::facade::Ordering;
 
 use super::stream::invalid;
 use super::{TcpSocket, TcpStream};
+use crate::config::{KEEPALIVE_RETRIES_MAX, KEEPALIVE_TIME_MAX};
 use crate::tcp::conn::{SocketOptions, reason};
 
 /// Keepalive's times, in the shape of `socket2::TcpKeepalive`. What is not set keeps its value.
@@ -48,7 +49,7 @@ impl TcpKeepalive {
     /// `settings` with what is set here, switched on.
     fn applied_to(&self, settings: KeepaliveSettings) -> io::Result<KeepaliveSettings> {
         let bounded = |time: Option<Duration>, old| match time {
-            Some(time) if !(TIME_MIN..=TIME_MAX).contains(&time) => {
+            Some(time) if !(TIME_MIN..=KEEPALIVE_TIME_MAX).contains(&time) => {
                 Err(invalid(format!("a keepalive time of {time:?} is out of bounds: give 1 ms to 32,767 s")))
             }
             Some(time) => Ok(time),
@@ -57,9 +58,9 @@ impl TcpKeepalive {
         let count = match self.retries {
             None => settings.count,
             Some(retries) => {
-                u8::try_from(retries).ok().filter(|n| (1..=RETRIES_MAX).contains(n)).ok_or_else(|| {
-                    invalid(format!("{retries} keepalive probes are out of bounds: give 1 to 127"))
-                })?
+                u8::try_from(retries).ok().filter(|n| (1..=KEEPALIVE_RETRIES_MAX).contains(n)).ok_or_else(
+                    || invalid(format!("{retries} keepalive probes are out of bounds: give 1 to 127")),
+                )?
             }
         };
         Ok(KeepaliveSettings {
@@ -72,10 +73,6 @@ impl TcpKeepalive {
 }
 
 const TIME_MIN: Duration = Duration::from_millis(1);
-/// Linux's `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL`.
-pub(crate) const TIME_MAX: Duration = Duration::from_secs(32_767);
-/// Linux's `MAX_TCP_KEEPCNT`.
-pub(crate) const RETRIES_MAX: u8 = 127;
 
 impl TcpSocket {
     /// SO_KEEPALIVE, with these times. A listener's connections inherit it.

@@ -13,11 +13,14 @@ use crate::base::addr::FourTuple;
 use crate::inet::netif::scope;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::fork::Held;
+use crate::rt::handle::Stack;
 use crate::rt::panics;
-use crate::rt::poll::{Target, sealed};
-use crate::stack::{Core, Stack};
+use crate::rt::poll::{Pollable, Target, sealed};
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, engine, reason};
+use crate::tcp::handshake::admission::Syn;
 use crate::tcp::handshake::listen::Listener;
 
 /// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
@@ -141,7 +144,7 @@ impl TcpListener {
     /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
     ///
     /// Handles of the listener share the hook.
-    pub fn set_syn_hook(&self, hook: Option<impl Fn(crate::Syn) + Send + Sync + 'static>) {
+    pub fn set_syn_hook(&self, hook: Option<impl Fn(Syn) + Send + Sync + 'static>) {
         let hook = hook.map(|hook| {
             (
                 self.stack().downgrade(),
@@ -219,13 +222,15 @@ impl Iterator for Incoming<'_> {
     }
 }
 
+impl Pollable for TcpListener {}
+
 impl sealed::Source for TcpListener {
     fn owner(&self) -> &Stack {
         self.stack()
     }
 
     #[allow(private_interfaces)]
-    fn target(&self) -> io::Result<Target> {
-        Ok(Target::Listener(Arc::clone(self.enter()?.1)))
+    fn target(&self) -> io::Result<Box<dyn Target>> {
+        Ok(Box::new(ready::Line(Arc::clone(self.enter()?.1))))
     }
 }

@@ -15,8 +15,9 @@ use std::io::{self, IoSlice};
 use sockeye_mbuf::Chain;
 
 use super::TcpStream;
+use crate::rt::env::Env;
+use crate::rt::handle::Stack;
 use crate::rt::memory;
-use crate::stack::Stack;
 use crate::tcp::conn::user;
 
 /// A run of bytes in packet memory: references to parts of clusters, in order (BSD's mbuf chain).
@@ -57,15 +58,15 @@ impl MbufChain {
     /// # Errors
     /// `OutOfMemory` at [`Config::memory_max`](crate::Config::memory_max).
     pub fn copied(stack: &Stack, bytes: &[u8]) -> io::Result<Self> {
-        let core = stack.core()?;
+        let env: &Env = stack.core()?;
         let copy = || {
             let mut chain = Chain::new();
             // Fewer are taken at the cap.
-            let taken = chain.extend_from_slice(&core.pool, bytes).unwrap_or(0);
+            let taken = chain.extend_from_slice(&env.pool, bytes).unwrap_or(0);
             if taken == bytes.len() { Ok(chain) } else { Err(()) }
         };
-        memory::obtain(core, copy).map(Self).map_err(|()| {
-            let (wanted, cap) = (bytes.len(), core.config.memory_max);
+        memory::obtain(env, copy).map(Self).map_err(|()| {
+            let (wanted, cap) = (bytes.len(), env.config.memory_max);
             io::Error::new(
                 io::ErrorKind::OutOfMemory,
                 format!(

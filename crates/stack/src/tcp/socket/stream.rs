@@ -14,9 +14,11 @@ use crate::base::addr::Endpoint;
 use crate::inet::netif::scope;
 use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
 use crate::rt::fork::Held;
-use crate::rt::poll::{Target, sealed};
-use crate::stack::{Core, Stack};
+use crate::rt::handle::Stack;
+use crate::rt::poll::{Pollable, Target, sealed};
+use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
 
 /// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
@@ -429,14 +431,16 @@ impl Write for TcpStream {
     }
 }
 
+impl Pollable for TcpStream {}
+
 impl sealed::Source for TcpStream {
     fn owner(&self) -> &Stack {
         self.stack()
     }
 
     #[allow(private_interfaces)]
-    fn target(&self) -> io::Result<Target> {
-        Ok(Target::Conn(Arc::clone(self.conn()?)))
+    fn target(&self) -> io::Result<Box<dyn Target>> {
+        Ok(Box::new(ready::End(Arc::clone(self.conn()?))))
     }
 }
 

@@ -19,9 +19,10 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Credits, Mutex, MutexGuard};
 
 use crate::base::addr::{FourTuple, HashKey};
+use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::timers::TimerKey;
-use crate::stack::{Core, counter};
+use crate::tcp::Core;
 use crate::tcp::conn::Conn;
 use crate::tcp::conn::outbox::Gone;
 use crate::tcp::tables::listeners::Replica;
@@ -145,7 +146,7 @@ impl Demux {
         // Before the record stands: whoever still sends to this connection then looks the name up.
         conn.bury();
         self.unreserve();
-        core.recycler.forget(&conn);
+        core.shelves.forget(core, &conn);
         if let Some(params) = record {
             shard.rest(core, &conn, TimeWait::new(&params, now), now);
         }

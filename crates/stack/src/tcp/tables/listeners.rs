@@ -20,12 +20,11 @@ use sockeye_sync::RwLock;
 use sockeye_sync::facade::Arc;
 
 use crate::base::addr::Endpoint;
+use crate::base::bind::ANY_PORT;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::handshake::listen::Listener;
 
-/// Where listeners for every port stand: they come after those of the port itself.
-pub(crate) const ANY_PORT: u16 = 0;
 /// Copies of the list.
 const COPIES: usize = 16;
 
@@ -124,7 +123,7 @@ mod tests {
             v6_only: false,
             nodelay: false,
             marks: crate::tcp::socket::marks::Marks::DEFAULT,
-            congestion_control: crate::CongestionControl::default(),
+            congestion_control: sockeye_proto::tcp::cc::Algorithm::default(),
             nonblocking: false,
             transparent: false,
             sndbuf: 4096,

@@ -24,10 +24,11 @@ use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
+use crate::base::bind::{ANY_PORT, Bind, BindOptions, in_use, no_port, overlap};
 use crate::rt::failpoints::{self, Point};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::tables::demux::Demux;
-use crate::tcp::tables::listeners::{ANY_PORT, Listeners, Replica};
+use crate::tcp::tables::listeners::{Listeners, Replica};
 
 /// See the module's head.
 pub(crate) struct Ports {
@@ -74,23 +75,6 @@ impl PortSet {
     fn clear(&self) {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
-}
-
-/// What of a socket decides conflicts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BindOptions {
-    pub reuse_addr: bool,
-    pub reuse_port: bool,
-    /// IPV6_V6ONLY: an IPv6 wildcard that does not take IPv4.
-    pub v6_only: bool,
-}
-
-/// A place in a bind table, TCP's or UDP's.
-pub(crate) struct Bind {
-    id: u64,
-    pub addr: IpAddr,
-    options: BindOptions,
-    listens: bool,
 }
 
 /// Choosers of ephemeral ports.
@@ -180,7 +164,7 @@ impl Ports {
             return Err(in_use(Endpoint::new(addr, ANY_PORT)));
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        binds.push(Bind { id, addr, options, listens: false });
+        binds.push(Bind::new(id, addr, options));
         Ok(id)
     }
 
@@ -272,45 +256,4 @@ impl Ports {
         });
         found
     }
-}
-
-impl Bind {
-    /// A socket that does not listen.
-    pub fn new(id: u64, addr: IpAddr, options: BindOptions) -> Self {
-        Self { id, addr, options, listens: false }
-    }
-
-    /// Whether a socket that is to be bound to `addr` of the same port stands in its way.
-    pub fn conflicts(&self, addr: IpAddr, options: BindOptions) -> bool {
-        if !overlap(addr, options.v6_only, self.addr, self.options.v6_only) {
-            return false;
-        }
-        let share_addr = options.reuse_addr && self.options.reuse_addr && !self.listens;
-        let share_port = options.reuse_port && self.options.reuse_port;
-        !(share_addr || share_port)
-    }
-}
-
-/// Whether a segment could be for both addresses. An IPv6 wildcard takes IPv4 too unless `v6_only`.
-fn overlap(a: IpAddr, a_v6_only: bool, b: IpAddr, b_v6_only: bool) -> bool {
-    match (a, b) {
-        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
-            a == b || a.is_unspecified() || b.is_unspecified()
-        }
-        (IpAddr::V6(_), IpAddr::V4(_)) => a.is_unspecified() && !a_v6_only,
-        (IpAddr::V4(_), IpAddr::V6(_)) => b.is_unspecified() && !b_v6_only,
-    }
-}
-
-pub(crate) fn in_use(local: Endpoint) -> io::Error {
-    let addr = local.to_socket_addr(false);
-    let message = format!("address {addr} is in use: choose another port, or set reuse_address first");
-    io::Error::new(io::ErrorKind::AddrInUse, message)
-}
-
-pub(crate) fn no_port() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::AddrNotAvailable,
-        "no ephemeral port is free: widen Config::port_range, or use more local addresses",
-    )
 }

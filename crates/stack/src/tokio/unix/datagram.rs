@@ -7,8 +7,8 @@ use std::path::Path;
 use std::task::{Context, Poll};
 
 use super::{data_wrapper_methods, op, op_listed, or_end, poll_op, wrapper_methods};
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 use crate::unix::SocketAddr;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.

@@ -102,14 +102,14 @@ macro_rules! data_wrapper_methods {
             /// # Errors
             /// None today.
             pub fn pair() -> std::io::Result<(Self, Self)> {
-                Self::pair_on(&crate::Stack::current())
+                Self::pair_on(&crate::rt::handle::Stack::current())
             }
 
             /// [`pair`](Self::pair) of a stack of your own.
             ///
             /// # Errors
             /// None today.
-            pub fn pair_on(stack: &crate::Stack) -> std::io::Result<(Self, Self)> {
+            pub fn pair_on(stack: &crate::rt::handle::Stack) -> std::io::Result<(Self, Self)> {
                 let (a, b) = crate::unix::$type::pair_on(stack)?;
                 Ok((Self::from_std(a)?, Self::from_std(b)?))
             }

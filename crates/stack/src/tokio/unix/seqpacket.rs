@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 
 use super::{connected, data_wrapper_methods, op, wrapper_methods};
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A sequenced-packet socket, with the methods of `tokio`'s datagram socket.

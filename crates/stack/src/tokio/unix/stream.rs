@@ -12,8 +12,8 @@ use ::tokio::io::{AsyncRead, ReadBuf};
 
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{connected, data_wrapper_methods, op, poll_op, wrapper_methods};
+use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::stack::Stack;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.

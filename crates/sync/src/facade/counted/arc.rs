@@ -94,6 +94,11 @@ impl<T> Arc<T> {
     }
 }
 
+/// The reference as one to a type without a size, a trait object: `unsize(arc, |arc| arc)`.
+pub fn unsize<T, U: ?Sized>(arc: Arc<T>, coerce: impl FnOnce(sync::Arc<T>) -> sync::Arc<U>) -> Arc<U> {
+    Arc(coerce(arc.into_machine()))
+}
+
 impl<T> Arc<MaybeUninit<T>> {
     /// The reference to the value that has been written.
     ///

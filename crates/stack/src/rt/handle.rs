@@ -5,7 +5,7 @@
 //! line of its own, and a clone takes the one of the core it is made on:
 //!
 //! ```text
-//!   first Stack --> Lane of the owner --+--> lanes 0..LANES --> Handle --> (threads, Core)
+//!   first Stack --> Lane of the owner --+--> lanes 0..LANES --> Handle --> (threads, the whole)
 //!   clones -------------> the lane of a core --^
 //! ```
 //!
@@ -21,17 +21,21 @@
 //! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does what
 //! was handed to workers that are gone.
 //!
+//! # The parts of a stack
+//! The layers of a stack lie in one value, a [`Whole`]. Nothing here knows what it is: a lane has a pointer to each of its parts ([`Parts`]),
+//! and code of a layer asks for its own by its type ([`Layer`]).
+//!
 //! Tests: below; `tests/panics/ends.rs`; `crates/counted/stack/tests/lives.rs` (no core writes another's line).
 
+use std::any::Any;
 use std::io;
 use std::thread::{self, JoinHandle};
 
-use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, OnceLock, Weak};
+use sockeye_sync::facade::{Arc, OnceLock, Weak, unsize};
+use sockeye_sync::{Mutex, Parts};
 
-use super::Core;
 use crate::config::Config;
-use crate::inet::netif::NetifId;
+use crate::rt::env::Env;
 use crate::rt::fork;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::threads;
@@ -53,7 +57,7 @@ pub(crate) struct WeakStack(Weak<Handle>);
 /// A reference to the stack, of several; see the module's head. Alignment keeps the counts of two apart.
 #[repr(align(128))]
 struct Lane {
-    core: Arc<Core>,
+    parts: Parts<dyn Whole, LAYERS>,
     handle: Arc<Handle>,
     /// The lanes that the first handle keeps; none in these themselves.
     _kept: Box<[Arc<Lane>]>,
@@ -61,25 +65,59 @@ struct Lane {
 
 /// What ends the stack.
 struct Handle {
-    core: Arc<Core>,
-    /// Those that serve a queue of an interface, with its name.
-    threads: Mutex<Vec<(Option<NetifId>, JoinHandle<()>)>>,
+    whole: Arc<dyn Whole>,
+    /// Those that serve a queue of an interface, with its place in the table.
+    threads: Mutex<Vec<(Option<u16>, JoinHandle<()>)>>,
     lanes: OnceLock<Box<[Weak<Lane>]>>,
     end: Arc<End>,
 }
 
 /// Held by the threads and the handle: whoever is the last does what is left. See the module's head.
 struct End {
-    core: Arc<Core>,
+    whole: Arc<dyn Whole>,
+}
+
+/// All layers of a stack, as its handles know them.
+pub(crate) trait Whole: Send + Sync {
+    fn env(&self) -> &Env;
+
+    /// The part of this number: see [`Layer::AT`].
+    fn part(&self, at: usize) -> &(dyn Any + Send + Sync);
+
+    /// Ends the sleep of the threads in interfaces. Returns the interfaces, by their places, that could not be told.
+    fn stop(&self) -> Vec<u16>;
+
+    /// Does what was handed to threads that have ended.
+    fn finish(&self);
+
+    /// In a child of fork(2), before anything else: makes all this process's but what the environment has. Returns the interfaces that it
+    /// has lost, by their places.
+    fn adopt(&self) -> Vec<u16>;
+
+    /// Wakes whoever waited for one of those.
+    fn lose(&self, netif: u16);
+}
+
+/// A layer's part of a stack.
+pub(crate) trait Layer: Any + Send + Sync {
+    /// Its number, below [`LAYERS`]. 0 is the environment's.
+    const AT: usize;
+}
+
+/// Parts that a stack has.
+pub(crate) const LAYERS: usize = 4;
+
+impl Layer for Env {
+    const AT: usize = 0;
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        let core = &self.core;
-        panics::contain(core, PanicSource::Protocol, "the end of a stack", || core.workers.finish(core));
+        let env = self.whole.env();
+        panics::contain(env, PanicSource::Protocol, "the end of a stack", || self.whole.finish());
         // What the application has set ends with the stack, each by itself: one may panic.
-        core.workers.set_driver(core, None);
-        core.panics.set_hook(None);
+        env.workers.set_driver(env, None);
+        env.panics.set_hook(None);
     }
 }
 
@@ -87,62 +125,67 @@ impl Drop for End {
 const LANES: usize = 16;
 
 impl Stack {
-    pub(super) fn of(core: Core) -> Self {
-        let core = Arc::new(core);
+    /// A first handle.
+    pub(crate) fn of<W: Whole + 'static>(whole: Arc<W>) -> Self {
+        let whole = unsize::<W, dyn Whole>(whole, |whole| whole);
         let handle = Arc::new(Handle {
-            core: Arc::clone(&core),
+            whole: Arc::clone(&whole),
             threads: Mutex::new(Vec::new()),
             lanes: OnceLock::new(),
-            end: Arc::new(End { core: Arc::clone(&core) }),
+            end: Arc::new(End { whole: Arc::clone(&whole) }),
         });
-        let lane =
-            |kept| Arc::new(Lane { core: Arc::clone(&core), handle: Arc::clone(&handle), _kept: kept });
+        let parts = || Parts::new(Arc::clone(&whole), |whole, at| whole.part(at));
+        let lane = |kept| Arc::new(Lane { parts: parts(), handle: Arc::clone(&handle), _kept: kept });
         let lanes: Box<[Arc<Lane>]> = (0..LANES).map(|_| lane(Box::default())).collect();
         let _was_empty = handle.lanes.set(lanes.iter().map(Arc::downgrade).collect());
         Self(lane(lanes))
     }
 
-    /// What the stack's sockets share, if this process may use it. In a child of fork(2) the first call takes over a stack
+    /// What the sockets of a layer share, if this process may use it. In a child of fork(2) the first call takes over a stack
     /// without threads.
     ///
     /// # Errors
     /// [`fork::lost`].
     #[inline]
-    pub(crate) fn core(&self) -> io::Result<&Core> {
-        fork::ask(&self.0.core)
+    pub(crate) fn core<L: Layer>(&self) -> io::Result<&L> {
+        fork::ask(self.0.parts.owner(), self.env())?;
+        Ok(self.core_in_use())
     }
 
     /// The same, for what an application reaches through [`fork::Held`] only, which has asked.
     #[inline]
-    pub(crate) fn core_in_use(&self) -> &Core {
-        &self.0.core
+    pub(crate) fn core_in_use<L: Layer>(&self) -> &L {
+        self.0.parts.get(L::AT).expect("each layer has a part of its own type")
+    }
+
+    #[inline]
+    fn env(&self) -> &Env {
+        self.core_in_use()
     }
 
     /// Whether this process is a child that may not touch anything of the stack.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        fork::is_lost(&self.0.core)
+        fork::is_lost(self.env())
     }
 
-    /// The settings, which never change.
-    pub(super) fn settings(&self) -> &Config {
-        &self.0.core.config
+    /// The settings that the stack was made with.
+    pub fn config(&self) -> &Config {
+        &self.env().config
     }
 
-    /// For what may outlive the handles by a little.
-    pub(super) fn share_core(&self) -> Arc<Core> {
-        Arc::clone(&self.0.core)
-    }
-
-    /// Starts a thread that ends with the stack. `serves` is the interface in which it waits.
-    pub(super) fn spawn(
+    /// Starts a thread that ends with the stack. `serves` is the place of the interface in which it waits.
+    pub(crate) fn spawn(
         &self,
         name: String,
-        serves: Option<NetifId>,
-        life: impl FnOnce(&Core) + Send + 'static,
+        serves: Option<u16>,
+        life: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let end = Arc::clone(&self.0.handle.end);
-        let thread = thread::Builder::new().name(name).spawn(move || life(&end.core))?;
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            life();
+            drop(end);
+        })?;
         self.0.handle.threads.lock().push((serves, thread));
         Ok(())
     }
@@ -155,7 +198,7 @@ impl Stack {
 
 impl Clone for Stack {
     fn clone(&self) -> Self {
-        Self(self.0.handle.lane(self.0.core.cpu()).unwrap_or_else(|| Arc::clone(&self.0)))
+        Self(self.0.handle.lane(self.env().cpu()).unwrap_or_else(|| Arc::clone(&self.0)))
     }
 }
 
@@ -172,7 +215,7 @@ impl WeakStack {
     /// Whether the stack is still there and this process may use it.
     pub fn is_lost(&self) -> bool {
         self.0.upgrade().is_some_and(|handle| {
-            let is_lost = fork::is_lost(&handle.core);
+            let is_lost = fork::is_lost(handle.whole.env());
             if is_lost {
                 std::mem::forget(handle);
             }
@@ -183,7 +226,7 @@ impl WeakStack {
     /// The stack, if it is still there.
     pub fn upgrade(&self) -> Option<Stack> {
         let handle = self.0.upgrade()?;
-        let own = handle.lane(handle.core.cpu());
+        let own = handle.lane(handle.whole.env().cpu());
         own.or_else(|| (0..LANES as u32).find_map(|cpu| handle.lane(cpu))).map(Stack)
     }
 }
@@ -197,13 +240,13 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.core.workers.stop();
-        let deaf = self.core.input.stop(&self.core);
+        self.whole.env().workers.stop();
+        let deaf = self.whole.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         if !threads::is_of_a_stack() {
             // A thread whose wait could not be ended is left to itself.
             for (_, thread) in
-                threads.into_iter().filter(|(serves, _)| serves.is_none_or(|id| !deaf.contains(&id)))
+                threads.into_iter().filter(|(serves, _)| serves.is_none_or(|netif| !deaf.contains(&netif)))
             {
                 let _ = thread.join();
             }

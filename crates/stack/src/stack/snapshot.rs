@@ -8,11 +8,13 @@ use std::net::SocketAddr;
 
 use sockeye_sync::facade::{Arc, Ordering};
 
+use super::Core;
 use crate::base::addr::FourTuple;
 use crate::inet::input::count as frames;
 use crate::inet::ip::count as ip;
 use crate::inet::link::count as link;
-use crate::stack::{Core, Stack, counter};
+use crate::rt::counter;
+use crate::rt::handle::Stack;
 use crate::tcp::conn::Conn;
 use crate::tcp::socket::stream::state_name;
 use crate::tcp::socket::{Limiting, TcpInfo};
@@ -75,7 +77,7 @@ pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
         });
     });
     list.extend(conns.iter().map(|conn| connection(core, conn, details)));
-    list.extend(core.udp.sockets(core.cpu()).iter().map(|pcb| datagrams(pcb)));
+    list.extend(crate::udp::shared(core).sockets(core.cpu()).iter().map(|pcb| datagrams(pcb)));
     list
 }
 

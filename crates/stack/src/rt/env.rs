@@ -1,0 +1,147 @@
+//! What every layer of a stack works in: settings, time, memory, counters, workers, panics.
+//!
+//! An [`Env`] knows no protocol. What a layer shares among its sockets contains one, or is reached from it. What it must ask of the layers
+//! above, rarely, goes through [`Above`].
+//!
+//! Must not know protocols. Fields are constant, or lock themselves. Tests: those of what it has.
+
+use std::any::Any;
+
+use sockeye_mbuf::{Pool, PoolConfig};
+use sockeye_sync::facade::{Arc, OnceLock, unsize};
+use sockeye_sync::{Counters, Parts};
+
+use crate::base::addr::HashKey;
+use crate::base::clock::Clock;
+use crate::base::entropy::{Entropy, Key};
+use crate::config::Config;
+use crate::rt::counter;
+use crate::rt::fork::Home;
+use crate::rt::memory::{MemoryWaiters, Pruner};
+use crate::rt::panics::Panics;
+use crate::rt::recycle::Recycler;
+use crate::rt::workers::Workers;
+
+/// See the module's head.
+pub(crate) struct Env {
+    pub config: Config,
+    pub clock: Clock,
+    /// The key of names' hashes.
+    pub key: HashKey,
+    secret: Key,
+    /// Which process the stack is in.
+    pub home: Home,
+    pub pool: Pool,
+    pub memory_waiters: MemoryWaiters,
+    pub pruner: Pruner,
+    /// What becomes of buffers that one core used up and another allocated.
+    pub recycler: Recycler,
+    pub workers: Workers,
+    /// Whom the application has named to hear of panics.
+    pub panics: Panics,
+    counters: Counters<{ counter::COUNT }>,
+    /// The CPU to take every thread for, where what happens may not depend on that.
+    pinned: Option<u32>,
+    above: OnceLock<Box<dyn Above>>,
+    /// What layers keep that are reached from here.
+    kept: [OnceLock<Parts<dyn Any + Send + Sync, 1>>; KEPT],
+}
+
+/// What a layer keeps with the environment: its number is below [`KEPT`].
+pub(crate) trait Kept: Any + Send + Sync {
+    const AT: usize;
+}
+
+/// Values that are kept.
+const KEPT: usize = 2;
+
+/// What the environment asks of the layers above it.
+pub(crate) trait Above: Send + Sync {
+    /// Packet memory was refused: gives back what sockets have parked. Whether that was something. Outside all locks.
+    fn reclaim(&self) -> bool;
+}
+
+impl Env {
+    /// `is_pinned`: what happens may not depend on the machine.
+    pub fn new(config: Config, entropy: &mut Entropy, is_pinned: bool) -> Self {
+        let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
+        Self {
+            key: HashKey(entropy.u64(), entropy.u64()),
+            secret: Key::new(entropy.bytes()),
+            home: Home::here(),
+            pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
+            memory_waiters: MemoryWaiters::default(),
+            pruner: Pruner::new(),
+            recycler: Recycler::new(config.rx_free),
+            workers: Workers::new(config.workers, clock.now()),
+            panics: Panics::default(),
+            counters: Counters::new(),
+            pinned: is_pinned.then_some(0),
+            above: OnceLock::new(),
+            kept: [const { OnceLock::new() }; KEPT],
+            clock,
+            config,
+        }
+    }
+
+    /// Says whom to ask. Once, before anything else is done.
+    pub fn set_above(&self, above: Box<dyn Above>) {
+        let _ = self.above.set(above);
+    }
+
+    /// Keeps a value for a layer. Once, before anything else is done.
+    pub fn keep<T: Kept>(&self, value: T) {
+        let value = unsize::<T, dyn Any + Send + Sync>(Arc::new(value), |value| value);
+        let _ = self.kept[T::AT].set(Parts::new(value, |value, _| value));
+    }
+
+    /// The value that is kept.
+    #[inline]
+    pub fn kept<T: Kept>(&self) -> &T {
+        self.kept[T::AT].get().and_then(|kept| kept.get(0)).expect("each stack keeps one")
+    }
+
+    /// See [`Above::reclaim`].
+    #[cold]
+    pub fn reclaim(&self) -> bool {
+        self.above.get().is_some_and(|above| above.reclaim())
+    }
+
+    /// The CPU that the calling thread runs on, for choosing among copies.
+    #[inline]
+    pub fn cpu(&self) -> u32 {
+        self.pinned.unwrap_or_else(sockeye_sync::cpu::current)
+    }
+
+    /// Whether it takes every thread to run on one CPU.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, index: usize) {
+        self.counters.add(index, 1);
+    }
+
+    /// Counts `amount`.
+    #[inline]
+    pub fn count_many(&self, index: usize, amount: u32) {
+        self.counters.add(index, u64::from(amount));
+    }
+
+    /// Names and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        counter::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
+    }
+
+    /// The key of what others must not foretell: sequence numbers, cookies.
+    pub fn secret_bytes(&self) -> [u8; 16] {
+        self.secret.bytes()
+    }
+
+    /// Changes it.
+    pub fn set_secret(&self, bytes: [u8; 16]) {
+        self.secret.set(bytes);
+    }
+}

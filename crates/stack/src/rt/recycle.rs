@@ -1,0 +1,144 @@
+//! Receive-buffer recycling: what becomes of a buffer that a core has used up and another one allocated
+//! (`Config::rx_free`, technique 3).
+//!
+//! * `inline`: it goes to the cache of the thread that freed it.
+//! * `slot`, `socket_list`: it waits on a shelf of its connection (`tcp/shelves.rs`) for whoever allocates next.
+//! * `core_list`: it waits in the list of the core that allocated it, which a thread on that core takes when its own
+//!   cache is empty, and a worker when the list is half full (the *kick*). This needs no connection, and does not
+//!   care whether input and allocation run on the same core.
+//!
+//! In all of them a buffer that was allocated on the freeing thread's own core goes to its cache. A buffer is parked
+//! after the last reference to it is gone, after its bytes left the socket buffer, and outside the buffers' mutex.
+//!
+//! # Parked memory is bounded, and none is left behind
+//! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool parks nothing. A thread that is refused memory
+//! has everything reclaimed before it is told ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers
+//! before they sleep. For the rest there is the *sweep*: while anything is parked the timer wheel calls every [`PERIOD`], and what
+//! nobody has touched since the last call is given back. So an idle stack holds nothing after two periods, and no timer.
+//!
+//! `is_armed` is that call. A thread that parks does so, then (a fence between) reads it and arms if it is clear. The sweep that
+//! finds nothing left clears it, then (a fence between) looks again. Either it sees what was parked, or the other sees
+//! that it is clear.
+//!
+//! Must not know connections. Tests: `tests/rx_free.rs`; for the lists themselves `sockeye-mbuf`.
+
+use std::time::Duration;
+
+use sockeye_mbuf::{Freed, Seen};
+use sockeye_sync::facade::{AtomicBool, Ordering, fence};
+
+use crate::rt::counter;
+use crate::rt::env::Env;
+use crate::rt::timers::TimerKey;
+use crate::switches::RxFree;
+
+/// See the module's head.
+pub(crate) struct Recycler {
+    /// (c)
+    setting: RxFree,
+    /// (a) The timer wheel will call for a sweep.
+    is_armed: AtomicBool,
+}
+
+/// Time between two sweeps. Long against the time between two packets of a busy connection.
+const PERIOD: Duration = Duration::from_millis(100);
+
+impl Recycler {
+    pub fn new(setting: RxFree) -> Self {
+        Self { setting, is_armed: AtomicBool::new(false) }
+    }
+
+    /// Whether used-up buffers go to the cache of whoever frees them.
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        self.setting == RxFree::Inline
+    }
+
+    /// Whether they lie on shelves of their connections.
+    #[inline]
+    pub fn shelves(&self) -> bool {
+        match self.setting {
+            RxFree::Slot | RxFree::SocketList => true,
+            RxFree::Inline | RxFree::CoreList => false,
+        }
+    }
+
+    /// Whether they lie in lists of the cores.
+    #[inline]
+    pub fn by_core(&self) -> bool {
+        self.setting == RxFree::CoreList
+    }
+
+    /// Gives buffers back to the cores that allocated them, or to this thread's cache. Outside all locks.
+    pub fn give_back(&self, env: &Env, freed: Freed) {
+        if freed.is_empty() || !self.by_core() {
+            return;
+        }
+        let kick = |of: u32| {
+            env.count(counter::RX_FREE_KICKS);
+            env.workers.kick(of as usize % env.pool.core_list_count());
+        };
+        if env.pool.park_by_core(freed, kick) && !self.is_armed() {
+            self.arm(env);
+        }
+    }
+
+    /// Whether a sweep is coming. Relaxed: the fences of the module's head order it.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.is_armed.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a sweep in a while, if none is coming. Outside all locks.
+    #[cold]
+    pub fn arm(&self, env: &Env) {
+        if !self.is_armed.swap(true, Ordering::Relaxed) {
+            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            env.workers.tell_driver(env);
+        }
+    }
+
+    /// A thread is about to wait: what is parked for its core would wait with it.
+    #[inline]
+    pub fn before_wait(&self, env: &Env) {
+        if self.by_core() {
+            self.flush(env, sockeye_sync::cpu::current() as usize);
+        }
+    }
+
+    /// Gives what is parked for one core back to the pool.
+    pub fn flush(&self, env: &Env, of: usize) {
+        if env.pool.flush_core(of as u32) > 0 {
+            env.count(counter::RX_FREE_FLUSHES);
+        }
+    }
+
+    /// Flushes the lists of the cores that one lane looks after.
+    pub fn flush_lane(&self, env: &Env, lane: usize) {
+        if self.by_core() {
+            for of in (lane..env.pool.core_list_count()).step_by(env.workers.lane_count()) {
+                self.flush(env, of);
+            }
+        }
+    }
+
+    /// Gives back what lies in lists of the cores and was there the last time. Whether something may be left.
+    pub fn flush_stale(&self, env: &Env, seen: &mut Seen) -> bool {
+        self.by_core() && env.pool.flush_stale(seen)
+    }
+
+    /// The end of a sweep. `is_left`: it has left something. `has_more`: whether something has been parked elsewhere than in the lists of
+    /// the cores.
+    pub fn swept(&self, env: &Env, is_left: bool, has_more: impl FnOnce() -> bool) {
+        if is_left {
+            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            return;
+        }
+        self.is_armed.store(false, Ordering::Relaxed);
+        // Pairs with the fence between parking and reading `is_armed`.
+        fence(Ordering::SeqCst);
+        if env.pool.has_parked_by_core() || has_more() {
+            self.arm(env);
+        }
+    }
+}

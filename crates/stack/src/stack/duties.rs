@@ -1,0 +1,138 @@
+//! The stack as its handles and workers know it: its parts, its end, what is due by timers' keys, connections that were handed over.
+//!
+//! Must not know when: that is `rt/workers.rs`. Tests: those of the layers.
+
+use std::any::Any;
+
+use sockeye_sync::facade::{Arc, Ordering, Weak};
+
+use super::Core;
+use crate::base::entropy::Entropy;
+use crate::inet;
+use crate::inet::ip::fragments;
+use crate::inet::link;
+use crate::inet::netif::departures::{self, Exit};
+use crate::inet::netif::{NetifId, down};
+use crate::rt::counter;
+use crate::rt::env::{Above, Env};
+use crate::rt::handle::{Layer, Whole};
+use crate::rt::panics::{self, PanicSource};
+use crate::rt::timers::{Entry, TimerKey};
+use crate::rt::workers::Duties;
+use crate::tcp;
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::{Conn, engine, reason, serve};
+use crate::tcp::prune;
+use crate::tcp::tables::demux::{self, SHARDS};
+
+impl Duties for Core {
+    type Work = Vec<Arc<Conn>>;
+
+    fn env(&self) -> &Env {
+        self
+    }
+
+    #[inline]
+    fn has_work(&self, lane: usize) -> bool {
+        !self.handed.is_empty(lane)
+    }
+
+    fn take_work(&self, lane: usize) -> Self::Work {
+        self.handed.take(lane)
+    }
+
+    fn work(&self, handed: Self::Work) {
+        for conn in handed {
+            panics::contain(self, PanicSource::Protocol, "a connection left to a worker", || {
+                Context::run_as_worker(self, |cx| serve::take_over(cx, &conn));
+            });
+        }
+    }
+
+    fn fire(&self, entry: Entry) {
+        match entry.key {
+            TimerKey::Conn { hash, serial } => {
+                let Some(conn) = self.demux.find(hash, |conn| conn.serial as u32 == serial) else {
+                    return;
+                };
+                // An entry that was overtaken by an earlier one is nobody's any more.
+                if conn.timer_at.load(Ordering::Relaxed) == entry.at {
+                    self.count(counter::TIMERS_FIRED);
+                    Context::run_as_worker(self, |cx| engine::notify(cx, &conn, reason::TIMER));
+                }
+            }
+            TimerKey::Shard { index } => Context::run_as_worker(self, |cx| demux::on_timer(cx, index)),
+            TimerKey::Memory => self.memory_waiters.on_timer(self),
+            TimerKey::Prune => Context::run_as_worker(self, prune::on_timer),
+            TimerKey::Parked => self.shelves.sweep(self),
+            TimerKey::Fragments => fragments::on_timer(self),
+            TimerKey::Frames { netif, lane } => {
+                let Some(exit) = Exit::of_timer(netif, lane) else { return };
+                Context::run_as_worker(self, |cx| departures::pick_up(cx, exit));
+            }
+            TimerKey::Link { netif } => {
+                let Some(id) = NetifId::from_index(usize::from(netif)) else { return };
+                Context::run_as_worker(self, |cx| link::on_timer(cx, id));
+            }
+        }
+    }
+
+    fn each_timer(&self, mut ask: impl FnMut(Option<u64>, TimerKey)) {
+        let mut conns: Vec<Arc<Conn>> = Vec::new();
+        self.demux.each_shard(|shard| conns.extend(shard.conns().cloned()));
+        for conn in conns {
+            let at = conn.timer_at.load(Ordering::Relaxed);
+            if at != 0 {
+                ask(Some(at), TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 });
+            }
+        }
+        let shards = (0..SHARDS).map(|index| TimerKey::Shard { index });
+        let links = self.netifs.each().map(|(id, _)| link::timer_of(id));
+        let others = [TimerKey::Memory, TimerKey::Prune, TimerKey::Parked, TimerKey::Fragments];
+        shards.chain(links).chain(others).for_each(|key| ask(None, key));
+    }
+}
+
+impl Whole for Core {
+    fn env(&self) -> &Env {
+        self
+    }
+
+    fn part(&self, at: usize) -> &(dyn Any + Send + Sync) {
+        match at {
+            Env::AT => Duties::env(self),
+            inet::Core::AT => self.inet(),
+            tcp::Core::AT => &**self,
+            _ => self,
+        }
+    }
+
+    fn stop(&self) -> Vec<u16> {
+        self.input.stop(self).into_iter().map(|id| id.index() as u16).collect()
+    }
+
+    fn finish(&self) {
+        self.workers.finish(self);
+    }
+
+    fn adopt(&self) -> Vec<u16> {
+        let inherited = self.netifs.detach().into_iter().map(|id| id.index() as u16).collect();
+        self.rekey(&mut Entropy::mixed(self.secret_bytes(), sockeye_sync::fork::nonce()));
+        inherited
+    }
+
+    fn lose(&self, netif: u16) {
+        if let Some(id) = NetifId::from_index(usize::from(netif)) {
+            down::is_gone(self, id);
+        }
+    }
+}
+
+/// What the environment asks of the stack.
+pub(super) struct Asked(pub Weak<Core>);
+
+impl Above for Asked {
+    fn reclaim(&self) -> bool {
+        self.0.upgrade().is_some_and(|core| core.shelves.reclaim(&core))
+    }
+}

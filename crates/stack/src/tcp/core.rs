@@ -1,0 +1,239 @@
+//! What all TCP connections of a stack share, and what each is made with.
+//!
+//! Must not know connections' insides. Tests: `tests/suite`.
+
+use std::net::IpAddr;
+use std::ops::Deref;
+
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::accepted::{Accepted, DEFAULT_MSS, DEFAULT_MSS_V6};
+use sockeye_proto::tcp::ecn::EcnMode;
+use sockeye_proto::tcp::isn::Secret;
+use sockeye_proto::tcp::port_choice::PortRange;
+use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::settings::Settings;
+use sockeye_proto::tcp::syncache::{ListenParams, cookie};
+use sockeye_proto::tcp::window::window_scale_for;
+use sockeye_proto::time::Instant;
+use sockeye_sync::facade::Arc;
+use sockeye_sync::{Perimeter, Serials};
+
+use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
+use crate::base::entropy::Entropy;
+use crate::config::Grain;
+use crate::inet;
+use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
+use crate::inet::netif::table::{Link, Via};
+use crate::rt::handle::Layer;
+use crate::switches::{Entry, Input};
+use crate::tcp::conn::{Home, Item};
+use crate::tcp::handed::Handed;
+use crate::tcp::handshake::fastopen;
+use crate::tcp::shelves::Shelves;
+use crate::tcp::tables::demux::Demux;
+use crate::tcp::tables::ports::Ports;
+
+/// See the module's head.
+pub(crate) struct Core {
+    inet: inet::Core,
+    /// How an application's threads enter perimeters: `Config::entry`, or `Process` where there is no worker.
+    pub entry: Entry,
+    /// Segments may be left with a reader who waits.
+    pub hosts: bool,
+    /// Buffers that are parked at connections.
+    pub shelves: Shelves,
+    pub demux: Demux,
+    /// Numbers of connections.
+    pub conn_serials: Serials,
+    pub ports: Ports,
+    /// Connections that were handed to workers.
+    pub handed: Handed,
+    /// A client's cookies of Fast Open.
+    pub fast_open_cache: fastopen::Cache,
+    /// A server's keys of them.
+    pub fast_open_keys: fastopen::Keys,
+    /// The shared perimeters of the grains `Global` and `PerCore`.
+    perimeters: Box<[Arc<Perimeter<Item>>]>,
+}
+
+impl Deref for Core {
+    type Target = inet::Core;
+    #[inline]
+    fn deref(&self) -> &inet::Core {
+        &self.inet
+    }
+}
+
+impl Layer for Core {
+    const AT: usize = 2;
+}
+
+impl Core {
+    pub fn new(inet: inet::Core, range: PortRange, entropy: &mut Entropy) -> Self {
+        let config = &inet.config;
+        let perimeters = match config.grain {
+            Grain::Global => 1,
+            Grain::PerCore => sockeye_sync::cpu::count(),
+            Grain::PerSocket => 0,
+        };
+        let demux = Demux::new(
+            config.connections_max,
+            config.time_wait_max,
+            config.syn_backlog,
+            HashKey(entropy.u64(), entropy.u64()),
+        );
+        Self {
+            demux,
+            ports: Ports::new(range, || entropy.bytes()),
+            fast_open_keys: fastopen::Keys::new(entropy.bytes()),
+            fast_open_cache: fastopen::Cache::default(),
+            shelves: Shelves::new(),
+            conn_serials: Serials::new(),
+            handed: Handed::new(inet.workers.lane_count()),
+            perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
+            entry: if config.workers == 0 { Entry::Process } else { config.entry },
+            hosts: config.may_host(),
+            inet,
+        }
+    }
+
+    /// What the Internet layer shares.
+    pub fn inet(&self) -> &inet::Core {
+        &self.inet
+    }
+
+    /// Whether a connection of this hash, made on `cpu`, is among its own in the tables. All are, where what happens may
+    /// not depend on the machine.
+    pub fn is_near(&self, hash: u64, cpu: u32) -> bool {
+        self.is_pinned() || Demux::is_near(hash, cpu, sockeye_sync::cpu::count())
+    }
+
+    /// The perimeter of a new connection, if it is to have one.
+    pub fn home(&self, hash: u64, via: Via) -> Home {
+        if via.is_wire() && self.config.input == Input::Exclusive {
+            return Home::Shared(Arc::clone(&self.input.exclusive));
+        }
+        match self.perimeters.len() {
+            0 => Home::unshared(self.entry),
+            n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
+        }
+    }
+
+    fn secret(&self) -> Secret {
+        Secret::new(self.secret_bytes())
+    }
+
+    /// The initial sequence number of a connection (RFC 6528).
+    pub fn isn(&self, tuple: &FourTuple, now: Instant) -> SeqNum {
+        let (local, remote) = identity(tuple);
+        self.secret().isn(now, &local, &remote)
+    }
+
+    /// The offset of a connection's timestamps (RFC 7323 section 7.1).
+    pub fn ts_offset(&self, tuple: &FourTuple) -> u32 {
+        let (local, remote) = identity(tuple);
+        self.secret().ts_offset(&local, &remote)
+    }
+
+    /// A SYN-ACK whose sequence number is a cookie.
+    pub fn cookie(&self, tuple: &FourTuple, syn: &Header, params: &ListenParams, now: Instant) -> Header {
+        let (local, remote) = identity(tuple);
+        let ends = cookie::Ends { local: &local, remote: &remote };
+        cookie::syn_ack(&self.secret(), ends, syn, params, self.ts_offset(tuple), now)
+    }
+
+    /// What the cookie in an acknowledgment has agreed on, if it is a good one.
+    pub fn check_cookie(
+        &self,
+        tuple: &FourTuple,
+        ack: &Header,
+        params: &ListenParams,
+        now: Instant,
+    ) -> Option<Accepted> {
+        let (local, remote) = identity(tuple);
+        let ends = cookie::Ends { local: &local, remote: &remote };
+        cookie::check(&self.secret(), ends, ack, params, self.ts_offset(tuple), now)
+    }
+
+    /// What a new pcb is made with.
+    pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
+        let (config, local) = (&self.config, tuple.local.addr);
+        let link = self.link(local, via, Some(tuple.remote.addr));
+        Settings {
+            mss: link.mss,
+            peer_mss_default: peer_mss_default(local),
+            tso_max: link.segment_max,
+            rcv_buf,
+            rcv_buf_max: self.rcv_buf_max(rcv_buf),
+            timestamps: config.timestamps,
+            window_scaling: config.window_scaling,
+            delack: config.delack,
+            rto_min: config.rto_min,
+            congestion_control: config.congestion_control,
+            ecn: config.ecn,
+            pacing: config.pacing,
+            headers_len: link.headers_len,
+            mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
+            mtu_probing: config.mtu_probing,
+            syn_retries: config.syn_retries,
+            user_timeout_option: config.user_timeout_option,
+            retries: config.retries,
+            time_wait: config.time_wait,
+            ts_offset,
+            lossless: self.netifs.out(via).is_none(),
+            ..Settings::default()
+        }
+    }
+
+    /// The largest receive buffer that the window scale has to express, for a socket that begins with `rcv_buf`.
+    fn rcv_buf_max(&self, rcv_buf: u32) -> u32 {
+        self.config.rcvbuf_max.max(rcv_buf).min(RCV_WND_MAX)
+    }
+
+    /// The first link of the way, to `remote` if that is known.
+    fn link(&self, local: IpAddr, via: Via, remote: Option<IpAddr>) -> Link {
+        match self.netifs.out(via) {
+            Some((id, netif)) => {
+                let mtu = self.links.mtu(id, netif.mtu(), local.is_ipv6());
+                let is_neighbor = remote.is_some_and(|remote| self.netifs.is_neighbor(id, remote));
+                Link::of_mtu(mtu, local).cut_by_device(netif.segment_max(), local, is_neighbor)
+            }
+            None => self.loopback.link(local),
+        }
+    }
+
+    /// What a SYN-ACK offers.
+    pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
+        let config = &self.config;
+        ListenParams {
+            mss: self.link(local, via, None).mss,
+            peer_mss_default: peer_mss_default(local),
+            rcv_wnd: rcvbuf,
+            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
+            timestamps: config.timestamps,
+            sack: true,
+            ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
+        }
+    }
+}
+
+/// The MSS to assume of a peer that announces none, bytes.
+fn peer_mss_default(local: IpAddr) -> u16 {
+    if local.is_ipv4() { DEFAULT_MSS } else { DEFAULT_MSS_V6 }
+}
+
+/// Both ends as the keyed hashes take them: address and port.
+fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
+    let end = |e: Endpoint| {
+        let mut bytes = [0; 18];
+        bytes[..16].copy_from_slice(&octets(e.addr));
+        bytes[16..].copy_from_slice(&e.port.to_be_bytes());
+        bytes
+    };
+    (end(tuple.local), end(tuple.remote))
+}
+
+/// The largest receive window, bytes: what a window scale of 10 can express. One more would do for
+/// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
+/// as shut while it is half open.
+const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;

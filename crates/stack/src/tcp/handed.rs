@@ -1,0 +1,52 @@
+//! Connections that were handed to workers: their perimeter was filled, or left with items in its queue, and nobody is inside.
+//!
+//! A lane of workers (`rt/workers.rs`) has one queue here; a connection's lane follows from its hash. A connection is put into the queue
+//! before the worker is told, and a worker looks into the queue after it has announced that it will sleep: that file has the argument.
+//!
+//! Bound: a connection is in a queue once for each time that its perimeter changes hands. Tests: those of workers.
+
+use sockeye_sync::RunQueue;
+use sockeye_sync::facade::Arc;
+
+use crate::tcp::Core;
+use crate::tcp::conn::Conn;
+
+/// See the module's head.
+pub(crate) struct Handed(Box<[Lane]>);
+
+/// Each is written by whoever hands over and by one worker.
+#[repr(align(128))]
+struct Lane(RunQueue<Arc<Conn>>);
+
+impl Handed {
+    pub fn new(lanes: usize) -> Self {
+        Self((0..lanes).map(|_| Lane(RunQueue::new())).collect())
+    }
+
+    /// Brings a connection whose perimeter was filled to its worker, as a message that does not wait.
+    pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
+        core.workers.call(core, self.push(core, conn));
+    }
+
+    /// Leaves a connection whose perimeter has items in its queue to its worker; when that comes, `Config::wake` says.
+    pub fn leave(&self, core: &Core, conn: &Arc<Conn>) {
+        core.workers.leave_to(core, self.push(core, conn));
+    }
+
+    /// Returns the lane.
+    fn push(&self, core: &Core, conn: &Arc<Conn>) -> usize {
+        let lane = core.workers.lane_of(conn.hash);
+        self.0[lane].0.push(Arc::clone(conn));
+        lane
+    }
+
+    /// Whether a lane has none, the moment it was looked at.
+    pub fn is_empty(&self, lane: usize) -> bool {
+        self.0[lane].0.is_empty()
+    }
+
+    /// Takes those of a lane.
+    pub fn take(&self, lane: usize) -> Vec<Arc<Conn>> {
+        self.0[lane].0.take_all().collect()
+    }
+}
