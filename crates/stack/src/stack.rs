@@ -1,6 +1,6 @@
 //! The stack: what all its sockets share, and the handle by which applications hold it.
 //!
-//! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle (`handle.rs`);
+//! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle (`rt/handle.rs`);
 //! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
 //! workers are stopped and whatever is still closing in the background ends without ceremony: in a
 //! stack whose only interface is loopback there is nobody left to notice, and over an interface the
