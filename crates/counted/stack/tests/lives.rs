@@ -67,5 +67,6 @@ fn connections_of_two_cores_share_their_listener_alone() {
         top.iter().filter(|place| !place.site.contains("listen.rs")).map(|place| place.handoffs).sum();
     assert!(elsewhere < connections, "{elsewhere} of {connections} connections: {top:#?}");
     let references = count::snapshot().of(Kind::References);
-    assert!(references * 10 < connections, "{references} of {connections} connections: {top:#?}");
+    // The queue is in order, so where the two meet at it, each may get the other's connection, and its references with it.
+    assert!(references * 2 < connections, "{references} of {connections} connections: {top:#?}");
 }
