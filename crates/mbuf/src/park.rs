@@ -442,7 +442,7 @@ mod models {
     fn nothing_stays_parked_while_somebody_is_refused() {
         loom::model(|| {
             let place = Place::<1>::new();
-            let quota = Arc::new(Quota::new(8 * ONE));
+            let quota = Arc::new(Quota::new(8 * ONE, true));
             let (other, flags) = (Arc::clone(&place), Arc::clone(&quota));
             let parker = thread::spawn(move || {
                 if !flags.keeps() || !other.park(0, 4).0 {

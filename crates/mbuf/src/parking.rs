@@ -32,7 +32,7 @@ impl Pool {
     /// `announce` is called after something was parked, and after a sequentially consistent fence: the place for
     /// telling whoever empties slots. If it says no, what is in the slot is taken back into `freed`.
     pub fn park_in_slot(&self, freed: &mut Freed, slot: &ParkSlot, announce: impl FnOnce() -> bool) {
-        if freed.is_empty() || !self.keeps() {
+        if freed.is_empty() || !self.parks() {
             return;
         }
         let mut foreign = self.take_foreign(freed);
@@ -67,7 +67,7 @@ impl Pool {
         bytes_max: usize,
         announce: impl FnOnce() -> bool,
     ) {
-        if freed.is_empty() || !self.keeps() {
+        if freed.is_empty() || !self.parks() {
             return;
         }
         let foreign = self.take_foreign(freed);
@@ -85,7 +85,7 @@ impl Pool {
     ///
     /// Whoever allocates on a core takes its list when the thread's own cache is empty.
     pub fn park_by_core(&self, mut freed: Freed, mut kick: impl FnMut(u32)) -> bool {
-        if freed.is_empty() || !self.keeps() {
+        if freed.is_empty() || !self.parks() {
             return false;
         }
         let here = cpu::current();
@@ -187,17 +187,17 @@ impl Pool {
         self.store().parked.count()
     }
 
-    /// Whether freed memory should be kept for reuse: the pool is neither closed nor short of memory.
+    /// Whether freed memory may be parked: the pool is neither closed nor short of memory.
     #[inline]
-    pub fn keeps(&self) -> bool {
-        self.store().quota.keeps()
+    pub fn parks(&self) -> bool {
+        self.store().quota.parks()
     }
 
     /// The second look, after a push.
     fn is_welcome(&self, announce: impl FnOnce() -> bool) -> bool {
         // Pairs with the fences in `Quota::refuse` and `Quota::close`: see `park.rs`.
         fence(Ordering::SeqCst);
-        announce() && self.keeps()
+        announce() && self.parks()
     }
 
     /// Whether this pool handed the cluster out.

@@ -43,6 +43,9 @@ pub struct PoolConfig {
     /// The most bytes that lie in the depot for reuse. What is freed beyond that goes back to the
     /// system.
     pub depot_max: usize,
+    /// Whether freed clusters are kept for reuse. Without, each allocation is one of the system's allocator, and each free
+    /// too, as in a kernel that takes packet memory from its slab allocator.
+    pub reuse: bool,
 }
 
 /// The smallest cap: below it, caches and one large segment on its way would not leave each other
@@ -56,7 +59,8 @@ impl PoolConfig {
     /// A pool of at most `memory_max` bytes, of which a sixteenth, and 32 MiB at most, may lie in the
     /// depot.
     pub fn with_memory_max(memory_max: usize) -> PoolConfig {
-        PoolConfig { memory_max, depot_max: DEPOT_MAX_DEFAULT.min(memory_max.max(MEMORY_MIN) / 16) }
+        let depot_max = DEPOT_MAX_DEFAULT.min(memory_max.max(MEMORY_MIN) / 16);
+        PoolConfig { memory_max, depot_max, reuse: true }
     }
 }
 
@@ -82,7 +86,7 @@ impl Error for Exhausted {}
 impl Pool {
     /// A pool that holds nothing yet.
     pub fn new(config: PoolConfig) -> Pool {
-        let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max);
+        let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max, config.reuse);
         Pool { handle: Arc::new(Handle { store: Arc::new(store), on_refused: OnceLock::new() }) }
     }
 

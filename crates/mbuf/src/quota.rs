@@ -11,6 +11,7 @@
 //! | CLOSED | the drop of the last handle | nobody | freed memory goes to the system |
 //! | PRESSURE | `reserve`, from 7/8 of the cap | `release`, below 3/4 | the same |
 //! | REFUSED | `refuse`, under the lock | `release`, under the lock | the same, and the next `release` wakes |
+//! | NO_REUSE | `new` | nobody | the same, but what waits for another core is parked all the same |
 //!
 //! Why no wake-up is lost. The refused thread sets REFUSED and remembers the count `freed` (in one
 //! section of the lock), then tries to reserve once more. A releasing thread lowers `taken`, then
@@ -62,19 +63,20 @@ struct Waiting {
 pub(crate) const CLOSED: usize = 1;
 const PRESSURE: usize = 2;
 const REFUSED: usize = 4;
-pub(crate) const FLAGS: usize = CLOSED | PRESSURE | REFUSED;
-const GENERATION: usize = 8;
+const NO_REUSE: usize = 8;
+pub(crate) const FLAGS: usize = CLOSED | PRESSURE | REFUSED | NO_REUSE;
+const GENERATION: usize = 16;
 
 /// One part in so many of the cap is what all thread caches together may hold.
 const CACHE_SHARE: usize = 4;
 
 impl Quota {
-    pub(crate) fn new(max: usize) -> Quota {
+    pub(crate) fn new(max: usize, reuse: bool) -> Quota {
         Quota {
             max,
             high: max - max / 8,
             low: max - max / 4,
-            control: CachePadded::new(AtomicUsize::new(0)),
+            control: CachePadded::new(AtomicUsize::new(if reuse { 0 } else { NO_REUSE })),
             taken: CachePadded::new(AtomicUsize::new(0)),
             cache_budget: AtomicUsize::new(max / CACHE_SHARE),
             waiting: Mutex::new(Waiting { freed: 0, count: 0 }),
@@ -101,6 +103,11 @@ impl Quota {
     /// Whether freed memory should be kept for reuse.
     pub(crate) fn keeps(&self) -> bool {
         self.control() & FLAGS == 0
+    }
+
+    /// Whether freed memory may wait for the core that allocated it.
+    pub(crate) fn parks(&self) -> bool {
+        self.control() & (FLAGS & !NO_REUSE) == 0
     }
 
     /// Counts `bytes` as taken, if the cap allows.
@@ -211,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_cap_holds_and_refusing_changes_nothing() {
-        let quota = Quota::new(1000);
+        let quota = Quota::new(1000, true);
         assert!(quota.reserve(600));
         assert!(!quota.reserve(401));
         assert!(!quota.reserve(usize::MAX), "the sum must not wrap");
@@ -222,7 +229,7 @@ mod tests {
 
     #[test]
     fn pressure_begins_at_seven_eighths_and_ends_below_three_quarters() {
-        let quota = Quota::new(1000);
+        let quota = Quota::new(1000, true);
         assert!(quota.reserve(874));
         assert!(quota.keeps());
         assert!(quota.reserve(1));
@@ -235,7 +242,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_at_once_if_memory_came_back_since_the_refusal() {
-        let quota = Quota::new(1000);
+        let quota = Quota::new(1000, true);
         assert!(quota.reserve(1000));
         let seen = quota.refuse();
         quota.release(10);
@@ -244,7 +251,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_at_the_deadline() {
-        let quota = Quota::new(1000);
+        let quota = Quota::new(1000, true);
         assert!(quota.reserve(1000));
         let seen = quota.refuse();
         assert!(!quota.wait_freed(seen, Some(Instant::now() + Duration::from_millis(5))));
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_caches_share_is_a_quarter() {
-        let quota = Quota::new(1000);
+        let quota = Quota::new(1000, true);
         assert!(quota.grant_cache(200));
         assert!(!quota.grant_cache(51));
         assert!(quota.grant_cache(50));
@@ -282,7 +289,7 @@ mod models {
     #[test]
     fn a_refused_thread_never_sleeps_through_a_release() {
         loom::model(|| {
-            let quota = Arc::new(Quota::new(8));
+            let quota = Arc::new(Quota::new(8, true));
             assert!(quota.reserve(8));
             let other = Arc::clone(&quota);
             let releaser = thread::spawn(move || other.release(8));
@@ -298,7 +305,7 @@ mod models {
         // Three threads: two preemptions show every race seen so far, and keep the model short.
         model.preemption_bound = Some(2);
         model.check(|| {
-            let quota = Arc::new(Quota::new(8));
+            let quota = Arc::new(Quota::new(8, true));
             assert!(quota.reserve(8));
             let releasers = [2, 2].map(|bytes| {
                 let other = Arc::clone(&quota);
@@ -318,7 +325,7 @@ mod models {
         // As above.
         model.preemption_bound = Some(2);
         model.check(|| {
-            let quota = Arc::new(Quota::new(8));
+            let quota = Arc::new(Quota::new(8, true));
             assert!(quota.reserve(8));
             let takers = [4, 4].map(|bytes| {
                 let other = Arc::clone(&quota);

@@ -44,11 +44,11 @@ struct Shards {
 }
 
 impl Store {
-    pub(crate) fn new(memory_max: usize, depot_max: usize) -> Store {
+    pub(crate) fn new(memory_max: usize, depot_max: usize, reuse: bool) -> Store {
         let shards = Shards { of_threads: Vec::new(), of_others: Arc::new(Shard::default()) };
         Store {
             origin: Origin::here(),
-            quota: Quota::new(memory_max),
+            quota: Quota::new(memory_max, reuse),
             depot: Depot::new(depot_max),
             parked: CoreLists::new(memory_max),
             shards: Mutex::new(shards),

@@ -121,6 +121,21 @@ fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
 }
 
 #[test]
+fn without_reuse_each_free_returns_the_memory_and_each_allocation_is_a_new_one() {
+    let pool = Pool::new(PoolConfig { reuse: false, ..PoolConfig::default() });
+    for want in [0, 2048, CLUSTER_MAX] {
+        let (one, other) = (alloc(&pool, want), alloc(&pool, want));
+        assert_eq!(pool.allocated(), one.footprint() + other.footprint());
+        drop(one);
+        assert_eq!(pool.allocated(), other.footprint());
+        thread::scope(|scope| scope.spawn(|| drop(other)).join().expect("no panic"));
+        assert_eq!(pool.allocated(), 0);
+    }
+    let class = *pool.stats().class(Class::K2);
+    assert_eq!((class.fresh, class.local_hits), (2, 0));
+}
+
+#[test]
 fn trim_reaches_the_caches_of_other_threads_when_they_next_work() {
     let pool = pool();
     let (go, gone) = channel::<()>();

@@ -57,8 +57,13 @@ fn only_the_last_view_frees_and_what_is_freed_counts_as_used_until_it_is_given_b
 
 #[test]
 fn a_slot_keeps_one_of_another_core_and_leaves_the_rest() {
-    let pool = Pool::new(PoolConfig::default());
-    let Some((mbufs, second)) = foreign(&pool, 2048, 3) else { return };
+    for reuse in [true, false] {
+        slot_keeps_one(&Pool::new(PoolConfig { reuse, ..PoolConfig::default() }));
+    }
+}
+
+fn slot_keeps_one(pool: &Pool) {
+    let Some((mbufs, second)) = foreign(pool, 2048, 3) else { return };
     let (slot, footprint) = (ParkSlot::new(), mbufs[0].footprint());
     on(second, || {
         let own = pool.alloc(2048).unwrap();
@@ -68,7 +73,7 @@ fn a_slot_keeps_one_of_another_core_and_leaves_the_rest() {
             announced += 1;
             true
         });
-        assert_eq!((freed.count(), announced, parked(&pool)), (3, 1, footprint));
+        assert_eq!((freed.count(), announced, parked(pool)), (3, 1, footprint));
         pool.park_in_slot(&mut freed, &slot, || unreachable!("the slot is taken"));
         assert_eq!(freed.count(), 3);
     });
@@ -162,7 +167,7 @@ fn who_is_refused_gets_what_is_parked_for_cores_first() {
         held.push(mbuf);
     }
     assert_eq!(parked(&pool), 0);
-    assert!(!pool.keeps());
+    assert!(!pool.parks());
     on(second, || assert!(!pool.park_by_core(freed(mbufs), |_| ()), "nothing is parked meanwhile"));
     assert_eq!(parked(&pool), 0);
 }

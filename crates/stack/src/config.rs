@@ -13,7 +13,7 @@ use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::MtuProbing;
 use sockeye_proto::tcp::settings::PacingMode;
 
-use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
+use crate::switches::{Entry, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
 
 pub mod fastopen;
 mod text;
@@ -62,6 +62,8 @@ pub struct Config {
     pub input: Input,
     /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
     pub rx_free: RxFree,
+    /// Where packet memory comes from. Default `cached`.
+    pub pool: PoolSource,
     /// What a thread does that leaves work behind. Default `elide`.
     pub wake: Wake,
     /// How an application's threads enter a perimeter. Default `process`.
@@ -172,6 +174,7 @@ impl Default for Config {
             rcvd: Rcvd::default(),
             input: Input::default(),
             rx_free: RxFree::default(),
+            pool: PoolSource::default(),
             wake: Wake::default(),
             entry: Entry::default(),
             unix_locking: UnixLocking::default(),

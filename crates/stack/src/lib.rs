@@ -58,7 +58,7 @@ pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
-pub use switches::{Entry, Input, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
+pub use switches::{Entry, Input, PoolSource, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::handshake::admission::Syn;
 pub use tcp::socket::{
     Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream,

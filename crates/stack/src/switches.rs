@@ -116,6 +116,17 @@ switch! {
 }
 
 switch! {
+    /// Where packet memory comes from (technique 3): what freeing a buffer on another core costs depends on it.
+    PoolSource = "pool" {
+        /// From the system's allocator, at each allocation, and back to it at each free.
+        System = "system",
+        /// From caches of the threads and cores, which keep what is freed.
+        #[default]
+        Cached = "cached",
+    }
+}
+
+switch! {
     /// What a thread does when it leaves a perimeter whose queue is not empty (technique 4).
     Wake = "wake" {
         /// The worker is not woken; it looks every 10 ms.

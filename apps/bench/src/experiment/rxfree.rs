@@ -2,7 +2,8 @@
 //!
 //! Purpose: the workload of the change that gave a socket one receive buffer to keep: 10,000 flows with a request and a
 //! response of one byte, each thread waiting for readiness on its share. Over a wire, where the input thread allocates, as there, and
-//! over loopback, where the sender does. Besides, one bulk stream: over the wire, and on loopback, whose sender
+//! over loopback, where the sender does. Over the wire also with buffers straight from the system's allocator
+//! (`pool=system`), which is what the kernel had. Besides, one bulk stream: over the wire, in both worlds, and on loopback, whose sender
 //! is the busy side, so that giving buffers back to it may cost more than it saves (the inversion).
 //!
 //! Must not know: how settings work inside.
@@ -28,14 +29,16 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
     at_most("--threads", threads, rr::THREADS_MAX)?;
     at_most("--size", size, rr::POLLED_SIZE_MAX)?;
     let counts = if asked.connections.is_empty() { vec![FLOWS] } else { asked.connections.clone() };
-    let mut rows = Vec::new();
+    let (mut rows, first) = (Vec::new(), counts[0]);
     for connections in counts {
         at_most("--connections", connections, rr::CONNECTIONS_MAX)?;
         let scales = rows.is_empty();
         rows.push(Row { scales, ..flows(connections, threads, size, true) });
         rows.push(flows(connections, threads, size, false));
     }
+    rows.push(in_the_old_world(flows(first, threads, size, true)));
     rows.push(bulk_over_wire());
+    rows.push(in_the_old_world(bulk_over_wire()));
     rows.push(bulk(Pin::Split, "two cores"));
     rows.push(bulk(Pin::Same, "one core"));
     Ok(rows)
@@ -68,6 +71,15 @@ fn flows(connections: usize, threads: usize, size: usize, over_wire: bool) -> Ro
         ],
         scales: false,
     }
+}
+
+/// With an allocator for which freeing on another core is dear. The document's own setting is `slot`.
+fn in_the_old_world(row: Row) -> Row {
+    let goals = row.goals.iter().filter_map(|goal| match *goal {
+        Goal::Ratio { over, least, .. } => Some(Goal::Ratio { of: "slot", over, least }),
+        Goal::LineAtMost { .. } | Goal::LineShare { .. } => None,
+    });
+    Row { label: format!("{}, pool=system", row.label), goals: goals.collect(), base: OLD_WORLD, ..row }
 }
 
 /// One bulk stream over the wire, where the input thread allocates and the reader is another.
@@ -123,6 +135,8 @@ pub const LINES: &[Line] = &[
 ];
 
 const REMOTE: &str = "remote frees per operation";
+/// Each buffer from the system's allocator and back to it, as in a kernel whose slab allocator has no caches in front.
+const OLD_WORLD: &[(&str, &str)] = &[("pool", "system")];
 const FLOWS: usize = 10_000;
 const THREADS: usize = 2;
 const MTU: u32 = 1500;

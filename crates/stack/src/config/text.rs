@@ -21,7 +21,7 @@ use sockeye_proto::tcp::settings::MtuProbing;
 use sockeye_proto::tcp::settings::PacingMode;
 
 use crate::config::{Config, Grain, SynCookies};
-use crate::switches::{Entry, Input, Rcvd, RxFree, UnixLocking, Wake};
+use crate::switches::{Entry, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
 
 /// Text that [`Config::set`] does not take.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +100,7 @@ const FIELDS: &[Field] = &[
     field!(rcvd, |text| one_of(text, Rcvd::ALL, Rcvd::NAMES)),
     field!(input, |text| one_of(text, Input::ALL, Input::NAMES)),
     field!(rx_free, |text| one_of(text, RxFree::ALL, RxFree::NAMES)),
+    field!(pool, |text| one_of(text, PoolSource::ALL, PoolSource::NAMES)),
     field!(wake, |text| one_of(text, Wake::ALL, Wake::NAMES)),
     field!(entry, |text| one_of(text, Entry::ALL, Entry::NAMES)),
     field!(unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),

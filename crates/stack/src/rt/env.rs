@@ -21,6 +21,7 @@ use crate::rt::memory::{MemoryWaiters, Pruner};
 use crate::rt::panics::Panics;
 use crate::rt::recycle::Recycler;
 use crate::rt::workers::Workers;
+use crate::switches::PoolSource;
 
 /// See the module's head.
 pub(crate) struct Env {
@@ -69,7 +70,10 @@ impl Env {
             key: HashKey(entropy.u64(), entropy.u64()),
             secret: Key::new(entropy.bytes()),
             home: Home::here(),
-            pool: Pool::new(PoolConfig::with_memory_max(config.memory_max)),
+            pool: Pool::new(PoolConfig {
+                reuse: config.pool == PoolSource::Cached,
+                ..PoolConfig::with_memory_max(config.memory_max)
+            }),
             memory_waiters: MemoryWaiters::default(),
             pruner: Pruner::new(),
             recycler: Recycler::new(config.rx_free),
