@@ -96,8 +96,8 @@ pub use outlet::Outlet;
 pub use parts::Parts;
 pub use payload::discard_payload;
 pub use perimeter::{
-    DEPTH_MAX, ELIDE_MAX, Entry, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId, Poisoned,
-    Served,
+    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId,
+    Poisoned, Served,
 };
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;

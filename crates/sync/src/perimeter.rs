@@ -77,7 +77,7 @@ use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
 pub use drain::Outcome;
-pub use exit::{DEPTH_MAX, ELIDE_MAX, Found, Served};
+pub use exit::{DEPTH_MAX, ELIDE_MAX, Exit, Found, Served};
 pub(crate) use grant::Grant;
 pub use grant::Poisoned;
 pub use inside::{HandedOff, Inside};

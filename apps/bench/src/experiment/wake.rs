@@ -82,13 +82,14 @@ fn bulk() -> Row {
 fn goals() -> Vec<Goal> {
     vec![
         Goal::Ratio { of: "elide", over: "immediate", least: 1.16 },
-        Goal::LineShare { of: "elide", over: "immediate", line: WAKES, most: 0.05 },
+        Goal::LineShare { of: "elide", over: "immediate", line: NEEDLESS, most: 0.05 },
     ]
 }
 
 /// What decides it: the tables that came with the change, by the depth of the queue.
 pub const LINES: &[Line] = &[
-    Line { name: WAKES, of: &["worker_wakes"], per: Per::Operation },
+    Line { name: NEEDLESS, of: &["worker_wakes_needless"], per: Per::Operation },
+    Line { name: "worker wakes per operation", of: &["worker_wakes"], per: Per::Operation },
     Line { name: "worker sleeps per operation", of: &["worker_sleeps"], per: Per::Operation },
     Line { name: "connect left, queue empty", of: &["connect_left_empty"], per: Per::Operation },
     Line { name: "connect left, own head, depth 1", of: &["connect_left_own_1"], per: Per::Operation },
@@ -113,7 +114,8 @@ pub const LINES: &[Line] = &[
     Line { name: "waits of callers per operation", of: &["user_sleeps"], per: Per::Operation },
 ];
 
-const WAKES: &str = "worker wakes per operation";
+/// What the document counts as "possible to elide": the queue held one item, of the connection whose thread left.
+const NEEDLESS: &str = "needless worker wakes per operation";
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const CONTROL_CLIENTS: usize = 8;

@@ -56,7 +56,9 @@ pub const PANICS_FOREIGN: usize = 55;
 pub const PANICS_PROTOCOL: usize = 56;
 /// Small writes that were held back: see `tcp/conn/cork.rs`.
 pub const CORKED: usize = 57;
-pub const COUNT: usize = 58;
+/// Of [`WORKER_WAKES`], those for one item alone, of the connection that was left.
+pub const WORKER_WAKES_NEEDLESS: usize = 58;
+pub const COUNT: usize = 59;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -117,6 +119,7 @@ pub const NAMES: [&str; COUNT] = [
     "panics_foreign",
     "panics_protocol",
     "writes_corked",
+    "worker_wakes_needless",
 ];
 
 /// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -199,21 +199,26 @@ impl Workers {
         }
     }
 
-    /// Something was [handed](Duties::has_work) to a lane.
-    pub fn call(&self, env: &Env, index: usize) {
-        let Some(lane) = self.lanes.get(index) else { return };
+    /// Something was [handed](Duties::has_work) to a lane. True if the worker was asleep and has been woken.
+    pub fn call(&self, env: &Env, index: usize) -> bool {
+        let Some(lane) = self.lanes.get(index) else { return false };
         if !self.has_threads {
             self.owe_driver(lane);
-        } else if lane.sleeper.wake_if_sleeping() {
+            return false;
+        }
+        let woken = lane.sleeper.wake_if_sleeping();
+        if woken {
             env.count(counter::WORKER_WAKES);
         }
+        woken
     }
 
-    /// Something was handed to a lane that can wait; until when, `Config::wake` says.
-    pub fn leave_to(&self, env: &Env, index: usize) {
+    /// Something was handed to a lane that can wait; until when, `Config::wake` says. True if the worker was asleep and has
+    /// been woken.
+    pub fn leave_to(&self, env: &Env, index: usize) -> bool {
         match env.config.wake {
             // Without a worker nobody looks by itself.
-            Wake::Delayed if self.has_threads => {}
+            Wake::Delayed if self.has_threads => false,
             Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(env, index),
         }
     }

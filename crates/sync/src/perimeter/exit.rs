@@ -53,10 +53,21 @@ pub enum Found {
     Other(usize),
 }
 
+/// How a thread left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// [`Outcome::Left`] or [`Outcome::HandOffNeeded`].
+    pub outcome: Outcome,
+    /// What it found first.
+    pub found: Found,
+    /// What it left to a worker.
+    pub left: Found,
+}
+
 impl<T> Inside<'_, T> {
-    /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Also gives
-    /// what was found. Never blocks, unless `served` does.
-    pub fn leave_without_draining<S>(self, served: &mut S, elide: bool, run_max: usize) -> (Outcome, Found)
+    /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Never
+    /// blocks, unless `served` does.
+    pub fn leave_without_draining<S>(self, served: &mut S, elide: bool, run_max: usize) -> Exit
     where
         S: Served<T>,
     {
@@ -66,7 +77,7 @@ impl<T> Inside<'_, T> {
         let mut is_other_ends_turn = true;
         loop {
             inside = match inside.leave() {
-                Ok(()) => return (Outcome::Left, found),
+                Ok(()) => return Exit { outcome: Outcome::Left, found, left: Found::Nothing },
                 Err(inside) => inside,
             };
             // Nobody but threads that wait for the perimeter: the next attempt to leave grants it.
@@ -77,16 +88,17 @@ impl<T> Inside<'_, T> {
                 continue;
             }
             let is_own = served.is_own(head);
+            let depth = inside.depth(DEPTH_MAX);
+            let left = if is_own { Found::Own(depth) } else { Found::Other(depth) };
             if found == Found::Nothing {
-                let depth = inside.depth(DEPTH_MAX);
-                found = if is_own { Found::Own(depth) } else { Found::Other(depth) };
+                found = left;
                 if depth > ELIDE_MAX {
                     elided = ELIDE_MAX;
                 }
             }
             if !elide || !is_own || elided >= ELIDE_MAX {
                 let _tell_worker = inside.hand_off();
-                return (Outcome::HandOffNeeded, found);
+                return Exit { outcome: Outcome::HandOffNeeded, found, left };
             }
             elided += served.run(&mut inside, ELIDE_MAX - elided);
             is_other_ends_turn = true;
@@ -141,9 +153,10 @@ mod tests {
             assert_eq!(perimeter.fill(*item), Filled::Queued);
         }
         let mut one = One { ran: Vec::new(), answers };
-        let (outcome, found) = inside.leave_without_draining(&mut one, elide, 16);
+        let Exit { outcome, found, left } = inside.leave_without_draining(&mut one, elide, 16);
         let is_left = outcome == Outcome::Left;
         assert_eq!(perimeter.is_occupied(), !is_left);
+        assert_eq!(left == Found::Nothing, is_left);
         assert_eq!(perimeter.resume().map(|inside| inside.drain(99, |_, _| ())).is_some(), !is_left);
         (one.ran, outcome, found)
     }

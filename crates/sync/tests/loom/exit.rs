@@ -69,7 +69,7 @@ impl Shared {
 
     fn leave(&self, inside: Inside<'_, Item>, connection: usize, elide: bool) {
         let mut one = One { shared: self, connection };
-        match inside.leave_without_draining(&mut one, elide, 2).0 {
+        match inside.leave_without_draining(&mut one, elide, 2).outcome {
             Outcome::Left => {}
             Outcome::HandOffNeeded => {
                 self.told.push(());
@@ -221,7 +221,7 @@ impl World {
 
     fn leave(&self, inside: Inside<'_, usize>, place: usize) {
         let mut mover = Mover { world: self, place };
-        if inside.leave_without_draining(&mut mover, true, 1).0 == Outcome::HandOffNeeded {
+        if inside.leave_without_draining(&mut mover, true, 1).outcome == Outcome::HandOffNeeded {
             self.told.push(place);
         }
     }

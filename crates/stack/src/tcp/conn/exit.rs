@@ -20,7 +20,7 @@
 //! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
 
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Found, Inside, Outcome, Perimeter, Served};
+use sockeye_sync::{Exit, Found, Inside, Outcome, Perimeter, Served};
 
 use super::outbox::Context;
 use super::{Conn, Item, engine, rollup};
@@ -48,13 +48,16 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
         conn.perimeter().is_some_and(|it| it.id() == home),
         "one leaves the perimeter of the connection one has served"
     );
-    let (outcome, found) = inside.leave_without_draining(&mut served, elide, engine::RUN_MAX);
+    let Exit { outcome, found, left } = inside.leave_without_draining(&mut served, elide, engine::RUN_MAX);
     cx.core.count(counter_of(at, found));
     match outcome {
         Outcome::Left => {}
         Outcome::HandOffNeeded => {
             cx.core.count(counter::HANDED_OFF);
-            cx.core.handed.leave(cx.core, conn);
+            // What illumos' script counts as "possible to elide": one item, of the connection that is leaving.
+            if cx.core.handed.leave(cx.core, conn) && left == Found::Own(1) {
+                cx.core.count(counter::WORKER_WAKES_NEEDLESS);
+            }
         }
     }
 }
