@@ -1,7 +1,8 @@
 //! A build of the bench, and one turn of it.
 //!
 //! Purpose: how a program is asked for a row. `sockeye-bench` takes the row's words, `sockeye` takes them after `bench`; which of
-//! the two a program is, its `--version` says.
+//! the two a program is, its `--version` says. Rows of applications are asked of each build's `sockeye-bench-apps` itself, so that
+//! a build whose bench does not know them is compared too.
 //!
 //! Must not know: what the rows are.
 //!
@@ -13,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::row::{Fault, Reading, Row};
+use super::row::{Asked, Fault, Reading, Row};
 use super::{cannot, revision};
 use crate::process;
+use crate::stats::Summary;
+use crate::workloads::http;
 
 /// One of the two that are compared.
 #[derive(Debug)]
@@ -25,25 +28,31 @@ pub struct Build {
     program: PathBuf,
     /// What stands before a row's words.
     first: &'static [&'static str],
+    /// The program of its applications, or why there is none. Looked for if rows take it.
+    apps: Option<Result<PathBuf, String>>,
 }
 
 impl Build {
     /// The one that is running.
-    pub fn this() -> io::Result<Self> {
-        Ok(Self { name: "this build".to_owned(), program: env::current_exe()?, first: &[] })
+    pub fn this(takes_apps: bool) -> io::Result<Self> {
+        let program = env::current_exe()?;
+        let apps = takes_apps.then(|| apps_of(&program));
+        Ok(Self { name: "this build".to_owned(), program, first: &[], apps })
     }
 
     /// The one that `named` names: a program if there is such a file, else a revision, which is built. Blocks for as long as
     /// that takes.
     pub fn other(named: &str, takes_apps: bool) -> io::Result<Self> {
         if Path::new(named).is_file() {
-            return Self::of_program(named.to_owned(), Path::new(named).canonicalize()?);
+            let program = Path::new(named).canonicalize()?;
+            let apps = takes_apps.then(|| apps_of(&program));
+            return Self::of_program(named.to_owned(), program, apps);
         }
-        let (name, program) = revision::build(named, takes_apps)?;
-        Self::of_program(name, program)
+        let built = revision::build(named, takes_apps)?;
+        Self::of_program(built.name, built.program, built.apps)
     }
 
-    fn of_program(name: String, program: PathBuf) -> io::Result<Self> {
+    fn of_program(name: String, program: PathBuf, apps: Option<Result<PathBuf, String>>) -> io::Result<Self> {
         let answer = process::run(Command::new(&program).arg("--version"), VERSION_MAX)
             .map_err(|error| cannot(error.kind(), format!("{}: {error}; {REMEDY}", program.display())))?;
         let first: &[&str] = match answer.stdout.split_whitespace().next() {
@@ -55,13 +64,36 @@ impl Build {
                 return Err(cannot(io::ErrorKind::InvalidInput, message));
             }
         };
-        Ok(Self { name, program, first })
+        Ok(Self { name, program, first, apps })
     }
 
     /// One sample of a row, in a process of its own whose environment is larger by `padding` bytes. Blocks until it is there.
     pub fn turn(&self, row: &Row, padding: usize) -> Result<Reading, Fault> {
-        let mut command = Command::new(&self.program);
-        command.args(self.first).args(&row.words).env(PADDING, "x".repeat(padding));
+        match &row.asked {
+            Asked::Bench | Asked::Tun => self.one(row, &self.program, self.first, padding),
+            Asked::Apps { samples, .. } => {
+                let program = match &self.apps {
+                    Some(Ok(program)) => program,
+                    Some(Err(why)) => return Err(Fault::Unknown(why.clone())),
+                    None => return Err(Fault::Unknown("its applications were not looked for".to_owned())),
+                };
+                let readings: Vec<Reading> =
+                    (0..*samples).map(|_| self.one(row, program, &[], padding)).collect::<Result<_, _>>()?;
+                let values: Vec<f64> = readings.iter().map(|reading| reading.value).collect();
+                let (first, summary) = (readings.into_iter().next(), Summary::of(&values));
+                let (Some(mut reading), Some(summary)) = (first, summary) else {
+                    return Err(Fault::Failed("no sample was asked for".to_owned()));
+                };
+                reading.value = summary.median;
+                Ok(reading)
+            }
+        }
+    }
+
+    /// One process.
+    fn one(&self, row: &Row, program: &Path, first: &[&str], padding: usize) -> Result<Reading, Fault> {
+        let mut command = Command::new(program);
+        command.args(first).args(&row.words).env(PADDING, "x".repeat(padding));
         // What is measured has been built: nothing asks cargo in the middle.
         command.env_remove("CARGO");
         let ended =
@@ -72,6 +104,11 @@ impl Build {
             Some(_) | None => Err(Fault::Failed(ended.complaint())),
         }
     }
+}
+
+/// The program of the applications that belongs to a bench.
+fn apps_of(bench: &Path) -> Result<PathBuf, String> {
+    http::program(bench).map_err(|error| error.to_string())
 }
 
 /// What to give instead.
@@ -91,7 +128,8 @@ mod tests {
     fn a_program_of_another_kind_is_refused_with_a_remedy() {
         for (program, part) in [("/bin/true", "does not call itself"), ("/nonexistent/build", "No such file")]
         {
-            let error = Build::of_program("x".to_owned(), PathBuf::from(program)).unwrap_err().to_string();
+            let error =
+                Build::of_program("x".to_owned(), PathBuf::from(program), None).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(program) && error.contains(REMEDY), "{error}");
         }
     }

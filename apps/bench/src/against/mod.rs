@@ -14,10 +14,13 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use sockeye_shared::end::{CommandError, UsageError};
 
 use crate::args::{BenchArgs, Target};
 use crate::machine::Machine;
+use crate::tun::{self, Work};
 use crate::workloads::http;
 use build::Build;
 use report::Report;
@@ -33,7 +36,7 @@ mod row;
 /// the other build does not know is no failure.
 pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
     let rows = rows(args).map_err(CommandError::Usage)?;
-    let takes_apps = rows.iter().any(|row| row.takes_apps);
+    let takes_apps = rows.iter().any(Row::takes_apps);
     if takes_apps {
         http::prepare()?;
     }
@@ -42,7 +45,10 @@ pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
             "warning: this build is not optimised, so its ratios mean nothing; use cargo run --release"
         );
     }
-    let builds = [Build::this()?, Build::other(other, takes_apps)?];
+    if args.workload == Some(Target::Tun) {
+        tun::check_rights().map_err(CommandError::Usage)?;
+    }
+    let builds = [Build::this(takes_apps)?, Build::other(other, takes_apps)?];
     let count = args.rounds.unwrap_or(ROUNDS_MIN);
     let planned =
         rows.iter().map(|row| row.planned).sum::<Duration>() * 2 * u32::try_from(count).unwrap_or(u32::MAX);
@@ -56,18 +62,35 @@ pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
 /// What is compared.
 fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
     args.experiments()?;
+    let samples = args.samples.unwrap_or(1);
     match args.workload {
         Some(Target::Workload(_)) | None => {}
+        Some(Target::Tun) => return rows_of_tun(args, samples),
         Some(
-            Target::Experiment(_) | Target::All | Target::Scale | Target::Tun | Target::Hostile | Target::Udp,
+            target @ (Target::Experiment(_) | Target::All | Target::Scale | Target::Hostile | Target::Udp),
         ) => {
-            let message = "--against compares stream, rr, one-way, crr, mem, idle, http1 and http2, or all of them if none is named";
-            return Err(UsageError(message.to_owned()));
+            let value = target.to_possible_value();
+            let name = value.as_ref().map_or("this", PossibleValue::get_name);
+            return Err(UsageError(format!(
+                "--against compares stream, rr, one-way, crr, mem, idle, http1, http2 and tun, or all but tun if none is named; \
+                 {name} compares settings or sides within one process, so run `bench {name} --json --out FILE` with \
+                 each of the two programs, more than once and in turns, and compare the samples in the files"
+            )));
         }
     }
     let plan = args.plan()?;
-    let samples = args.samples.unwrap_or(1);
     Ok(plan.cases.iter().map(|case| Row::of(case, args.on, samples)).collect())
+}
+
+/// The kinds of work through a TUN device.
+fn rows_of_tun(args: &BenchArgs, samples: usize) -> Result<Vec<Row>, UsageError> {
+    args.check_plain("tun")?;
+    if args.peers.is_some() || !args.far.is_empty() {
+        let message = "--peers and --far do not belong to --against, which measures the far end sockeye of both builds; leave them out";
+        return Err(UsageError(message.to_owned()));
+    }
+    let seconds = tun::seconds(args);
+    Ok(tun::chosen(&args.work, Work::ALL).map(|work| Row::of_tun(args, work, samples, seconds)).collect())
 }
 
 /// Reads a number of rounds.

@@ -22,14 +22,25 @@ use std::process::{Command, Stdio};
 use sockeye_shared::progress::Activity;
 
 use super::cannot;
-use crate::workloads::http;
+use crate::workloads::http::{self, Lock};
 
-/// Builds the revision unless that has been done before, with the program of its applications if rows take that and it has one.
-/// Returns its name for output, and the program. Blocks for minutes.
+/// What was built.
+pub struct Built {
+    /// The revision, for output.
+    pub name: String,
+    /// Its program.
+    pub program: PathBuf,
+    /// The program of the applications over its stack, or why there is none; `None` if rows do not take it.
+    pub apps: Option<Result<PathBuf, String>>,
+}
+
+/// Builds the revision unless that has been done before, with the program of the applications if rows take that. A revision that is
+/// older than the applications is built with the sources of this program's checkout, over its own stack. Blocks for minutes.
 ///
 /// # Errors
-/// There is no git or cargo, no such revision, it is not one of this project, or it cannot be built.
-pub fn build(named: &str, takes_apps: bool) -> io::Result<(String, PathBuf)> {
+/// There is no git or cargo, no such revision, it is not one of this project, or it cannot be built. That the applications cannot
+/// be built is no error.
+pub fn build(named: &str, takes_apps: bool) -> io::Result<Built> {
     let repository = repository(named)?;
     let id = identity(&repository, named)?;
     let short = &id[..id.len().min(ID_SHOWN)];
@@ -37,33 +48,45 @@ pub fn build(named: &str, takes_apps: bool) -> io::Result<(String, PathBuf)> {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |dir| repository.join(dir));
     let cache = target.join(FOLDER);
-    let kept = cache.join(if takes_apps { format!("{id}-apps") } else { id.clone() });
-    if let Some(program) = program_in(&kept) {
+    let kept = cache.join(&id);
+    let apps = kept.join(http::PROGRAM);
+    if let Some(program) = program_in(&kept)
+        && (!takes_apps || apps.is_file())
+    {
         eprintln!("{name} was built before: {}", program.display());
-        return Ok((name, program));
+        return Ok(Built { name, program, apps: takes_apps.then_some(Ok(apps)) });
     }
     fs::create_dir_all(&cache)?;
     let lock = File::create(cache.join("lock"))?;
     lock.lock()?;
+    let source = cache.join("source");
     let program = match program_in(&kept) {
         // Another process was faster.
         Some(program) => program,
         None => {
-            let source = cache.join("source");
             let worktree = Worktree::add(&repository, &source, &id)?;
             let new = cache.join("new");
             // Of a process that was killed here.
             let _ = fs::remove_dir_all(&new);
             fs::create_dir_all(&new)?;
             let program = worktree.build(&name, &cache.join("build"), &new)?;
-            if takes_apps {
-                worktree.build_apps(&cache.join("build-apps"), &new)?;
-            }
             fs::rename(&new, &kept)?;
             kept.join(program)
         }
     };
-    Ok((name, program))
+    let apps = takes_apps.then(|| {
+        if apps.is_file() {
+            return Ok(apps);
+        }
+        let worktree = Worktree::add(&repository, &source, &id).map_err(|error| error.to_string())?;
+        let new = cache.join("new-apps");
+        worktree
+            .build_apps(&cache.join("build-apps"), &new)
+            .map_err(|error| format!("the applications cannot be built over the stack of {name}: {error}"))?;
+        fs::rename(new, &apps).map_err(|error| error.to_string())?;
+        Ok(apps)
+    });
+    Ok(Built { name, program, apps })
 }
 
 /// A revision, checked out.
@@ -113,14 +136,16 @@ impl<'a> Worktree<'a> {
         Ok(program)
     }
 
-    /// Does the same with the program of the applications, if there is one.
+    /// Builds the program of the applications, and copies it to `new`.
     fn build_apps(&self, target: &Path, new: &Path) -> io::Result<()> {
-        let manifest = http::manifest(&self.path.join("apps/bench"));
-        if !manifest.is_file() {
-            return Ok(());
+        let bench = self.path.join("apps/bench");
+        let manifest = http::manifest(&bench);
+        if manifest.is_file() {
+            http::build(&cargo(), &manifest, target, Lock::Kept)?;
+        } else {
+            http::build(&cargo(), &http::lend(&bench)?, target, Lock::Adapted)?;
         }
-        http::build(&cargo(), &manifest, target)?;
-        fs::copy(target.join("release").join(http::PROGRAM), new.join(http::PROGRAM)).map(drop)
+        fs::copy(target.join("release").join(http::PROGRAM), new).map(drop)
     }
 }
 

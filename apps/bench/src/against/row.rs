@@ -11,11 +11,14 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::args::On;
+use crate::args::{BenchArgs, On};
 use crate::plan::Case;
+use crate::provider::Side;
+use crate::tun;
 use crate::watchdog;
-use crate::workloads::{Params, Workload};
+use crate::workloads::{Params, Workload, http};
 
 /// What both builds are asked for.
 #[derive(Clone, Debug)]
@@ -30,12 +33,28 @@ pub struct Row {
     on: &'static str,
     /// Whether a ratio of two values says anything.
     pub has_ratio: bool,
-    /// Whether it takes the program of the applications.
-    pub takes_apps: bool,
+    /// Who is asked, and how it answers.
+    pub asked: Asked,
     /// How long one turn should take.
     pub planned: Duration,
     /// How long it may take: longer than a build's own watchdog lets it.
     pub limit: Duration,
+}
+
+/// Who is asked for a row, and how it answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// The bench, which answers with a line for each side.
+    Bench,
+    /// The bench, for `tun`, which answers with a line for each kind of work.
+    Tun,
+    /// The build's program of the applications, which takes one sample, so many times.
+    Apps {
+        /// Samples of a turn.
+        samples: usize,
+        /// What the row has as parameters.
+        params: Params,
+    },
 }
 
 /// One value of a row.
@@ -67,38 +86,118 @@ pub enum Fault {
 impl Row {
     /// Of a case, with so many samples a turn. The kernel's sockets are only measured if nothing else is asked for.
     pub fn of(case: &Case, on: On, samples: usize) -> Self {
-        let on = match on {
-            On::Sockeye | On::Both => "sockeye",
-            On::Kernel => "kernel",
+        let side = match on {
+            On::Sockeye | On::Both => Side::Sockeye,
+            On::Kernel => Side::Kernel,
         };
-        let mut words = case.words();
-        words.extend(["--on".to_owned(), on.to_owned(), "--samples".to_owned(), samples.to_string()]);
-        words.extend([
-            "--seconds".to_owned(),
-            case.timing.timed.as_secs_f64().to_string(),
-            "--json".to_owned(),
-        ]);
+        let (asked, words) = match &case.workload {
+            Workload::Http(spec) => (
+                Asked::Apps { samples, params: case.workload.params() },
+                http::words(side, spec, case.timing),
+            ),
+            _ => {
+                let mut words = case.words();
+                words.extend(["--on".to_owned(), side.name().to_owned()]);
+                words.extend(sampling(samples, case.timing.timed.as_secs_f64()));
+                (Asked::Bench, words)
+            }
+        };
         let planned = case.planned_time() * u32::try_from(samples).unwrap_or(u32::MAX) + START;
         Self {
             workload: case.workload.name().as_str().to_owned(),
             label: case.label(),
             words,
-            on,
-            takes_apps: matches!(case.workload, Workload::Http(_)),
+            on: side.name(),
+            asked,
             has_ratio: case.workload.has_ratio(),
             planned,
             limit: planned + watchdog::GRACE * 2,
         }
     }
 
+    /// Of a kind of work through a TUN device, with so many samples a turn.
+    pub fn of_tun(args: &BenchArgs, work: tun::Work, samples: usize, seconds: f64) -> Self {
+        let mut words = ["tun", "--work", work.name(), "--far", "sockeye"].map(str::to_owned).to_vec();
+        let mut label = work.name().to_owned();
+        if let Some(mtu) = args.mtu {
+            words.extend(["--mtu".to_owned(), mtu.bytes().to_string()]);
+            label += &format!(", MTU {}", mtu.bytes());
+        }
+        if let Some(time) = args.spin_us {
+            let us = time.duration().as_micros().to_string();
+            label += &format!(", spin {us} us");
+            words.extend(["--spin-us".to_owned(), us]);
+        }
+        words.extend(sampling(samples, seconds));
+        let one = Duration::from_secs_f64(seconds * (1.0 + tun::WARM_UP_SHARE));
+        let planned = one * u32::try_from(samples).unwrap_or(u32::MAX) + START_OF_DEVICE;
+        Self {
+            workload: "tun".to_owned(),
+            label,
+            words,
+            on: Side::Sockeye.name(),
+            has_ratio: true,
+            asked: Asked::Tun,
+            planned,
+            limit: planned + watchdog::GRACE * 2,
+        }
+    }
+
+    /// Whether it takes the program of the applications.
+    pub fn takes_apps(&self) -> bool {
+        matches!(self.asked, Asked::Apps { .. })
+    }
+
     /// The value in a build's lines of JSON.
     pub fn reading(&self, lines: &str) -> Result<Reading, Fault> {
-        let readings = lines.lines().filter_map(|line| serde_json::from_str::<Reading>(line).ok());
-        let found = readings.into_iter().find(|one| one.on == self.on && one.workload == self.workload);
-        found.ok_or_else(|| {
-            Fault::Unknown(format!("its answer has no line of {} on {}", self.workload, self.on))
-        })
+        let nothing =
+            || Fault::Unknown(format!("its answer has no line of {} on {}", self.workload, self.on));
+        match &self.asked {
+            Asked::Bench => self.line_of_bench(lines).ok_or_else(nothing),
+            Asked::Tun => lines.lines().find_map(line_of_tun).ok_or_else(nothing),
+            Asked::Apps { params, .. } => http::value(lines)
+                .map(|value| Reading {
+                    workload: self.workload.clone(),
+                    params: params.clone(),
+                    on: self.on.to_owned(),
+                    unit: http::UNIT.to_owned(),
+                    higher_is_better: true,
+                    value,
+                })
+                .ok_or_else(nothing),
+        }
     }
+
+    fn line_of_bench(&self, lines: &str) -> Option<Reading> {
+        let mut readings = lines.lines().filter_map(|line| serde_json::from_str::<Reading>(line).ok());
+        readings.find(|one| one.on == self.on && one.workload == self.workload)
+    }
+}
+
+/// The words that every build of the bench understands.
+fn sampling(samples: usize, seconds: f64) -> [String; 5] {
+    [
+        "--samples".to_owned(),
+        samples.to_string(),
+        "--seconds".to_owned(),
+        seconds.to_string(),
+        "--json".to_owned(),
+    ]
+}
+
+/// The far end's value in a line of `tun`.
+fn line_of_tun(line: &str) -> Option<Reading> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let end = line.get("ends")?.as_array()?.iter().find(|end| end["name"] == "sockeye")?;
+    let params = [("work", line.get("work")?), ("mtu", end.get("mtu")?)];
+    Some(Reading {
+        workload: "tun".to_owned(),
+        params: params.map(|(name, value)| (name.to_owned(), value.clone())).into_iter().collect(),
+        on: "sockeye".to_owned(),
+        unit: line.get("unit")?.as_str()?.to_owned(),
+        higher_is_better: true,
+        value: end.get("median")?.as_f64()?,
+    })
 }
 
 impl Reading {
@@ -117,6 +216,8 @@ impl Reading {
 
 /// For a process to start and to end.
 const START: Duration = Duration::from_millis(20);
+/// For the namespaces and the device as well.
+const START_OF_DEVICE: Duration = Duration::from_millis(150);
 
 #[cfg(test)]
 mod tests {

@@ -202,20 +202,15 @@ const SAMPLES: usize = 10;
 const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.12;
 /// Before the time that counts, as a part of it.
-const WARM_UP_SHARE: f64 = 0.25;
+pub const WARM_UP_SHARE: f64 = 0.25;
 
 /// Measures and writes a table, or JSON lines. Blocks until everything is done.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     args.check_plain("tun").map_err(CommandError::Usage)?;
-    if let Some(reason) = unavailable() {
-        let message = format!(
-            "bench tun makes network namespaces and TUN devices, for which it has no right: {reason}; run as root"
-        );
-        return Err(CommandError::Usage(UsageError(message)));
-    }
+    check_rights().map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
     let samples = args.samples.unwrap_or(SAMPLES);
-    let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
+    let seconds = seconds(args);
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
     let open = |own: Own| own.open(args.mtu.unwrap_or_default(), args.spin_us);
     let own = chosen(&args.far, Own::ALL).map(open).collect::<io::Result<Vec<End>>>()?;
@@ -237,8 +232,26 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// That this process may make what it needs.
+///
+/// # Errors
+/// It may not, with the remedy.
+pub fn check_rights() -> Result<(), UsageError> {
+    let refused = |reason| {
+        UsageError(format!(
+            "bench tun makes network namespaces and TUN devices, for which it has no right: {reason}; run as root"
+        ))
+    };
+    unavailable().map_or(Ok(()), |reason| Err(refused(reason)))
+}
+
+/// The length of a sample that the command line asks for.
+pub fn seconds(args: &BenchArgs) -> f64 {
+    args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS })
+}
+
 /// Those of `all` that were asked for, in its order: all of them if none was.
-fn chosen<T: PartialEq + Copy, const N: usize>(asked: &[T], all: [T; N]) -> impl Iterator<Item = T> {
+pub fn chosen<T: PartialEq + Copy, const N: usize>(asked: &[T], all: [T; N]) -> impl Iterator<Item = T> {
     all.into_iter().filter(move |one| asked.is_empty() || asked.contains(one))
 }
 

@@ -12,6 +12,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,19 +70,47 @@ struct Answer {
 pub fn prepare() -> io::Result<()> {
     let here = env::current_exe()?;
     match env::var_os("CARGO") {
-        Some(cargo) => build(&cargo, &manifest(Path::new(SOURCES)), &target_of(&here)),
+        Some(cargo) => build(&cargo, &manifest(Path::new(SOURCES)), &target_of(&here), Lock::Kept),
         None => program(&here).map(drop),
     }
 }
 
 /// Builds the program of a checkout in a target folder; cargo shows how far it is.
-pub fn build(cargo: &OsString, manifest: &Path, target: &Path) -> io::Result<()> {
+pub fn build(cargo: &OsString, manifest: &Path, target: &Path, lock: Lock) -> io::Result<()> {
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
+    command.args(["build", "--release", "--manifest-path"]).arg(manifest);
+    match lock {
+        Lock::Kept => drop(command.arg("--locked")),
+        Lock::Adapted => {}
+    }
     if command.arg("--target-dir").arg(target).status()?.success() {
         return Ok(());
     }
     Err(io::Error::other(format!("cargo did not build {PROGRAM}; its message is above")))
+}
+
+/// What becomes of the lock file in a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// It has to fit.
+    Kept,
+    /// It is of another checkout, and cargo changes what does not fit.
+    Adapted,
+}
+
+/// Puts the sources of this program's checkout into another one, which has none, and returns the manifest there.
+pub fn lend(bench: &Path) -> io::Result<PathBuf> {
+    let (from, to) = (manifest(Path::new(SOURCES)), manifest(bench));
+    let [from_folder, to_folder] = [&from, &to].map(|manifest| manifest.with_file_name(""));
+    fs::create_dir_all(to_folder.join("src"))?;
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(from_folder.join(name), to_folder.join(name))?;
+    }
+    for entry in fs::read_dir(from_folder.join("src"))? {
+        let entry = entry?;
+        fs::copy(entry.path(), to_folder.join("src").join(entry.file_name()))?;
+    }
+    Ok(to)
 }
 
 /// The manifest in a checkout, given the folder of the bench there.
@@ -95,12 +124,13 @@ fn target_of(bench: &Path) -> PathBuf {
 }
 
 /// The program: beside the bench, or where [`prepare`] built it.
-fn program(bench: &Path) -> io::Result<PathBuf> {
+pub fn program(bench: &Path) -> io::Result<PathBuf> {
     let places = [bench.with_file_name(PROGRAM), target_of(bench).join("release").join(PROGRAM)];
     places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
         let message = format!(
-            "there is no {PROGRAM} beside this program; build it with `cargo build --release --manifest-path \
+            "there is no {PROGRAM} beside {}; build it with `cargo build --release --manifest-path \
              apps/bench-apps/Cargo.toml --target-dir {}`",
+            bench.display(),
             target_of(bench).display()
         );
         io::Error::new(io::ErrorKind::NotFound, message)
@@ -110,10 +140,7 @@ fn program(bench: &Path) -> io::Result<PathBuf> {
 /// Calls a second. Blocks for warm-up and window.
 pub fn sample(side: Side, spec: &Spec, timing: Timing) -> io::Result<Sample> {
     let mut command = Command::new(program(&env::current_exe()?)?);
-    command.args([spec.version.name(), "--on", side.name()]);
-    command.args(["--connections", &spec.connections.to_string(), "--runtimes", &spec.runtimes.to_string()]);
-    let [warm_up, timed] = [timing.warm_up, timing.timed].map(|time| time.as_secs_f64().to_string());
-    command.args(["--warm-up", &warm_up, "--seconds", &timed]);
+    command.args(words(side, spec, timing));
     // Shorter than the watchdog's patience, so that the row fails and not the run.
     let ended = process::run(&mut command, timing.warm_up + timing.timed + watchdog::GRACE / 2)?;
     if !ended.status.success() {
@@ -123,12 +150,28 @@ pub fn sample(side: Side, spec: &Spec, timing: Timing) -> io::Result<Sample> {
     Ok(Sample { value: answer.value, cpu: Some(answer.cpu), counters: Counters::new() })
 }
 
+/// What the program is asked for a sample.
+pub fn words(side: Side, spec: &Spec, timing: Timing) -> Vec<String> {
+    let [warm_up, timed] = [timing.warm_up, timing.timed].map(|time| time.as_secs_f64().to_string());
+    let (connections, runtimes) = (spec.connections.to_string(), spec.runtimes.to_string());
+    let words =
+        [spec.version.name(), "--on", side.name(), "--connections", &connections, "--runtimes", &runtimes];
+    words.into_iter().chain(["--warm-up", &warm_up, "--seconds", &timed]).map(str::to_owned).collect()
+}
+
+/// The calls a second in the program's answer.
+pub fn value(answer: &str) -> Option<f64> {
+    serde_json::from_str(answer).ok().map(|Answer { value, .. }| value)
+}
+
 /// Of the default rows.
 pub const CONNECTIONS_MANY: usize = 64;
 /// The program's own limit.
 pub const CONNECTIONS_MAX: usize = 1000;
 /// More than a process takes to start, to connect and to end.
 pub const START: Duration = Duration::from_millis(50);
+/// What a value counts.
+pub const UNIT: &str = "calls/s";
 /// The program.
 pub const PROGRAM: &str = "sockeye-bench-apps";
 /// Where this package was built from.

@@ -124,7 +124,7 @@ impl Workload {
             Workload::Crr(_) => "connections/s",
             Workload::Mem(_) => "bytes",
             Workload::Idle(_) => "CPU ms/s",
-            Workload::Http(_) => "calls/s",
+            Workload::Http(_) => http::UNIT,
         }
     }
 
