@@ -18,12 +18,16 @@
 //! its unit tests can feed it bad samples. [`tree`], [`metadata`] and [`policy`] read the real ones. Invariant: a
 //! finding names the file, the line, the rule and the remedy.
 //!
+//! Two modules refuse nothing and count instead, for the program `size`: [`code`] the lines that packages are built from,
+//! [`path`] the functions that a run goes through.
+//!
 //! Tests: with each check, that it fails on a bad sample; `tests/house.rs` runs all of them on this
 //! repository; `tests/checks` runs the tools that need a build of their own.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod citations;
+pub mod code;
 pub mod dependencies;
 pub mod doors;
 pub mod duplicates;
@@ -32,6 +36,7 @@ pub mod layers;
 pub mod licences;
 pub mod metadata;
 pub mod modules;
+pub mod path;
 pub mod policy;
 pub mod publish;
 pub mod shape;
