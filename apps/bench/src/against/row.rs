@@ -250,14 +250,12 @@ mod tests {
             "crr --clients 3 --threads 2 --size 5",
             "mem --connections 50 --touch",
             "idle --connections 4 --spin off",
-            "http1 --connections 3 --runtimes 2",
-            "http2 --connections 2 --runtimes 1",
         ];
         let shaped = shaped.map(|line| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             parse(&words).plan().unwrap().cases.remove(0)
         });
-        for case in default_set(None, Effort::QUICK).into_iter().chain(apps(Effort::QUICK)).chain(shaped) {
+        for case in default_set(None, Effort::QUICK).into_iter().chain(shaped) {
             let row = Row::of(&case, On::Both, 2);
             let plan = parse(&row.words).plan().unwrap();
             let [asked] = plan.cases.as_slice() else { panic!("{:?}", row.words) };
@@ -298,6 +296,37 @@ mod tests {
             let fault = row().reading(bad).unwrap_err();
             assert!(matches!(&fault, Fault::Unknown(why) if why.contains("stream on sockeye")), "{fault:?}");
         }
+    }
+
+    #[test]
+    fn a_row_of_tun_asks_for_one_far_end_and_reads_its_median() {
+        let args = parse(&["tun", "--mtu", "65535", "--spin-us", "0"].map(str::to_owned));
+        let row = Row::of_tun(&args, tun::Work::Rr, 1, 0.05);
+        let asked = parse(&row.words);
+        assert_eq!(
+            (asked.work.as_slice(), asked.far.len(), asked.samples),
+            (&[tun::Work::Rr][..], 1, Some(1))
+        );
+        assert_eq!((asked.mtu, asked.spin_us.map(|time| time.duration())), (args.mtu, Some(Duration::ZERO)));
+        assert_eq!(row.label, "rr, MTU 65535, spin 0 us");
+        let ends = json!([{"name": "trivial", "mtu": 1500, "median": 9.0}, {"name": "sockeye", "mtu": 65535, "median": 3.0}]);
+        let line = json!({"bench": "tun", "work": "rr", "unit": "1/s", "ends": ends});
+        let found = row.reading(&format!("a line\n{line}\n")).unwrap();
+        assert_eq!((found.value, found.unit.as_str(), &found.params["mtu"]), (3.0, "1/s", &json!(65535)));
+        assert!(matches!(row.reading("{}"), Err(Fault::Unknown(_))));
+    }
+
+    #[test]
+    fn a_row_of_an_application_is_one_sample_of_its_program() {
+        let case = apps(Effort::QUICK).next().unwrap();
+        let row = Row::of(&case, On::Kernel, 3);
+        assert!(
+            row.takes_apps() && row.words.starts_with(&["http1", "--on", "kernel"].map(str::to_owned)),
+            "{row:?}"
+        );
+        let found = row.reading("{\"value\": 7.5, \"cpu\": 1.0}\n").unwrap();
+        assert_eq!((found.value, &found.params), (7.5, &case.workload.params()));
+        assert!(matches!(row.reading("no answer"), Err(Fault::Unknown(_))));
     }
 
     #[test]

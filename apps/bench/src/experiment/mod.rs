@@ -10,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -74,14 +75,18 @@ impl Measured<'_> {
 pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError> {
     let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
-    let mut out = Output { json: args.json, file: args.out.as_deref().map(File::create).transpose()? };
+    let stored = stored(args, target, &machine);
+    let mut out = Output { json: args.json, file: stored.as_deref().map(File::create).transpose()? };
     out.say(&text::header(&machine, &plan))?;
     let mut measured = Vec::new();
     if plan.measures {
         measured = measure(&plan, &machine, &mut out)?;
     }
     out.say(&text::footer(&measured))?;
-    let predictions = if plan.predicts { predict(&plan, &out)? } else { Vec::new() };
+    let predictions = if plan.predicts { predict(&plan, &machine, &mut out)? } else { Vec::new() };
+    if let Some(path) = stored.filter(|_| args.out.is_none()) {
+        out.say(&format!("\nstored in {}\n", path.display()))?;
+    }
     if let Some(path) = &args.report {
         let page = html::page(&machine, &plan, &measured, &predictions, &command_line());
         fs::write(path, page)?;
@@ -89,6 +94,14 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     let failed = measured.iter().any(|one| !one.outcome.failures.is_empty())
         || predictions.iter().any(|one| !one.failures.is_empty());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The file that JSON lines go to: the one that is named, and for the prediction alone one that bears the number of cores.
+fn stored(args: &BenchArgs, target: Target, machine: &Machine) -> Option<PathBuf> {
+    let unnamed = || {
+        (target == Target::Scale).then(|| format!("sockeye-scale-{}-cores.json", machine.cores.len()).into())
+    };
+    args.out.clone().or_else(unnamed)
 }
 
 fn measure<'a>(
@@ -117,7 +130,11 @@ fn measure<'a>(
     Ok(measured)
 }
 
-fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, CommandError> {
+fn predict<'a>(
+    plan: &'a Plan,
+    machine: &Machine,
+    out: &mut Output,
+) -> Result<Vec<Prediction<'a>>, CommandError> {
     let samples = plan.parts.iter().map(|part| scale::samples(plan, part)).sum();
     let progress = Progress::of(samples, plan.parts.len());
     let handoff = scale::handoff_seconds()?;
@@ -129,7 +146,7 @@ fn predict<'a>(plan: &'a Plan, out: &Output) -> Result<Vec<Prediction<'a>>, Comm
             let (name, lane, error) = (part.experiment.name, failure.lane.name(), &failure.error);
             progress.suspend(|| eprintln!("error: {name} for a prediction with {lane}: {error}"));
         }
-        progress.suspend(|| out.say(&text::prediction(&found)))?;
+        progress.suspend(|| out.prediction(machine, &found))?;
         predictions.push(found);
     }
     progress.end();
@@ -162,16 +179,20 @@ impl Output {
     }
 
     fn row(&mut self, plan: &Plan, machine: &Machine, one: &Measured<'_>) -> io::Result<()> {
-        let lines = report::experiment_lines(plan, machine, one)?;
+        self.result(&report::experiment_lines(plan, machine, one)?, &text::row(one))
+    }
+
+    fn prediction(&mut self, machine: &Machine, found: &Prediction<'_>) -> io::Result<()> {
+        self.result(&format!("{}\n", scale::json::object(found, machine)), &text::prediction(found))
+    }
+
+    /// A result in both forms.
+    fn result(&mut self, lines: &str, text: &str) -> io::Result<()> {
         if let Some(file) = &mut self.file {
             file.write_all(lines.as_bytes())?;
         }
         let mut stdout = io::stdout().lock();
-        if self.json {
-            stdout.write_all(lines.as_bytes())?;
-        } else {
-            stdout.write_all(text::row(one).as_bytes())?;
-        }
+        stdout.write_all(if self.json { lines } else { text }.as_bytes())?;
         stdout.flush()
     }
 }

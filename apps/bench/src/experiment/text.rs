@@ -110,11 +110,23 @@ pub fn prediction(of: &Prediction<'_>) -> String {
     for (name, values) in parameters(of) {
         line(&name, &mut values.into_iter());
     }
+    let held: Vec<Vec<(usize, f64)>> = of.curves.iter().map(|curve| curve.held().collect()).collect();
+    for (index, (cores, _)) in held.first().into_iter().flatten().enumerate() {
+        let ratio = |of: &Vec<(usize, f64)>| cell(of.get(index).map(|(_, ratio)| *ratio));
+        line(&format!("foretold by 2 / measured, {cores} cores"), &mut held.iter().map(ratio));
+    }
+    if held.iter().all(Vec::is_empty) {
+        text += NOT_HELD;
+    }
     for failure in &of.failures {
         text += &format!("  {} failed: {}\n", failure.lane.name(), failure.error);
     }
     text
 }
+
+/// Of a machine with two cores.
+const NOT_HELD: &str = "  not checked: the curve goes through both figures of this machine, so nothing here can contradict it; \
+                        bench scale on a machine with more cores can\n";
 
 /// What goes under all predictions.
 pub fn assumptions() -> String {
@@ -305,6 +317,7 @@ mod tests {
             operation: 1e-6,
             handoffs: None,
             usl,
+            early: None,
             band: None,
         };
         let mut of = Prediction {
@@ -315,9 +328,14 @@ mod tests {
             failures: Vec::new(),
         };
         let text = prediction(&of);
-        for part in
-            ["PREDICTED", "predicted, 128 cores", "sigma", "0.250", "check: predicted / measured at 2"]
-        {
+        for part in [
+            "PREDICTED",
+            "predicted, 128 cores",
+            "sigma",
+            "0.250",
+            "check: predicted / measured at 2",
+            "not checked",
+        ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
         of.curves.clear();

@@ -222,7 +222,8 @@ fn a_wrong_command_line_says_what_to_write_instead() {
         ("rr --against x --rounds 19", &["--rounds", "20 to 1000"][..]),
         ("rr --rounds 30", &["--against"]),
         ("rcvd --against x", &["--against compares stream, rr"]),
-        ("udp --against x", &["--against compares stream, rr"]),
+        ("udp --against x", &["--against compares stream, rr", "bench udp --json --out FILE"]),
+        ("tun --far trivial --against x", &["--far", "leave them out"]),
         ("--touch --against x", &["--touch", "sockeye bench mem"]),
     ] {
         let output = run(bench(line));

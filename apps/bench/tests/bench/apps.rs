@@ -80,6 +80,21 @@ fn two_builds_are_compared_by_their_own_programs() {
 }
 
 #[test]
+fn a_build_without_the_program_is_out_of_these_rows_and_the_reason_has_the_remedy() {
+    let (this, other) = (Folder::new("with"), Folder::new("without"));
+    this.program("echo '{\"value\":90,\"cpu\":1}'");
+    let mut command = this.bench("http1 --connections 1 --runtimes 1 --seconds 0.01 --against");
+    command.arg(other.0.join("sockeye-bench"));
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(
+        said.contains("not compared: http1") && said.contains("there is no sockeye-bench-apps beside"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_sample_that_fails_fails_its_side_with_the_programs_message() {
     let folder = Folder::new("fails");
     folder.program("case \"$*\" in *kernel*) echo '{\"value\":50,\"cpu\":1}';; *) echo 'error: connection 3: reset' >&2; exit 1;; esac");

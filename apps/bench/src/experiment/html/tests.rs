@@ -39,6 +39,7 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
         operation: 1e-6,
         handoffs: None,
         usl,
+        early: None,
         band: Some((Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl })),
     };
     let row = &part.rows[0];

@@ -1,7 +1,8 @@
 //! `bench scale`: what more cores would do.
 //!
 //! Purpose: for the row of each experiment that stands for it, every setting on one core and on more up to all that are here, the time
-//! of an operation, the hand-offs it makes, and from these a curve for 1 to [`CORES_MAX`] cores. How: at the head of
+//! of an operation, the hand-offs it makes, and from these a curve for 1 to [`CORES_MAX`] cores. Where there are more than two
+//! cores, what one and two of them foretell is held against the others. How: at the head of
 //! `usl.rs` and in `docs/experiments.md`; [`ASSUMPTIONS`] goes with every prediction.
 //!
 //! Must not know: how it is drawn.
@@ -21,6 +22,7 @@ use crate::experiment::plan::{Part, Plan};
 use crate::experiment::run::{Failure, LaneResult, Outcome, run_row};
 use crate::pin::usable_cores;
 
+pub mod json;
 mod line;
 pub mod usl;
 
@@ -54,6 +56,8 @@ pub struct Curve {
     pub handoffs: Option<Handoffs>,
     /// The prediction.
     pub usl: Usl,
+    /// The prediction that the first two figures alone give, where there are more of them.
+    pub early: Option<Usl>,
     /// The same with the first and the last throughput at the ends of their 95 % intervals: the worst and the best of it.
     pub band: Option<(Usl, Usl)>,
 }
@@ -96,6 +100,14 @@ impl Curve {
         self.points.iter().map(|&(cores, measured)| (cores, self.usl.throughput(cores as f64) / measured))
     }
 
+    /// What the first two figures foretold over what was measured, for each larger number of cores: the one check that the prediction
+    /// could fail. Nothing where only two numbers of cores were measured.
+    pub fn held(&self) -> impl Iterator<Item = (usize, f64)> {
+        let larger =
+            self.early.iter().flat_map(|usl| self.points.iter().skip(2).map(move |point| (usl, point)));
+        larger.map(|(usl, &(cores, measured))| (cores, usl.throughput(cores as f64) / measured))
+    }
+
     /// From a lane's results on one core and on more; `None` if they give no curve.
     fn of(results: &[(usize, &LaneResult)], costs: Costs) -> Option<Self> {
         let (&(_, one), &(_, all)) = (results.first()?, results.last()?);
@@ -113,6 +125,7 @@ impl Curve {
             many => Usl::fit(&many.iter().map(|(cores, x)| (*cores as f64, *x)).collect::<Vec<_>>()),
         };
         let usl = through(&points)?;
+        let early = (points.len() > 2).then(|| through(&points[..2])).flatten();
         let at = |first: f64, last: f64| {
             let mut points = points.clone();
             let end = points.len() - 1;
@@ -121,7 +134,7 @@ impl Curve {
             through(&points)
         };
         let band = at(1.0, -1.0).zip(at(-1.0, 1.0));
-        Some(Self { lane: one.lane.clone(), points, operation, handoffs: costs.handoffs, usl, band })
+        Some(Self { lane: one.lane.clone(), points, operation, handoffs: costs.handoffs, usl, early, band })
     }
 }
 
@@ -223,7 +236,7 @@ pub const ASSUMPTIONS: &[&str] = &[
 ];
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::experiment::run::tests::lane;
 
@@ -248,6 +261,26 @@ mod tests {
         (one.cores_had, all.cores_had) = (Some(0.5), Some(1.5));
         let curve = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs: None, seconds: None }).unwrap();
         assert!((curve.points[0].1 - 100.0).abs() < 1e-9 && (curve.points[1].1 - 160.0).abs() < 1e-9);
+    }
+
+    /// Measured on 1, 2, 4 and 8 cores of a machine whose pairs cost something, which two cores cannot tell from serial work.
+    pub fn on_eight_cores() -> Curve {
+        let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.05, kappa: 0.01 };
+        let at = |cores: usize| (cores, lane("sync", &[want.throughput(cores as f64); 3], &[]));
+        let lanes: Vec<_> = steps(8).into_iter().map(at).collect();
+        let results: Vec<(usize, &LaneResult)> = lanes.iter().map(|(cores, lane)| (*cores, lane)).collect();
+        Curve::of(&results, Costs { handoffs: None, seconds: None }).unwrap()
+    }
+
+    #[test]
+    fn what_two_cores_foretell_is_held_against_more_and_not_against_themselves() {
+        let held: Vec<(usize, f64)> = on_eight_cores().held().collect();
+        assert_eq!(held.iter().map(|(cores, _)| *cores).collect::<Vec<_>>(), [4, 8]);
+        // Serial work costs less on eight cores than pairs do.
+        assert!(held[0].1 > 1.0 && held[1].1 > held[0].1, "{held:?}");
+        let (one, all) = (lane("sync", &[100.0; 3], &[]), lane("sync", &[160.0; 3], &[]));
+        let two = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs: None, seconds: None }).unwrap();
+        assert_eq!(two.held().count(), 0);
     }
 
     #[test]
