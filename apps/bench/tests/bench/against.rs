@@ -41,6 +41,13 @@ impl Folder {
         path
     }
 
+    /// A build whose program of the applications writes down its arguments and then does what `answer` says.
+    fn build_with_apps(&self, answer: &str) -> PathBuf {
+        let log = self.0.join("log");
+        script(&self.0.join("sockeye-bench-apps"), &format!("echo \"$@\" >> {}\n{answer}\n", log.display()));
+        self.build("sockeye", "exit 2")
+    }
+
     /// The arguments of each turn.
     fn turns(&self) -> Vec<String> {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
@@ -72,6 +79,11 @@ fn prints(line: &str) -> String {
     format!("cat <<'END'\n{line}\nEND")
 }
 
+/// A script that answers as the program of the applications does.
+fn calls(value: f64) -> String {
+    format!("echo '{{\"value\":{value},\"cpu\":1}}'")
+}
+
 /// A row whose values are this build's too by a script: 90 in each round.
 const ROW: &str = "http1 --connections 1 --runtimes 1 --json";
 
@@ -95,21 +107,16 @@ fn objects(output: &Output) -> Vec<Value> {
 
 #[test]
 fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_below() {
-    for (called, before, theirs, ratio, below) in
-        [("sockeye", "bench http1 ", 100.0, 0.9, false), ("sockeye-bench", "http1 ", 120.0, 0.75, true)]
-    {
-        let folder = Folder::new(called);
-        let other =
-            folder.build(called, &prints(&line("http1", "sockeye", &json!({"connections": 1}), theirs)));
-        let output = against(called, &other, &format!("{ROW} --seconds 0.25"));
+    for (name, theirs, ratio, below) in [("level", 100.0, 0.9, false), ("below", 120.0, 0.75, true)] {
+        let folder = Folder::new(name);
+        let other = folder.build_with_apps(&calls(theirs));
+        let output = against(name, &other, &format!("{ROW} --seconds 0.25"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let turns = folder.turns();
         assert_eq!(turns.len(), 20);
         for turn in &turns {
-            assert!(turn.starts_with(before), "{turn}");
-            for part in
-                ["--connections 1", "--runtimes 1", "--on sockeye", "--samples 1", "--seconds 0.25", "--json"]
-            {
+            assert!(turn.starts_with("http1 "), "{turn}");
+            for part in ["--connections 1", "--runtimes 1", "--on sockeye", "--warm-up", "--seconds 0.25"] {
                 assert!(turn.contains(part), "{part} is not in {turn}");
             }
         }
@@ -134,7 +141,7 @@ fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_below()
 #[test]
 fn the_table_names_the_method_the_rows_and_what_is_below() {
     let folder = Folder::new("table");
-    let other = folder.build("sockeye-bench", &prints(&line("http1", "sockeye", &json!({}), 45.0)));
+    let other = folder.build_with_apps(&calls(45.0));
     let output = against("table", &other, &format!("{} --rounds 21", ROW.trim_end_matches("--json")));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(folder.turns().len(), 21);
@@ -152,27 +159,36 @@ fn the_table_names_the_method_the_rows_and_what_is_below() {
 
 #[test]
 fn a_row_of_sockets_is_measured_here_and_there() {
-    let folder = Folder::new("rr");
-    let other = folder.build("sockeye-bench", &prints(&rated("rr", "transactions/s", 1.0)));
-    let mut command = bench("rr --pin same --seconds 0.01 --json --against");
-    command.arg(other);
-    let output = run(command);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let row = &objects(&output)[0];
-    assert_eq!(row["this"]["samples"].as_array().unwrap().len(), 20, "{row}");
-    assert_eq!((&row["unit"], &row["other"]["median"]), (&json!("transactions/s"), &json!(1.0)));
+    for (called, before) in [("sockeye", "bench rr "), ("sockeye-bench", "rr ")] {
+        let folder = Folder::new(&format!("rr-{called}"));
+        let other = folder.build(called, &prints(&rated("rr", "transactions/s", 1.0)));
+        let mut command = bench("rr --pin same --seconds 0.01 --json --against");
+        command.arg(other);
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        for turn in folder.turns() {
+            assert!(turn.starts_with(before), "{turn}");
+            for part in ["--on sockeye", "--samples 1", "--seconds 0.01", "--json"] {
+                assert!(turn.contains(part), "{part} is not in {turn}");
+            }
+        }
+        let row = &objects(&output)[0];
+        assert_eq!(row["this"]["samples"].as_array().unwrap().len(), 20, "{row}");
+        assert_eq!((&row["unit"], &row["other"]["median"]), (&json!("transactions/s"), &json!(1.0)));
+    }
 }
 
 #[test]
 fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
     let folder = Folder::new("unknown");
-    let other = folder.build("sockeye", "echo \"error: invalid value 'http1' for '[WORKLOAD]'\" >&2; exit 2");
-    let output = against("unknown", &other, ROW.trim_end_matches("--json"));
+    let other = folder.build("sockeye", "echo \"error: invalid value 'rr' for '[WORKLOAD]'\" >&2; exit 2");
+    let mut command = bench("rr --pin same --seconds 0.01 --against");
+    command.arg(other);
+    let output = run(command);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(folder.turns().len(), 1);
     let table = stdout(&output);
-    let part =
-        "not compared: http1 (1 conn, 1 runtime): the other build does not know it: invalid value 'http1'";
+    let part = "not compared: rr (1 conn, same core): the other build does not know it: invalid value 'rr'";
     assert!(table.contains(part), "{table}");
     assert!(!table.contains("geometric mean"), "{table}");
 }
@@ -180,9 +196,10 @@ fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
 #[test]
 fn a_build_that_measures_something_else_is_not_compared() {
     let folder = Folder::new("else");
-    let other =
-        folder.build("sockeye-bench", &prints(&line("http1", "sockeye", &json!({"connections": 64}), 1.0)));
-    let output = against("else", &other, ROW);
+    let answer = line("rr", "sockeye", &json!({"connections": 64}), 1.0).replace("calls/s", "transactions/s");
+    let mut command = bench("rr --pin same --seconds 0.01 --json --against");
+    command.arg(folder.build("sockeye-bench", &prints(&answer)));
+    let output = run(command);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let found = objects(&output);
     assert_eq!((&found[0]["out"], &found[0]["build"]), (&json!("unknown"), &json!("other")));
@@ -195,7 +212,7 @@ fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
         [("fails", "echo 'error: no ports' >&2; exit 1", "no ports"), ("killed", "kill -9 $$", "signal: 9")]
     {
         let folder = Folder::new(name);
-        let other = folder.build("sockeye-bench", script);
+        let other = folder.build_with_apps(script);
         let output = against(name, &other, ROW);
         assert_eq!(output.status.code(), Some(1));
         let found = objects(&output);
@@ -207,7 +224,7 @@ fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
 #[test]
 fn the_kernel_can_be_compared_with_itself_and_lines_go_to_a_file_too() {
     let folder = Folder::new("kernel");
-    let other = folder.build("sockeye-bench", &prints(&line("http1", "kernel", &json!({}), 90.0)));
+    let other = folder.build_with_apps(&calls(90.0));
     let file = folder.0.join("lines.jsonl");
     let output = against("kernel", &other, &format!("{ROW} --on kernel --out {}", file.display()));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
