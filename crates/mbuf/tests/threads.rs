@@ -1,11 +1,10 @@
 //! Many threads at once: contents stay what they were, and nothing gets lost.
 #![cfg(not(loom))]
 
-use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use sockeye_mbuf::{CLUSTER_MAX, Chain, Class, Mbuf, Pool, PoolConfig};
+use sockeye_mbuf::{Chain, Mbuf, Pool, PoolConfig};
 
 /// Short: these find crude mistakes and give miri something to watch; the models find the subtle.
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 20_000 };
@@ -25,41 +24,6 @@ fn segments_of_a_stream_arrive_whole_on_another_thread() {
     assert_eq!(pool.in_use(), 0);
     pool.trim();
     assert_eq!(pool.allocated(), 0);
-}
-
-#[test]
-fn where_threads_are_many_none_keeps_bulk_to_itself() {
-    /// More for each core than keep any.
-    const THREADS: usize = 20;
-    // A cap that promises so many caches on any machine; nearly nothing of it is taken.
-    let pool = Pool::new(PoolConfig::with_memory_max(8 << 30));
-    let count = THREADS * thread::available_parallelism().map_or(1, usize::from).next_power_of_two().min(64);
-    let turns: Vec<_> = (0..count).map(|_| Barrier::new(2)).collect();
-    let all_here = Barrier::new(count + 1);
-    thread::scope(|scope| {
-        for turn in &turns {
-            let (pool, all_here) = (&pool, &all_here);
-            scope.spawn(move || {
-                drop(pool.alloc(1).expect("far from the cap"));
-                all_here.wait();
-                turn.wait();
-                drop(pool.alloc(CLUSTER_MAX).expect("far from the cap"));
-                turn.wait();
-                all_here.wait();
-            });
-        }
-        all_here.wait();
-        // One after the other, and all of them alive.
-        for turn in &turns {
-            turn.wait();
-            turn.wait();
-        }
-        all_here.wait();
-    });
-    let stats = *pool.stats().class(Class::K64);
-    assert_eq!(stats.allocs(), count as u64);
-    // The next one finds what the one before let go, or another core's, unless somebody is between the two.
-    assert_eq!(stats.fresh, 1, "{stats:?}");
 }
 
 fn byte_at(position: u64) -> u8 {

@@ -1,5 +1,5 @@
 //! What the lives of connections on two cores cost each other: the places that every connection passes and that no core
-//! writes alone.
+//! writes alone. Each core has a listener of its own.
 //!
 //! The counts are the process's, so this is one test in a process of its own. It needs two CPUs, and says so.
 
@@ -29,7 +29,7 @@ fn live(stack: &Stack, listener: &TcpListener) {
 }
 
 #[test]
-fn connections_of_two_cores_share_their_listener_alone() {
+fn connections_of_two_cores_with_a_listener_each_share_next_to_nothing() {
     let allowed = sched_getaffinity(None).expect("every thread has an affinity");
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(2).collect();
     let [_, _] = cpus[..] else {
@@ -37,15 +37,16 @@ fn connections_of_two_cores_share_their_listener_alone() {
         return;
     };
     let stack = Stack::new(Config::default()).expect("a stack");
-    let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").expect("a free port");
     let line = Barrier::new(cpus.len() + 1);
     thread::scope(|scope| {
         for &cpu in &cpus {
-            let (stack, listener, line) = (&stack, listener.try_clone().expect("a handle"), &line);
+            let (stack, line) = (&stack, &line);
             scope.spawn(move || {
                 let mut here = CpuSet::new();
                 here.set(cpu);
                 sched_setaffinity(None, &here).expect("a CPU of ours");
+                // Of its own: in one queue for both, each would get the other's connections at times, with all their lines.
+                let listener = TcpListener::bind_on(stack, "127.0.0.1:0").expect("a free port");
                 // Memory, ports and their bits are new at first.
                 (0..CONNECTIONS / 4).for_each(|_| live(stack, &listener));
                 line.wait();
@@ -61,12 +62,9 @@ fn connections_of_two_cores_share_their_listener_alone() {
     });
     let top = count::top(usize::MAX);
     let connections = u64::from(CONNECTIONS) * cpus.len() as u64;
-    // How often the two meet at the listener is the scheduler's affair; nowhere else should they, but for a worker that
-    // looks at a shard, or a thread that finds no port of its own part of the table.
-    let elsewhere: u64 =
-        top.iter().filter(|place| !place.site.contains("listen.rs")).map(|place| place.handoffs).sum();
+    // But for a worker that looks at a shard, or a thread that finds no port of its own part of the table.
+    let elsewhere: u64 = top.iter().map(|place| place.handoffs).sum();
     assert!(elsewhere < connections, "{elsewhere} of {connections} connections: {top:#?}");
     let references = count::snapshot().of(Kind::References);
-    // The queue is in order, so where the two meet at it, each may get the other's connection, and its references with it.
-    assert!(references * 2 < connections, "{references} of {connections} connections: {top:#?}");
+    assert!(references * 10 < connections, "{references} of {connections} connections: {top:#?}");
 }
