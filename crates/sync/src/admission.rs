@@ -19,7 +19,7 @@
 //! * A thread that ends or waits for anything but its reader gives its token back.
 //! * The wait for a token is bounded by the caller's deadline.
 //!
-//! # States of a writer, in the [`Limit`] and in its own [`Writer`]
+//! # States of a writer, in the `Limit` and in its own [`Writer`]
 //!
 //! | from → to | by, under the mutex |
 //! |---|---|

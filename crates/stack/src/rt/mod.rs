@@ -3,7 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`handle`] | the counted handles of a stack, and its end |
-//! | [`env`], [`counter`] | what all layers work in, and what it counts |
+//! | [`mod@env`], [`counter`] | what all layers work in, and what it counts |
 //! | [`workers`], [`timers`] | the stack's own threads and their timer wheels |
 //! | [`threads`] | which kind of thread the calling one is |
 //! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |

@@ -138,7 +138,7 @@ impl TcpListener {
     }
 
     /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
-    /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
+    /// about the [`Syn`], or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
     /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
     /// use sockets, and should not block: that thread has other connections' segments to bring. A panic in it is caught and reported
     /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
