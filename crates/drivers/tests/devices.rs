@@ -201,7 +201,7 @@ fn a_device_that_is_deleted_under_a_connection_ends_it_and_nothing_hangs() {
     let namespace = Namespace::new().unwrap();
     let tun = open(&namespace, &TunConfig { queues: 2, ..TunConfig::default() });
     let mut config = Config::default();
-    (config.retries, config.rto_min) = (2, Duration::from_millis(20));
+    (config.tcp.retries, config.tcp.rto_min) = (2, Duration::from_millis(20));
     let stack = Stack::new(config).unwrap();
     stack.attach(tun.clone(), &prefixes(common::STACK)).unwrap();
     let lab = Lab { namespace, tun, stack };

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, CongestionControl, EcnMode, TcpInfo, TcpSocket};
+use sockeye::{Config, CongestionControl, EcnMode, TcpConfig, TcpInfo, TcpSocket};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Host, HostConfig, LinkConfig, LinkStats, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +13,12 @@ const MS: Duration = Duration::from_millis(1);
 
 /// A host whose connections are made so.
 fn host(congestion_control: CongestionControl, ecn: EcnMode) -> HostConfig {
-    let stack = Config { congestion_control, ecn, sndbuf: 8 << 20, rcvbuf: 8 << 20, ..Config::default() };
+    let stack = Config {
+        sndbuf: 8 << 20,
+        rcvbuf: 8 << 20,
+        tcp: TcpConfig { congestion_control, ecn, ..TcpConfig::default() },
+        ..Config::default()
+    };
     HostConfig { stack, ..HostConfig::default() }
 }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, CongestionControl};
+use sockeye::{Config, CongestionControl, TcpConfig};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{HostConfig, LinkConfig, Sim, Traffic, time};
 
@@ -85,7 +85,7 @@ fn host_config() -> HostConfig {
         sndbuf: buffer,
         rcvbuf: buffer,
         memory_max: 1 << 30,
-        congestion_control: CongestionControl::Cubic,
+        tcp: TcpConfig { congestion_control: CongestionControl::Cubic, ..TcpConfig::default() },
         ..Config::default()
     };
     HostConfig { stack, offload: true, ..HostConfig::default() }

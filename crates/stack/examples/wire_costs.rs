@@ -19,8 +19,9 @@ use std::net::{Shutdown, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sockeye::experiments::{Experiments, Input};
 use sockeye::netif::{WireConfig, wire};
-use sockeye::{Config, Input, Stack, TcpListener, TcpSocket};
+use sockeye::{Config, Stack, TcpConfig, TcpListener, TcpSocket};
 
 struct Case {
     streams: usize,
@@ -83,7 +84,12 @@ fn main() {
 }
 
 fn run(input: Input, case: &Case, outcome: &mut Outcome) -> Result<(), Box<dyn std::error::Error>> {
-    let config = || Config { input, sndbuf: 1 << 20, rcvbuf: 1 << 20, ..Config::default() };
+    let config = || Config {
+        sndbuf: 1 << 20,
+        rcvbuf: 1 << 20,
+        experiments: Experiments { input, ..Experiments::default() },
+        ..Config::default()
+    };
     let (near, far) = wire(&case.wire)?;
     let (sender, receiver) = (Stack::new(config())?, Stack::new(config())?);
     sender.attach(near, &["10.0.0.1/24".parse()?])?;
@@ -134,7 +140,14 @@ fn run(input: Input, case: &Case, outcome: &mut Outcome) -> Result<(), Box<dyn s
 
 /// One stream between two stacks on this thread.
 fn driven(input: Input, mib: usize, gro: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let config = || Config { input, gro, workers: 0, sndbuf: 1 << 20, rcvbuf: 1 << 20, ..Config::default() };
+    let config = || Config {
+        workers: 0,
+        sndbuf: 1 << 20,
+        rcvbuf: 1 << 20,
+        tcp: TcpConfig { gro, ..TcpConfig::default() },
+        experiments: Experiments { input, ..Experiments::default() },
+        ..Config::default()
+    };
     let (near, far) = wire(&WireConfig::default())?;
     let (sender, receiver) = (Stack::new(config())?, Stack::new(config())?);
     sender.attach(near, &["10.0.0.1/24".parse()?])?;

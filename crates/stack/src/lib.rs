@@ -22,10 +22,11 @@
 // `tcp/conn/outbox.rs`, `tcp/route.rs`.
 mod base;
 mod config;
+#[cfg(feature = "experiments")]
+pub mod experiments;
 mod inet;
 mod rt;
 mod stack;
-mod switches;
 mod tcp;
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -46,7 +47,7 @@ pub use rt::failpoints;
 pub use rt::{fork, poll};
 pub use tcp::handshake::fastopen;
 
-pub use config::{Config, Grain, SetError, SynCookies};
+pub use config::{Config, SetError, SynCookies, TcpConfig};
 pub use inet::icmp::{EchoError, EchoReply, IcmpSocket};
 pub use inet::ip::output::MtuDiscover;
 pub use rt::handle::Stack;
@@ -58,7 +59,6 @@ pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
-pub use switches::{Entry, Input, PoolSource, Rcvd, RxFree, UnixLocking, UnknownSetting, Wake};
 pub use tcp::handshake::admission::Syn;
 pub use tcp::socket::{
     Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream,

@@ -52,7 +52,7 @@ struct Siege {
 impl Siege {
     fn new(medium: Medium) -> Self {
         let server = common::stack_with(|c| {
-            c.syn_backlog = SYN_BACKLOG;
+            c.tcp.syn_backlog = SYN_BACKLOG;
             c.rcvbuf = RCVBUF as u32;
             c.rcvbuf_max = RCVBUF as u32;
             c.memory_max = 256 << 20;

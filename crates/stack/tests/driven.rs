@@ -127,7 +127,7 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
     for round in 0..scaled(12) {
         let encode = random.chance(2);
         let mut world = World::new(|c| {
-            c.grain = GRAINS[round % 3];
+            c.experiments.grain = GRAINS[round % 3];
             c.loopback_encode = encode;
             (c.sndbuf, c.rcvbuf) = (2048 + random.size(1 << 20) as u32, 2048 + random.size(1 << 20) as u32);
         });
@@ -166,7 +166,7 @@ fn an_idle_connection_wants_no_call() {
 #[test]
 fn time_wait_ends_when_its_time_is_over_and_not_before() {
     let mut world = World::new(|c| {
-        c.time_wait = Duration::from_secs(60);
+        c.tcp.time_wait = Duration::from_secs(60);
         c.port_range = 40000..=40000;
     });
     let listener = TcpListener::bind_on(&world.stack, "127.0.0.1:80").unwrap();
@@ -214,7 +214,7 @@ fn a_resting_port_is_reused_when_there_is_no_other_and_its_timestamps_have_moved
 
 #[test]
 fn keepalive_has_the_times_that_the_socket_was_told() {
-    let mut world = World::new(|c| c.keepalive_time = Duration::from_secs(50));
+    let mut world = World::new(|c| c.tcp.keepalive_time = Duration::from_secs(50));
     let listener = world.listener();
     let client = world.connect(&listener);
     world.pass(Duration::from_secs(1));
@@ -284,7 +284,7 @@ fn keepalive_probes_an_idle_connection_after_two_hours_and_the_peer_answers() {
 
 #[test]
 fn a_connect_that_nobody_answers_times_out_after_its_retries() {
-    let mut world = World::new(|c| c.syn_retries = 3);
+    let mut world = World::new(|c| c.tcp.syn_retries = 3);
     let mut socket = TcpSocket::new_v4(&world.stack);
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();

@@ -18,7 +18,7 @@ struct World {
 
 impl World {
     fn new(fastopen: u32, queue_len: usize) -> Self {
-        Self::with(queue_len, |c| c.fastopen = fastopen)
+        Self::with(queue_len, |c| c.tcp.fastopen = fastopen)
     }
 
     fn with(queue_len: usize, change: impl FnOnce(&mut sockeye::Config)) -> Self {
@@ -74,7 +74,7 @@ fn read(mut stream: &TcpStream) -> Vec<u8> {
 #[test]
 fn the_first_connect_gets_a_cookie_and_the_second_sends_with_its_syn() {
     for encode in [false, true] {
-        let world = World::with(8, |c| (c.fastopen, c.loopback_encode) = (CLIENT | SERVER, encode));
+        let world = World::with(8, |c| (c.tcp.fastopen, c.loopback_encode) = (CLIENT | SERVER, encode));
         let first = world.send(b"plain");
         assert_eq!(read(&world.accept()), b"plain");
         assert_eq!((world.count("cookie_reqd"), world.count("passive")), (1, 0));
@@ -192,7 +192,8 @@ fn a_cookie_outlives_one_rotation_of_the_key_and_is_replaced() {
 
 #[test]
 fn under_cookies_for_syns_there_is_no_early_connection() {
-    let world = World::with(8, |c| (c.fastopen, c.syn_cookies) = (CLIENT | SERVER, SynCookies::Always));
+    let world =
+        World::with(8, |c| (c.tcp.fastopen, c.tcp.syn_cookies) = (CLIENT | SERVER, SynCookies::Always));
     for _ in 0..2 {
         let client = world.send(b"text");
         assert_eq!(read(&world.accept()), b"text");
@@ -213,8 +214,8 @@ impl Silence {
         let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
         let stack = common::stack_with(|c| {
             c.workers = 0;
-            c.syn_retries = 2;
-            c.fastopen = CLIENT | CLIENT_WITHOUT_COOKIE;
+            c.tcp.syn_retries = 2;
+            c.tcp.fastopen = CLIENT | CLIENT_WITHOUT_COOKIE;
         });
         stack.attach(netif, &["10.9.0.1/24".parse().unwrap()]).unwrap();
         Self { stack, port: ports.remove(0), now: Duration::ZERO }

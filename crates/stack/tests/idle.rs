@@ -29,7 +29,7 @@ fn falls_silent(stack: &Stack) -> bool {
 fn a_hundred_idle_connections_cost_nothing() {
     let _guard = watchdog("a_hundred_idle_connections_cost_nothing");
     for grain in GRAINS {
-        let stack = stack_with(|c| c.grain = grain);
+        let stack = stack_with(|c| c.experiments.grain = grain);
         let pairs: Vec<_> = (0..100).map(|_| common::pair(&stack)).collect();
         for (client, server) in &pairs {
             use std::io::{Read, Write};

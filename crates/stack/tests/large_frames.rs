@@ -214,7 +214,7 @@ fn frames_in_the_stacks_own_mbufs_are_kept_and_their_padding_is_not() {
         let (left, right) = wire(&config).unwrap();
         let [left, right] = [left, right].map(|end| Reading { end, pool: OnceLock::new(), first_max });
         // The longest headers are those of a SYN.
-        let lab = Lab::between(left, right, |c| c.timestamps = first_max > 60);
+        let lab = Lab::between(left, right, |c| c.tcp.timestamps = first_max > 60);
         transfer(&lab, "own");
         for reason in ["bad_checksum", "malformed", "no_memory"] {
             assert_eq!(lab.count(&format!("frames_{reason}")), 0, "{reason}");
@@ -228,7 +228,7 @@ fn a_frame_whose_first_mbuf_is_empty_or_short_is_dropped() {
     for first_max in [0, 19, 33] {
         let (left, right) = wire(&WireConfig::default()).unwrap();
         let right = Reading { end: right, pool: OnceLock::new(), first_max };
-        let lab = Lab::between(left, right, |c| c.syn_retries = 0);
+        let lab = Lab::between(left, right, |c| c.tcp.syn_retries = 0);
         let listener = lab.listener();
         let client = lab.start(&listener);
         eventually("the SYN was dropped", || lab.count("frames_malformed") > 0);

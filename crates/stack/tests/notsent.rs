@@ -12,7 +12,7 @@ use common::watchdog;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sockeye::netif::{ChannelConfig, ChannelPort, Incoming, channel};
 use sockeye::poll::{Event, Events, Interest, Poll, Token, Trigger};
-use sockeye::{Config, Stack, TcpSocket, TcpStream};
+use sockeye::{Config, Stack, TcpConfig, TcpSocket, TcpStream};
 
 /// A writer and a reader with a small window, on stacks without threads, whose frames the test carries.
 struct World {
@@ -212,7 +212,11 @@ fn what_was_sent_before_there_was_a_mark_counts_as_sent() {
 
 #[test]
 fn marks_are_read_back_inherited_and_refused_at_zero() {
-    let stack = Stack::new(Config { notsent_lowat: 5000, ..Config::default() }).unwrap();
+    let stack = Stack::new(Config {
+        tcp: TcpConfig { notsent_lowat: 5000, ..TcpConfig::default() },
+        ..Config::default()
+    })
+    .unwrap();
     let mut socket = TcpSocket::new_v4(&stack);
     assert_eq!(socket.set_notsent_lowat(Some(0)).unwrap_err().kind(), ErrorKind::InvalidInput);
     socket.set_notsent_lowat(Some(700)).unwrap();
@@ -225,7 +229,10 @@ fn marks_are_read_back_inherited_and_refused_at_zero() {
         client.set_notsent_lowat(given).unwrap();
         assert_eq!(client.notsent_lowat().unwrap(), read);
     }
-    let none = Stack::new(Config { notsent_lowat: 0, ..Config::default() });
+    let none = Stack::new(Config {
+        tcp: TcpConfig { notsent_lowat: 0, ..TcpConfig::default() },
+        ..Config::default()
+    });
     assert!(none.unwrap_err().to_string().contains("notsent_lowat"));
 }
 

@@ -65,7 +65,7 @@ fn a_connection_can_be_looked_into() {
     let info = client.info().unwrap();
     assert_eq!((info.state, info.not_sent), ("ESTABLISHED", 0));
     assert!(info.cwnd >= info.snd_mss && info.snd_mss > 1000 && info.in_flight <= 5000, "{info:?}");
-    assert!(info.rto >= stack.config().rto_min && info.snd_wnd > 0, "{info:?}");
+    assert!(info.rto >= stack.config().tcp.rto_min && info.snd_wnd > 0, "{info:?}");
     let window = server.info().unwrap().rcv_wnd;
     assert!(window > 0 && window as usize <= server.recv_buffer_size().unwrap(), "{window}");
 }

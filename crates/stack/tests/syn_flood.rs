@@ -73,7 +73,8 @@ impl Siege {
     fn new(cookies: SynCookies, timestamps: bool) -> Self {
         let stack = |addr: &str| {
             let stack = common::stack_with(|c| {
-                (c.workers, c.syn_backlog, c.syn_cookies, c.timestamps) = (0, BACKLOG, cookies, timestamps);
+                (c.workers, c.tcp.syn_backlog, c.tcp.syn_cookies, c.tcp.timestamps) =
+                    (0, BACKLOG, cookies, timestamps);
             });
             let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
             let id = stack.attach(channel, &[addr.parse().unwrap()]).unwrap();

@@ -11,13 +11,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use rustix::io::Errno;
+use sockeye::experiments::{Experiments, UnixLocking};
 use sockeye::netif::{ChannelConfig, ChannelPort, Prefix, channel};
 use sockeye::tokio::unix as tasks;
 use sockeye::unix::{
     MsgFlags, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram, UnixListener, UnixSeqListener,
     UnixSeqpacket, UnixSocket, UnixStream,
 };
-use sockeye::{Config, Stack, UnixLocking};
+use sockeye::{Config, Stack};
 
 /// Without threads of its own: it has ended when its last handle has gone, and not some time later.
 fn stack() -> Stack {
@@ -25,7 +26,12 @@ fn stack() -> Stack {
 }
 
 fn stack_locking(unix_locking: UnixLocking) -> Stack {
-    Stack::new(Config { workers: 0, unix_locking, ..common::base() }).unwrap()
+    Stack::new(Config {
+        workers: 0,
+        experiments: Experiments { unix_locking, ..common::base().experiments },
+        ..common::base()
+    })
+    .unwrap()
 }
 
 /// The value of a future that does not wait.

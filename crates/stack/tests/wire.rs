@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
+use sockeye::experiments::{Entry, Input, Rcvd, RxFree, Wake};
 use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
-use sockeye::{Config, Entry, Input, MbufChain, Rcvd, RxFree, TcpListener, TcpSocket, TcpStream, Wake};
+use sockeye::{Config, MbufChain, TcpListener, TcpSocket, TcpStream};
 
 /// Sends `bytes` both ways over every connection at once, and compares.
 fn transfer(pairs: Vec<(TcpStream, TcpStream)>, bytes: usize, name: &str) {
@@ -43,12 +44,12 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
         let config = WireConfig { mtu, queues, offload: round % 5 == 0, ..WireConfig::default() };
         let grain = GRAINS[round % 3];
         let mut lab = Lab::new(&config, |c| {
-            (c.input, c.grain) = (*input, grain);
+            (c.experiments.input, c.experiments.grain) = (*input, grain);
             // The other switches change from round to round.
-            c.entry = Entry::ALL[round / 3 % Entry::ALL.len()];
-            c.rcvd = Rcvd::ALL[round % Rcvd::ALL.len()];
-            c.wake = Wake::ALL[round / 2 % Wake::ALL.len()];
-            c.rx_free = RxFree::ALL[round / 5 % RxFree::ALL.len()];
+            c.experiments.entry = Entry::ALL[round / 3 % Entry::ALL.len()];
+            c.experiments.rcvd = Rcvd::ALL[round % Rcvd::ALL.len()];
+            c.experiments.wake = Wake::ALL[round / 2 % Wake::ALL.len()];
+            c.experiments.rx_free = RxFree::ALL[round / 5 % RxFree::ALL.len()];
         });
         lab.v6 = round / 2 % 2 == 0;
         let pairs = (0..3).map(|_| lab.pair()).collect();
@@ -68,7 +69,8 @@ fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
     let _guard = common::watchdog("full queues");
     for input in Input::ALL {
         let config = WireConfig { queue_len: 12, ..WireConfig::default() };
-        let lab = Lab::new(&config, |c| (c.input, c.rto_min) = (*input, Duration::from_millis(5)));
+        let lab =
+            Lab::new(&config, |c| (c.experiments.input, c.tcp.rto_min) = (*input, Duration::from_millis(5)));
         let pairs = (0..4).map(|_| lab.pair()).collect();
         transfer(pairs, 200_000, &format!("full {input}"));
         assert!(lab.count("frames_queue_full") > 0, "four windows do not fit into 12 frames");
@@ -80,7 +82,7 @@ fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
 fn what_is_lent_is_sent_again_from_where_it_lies() {
     let _guard = common::watchdog("full queues, lent");
     let config = WireConfig { queue_len: 12, ..WireConfig::default() };
-    let lab = Lab::new(&config, |c| c.rto_min = Duration::from_millis(5));
+    let lab = Lab::new(&config, |c| c.tcp.rto_min = Duration::from_millis(5));
     let data = Random::new("lent").bytes(400_000);
     let page = MbufChain::copied(&lab.stacks[0], &data).unwrap();
     let senders: Vec<_> = (0..4)
@@ -128,7 +130,7 @@ fn frames_of_a_flow_arrive_in_the_order_of_their_sequence_numbers_though_many_th
         };
         let right = Tap { end: right, sending: |_: &mut Vec<TxFrame>| {}, receiving: watch };
         // No timer may send anything again, but for the tail loss probe.
-        let lab = Lab::between(left, right, |c| c.rto_min = Duration::from_secs(100));
+        let lab = Lab::between(left, right, |c| c.tcp.rto_min = Duration::from_secs(100));
         let pairs: Vec<_> = (0..3).map(|_| lab.pair()).collect();
         let mut threads = Vec::new();
         for (client, mut server) in pairs {
@@ -156,7 +158,7 @@ fn data_of(frame: RxFrame<'_>) -> (u16, u32, u32) {
 fn half_close_close_and_abort_reach_the_other_side_in_every_setting() {
     let _guard = common::watchdog("closes over the wire");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
         let (mut client, mut server) = lab.pair();
         client.write_all(b"question").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
@@ -200,8 +202,9 @@ fn eventually_error(stream: &mut TcpStream) -> ErrorKind {
 #[test]
 fn nobody_listens_nobody_is_there_and_no_route_are_told_apart() {
     let _guard = common::watchdog("refusals");
-    let lab =
-        Lab::new(&WireConfig::default(), |c| (c.syn_retries, c.rto_min) = (0, Duration::from_millis(1)));
+    let lab = Lab::new(&WireConfig::default(), |c| {
+        (c.tcp.syn_retries, c.tcp.rto_min) = (0, Duration::from_millis(1))
+    });
     let connect = |to: &str| TcpStream::connect_on(&lab.stacks[0], to).unwrap_err().kind();
     assert_eq!(connect("10.9.0.2:9"), ErrorKind::ConnectionRefused);
     assert_eq!(connect("10.9.0.77:9"), ErrorKind::TimedOut);
@@ -215,7 +218,8 @@ fn nobody_listens_nobody_is_there_and_no_route_are_told_apart() {
 fn many_connects_at_once_to_one_listener_over_four_queues_are_all_accepted() {
     let _guard = common::watchdog("many connects");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig { queues: 4, ..WireConfig::default() }, |c| c.input = *input);
+        let lab =
+            Lab::new(&WireConfig { queues: 4, ..WireConfig::default() }, |c| c.experiments.input = *input);
         let mut socket = TcpSocket::new_v4(&lab.stacks[1]);
         socket.bind(lab.addr(0)).unwrap();
         let listener = socket.listen(4096).unwrap();
@@ -252,7 +256,7 @@ fn a_stack_may_go_while_frames_are_on_their_way_to_it_and_the_other_goes_on() {
     for input in Input::ALL {
         for queues in [1, 4] {
             let Lab { stacks: [left, right], .. } =
-                Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| c.input = *input);
+                Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| c.experiments.input = *input);
             let listener = TcpListener::bind_on(&right, "10.9.0.2:0").unwrap();
             let mut clients = Vec::new();
             let mut servers = Vec::new();
@@ -284,7 +288,7 @@ fn two_stacks_without_threads_talk_when_both_are_polled() {
     let _guard = common::watchdog("driven wire");
     for (input, queues) in Input::ALL.iter().flat_map(|input| [(*input, 1), (*input, 3)]) {
         let lab = Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| {
-            (c.input, c.workers) = (input, 0);
+            (c.experiments.input, c.workers) = (input, 0);
         });
         let listener = lab.listener();
         listener.set_nonblocking(true).unwrap();
@@ -316,7 +320,9 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
     for input in Input::ALL {
         for grain in GRAINS {
             let config = WireConfig { queues: 2, ..WireConfig::default() };
-            let lab = Lab::new(&config, |c| (c.input, c.grain, c.workers) = (*input, grain, 0));
+            let lab = Lab::new(&config, |c| {
+                (c.experiments.input, c.experiments.grain, c.workers) = (*input, grain, 0)
+            });
             let stop = std::sync::Arc::new(AtomicBool::new(false));
             let poller = {
                 let (stacks, stop) = (lab.stacks.clone(), stop.clone());
@@ -342,7 +348,7 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
 /// Runs one long transfer without threads, where nothing depends on the machine, and gives the receiver's
 /// acquisitions, packets, and runs by length.
 fn bulk(input: Input) -> (u64, u64, [u64; 5]) {
-    let lab = bulk_with(|c| c.input = input);
+    let lab = bulk_with(|c| c.experiments.input = input);
     let of = |name: &str| counter(&lab.stacks[1], name);
     assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
     let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
@@ -394,7 +400,7 @@ fn a_perimeter_is_entered_once_for_a_packet_or_once_for_a_run() {
 fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_its_own() {
     let _guard = common::watchdog("joined segments");
     let counts = [true, false].map(|gro| {
-        let lab = bulk_with(|c| c.gro = gro);
+        let lab = bulk_with(|c| c.tcp.gro = gro);
         ["input_joined", "input_packets", "segments_in", "segments_out", "window_updates"]
             .map(|name| counter(&lab.stacks[1], name))
     });
@@ -408,7 +414,7 @@ fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_
 fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
     let _guard = common::watchdog("confirmation");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
         let far: Prefix = V4[1].parse().unwrap();
         let confirmed = || lab.stacks[0].next_hop_confirmed(far.addr());
         assert_eq!(confirmed(), None);
@@ -424,7 +430,7 @@ fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
 fn a_stack_with_an_interface_still_talks_to_itself_by_loopback_and_by_its_own_address() {
     let _guard = common::watchdog("own address");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
         for at in ["127.0.0.1:0", "10.9.0.2:0", "[::1]:0", "[fd09::2]:0"] {
             let listener = TcpListener::bind_on(&lab.stacks[1], at).unwrap();
             let to = listener.local_addr().unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Random, counter, eventually};
 use lab::{Lab, Tap, addrs};
 use proptest::prelude::*;
-use sockeye::Input;
+use sockeye::experiments::Input;
 use sockeye::netif::{Checksum, HEAD_MAX, Netif, RxFrame, TxFrame, WireConfig, wire};
 use sockeye_mbuf::{Pool, PoolConfig};
 
@@ -31,7 +31,9 @@ fn transfer_through(config: &WireConfig, input: Input, damage: Damage) -> Lab {
         }
     };
     let left = Tap { end: left, sending, receiving: |_: RxFrame<'_>| true };
-    let lab = Lab::between(left, right, |c| (c.input, c.rto_min) = (input, Duration::from_millis(5)));
+    let lab = Lab::between(left, right, |c| {
+        (c.experiments.input, c.tcp.rto_min) = (input, Duration::from_millis(5))
+    });
     let (mut client, mut server) = lab.pair();
     let data = Random::new("damaged").bytes(500_000);
     let writer = {
@@ -115,7 +117,7 @@ fn inject(head: &[u8], rest: &[u8], trusted: bool, input: Input) -> Vec<(&'stati
     let rest = Pool::new(PoolConfig::default()).copy_in(rest).unwrap();
     let (outside, inside) = wire(&WireConfig::default()).unwrap();
     outside.transmit(0, &mut vec![TxFrame::new(head, rest, checksum).unwrap()]);
-    let stack = common::stack_with(|c| (c.input, c.workers) = (input, 0));
+    let stack = common::stack_with(|c| (c.experiments.input, c.workers) = (input, 0));
     stack.attach(inside, &addrs(1)).unwrap();
     let _listener = sockeye::TcpListener::bind_on(&stack, "[::]:7").unwrap();
     stack.poll(Duration::ZERO);

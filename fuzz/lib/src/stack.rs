@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use sockeye::netif::{MacAddr, Medium, TxFrame};
-use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Config, Stack, TcpConfig, TcpListener, TcpSocket, TcpStream};
 use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::{Flags, Header};
@@ -88,9 +88,9 @@ impl Bed {
         let config = Config {
             workers: 0,
             connections_max: 64,
-            syn_backlog: 4,
             sndbuf: 16 << 10,
             rcvbuf: 16 << 10,
+            tcp: TcpConfig { syn_backlog: 4, ..TcpConfig::default() },
             ..Config::default()
         };
         let stack = Stack::seeded(config, [7; 16]).expect("these settings are valid");

@@ -7,7 +7,7 @@
 //!
 //! Tests: below, and `plan.rs`.
 
-use sockeye::{Input, Rcvd, RxFree, UnixLocking, Wake};
+use sockeye::experiments::{Input, Rcvd, RxFree, UnixLocking, Wake};
 
 use crate::experiment::model::Experiment;
 use crate::experiment::{figures, gro, input, rcvd, rxfree, unix, wake};

@@ -346,7 +346,10 @@ mod tests {
     #[test]
     fn every_shape_counts_operations_on_sockeye_with_each_setting() {
         for &unix_locking in UnixLocking::ALL {
-            let config = Config { unix_locking, ..Config::default() };
+            let config = Config {
+                experiments: Experiments { unix_locking, ..Experiments::default() },
+                ..Config::default()
+            };
             every_shape_counts_operations(&On::Sockeye(&config));
         }
         let config = Config { spin_max: Duration::ZERO, ..Config::default() };

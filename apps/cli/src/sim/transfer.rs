@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, EcnMode, TcpInfo};
+use sockeye::{Config, EcnMode, TcpConfig, TcpInfo};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{
     Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time,
@@ -133,10 +133,11 @@ fn host(args: &SimArgs) -> HostConfig {
     let memory_max = memory.max(default.memory_max);
     let congestion_control = args.cc.setting();
     let pacing = args.pacing.setting();
-    let ecn = if args.ecn { EcnMode::On } else { default.ecn };
+    let ecn = if args.ecn { EcnMode::On } else { default.tcp.ecn };
     let fixed = Config { sndbuf: buffer, rcvbuf: buffer, sndbuf_max: buffer, rcvbuf_max: buffer, ..default };
     let buffers = if args.autotune { Config::default() } else { fixed };
-    let stack = Config { memory_max, congestion_control, ecn, pacing, ..buffers };
+    let stack =
+        Config { memory_max, tcp: TcpConfig { congestion_control, ecn, pacing, ..buffers.tcp }, ..buffers };
     // Checksums are there to find damage, and to be looked at.
     HostConfig { stack, mtu: args.mtu, offload: args.corrupt == 0.0 && args.pcap.is_none() }
 }

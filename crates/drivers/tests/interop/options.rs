@@ -52,7 +52,7 @@ fn streams_arrive_whole_with_our_options_off() {
     }
     for (timestamps, window_scaling) in [(false, true), (true, false), (false, false)] {
         let bed = Bed::with(&TunConfig::default(), |config| {
-            (config.timestamps, config.window_scaling) = (timestamps, window_scaling);
+            (config.tcp.timestamps, config.tcp.window_scaling) = (timestamps, window_scaling);
         });
         bed.opened_by_kernel(false, 2, LEN);
         bed.opened_by_stack(true, 2, LEN);

@@ -156,9 +156,9 @@ fn host(rng: &mut Rng, mtu: u32) -> HostConfig {
     let buffer = |rng: &mut Rng| (2048u64 << rng.below(8)) + rng.below(2048);
     config.sndbuf = u32::try_from(buffer(rng)).unwrap_or(u32::MAX);
     config.rcvbuf = u32::try_from(buffer(rng)).unwrap_or(u32::MAX);
-    config.timestamps = rng.chance(0.8);
-    config.window_scaling = rng.chance(0.8);
-    config.time_wait = millis(rng, 1000, 60_000);
+    config.tcp.timestamps = rng.chance(0.8);
+    config.tcp.window_scaling = rng.chance(0.8);
+    config.tcp.time_wait = millis(rng, 1000, 60_000);
     host
 }
 

@@ -20,8 +20,9 @@ use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::MtuProbing;
 use sockeye_proto::tcp::settings::PacingMode;
 
-use crate::config::{Config, Grain, SynCookies};
-use crate::switches::{Entry, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
+use crate::config::{Config, SynCookies};
+#[cfg(feature = "experiments")]
+use crate::experiments::{Entry, Grain, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
 
 /// Text that [`Config::set`] does not take.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,61 +89,65 @@ struct Field {
     set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// A row: the field, and the reader of its values.
+/// A row: the field's name and place, and the reader of its values.
 macro_rules! field {
-    ($name:ident, $read:expr) => {
-        Field { key: stringify!($name), set: |config, text| $read(text).map(|value| config.$name = value) }
+    ($($place:ident).+, $name:ident, $read:expr) => {
+        Field { key: stringify!($name), set: |config, text| $read(text).map(|value| config.$($place).+ = value) }
     };
 }
 
 const FIELDS: &[Field] = &[
-    field!(grain, grain),
-    field!(rcvd, |text| one_of(text, Rcvd::ALL, Rcvd::NAMES)),
-    field!(input, |text| one_of(text, Input::ALL, Input::NAMES)),
-    field!(rx_free, |text| one_of(text, RxFree::ALL, RxFree::NAMES)),
-    field!(pool, |text| one_of(text, PoolSource::ALL, PoolSource::NAMES)),
-    field!(wake, |text| one_of(text, Wake::ALL, Wake::NAMES)),
-    field!(entry, |text| one_of(text, Entry::ALL, Entry::NAMES)),
-    field!(unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),
-    field!(workers, number),
-    field!(spin_max, time),
-    field!(writer_admission, on_off),
-    field!(host_input, on_off),
-    field!(gro, on_off),
-    field!(memory_max, number),
-    field!(connections_max, number),
-    field!(sndbuf, number),
-    field!(rcvbuf, number),
-    field!(sndbuf_max, number),
-    field!(rcvbuf_max, number),
-    field!(notsent_lowat, number),
-    field!(loopback_mtu, number),
-    field!(loopback_encode, on_off),
-    field!(timestamps, on_off),
-    field!(window_scaling, on_off),
-    field!(delack, time),
-    field!(rto_min, time),
-    field!(congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
-    field!(ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
-    field!(pacing, |text| one_of(text, PacingMode::ALL, PacingMode::NAMES)),
-    field!(mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
-    field!(syn_retries, number),
-    field!(retries, number),
-    field!(keepalive_time, time),
-    field!(keepalive_intvl, time),
-    field!(keepalive_probes, number),
-    field!(user_timeout_option, on_off),
-    field!(fastopen, number),
-    field!(time_wait, time),
-    field!(time_wait_max, number),
-    field!(syn_backlog, number),
-    field!(syn_cookies, |text| one_of(text, SynCookies::ALL, SynCookies::NAMES)),
-    field!(port_range, ports),
+    field!(workers, workers, number),
+    field!(spin_max, spin_max, time),
+    field!(writer_admission, writer_admission, on_off),
+    field!(host_input, host_input, on_off),
+    field!(memory_max, memory_max, number),
+    field!(connections_max, connections_max, number),
+    field!(sndbuf, sndbuf, number),
+    field!(rcvbuf, rcvbuf, number),
+    field!(sndbuf_max, sndbuf_max, number),
+    field!(rcvbuf_max, rcvbuf_max, number),
+    field!(loopback_mtu, loopback_mtu, number),
+    field!(loopback_encode, loopback_encode, on_off),
+    field!(port_range, port_range, ports),
+    field!(tcp.gro, gro, on_off),
+    field!(tcp.notsent_lowat, notsent_lowat, number),
+    field!(tcp.timestamps, timestamps, on_off),
+    field!(tcp.window_scaling, window_scaling, on_off),
+    field!(tcp.delack, delack, time),
+    field!(tcp.rto_min, rto_min, time),
+    field!(tcp.congestion_control, congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
+    field!(tcp.ecn, ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
+    field!(tcp.pacing, pacing, |text| one_of(text, PacingMode::ALL, PacingMode::NAMES)),
+    field!(tcp.mtu_probing, mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
+    field!(tcp.syn_retries, syn_retries, number),
+    field!(tcp.retries, retries, number),
+    field!(tcp.keepalive_time, keepalive_time, time),
+    field!(tcp.keepalive_intvl, keepalive_intvl, time),
+    field!(tcp.keepalive_probes, keepalive_probes, number),
+    field!(tcp.user_timeout_option, user_timeout_option, on_off),
+    field!(tcp.fastopen, fastopen, number),
+    field!(tcp.time_wait, time_wait, time),
+    field!(tcp.time_wait_max, time_wait_max, number),
+    field!(tcp.syn_backlog, syn_backlog, number),
+    field!(tcp.syn_cookies, syn_cookies, |text| one_of(text, SynCookies::ALL, SynCookies::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.grain, grain, |text| one_of(text, Grain::ALL, Grain::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.rcvd, rcvd, |text| one_of(text, Rcvd::ALL, Rcvd::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.input, input, |text| one_of(text, Input::ALL, Input::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.rx_free, rx_free, |text| one_of(text, RxFree::ALL, RxFree::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.pool, pool, |text| one_of(text, PoolSource::ALL, PoolSource::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.wake, wake, |text| one_of(text, Wake::ALL, Wake::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.entry, entry, |text| one_of(text, Entry::ALL, Entry::NAMES)),
+    #[cfg(feature = "experiments")]
+    field!(experiments.unix_locking, unix_locking, |text| one_of(text, UnixLocking::ALL, UnixLocking::NAMES)),
 ];
-
-fn grain(text: &str) -> Result<Grain, String> {
-    one_of(text, &[Grain::Global, Grain::PerCore, Grain::PerSocket], &["global", "per_core", "per_socket"])
-}
 
 /// The setting whose name `text` is; `names` are those of `all`, in the same order.
 fn one_of<T: Copy>(text: &str, all: &[T], names: &[&str]) -> Result<T, String> {
@@ -196,12 +201,11 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 mod tests {
     use super::*;
 
-    /// The names of the fields, from the type's own `Debug`.
+    /// The names of the fields and of the groups' fields, from the types' own `Debug`.
     fn fields() -> Vec<String> {
         let text = format!("{:#?}", Config::default());
-        let own =
-            text.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' '));
-        own.filter_map(|line| line.split_once(": ").map(|(name, _)| name.to_owned())).collect()
+        let fields = text.lines().filter_map(|line| line.trim_start().split_once(": "));
+        fields.filter(|(_, value)| !value.ends_with('{')).map(|(name, _)| name.to_owned()).collect()
     }
 
     #[test]
@@ -214,10 +218,6 @@ mod tests {
     fn values_are_read_as_they_are_said() {
         let mut config = Config::default();
         for (key, value) in [
-            ("grain", "per_core"),
-            ("rcvd", "sync"),
-            ("entry", "no_drain"),
-            ("input", "exclusive+lock"),
             ("sndbuf", "57344"),
             ("rcvbuf", "256K"),
             ("memory_max", "2G"),
@@ -234,17 +234,28 @@ mod tests {
         ] {
             config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
         }
-        assert_eq!(config.grain, Grain::PerCore);
-        assert_eq!((config.rcvd, config.input), (Rcvd::Sync, Input::ExclusiveLock));
-        assert_eq!(config.entry, Entry::NoDrain);
         assert_eq!((config.sndbuf, config.rcvbuf, config.memory_max), (57_344, 256 << 10, 2 << 30));
-        assert_eq!((config.spin_max, config.delack), (Duration::from_micros(250), Duration::ZERO));
-        assert_eq!(config.time_wait, Duration::from_secs(2));
-        assert!(config.loopback_encode && !config.timestamps);
-        assert_eq!(config.congestion_control, Algorithm::NewReno);
-        assert_eq!((config.ecn, config.pacing), (EcnMode::On, PacingMode::On));
-        assert_eq!(config.mtu_probing, MtuProbing::Always);
+        assert_eq!((config.spin_max, config.tcp.delack), (Duration::from_micros(250), Duration::ZERO));
+        assert_eq!(config.tcp.time_wait, Duration::from_secs(2));
+        assert!(config.loopback_encode && !config.tcp.timestamps);
+        assert_eq!(config.tcp.congestion_control, Algorithm::NewReno);
+        assert_eq!((config.tcp.ecn, config.tcp.pacing), (EcnMode::On, PacingMode::On));
+        assert_eq!(config.tcp.mtu_probing, MtuProbing::Always);
         assert_eq!(config.port_range, 1024..=2047);
+    }
+
+    #[cfg(feature = "experiments")]
+    #[test]
+    fn settings_of_experiments_are_set_in_the_same_way() {
+        let mut config = Config::default();
+        for (key, value) in
+            [("grain", "per_core"), ("rcvd", "sync"), ("entry", "no_drain"), ("input", "exclusive+lock")]
+        {
+            config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let set = config.experiments;
+        assert_eq!((set.grain, set.rcvd), (Grain::PerCore, Rcvd::Sync));
+        assert_eq!((set.input, set.entry), (Input::ExclusiveLock, Entry::NoDrain));
     }
 
     #[test]
@@ -252,8 +263,10 @@ mod tests {
         let mut config = Config::default();
         let before = format!("{config:?}");
         for (key, value, remedy) in [
-            ("rvcd", "sync", "rcvd"),
+            ("sndbfu", "4096", "sndbuf"),
+            #[cfg(feature = "experiments")]
             ("rcvd", "asynch", "sync, async, precheck"),
+            #[cfg(feature = "experiments")]
             ("grain", "cpu", "per_core"),
             ("sndbuf", "5G", "256K"),
             ("sndbuf", "-1", "256K"),
@@ -269,7 +282,7 @@ mod tests {
             ("port_range", "1-70000", "32768-60999"),
         ] {
             let message = config.set(key, value).unwrap_err().to_string();
-            let names_value = key == "rvcd" || message.contains(&format!("{value:?}"));
+            let names_value = key == "sndbfu" || message.contains(&format!("{value:?}"));
             assert!(message.contains(key) && names_value && message.contains(remedy), "{message}");
         }
         assert_eq!(format!("{config:?}"), before);

@@ -15,13 +15,13 @@ use crate::base::addr::HashKey;
 use crate::base::clock::Clock;
 use crate::base::entropy::{Entropy, Key};
 use crate::config::Config;
+use crate::experiments::PoolSource;
 use crate::rt::counter;
 use crate::rt::fork::Home;
 use crate::rt::memory::{MemoryWaiters, Pruner};
 use crate::rt::panics::Panics;
 use crate::rt::recycle::Recycler;
 use crate::rt::workers::Workers;
-use crate::switches::PoolSource;
 
 /// See the module's head.
 pub(crate) struct Env {
@@ -71,12 +71,12 @@ impl Env {
             secret: Key::new(entropy.bytes()),
             home: Home::here(),
             pool: Pool::new(PoolConfig {
-                reuse: config.pool == PoolSource::Cached,
+                reuse: config.experiments.pool == PoolSource::Cached,
                 ..PoolConfig::with_memory_max(config.memory_max)
             }),
             memory_waiters: MemoryWaiters::default(),
             pruner: Pruner::new(),
-            recycler: Recycler::new(config.rx_free),
+            recycler: Recycler::new(config.experiments.rx_free),
             workers: Workers::new(config.workers, clock.now()),
             panics: Panics::default(),
             counters: Counters::new(),

@@ -27,10 +27,10 @@ use std::time::Duration;
 use sockeye_mbuf::{Freed, Seen};
 use sockeye_sync::facade::{AtomicBool, Ordering, fence};
 
+use crate::experiments::RxFree;
 use crate::rt::counter;
 use crate::rt::env::Env;
 use crate::rt::timers::TimerKey;
-use crate::switches::RxFree;
 
 /// See the module's head.
 pub(crate) struct Recycler {

@@ -30,13 +30,13 @@ use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
+use crate::experiments::Wake;
 use crate::rt::counter;
 use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::threads::{self, Role};
 use crate::rt::timers::{Entry, TimerKey, Wheel};
-use crate::switches::Wake;
 
 /// All lanes of a stack.
 pub(crate) struct Workers {
@@ -216,7 +216,7 @@ impl Workers {
     /// Something was handed to a lane that can wait; until when, `Config::wake` says. True if the worker was asleep and has
     /// been woken.
     pub fn leave_to(&self, env: &Env, index: usize) -> bool {
-        match env.config.wake {
+        match env.config.experiments.wake {
             // Without a worker nobody looks by itself.
             Wake::Delayed if self.has_threads => false,
             Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(env, index),
@@ -333,7 +333,7 @@ const FINISH_TURNS_MAX: usize = 1000;
 
 /// When a worker wakes by itself: at its wheel's deadline, or to look for what was left without waking it.
 fn sooner(env: &Env, deadline: Option<StdInstant>) -> Option<StdInstant> {
-    match env.config.wake {
+    match env.config.experiments.wake {
         Wake::Delayed => deadline.into_iter().chain(StdInstant::now().checked_add(LOOK_INTERVAL)).min(),
         Wake::Immediate | Wake::Elide => deadline,
     }

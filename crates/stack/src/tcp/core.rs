@@ -20,12 +20,12 @@ use sockeye_sync::{Perimeter, Serials};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::base::entropy::Entropy;
-use crate::config::Grain;
+use crate::experiments::Grain;
+use crate::experiments::{Entry, Input};
 use crate::inet;
 use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::inet::netif::table::{Link, Via};
 use crate::rt::handle::Layer;
-use crate::switches::{Entry, Input};
 use crate::tcp::conn::{Home, Item};
 use crate::tcp::handed::Handed;
 use crate::tcp::handshake::fastopen;
@@ -71,15 +71,15 @@ impl Layer for Core {
 impl Core {
     pub fn new(inet: inet::Core, range: PortRange, entropy: &mut Entropy) -> Self {
         let config = &inet.config;
-        let perimeters = match config.grain {
+        let perimeters = match config.experiments.grain {
             Grain::Global => 1,
             Grain::PerCore => sockeye_sync::cpu::count(),
             Grain::PerSocket => 0,
         };
         let demux = Demux::new(
             config.connections_max,
-            config.time_wait_max,
-            config.syn_backlog,
+            config.tcp.time_wait_max,
+            config.tcp.syn_backlog,
             HashKey(entropy.u64(), entropy.u64()),
         );
         Self {
@@ -91,8 +91,8 @@ impl Core {
             conn_serials: Serials::new(),
             handed: Handed::new(inet.workers.lane_count()),
             perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
-            entry: if config.workers == 0 { Entry::Process } else { config.entry },
-            hosts: config.may_host(),
+            entry: if config.workers == 0 { Entry::Process } else { config.experiments.entry },
+            hosts: config.host_input && config.experiments.may_delegate(),
             inet,
         }
     }
@@ -110,7 +110,7 @@ impl Core {
 
     /// The perimeter of a new connection, if it is to have one.
     pub fn home(&self, hash: u64, via: Via) -> Home {
-        if via.is_wire() && self.config.input == Input::Exclusive {
+        if via.is_wire() && self.config.experiments.input == Input::Exclusive {
             return Home::Shared(Arc::clone(&self.input.exclusive));
         }
         match self.perimeters.len() {
@@ -165,20 +165,20 @@ impl Core {
             tso_max: link.segment_max,
             rcv_buf,
             rcv_buf_max: self.rcv_buf_max(rcv_buf),
-            timestamps: config.timestamps,
-            window_scaling: config.window_scaling,
-            delack: config.delack,
-            rto_min: config.rto_min,
-            congestion_control: config.congestion_control,
-            ecn: config.ecn,
-            pacing: config.pacing,
+            timestamps: config.tcp.timestamps,
+            window_scaling: config.tcp.window_scaling,
+            delack: config.tcp.delack,
+            rto_min: config.tcp.rto_min,
+            congestion_control: config.tcp.congestion_control,
+            ecn: config.tcp.ecn,
+            pacing: config.tcp.pacing,
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
-            mtu_probing: config.mtu_probing,
-            syn_retries: config.syn_retries,
-            user_timeout_option: config.user_timeout_option,
-            retries: config.retries,
-            time_wait: config.time_wait,
+            mtu_probing: config.tcp.mtu_probing,
+            syn_retries: config.tcp.syn_retries,
+            user_timeout_option: config.tcp.user_timeout_option,
+            retries: config.tcp.retries,
+            time_wait: config.tcp.time_wait,
             ts_offset,
             lossless: self.netifs.out(via).is_none(),
             ..Settings::default()
@@ -209,10 +209,10 @@ impl Core {
             mss: self.link(local, via, None).mss,
             peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
-            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
-            timestamps: config.timestamps,
+            window_scale: config.tcp.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
+            timestamps: config.tcp.timestamps,
             sack: true,
-            ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
+            ecn: config.tcp.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
         }
     }
 }

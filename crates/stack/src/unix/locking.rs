@@ -43,14 +43,14 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::pair::{self, PairCost};
 
 use super::pcb::Pcb;
+use crate::experiments::UnixLocking;
 use crate::rt::counter;
 use crate::rt::env::Env;
-use crate::switches::UnixLocking;
 
 /// Runs one attempt of a send on a connection. `None`: the peer has closed.
 #[inline]
 pub(crate) fn sending<R>(core: &Env, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce() -> R) -> Option<R> {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => Some(f()),
         UnixLocking::Pair => {
             let (result, cost) = pair::with_peer(pcb, Some(peer), |_| f());
@@ -69,7 +69,7 @@ pub(crate) fn sending<R>(core: &Env, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce(
 /// Runs one attempt of a receive.
 #[inline]
 pub(crate) fn receiving<R>(core: &Env, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair | UnixLocking::Global => {
             core.count(counter::UNIX_PCB_LOCKS);
@@ -86,7 +86,7 @@ pub(crate) fn with_datagram_peer<R>(
     known: Option<&Arc<Pcb>>,
     f: impl FnOnce(&Arc<Pcb>) -> R,
 ) -> Option<R> {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => {
             // Acquire, with the release in `datagram_link`: whoever sees the pcb linked anew looks under
             // its mutex.
@@ -119,7 +119,7 @@ fn with_linked_peer<R>(
 
 /// Runs `f` while nobody sends to `to`, which was found by its name.
 pub(crate) fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair => {
             core.count(counter::UNIX_PCB_LOCKS);
@@ -135,7 +135,7 @@ pub(crate) fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
 
 /// Runs `f`, which changes what is between `pcb` and `peer`.
 pub(crate) fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => f(),
         UnixLocking::Pair => {
             let (result, cost) = pair::with_both(pcb, peer.unwrap_or(pcb), f);
@@ -152,7 +152,7 @@ pub(crate) fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl Fn
 
 /// Points the ends of a new connection at each other, where the setting follows such pointers.
 pub(crate) fn link(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => {}
         UnixLocking::Pair => count(core, pair::link_both(a, b)),
         UnixLocking::Global => {
@@ -165,7 +165,7 @@ pub(crate) fn link(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
 
 /// Ends what [`link`] did.
 pub(crate) fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
-    match core.config.unix_locking {
+    match core.config.experiments.unix_locking {
         UnixLocking::Direct => {}
         UnixLocking::Pair | UnixLocking::Global => count(core, pair::unlink_both(pcb, peer)),
     }
@@ -173,7 +173,7 @@ pub(crate) fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
 
 /// Runs `f`, which links datagram sockets.
 pub(crate) fn relinking<R>(core: &Env, f: impl FnOnce() -> (R, PairCost)) -> R {
-    let linkage = match core.config.unix_locking {
+    let linkage = match core.config.experiments.unix_locking {
         UnixLocking::Direct | UnixLocking::Pair => None,
         UnixLocking::Global => {
             core.count(counter::UNIX_GLOBAL_LOCKS);

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sha2::{Digest, Sha256};
-use sockeye::{
-    Config, Entry, Grain, Input, Rcvd, RxFree, Stack, TcpListener, TcpStream, UnknownSetting, Wake,
-};
+use sockeye::experiments::{Entry, Grain, Input, Rcvd, RxFree, UnknownSetting, Wake};
+use sockeye::{Config, Stack, TcpListener, TcpStream};
 
 /// How long a test may take before it counts as hanging, at full scale.
 const HANG: Duration = Duration::from_secs(60);
@@ -157,12 +156,12 @@ pub fn base() -> Config {
     let mut config = Config::default();
     for (key, value) in given_switches() {
         match key.as_str() {
-            "grain" => config.grain = grain_named(&value),
-            Rcvd::KEY => config.rcvd = setting(&value),
-            Input::KEY => config.input = setting(&value),
-            RxFree::KEY => config.rx_free = setting(&value),
-            Wake::KEY => config.wake = setting(&value),
-            Entry::KEY => config.entry = setting(&value),
+            "grain" => config.experiments.grain = grain_named(&value),
+            Rcvd::KEY => config.experiments.rcvd = setting(&value),
+            Input::KEY => config.experiments.input = setting(&value),
+            RxFree::KEY => config.experiments.rx_free = setting(&value),
+            Wake::KEY => config.experiments.wake = setting(&value),
+            Entry::KEY => config.experiments.entry = setting(&value),
             other => panic!("{SWITCHES}: no switch is called {other}"),
         }
     }
@@ -192,7 +191,11 @@ fn grain_named(value: &str) -> Grain {
 
 /// The grains to try: all, or the one that the environment sets.
 pub fn grains() -> Vec<Grain> {
-    if given_switches().iter().any(|(key, _)| key == "grain") { vec![base().grain] } else { GRAINS.to_vec() }
+    if given_switches().iter().any(|(key, _)| key == "grain") {
+        vec![base().experiments.grain]
+    } else {
+        GRAINS.to_vec()
+    }
 }
 
 /// How long to wait for what nobody can ask for: until the other threads have done what a call has left them. With

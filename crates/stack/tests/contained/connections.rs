@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
+use sockeye::experiments::{Entry, Grain, Input, Rcvd};
 use sockeye::failpoints;
-use sockeye::{Config, Entry, Grain, Input, Rcvd, TcpKeepalive};
+use sockeye::{Config, TcpKeepalive};
 
 use crate::common;
 use crate::world::{End, Medium, Pair, World, end_of};
@@ -38,7 +39,7 @@ fn is_reached(point: &str, world: &World, medium: Medium) -> bool {
     let config = world.stacks[0].config();
     match point {
         // Over a wire text that is expected is joined, even if it is alone.
-        "conn.joined" => medium == Medium::Wire && config.gro,
+        "conn.joined" => medium == Medium::Wire && config.tcp.gro,
         "conn.segment" | "conn.deliver" => medium == Medium::Loopback && !config.loopback_encode,
         _ => true,
     }
@@ -111,9 +112,13 @@ fn a_panic_at_any_point_ends_one_connection_on_loopback_in_every_setting() {
     let _guard = common::watchdog("panics on loopback");
     every_point(Medium::Loopback, |c| c.workers = 2);
     every_point(Medium::Loopback, |c| c.workers = 0);
-    every_point(Medium::Loopback, |c| (c.workers, c.grain) = (1, Grain::Global));
-    every_point(Medium::Loopback, |c| (c.workers, c.grain, c.entry) = (2, Grain::PerCore, Entry::NoDrain));
-    every_point(Medium::Loopback, |c| (c.workers, c.entry, c.rcvd) = (2, Entry::Fill, Rcvd::Sync));
+    every_point(Medium::Loopback, |c| (c.workers, c.experiments.grain) = (1, Grain::Global));
+    every_point(Medium::Loopback, |c| {
+        (c.workers, c.experiments.grain, c.experiments.entry) = (2, Grain::PerCore, Entry::NoDrain)
+    });
+    every_point(Medium::Loopback, |c| {
+        (c.workers, c.experiments.entry, c.experiments.rcvd) = (2, Entry::Fill, Rcvd::Sync)
+    });
     every_point(Medium::Loopback, |c| (c.workers, c.loopback_encode) = (1, true));
 }
 
@@ -122,10 +127,10 @@ fn a_panic_at_any_point_ends_one_connection_over_a_wire_in_every_setting() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over a wire");
     for input in Input::ALL {
-        every_point(Medium::Wire, |c| (c.workers, c.input) = (1, *input));
+        every_point(Medium::Wire, |c| (c.workers, c.experiments.input) = (1, *input));
     }
     every_point(Medium::Wire, |c| c.workers = 0);
-    every_point(Medium::Wire, |c| (c.workers, c.grain, c.gro) = (1, Grain::Global, false));
+    every_point(Medium::Wire, |c| (c.workers, c.experiments.grain, c.tcp.gro) = (1, Grain::Global, false));
 }
 
 #[test]
@@ -153,7 +158,9 @@ fn everybody_who_waits_for_the_connection_is_told() {
     let _guard = common::watchdog("waiters of a connection that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
         for (entry, rcvd) in [(Entry::Process, Rcvd::Precheck), (Entry::NoDrain, Rcvd::Sync)] {
-            let world = World::new(medium, |c| (c.workers, c.entry, c.rcvd) = (2, entry, rcvd));
+            let world = World::new(medium, |c| {
+                (c.workers, c.experiments.entry, c.experiments.rcvd) = (2, entry, rcvd)
+            });
             let pair = world.pair();
             let victim = &pair.0[1];
             pair.0.iter().for_each(|end| end.set_nonblocking(false).unwrap());
@@ -192,7 +199,7 @@ fn a_connect_whose_protocol_code_panics_fails_at_once() {
     let _guard = common::watchdog("a connect that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
         for entry in [Entry::Process, Entry::NoDrain, Entry::Fill] {
-            let world = World::new(medium, |c| (c.workers, c.entry) = (2, entry));
+            let world = World::new(medium, |c| (c.workers, c.experiments.entry) = (2, entry));
             for point in ["conn.transmit", "conn.emitted"] {
                 failpoints::arm(point, 0, 1, 0);
                 let addr = world.listener.local_addr().unwrap();

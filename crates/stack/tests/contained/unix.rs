@@ -4,7 +4,7 @@ use std::io::{Error, Read, Write};
 use std::task::{Context, Poll};
 
 use rustix::io::Errno;
-use sockeye::UnixLocking;
+use sockeye::experiments::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::tokio as face;
 use sockeye::unix::{SocketAddr, UnixDatagram, UnixListener, UnixSocket, UnixStream};
@@ -19,7 +19,7 @@ pub fn is_panic(error: &Error) {
 }
 
 fn world(locking: UnixLocking) -> World {
-    World::new(Medium::Loopback, |c| (c.workers, c.unix_locking) = (1, locking))
+    World::new(Medium::Loopback, |c| (c.workers, c.experiments.unix_locking) = (1, locking))
 }
 
 /// Datagrams of both lengths still pass from one socket to the other.

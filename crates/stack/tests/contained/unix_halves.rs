@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use rustix::io::Errno;
+use sockeye::Stack;
+use sockeye::experiments::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::tokio as face;
 use sockeye::unix::{
     MsgFlags, RecvAncillary, SendAncillary, SocketAddr, UnixDatagram, UnixListener, UnixSeqpacket,
     UnixSocket, UnixStream,
 };
-use sockeye::{Stack, UnixLocking};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::common;
@@ -24,7 +25,7 @@ fn on_each(what: &'static str, test: impl Fn(&Stack) -> u64) {
     let _turn = crate::turn();
     let _guard = common::watchdog(what);
     for locking in UnixLocking::ALL {
-        let world = World::new(Medium::Loopback, |c| (c.workers, c.unix_locking) = (1, *locking));
+        let world = World::new(Medium::Loopback, |c| (c.workers, c.experiments.unix_locking) = (1, *locking));
         let stack = world.stacks[0].clone();
         let panics = test(&stack);
         assert_eq!((stack.unix_sockets().len(), stack.unix_rights_in_flight()), (0, 0), "{locking}");

@@ -172,7 +172,7 @@ fn listen(beside: &Beside, port: u16) -> TcpListener {
 
 #[test]
 fn half_open_connections_of_forged_sources_leave_cookies_to_others() {
-    let mut beside = Beside::with(|config| config.syn_backlog = 64);
+    let mut beside = Beside::with(|config| config.tcp.syn_backlog = 64);
     let _any = listen(&beside, 80);
     for number in 0..5000u32 {
         let ports = Ports { src: 1000 + (number / 200) as u16, dst: 80 };
@@ -274,7 +274,7 @@ fn datagrams_that_nobody_reads_fill_one_socket() {
 
 #[test]
 fn names_in_time_wait_that_one_peer_has_filled_cost_others_only_theirs() {
-    let mut beside = Beside::with(|config| config.time_wait_max = 64);
+    let mut beside = Beside::with(|config| config.tcp.time_wait_max = 64);
     let listener = listen(&beside, 82);
     listener.set_nonblocking(true).unwrap();
     for number in 0..500u16 {

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Waker};
 
+use sockeye::experiments::{Entry, Experiments};
 use sockeye::netif::{ChannelPort, SendError, channel};
-use sockeye::{Config, Entry, Stack, TcpStream};
+use sockeye::{Config, Stack, TcpStream};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::common::{self, eventually};
@@ -23,7 +24,11 @@ struct One {
 
 impl One {
     fn new() -> Self {
-        let config = Config { entry: Entry::Fill, workers: 1, ..Config::default() };
+        let config = Config {
+            workers: 1,
+            experiments: Experiments { entry: Entry::Fill, ..Experiments::default() },
+            ..Config::default()
+        };
         let stack = Stack::new(config).unwrap();
         let (netif, mut ports) = channel(&Default::default()).unwrap();
         stack.attach(netif, &["10.8.0.1/24".parse().unwrap()]).unwrap();

@@ -30,7 +30,7 @@ fn start(stack: &Stack, listener: &TcpListener) -> TcpStream {
 
 #[test]
 fn a_syn_hook_that_panics_on_an_input_thread_ends_neither_that_nor_its_own_use() {
-    let lab = Lab::new(&WireConfig::default(), |c| c.syn_retries = 1);
+    let lab = Lab::new(&WireConfig::default(), |c| c.tcp.syn_retries = 1);
     let reports = Reports::of(&lab.stacks[1]);
     let (plain, hooked) = (lab.listener(), lab.listener());
     hooked.set_syn_hook(Some(panics_once()));
@@ -87,7 +87,7 @@ fn a_syn_hook_that_blocks_holds_up_its_own_call_only() {
 
 #[test]
 fn a_syn_hook_may_close_its_listener_and_drop_the_last_handle_on_an_input_thread() {
-    let lab = Lab::new(&WireConfig::default(), |c| c.syn_retries = 1);
+    let lab = Lab::new(&WireConfig::default(), |c| c.tcp.syn_retries = 1);
     let [client, server] = lab.stacks;
     let (netif, ports) = channel(&Default::default()).unwrap();
     server.attach(netif, &["10.8.0.1/24".parse().unwrap()]).unwrap();

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use sockeye::experiments::Input;
 use sockeye::netif::{
     Channel, ChannelPort, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited, WireConfig, channel, wire,
 };
-use sockeye::{Config, Input, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
+use sockeye::{Config, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
 
 use crate::common::{self, counter, eventually};
 use crate::lab::V4;
@@ -171,7 +172,7 @@ struct Bed {
 
 fn config(c: &mut Config) {
     // Lost frames are repeated soon.
-    c.rto_min = Duration::from_millis(10);
+    c.tcp.rto_min = Duration::from_millis(10);
 }
 
 impl Bed {
@@ -335,7 +336,7 @@ fn no_lock_is_held_around_any_call_of_an_interface_whatever_makes_the_frames() {
             let [stack, peer] = [input, Input::default()].map(|input| {
                 common::stack_with(|c| {
                     config(c);
-                    c.input = input;
+                    c.experiments.input = input;
                 })
             });
             stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();

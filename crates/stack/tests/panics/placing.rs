@@ -101,7 +101,7 @@ fn a_frame_that_its_interface_has_not_put_in_its_place_is_dropped_and_counted() 
     let lying = |end| Lying { end, next: &NEXT };
     let lab = Lab::between(lying(left), lying(right), |config| {
         // Callers take frames themselves, and lost ones are repeated soon.
-        (config.spin_max, config.rto_min) = (Duration::from_millis(10), Duration::from_millis(10));
+        (config.spin_max, config.tcp.rto_min) = (Duration::from_millis(10), Duration::from_millis(10));
     });
     let (mut client, mut server) = lab.pair();
     client.set_read_timeout(Some(LONG)).unwrap();

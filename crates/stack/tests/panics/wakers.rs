@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 use std::time::Duration;
 
+use sockeye::experiments::{Entry, Experiments};
 use sockeye::netif::{ChannelConfig, Netif, RxFrame, Sent, TxFrame, Waking, channel};
 use sockeye::unix::{UnixDatagram, UnixListener, UnixSeqpacket, UnixStream};
-use sockeye::{Config, Entry, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
+use sockeye::{Config, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::common::{self, counter, eventually};
@@ -198,7 +199,11 @@ impl<N: Netif> Netif for Gate<N> {
 
 /// A stack whose only worker runs everything, so that wakers are called there.
 fn by_worker() -> (Stack, TcpStream, TcpStream) {
-    let config = Config { entry: Entry::Fill, workers: 1, ..Config::default() };
+    let config = Config {
+        workers: 1,
+        experiments: Experiments { entry: Entry::Fill, ..Experiments::default() },
+        ..Config::default()
+    };
     let stack = Stack::new(config).unwrap();
     let (one, other) = common::pair(&stack);
     one.set_read_timeout(Some(LONG)).unwrap();

@@ -22,7 +22,7 @@ use common::{Random, counter, eventually, join_all, watchdog};
 use mischief::Mischief;
 use netif::Unreliable;
 use sockeye::netif::{WireConfig, wire};
-use sockeye::{Config, PanicReport, Stack};
+use sockeye::{Config, PanicReport, Stack, TcpConfig};
 use traffic::World;
 
 /// How long the soak runs unless told otherwise.
@@ -44,7 +44,12 @@ fn entries(folder: &str) -> usize {
 fn stack(mischief: &Arc<Mischief>, workers: usize) -> Stack {
     // Thousands of connections a second would otherwise use up the ports.
     let time_wait = Duration::from_millis(10);
-    let stack = Stack::new(Config { workers, time_wait, ..Config::default() }).unwrap();
+    let stack = Stack::new(Config {
+        workers,
+        tcp: TcpConfig { time_wait, ..TcpConfig::default() },
+        ..Config::default()
+    })
+    .unwrap();
     let hook = Arc::clone(mischief);
     stack.set_panic_hook(Some(move |_: &PanicReport| {
         hook.reports.fetch_add(1, Ordering::Relaxed);

@@ -73,7 +73,7 @@ fn every_pair_of_ends_leaves_nothing_behind() {
     let _guard = watchdog("every_pair_of_ends_leaves_nothing_behind");
     for encode in [false, true] {
         for grain in grains() {
-            let stack = stack_with(|c| (c.grain, c.loopback_encode) = (grain, encode));
+            let stack = stack_with(|c| (c.experiments.grain, c.loopback_encode) = (grain, encode));
             for one in ACTS {
                 for other in ACTS {
                     let (client, server) = common::pair(&stack);
@@ -186,7 +186,7 @@ fn thousands_of_connects_and_closes_at_once_are_all_served() {
     let _guard = watchdog("thousands_of_connects_and_closes_at_once_are_all_served");
     let mut random = Random::new("churn");
     for grain in grains() {
-        let stack = stack_with(|c| c.grain = grain);
+        let stack = stack_with(|c| c.experiments.grain = grain);
         let listener = common::listener(&stack);
         let (clients, each) = (8, scaled(400));
         let answered = std::sync::Arc::new(AtomicUsize::new(0));

@@ -128,7 +128,7 @@ fn readers_writers_closers_and_tinkerers_meet_on_one_connection() {
     let _guard = watchdog("readers_writers_closers_and_tinkerers_meet_on_one_connection");
     let mut random = Random::new("meeting");
     for grain in grains() {
-        let stack = stack_with(|c| c.grain = grain);
+        let stack = stack_with(|c| c.experiments.grain = grain);
         for _ in 0..scaled(60) {
             round(&stack, &mut random);
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::common::{
     self, Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog,
 };
-use sockeye::{Config, Entry, Stack, TcpListener, TcpSocket, TcpStream};
+use sockeye::experiments::Entry;
+use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 fn listen_with_backlog(stack: &Stack, backlog: usize) -> TcpListener {
     let mut socket = TcpSocket::new_v4(stack);
@@ -64,7 +65,7 @@ fn no_more_than_the_backlog_wait_for_accept() {
     assert!(counter(&stack, "listen_overflows") > 0);
     let mut came: Vec<_> = waiting.iter().map(|client| client.local_addr().unwrap()).collect();
     let mut served: Vec<_> = waiting.iter().map(|_| listener.accept().unwrap().1).collect();
-    if stack.config().entry != Entry::Process {
+    if stack.config().experiments.entry != Entry::Process {
         // Third segments are run by several workers.
         came.sort_unstable();
         served.sort_unstable();
@@ -139,7 +140,7 @@ fn too_many_connections_are_refused_with_a_reason_and_later_welcome() {
 #[test]
 fn more_time_wait_than_allowed_closes_without_it() {
     let _guard = watchdog("more_time_wait_than_allowed_closes_without_it");
-    let stack = stack_with(|c| c.time_wait_max = 0);
+    let stack = stack_with(|c| c.tcp.time_wait_max = 0);
     let listener = common::listener(&stack);
     for _ in 0..20 {
         let client = common::connect(&stack, &listener);
@@ -156,7 +157,7 @@ fn more_time_wait_than_allowed_closes_without_it() {
 fn half_open_connections_are_bounded_and_the_stack_goes_on() {
     let _guard = watchdog("half_open_connections_are_bounded_and_the_stack_goes_on");
     // A stack without threads, and a time that does not pass: handshakes stay where they are.
-    let stack = stack_with(|c| (c.workers, c.syn_backlog) = (0, 1));
+    let stack = stack_with(|c| (c.workers, c.tcp.syn_backlog) = (0, 1));
     let listener = listen_with_backlog(&stack, 1);
     let start = || {
         let mut socket = TcpSocket::new_v4(&stack);

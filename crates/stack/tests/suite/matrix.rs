@@ -6,7 +6,7 @@
 
 use std::process::{Command, Output};
 
-use sockeye::{Entry, Input, Rcvd, RxFree, Wake};
+use sockeye::experiments::{Entry, Input, Rcvd, RxFree, Wake};
 
 use crate::common::{self, GRAINS, SWITCHES};
 

@@ -15,7 +15,7 @@ use sockeye::{TcpSocket, TcpStream};
 const LOWATS: [u32; 5] = [1, 1000, 16_384, 100_000, 1 << 20];
 
 fn pair_with(lowat: u32, (sndbuf, rcvbuf): (u32, u32), nodelay: bool) -> (TcpStream, TcpStream) {
-    let stack = stack_with(|c| (c.sndbuf, c.rcvbuf, c.notsent_lowat) = (sndbuf, rcvbuf, lowat));
+    let stack = stack_with(|c| (c.sndbuf, c.rcvbuf, c.tcp.notsent_lowat) = (sndbuf, rcvbuf, lowat));
     let (client, server) = common::pair(&stack);
     client.set_nodelay(nodelay).unwrap();
     (client, server)

@@ -388,7 +388,7 @@ fn readiness_is_what_epoll_says() {
         &[PeerWrites, Shut, ReadAll],
     ];
     // What a delayed acknowledgment makes ready must come within the settling time, where workers do it all.
-    let stack = common::stack_with(|c| c.delack = c.delack.min(common::delack_max()));
+    let stack = common::stack_with(|c| c.tcp.delack = c.tcp.delack.min(common::delack_max()));
     for steps in stories {
         for trigger in [Trigger::Level, Trigger::Edge] {
             beside_epoll(&stack, steps, trigger);

@@ -123,7 +123,7 @@ fn no_readiness_is_lost_between_event_loops() {
     for grain in grains() {
         for trigger in [Trigger::Level, Trigger::Edge] {
             let (sndbuf, rcvbuf) = (4096 + random.size(100_000) as u32, 4096 + random.size(100_000) as u32);
-            let stack = stack_with(|c| (c.grain, c.sndbuf, c.rcvbuf) = (grain, sndbuf, rcvbuf));
+            let stack = stack_with(|c| (c.experiments.grain, c.sndbuf, c.rcvbuf) = (grain, sndbuf, rcvbuf));
             let mut loops: Vec<HashMap<usize, End>> = (0..4).map(|_| HashMap::new()).collect();
             let mut expected = HashMap::new();
             for number in 0..scaled(40) {

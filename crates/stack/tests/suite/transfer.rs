@@ -79,7 +79,7 @@ fn random_transfers_arrive_whole_at_every_grain() {
     let _guard = common::watchdog("random_transfers_arrive_whole_at_every_grain");
     let mut random = Random::new("grains");
     for grain in grains() {
-        transfers(&common::stack_with(|c| c.grain = grain), scaled(12), &mut random);
+        transfers(&common::stack_with(|c| c.experiments.grain = grain), scaled(12), &mut random);
     }
 }
 
@@ -128,7 +128,7 @@ fn transfers_need_neither_timestamps_nor_window_scaling() {
     let mut random = Random::new("options");
     for (timestamps, window_scaling) in [(false, false), (false, true), (true, false)] {
         let stack = common::stack_with(|c| {
-            (c.timestamps, c.window_scaling) = (timestamps, window_scaling);
+            (c.tcp.timestamps, c.tcp.window_scaling) = (timestamps, window_scaling);
             (c.sndbuf, c.rcvbuf) = (1 << 20, 1 << 20);
         });
         transfers(&stack, scaled(4), &mut random);
@@ -231,7 +231,7 @@ fn many_transfers_at_once_do_not_mix() {
     let _guard = common::watchdog("many_transfers_at_once_do_not_mix");
     let mut random = Random::new("parallel");
     for grain in grains() {
-        let stack = common::stack_with(|c| c.grain = grain);
+        let stack = common::stack_with(|c| c.experiments.grain = grain);
         let threads = (0..scaled(12)).map(|_| {
             let (stack, mut random) = (stack.clone(), random.fork());
             std::thread::spawn(move || {

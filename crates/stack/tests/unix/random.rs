@@ -10,7 +10,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use sockeye::UnixLocking;
+use sockeye::experiments::UnixLocking;
 
 use crate::common;
 use crate::compare::difference;
@@ -172,7 +172,7 @@ fn carrier(slot: Slot) -> String {
 /// Makes the calls on both sides and compares after each.
 fn run_both(locking: UnixLocking, calls: &[Call]) -> Result<(), TestCaseError> {
     let stack = common::stack_with(|config| {
-        config.unix_locking = locking;
+        config.experiments.unix_locking = locking;
         config.workers = 1;
     });
     let (mut kernel, mut ours) = (Run::new(Kernel::new()), Run::new(Ours::new(&stack)));

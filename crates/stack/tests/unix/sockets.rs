@@ -2,12 +2,18 @@
 
 use std::io::Write;
 
+use sockeye::experiments::{Experiments, UnixLocking};
 use sockeye::unix::{SocketInfo, SocketKind, UnixDatagram, UnixListener, UnixSeqpacket, UnixStream};
-use sockeye::{Config, Stack, UnixLocking};
+use sockeye::{Config, Stack};
 
 fn stacks() -> [Stack; 3] {
-    [UnixLocking::Global, UnixLocking::Pair, UnixLocking::Direct]
-        .map(|unix_locking| Stack::new(Config { unix_locking, ..Config::default() }).unwrap())
+    [UnixLocking::Global, UnixLocking::Pair, UnixLocking::Direct].map(|unix_locking| {
+        Stack::new(Config {
+            experiments: Experiments { unix_locking, ..Experiments::default() },
+            ..Config::default()
+        })
+        .unwrap()
+    })
 }
 
 fn named(stack: &Stack, path: &str) -> Vec<SocketInfo> {

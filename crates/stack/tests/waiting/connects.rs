@@ -71,7 +71,7 @@ fn whoever_waits_in_a_connect_is_told_of_everything_that_ends_it() {
 }
 
 fn peer() -> Peer {
-    Peer::with(|config| config.syn_retries = 2)
+    Peer::with(|config| config.tcp.syn_retries = 2)
 }
 
 /// All SYNs are lost.

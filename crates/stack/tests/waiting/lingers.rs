@@ -87,7 +87,7 @@ fn lingering(end: fn(&Peer)) -> Setting {
 }
 
 fn lingering_with(change: fn(&TcpStream), end: fn(&Peer)) -> Setting {
-    let peer = Peer::with(|config| config.retries = 3);
+    let peer = Peer::with(|config| config.tcp.retries = 3);
     let stream = established(&peer);
     change(&stream);
     stream.set_linger(Some(FOR_EVER)).unwrap();

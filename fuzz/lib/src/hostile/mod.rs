@@ -24,7 +24,7 @@ use arbitrary::{Result, Unstructured};
 use sockeye::netif::{
     ChannelConfig, ChannelPort, Checksum, Incoming, LinkOptions, MacAddr, Medium, TxFrame, channel,
 };
-use sockeye::{Config, SendMeta, Stack, TcpListener, TcpSocket, TcpStream, UdpBuilder, UdpSocket};
+use sockeye::{Config, SendMeta, Stack, TcpConfig, TcpListener, TcpSocket, TcpStream, UdpBuilder, UdpSocket};
 use sockeye_proto::ip::{self, HeaderChecksum};
 
 use crate::port::{Observer, Plug, Port};
@@ -143,7 +143,12 @@ pub fn hostile(data: &[u8]) {
 impl Hostile {
     /// A stack with its services; `any`: its interface takes in what is for any host.
     pub fn new(line: Line, any: bool) -> Self {
-        let config = Config { workers: 0, connections_max: 64, syn_backlog: 16, ..Config::default() };
+        let config = Config {
+            workers: 0,
+            connections_max: 64,
+            tcp: TcpConfig { syn_backlog: 16, ..TcpConfig::default() },
+            ..Config::default()
+        };
         let stack = Stack::seeded(config, [7; 16]).expect("these settings are valid");
         let end = attach(&stack, line, any);
         let mut socket = TcpSocket::new_v6(&stack);

@@ -29,8 +29,8 @@ use sockeye_sync::{Inside, MutexGuard};
 
 use super::busy::Place;
 use super::{BATCH_MAX, Packet, count};
+use crate::experiments::Input as Switch;
 use crate::inet::netif::departures;
-use crate::switches::Input as Switch;
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::conn::{Conn, Item, run};
 use crate::tcp::route;
@@ -42,7 +42,7 @@ const TRIES_MAX: usize = 100;
 
 /// Handles all of `packets`, in order within each flow.
 pub(super) fn batch(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) {
-    match cx.core.config.input {
+    match cx.core.config.experiments.input {
         Switch::Exclusive => exclusive(cx, packets),
         Switch::ExclusiveLock => {
             let lock = lock(cx);

@@ -72,8 +72,8 @@ pub(crate) fn make(
             snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat),
             rcv,
             options,
-            rx_free: core.config.rx_free,
-            rcvd: core.config.rcvd,
+            rx_free: core.config.experiments.rx_free,
+            rcvd: core.config.experiments.rcvd,
         },
     )
 }

@@ -117,9 +117,11 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switches::Entry;
+    use crate::experiments::Entry;
+    use crate::experiments::Experiments;
+    use crate::experiments::Grain;
     use crate::tcp::conn::{engine, serve};
-    use crate::{Config, Grain, Stack, TcpListener, TcpStream};
+    use crate::{Config, Stack, TcpListener, TcpStream};
 
     fn pair(config: Config) -> (Stack, TcpStream, TcpStream) {
         let stack = Stack::new(config).unwrap();
@@ -197,10 +199,20 @@ mod tests {
             client.conn().unwrap().perimeter().is_some()
         };
         assert!(!has_perimeter(driven()));
-        assert!(has_perimeter(Config { grain: Grain::Global, ..driven() }));
-        assert!(has_perimeter(Config { entry: Entry::NoDrain, workers: 1, ..Config::default() }));
+        assert!(has_perimeter(Config {
+            experiments: Experiments { grain: Grain::Global, ..driven().experiments },
+            ..driven()
+        }));
+        assert!(has_perimeter(Config {
+            workers: 1,
+            experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
+            ..Config::default()
+        }));
         // Without workers everybody runs what there is.
-        assert!(!has_perimeter(Config { entry: Entry::NoDrain, ..driven() }));
+        assert!(!has_perimeter(Config {
+            experiments: Experiments { entry: Entry::NoDrain, ..driven().experiments },
+            ..driven()
+        }));
     }
 
     #[test]

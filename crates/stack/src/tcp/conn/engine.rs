@@ -37,12 +37,12 @@ use super::outbox::{Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf, Socket};
 use super::{Conn, Item, Locked, Work, contain, fast_open, notsent, rcvd, reason, rollup, serve};
 use crate::base::payload::Data;
+use crate::experiments::Entry;
 use crate::inet::netif::output;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::Ready;
 use crate::rt::timers::TimerKey;
-use crate::switches::Entry;
 use crate::tcp::Core;
 
 /// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller

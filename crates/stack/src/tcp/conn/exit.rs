@@ -24,8 +24,8 @@ use sockeye_sync::{Exit, Found, Inside, Outcome, Perimeter, Served};
 
 use super::outbox::Context;
 use super::{Conn, Item, engine, rollup};
+use crate::experiments::Wake;
 use crate::rt::counter;
-use crate::switches::Wake;
 
 /// Where a thread leaves from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) enum At {
 
 /// Leaves; what is queued is somebody else's, but for the exceptions above.
 pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<Conn>, at: At) {
-    let elide = match cx.core.config.wake {
+    let elide = match cx.core.config.experiments.wake {
         Wake::Elide => true,
         Wake::Delayed | Wake::Immediate => false,
     };

@@ -42,12 +42,12 @@ use sockeye_sync::{Notify, Perimeter, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::experiments::{Entry, Rcvd, RxFree};
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::watch::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
-use crate::switches::{Entry, Rcvd, RxFree};
 use crate::tcp::socket::marks::Marks;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};

@@ -18,6 +18,7 @@ use sockeye_sync::facade::Arc;
 use super::{Conn, Locked, Work, contain, engine, reason, serve};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::experiments::Entry;
 use crate::inet::input::watch;
 use crate::inet::ip::Received;
 use crate::inet::netif::TxFrame;
@@ -26,7 +27,6 @@ use crate::inet::netif::output::Pending;
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::timers::TimerKey;
 use crate::rt::wake;
-use crate::switches::Entry;
 use crate::tcp::Core;
 use crate::tcp::handshake::admission::Asked;
 

@@ -131,7 +131,7 @@ fn accept(
     let Some(mut last) = segments.next() else { return false };
     came.bytes += last.at.len();
     // Text that had no room is delivered, and what comes after it with it.
-    while cx.core.config.gro
+    while cx.core.config.tcp.gro
         && last.rest.is_empty()
         && let Some(placed) = segments.next_if(|next| joined.add(&next.header, next.text_len()))
     {

@@ -50,9 +50,9 @@ use super::sockbuf::Buffers;
 use super::user::Ends;
 use super::{Conn, Work, engine, reason};
 use crate::base::payload::Data;
+use crate::experiments::Rcvd;
 use crate::rt::counter;
 use crate::rt::threads;
-use crate::switches::Rcvd;
 use crate::tcp::Core;
 
 /// What a reader owes the protocol for the bytes that he took.
@@ -102,7 +102,7 @@ struct Counts {
 /// Decides, in the section of the buffers' mutex that unlinked the bytes.
 #[inline]
 pub(super) fn owed(core: &Core, so: &Buffers) -> Owed {
-    match core.config.rcvd {
+    match core.config.experiments.rcvd {
         Rcvd::Precheck if so.rcv.ack_due() || so.rcv.update_due() => Owed::Message,
         Rcvd::Precheck => Owed::Nothing,
         Rcvd::Async => Owed::Message,

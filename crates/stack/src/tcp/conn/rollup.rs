@@ -93,11 +93,13 @@ mod tests {
 
     use super::*;
     use crate::Config;
-    use crate::Grain;
     use crate::Stack;
+    use crate::TcpConfig;
     use crate::TcpListener;
     use crate::TcpStream;
     use crate::base::payload::Data;
+    use crate::experiments::Experiments;
+    use crate::experiments::Grain;
     use crate::rt::counter;
 
     /// A segment of ten bytes, the `number`th that the connection has not seen yet.
@@ -113,7 +115,12 @@ mod tests {
 
     #[test]
     fn each_connection_of_a_mixed_batch_has_one_output() {
-        let config = Config { workers: 0, grain: Grain::Global, timestamps: false, ..Config::default() };
+        let config = Config {
+            workers: 0,
+            tcp: TcpConfig { timestamps: false, ..TcpConfig::default() },
+            experiments: Experiments { grain: Grain::Global, ..Experiments::default() },
+            ..Config::default()
+        };
         let stack = Stack::new(config).unwrap();
         let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
         let pairs: Vec<_> = (0..2)

@@ -282,8 +282,11 @@ fn arrive(
     next: &mut impl FnMut() -> Option<(Header, Data)>,
 ) -> Option<(Header, Data)> {
     hold.note(&payload);
-    let joined =
-        if cx.core.config.gro && !so.rcv.closed { pcb.join_from(&header, text_len(&payload)) } else { None };
+    let joined = if cx.core.config.tcp.gro && !so.rcv.closed {
+        pcb.join_from(&header, text_len(&payload))
+    } else {
+        None
+    };
     let Some(mut joined) = joined else {
         let (rcv_nxt, has_text) = (pcb.rcv_nxt(), !payload.is_empty());
         engine::arrive(cx, pcb, conn, so, &header, payload);

@@ -29,7 +29,7 @@ use std::ops::Deref;
 use sockeye_mbuf::{Freed, ParkList, ParkSlot};
 use sockeye_sync::facade::{AtomicU8, Ordering, fence};
 
-use crate::switches::RxFree;
+use crate::experiments::RxFree;
 
 /// See the module's head.
 pub(crate) struct Shelves {

@@ -16,6 +16,7 @@ use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, engine, rcvd, reason, reserved, serve};
+use crate::experiments::{Entry, Rcvd};
 use crate::inet::input::busy;
 use crate::inet::input::placed::Placing;
 use crate::inet::input::watch::{self, Waiters};
@@ -24,7 +25,6 @@ use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
 use crate::rt::threads;
-use crate::switches::{Entry, Rcvd};
 use crate::tcp::Core;
 
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
@@ -450,7 +450,7 @@ fn wait_placing(
     timeout: &mut Timeout,
 ) -> io::Result<usize> {
     // With the older settings a reader owes a message for what he takes.
-    let may_place = core.config.rcvd == Rcvd::Precheck;
+    let may_place = core.config.experiments.rcvd == Rcvd::Precheck;
     let mut placing = place.filter(|_| may_place).map(|place| Placing::new(conn, place));
     let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
     match placing.map_or(0, |placing| placing.taken()) {

@@ -57,7 +57,7 @@ pub(crate) fn on_syn(
     };
     let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
     // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
-    if iss_floor.is_none() && wants_cookie(core.config.syn_cookies, &shard, &tuple) {
+    if iss_floor.is_none() && wants_cookie(core.config.tcp.syn_cookies, &shard, &tuple) {
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
         let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
@@ -98,7 +98,7 @@ enum FastOpen {
 /// Decides as RFC 7413 section 4.2 says.
 fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
     let core = cx.core;
-    let bits = core.config.fastopen;
+    let bits = core.config.tcp.fastopen;
     if bits & fastopen::SERVER == 0
         || listener.fast_open.len_max() == 0
         || !shard.half_open.is_new(&segment.to)

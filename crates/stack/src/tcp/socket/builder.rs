@@ -108,16 +108,16 @@ impl TcpSocket {
             v6_only: false,
             nodelay: false,
             marks: Marks::DEFAULT,
-            congestion_control: config.congestion_control,
+            congestion_control: config.tcp.congestion_control,
             nonblocking: false,
             transparent: false,
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
             sndbuf_set: false,
             rcvbuf_set: false,
-            keepalive: config.keepalive(),
+            keepalive: config.tcp.keepalive(),
             user_timeout: Duration::ZERO,
-            notsent_lowat: config.notsent_lowat,
+            notsent_lowat: config.tcp.notsent_lowat,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }

@@ -34,7 +34,7 @@ impl FastOpenOptions {
     pub fn syn(&self, core: &Core, tuple: &FourTuple, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
         let asks = self.connects || self.has_text;
         let cache = &core.fast_open_cache;
-        asks.then(|| cache.syn(tuple.remote.addr, core.config.fastopen, mss_default, now)).flatten()
+        asks.then(|| cache.syn(tuple.remote.addr, core.config.tcp.fastopen, mss_default, now)).flatten()
     }
 
     /// Lets the SYN wait for a write, if there is to be one that it can take along.
@@ -51,7 +51,7 @@ impl FastOpenOptions {
     }
 
     pub fn listen(&self, core: &Core, listener: &Listener, backlog: usize) {
-        let by_config = if core.config.fastopen & SERVER_ALL != 0 { backlog } else { 0 };
+        let by_config = if core.config.tcp.fastopen & SERVER_ALL != 0 { backlog } else { 0 };
         listener.fast_open.set_len_max(self.queue_len.max(by_config).min(BACKLOG_MAX));
     }
 }

@@ -1,8 +1,9 @@
-//! The switches: one for each technique, from its oldest setting to its best.
+//! Settings that are measured against each other: one switch for each of the five techniques, from its oldest setting to its best.
 //!
-//! Each setting is correct, and each pair of settings works together; they differ in what one core costs
-//! another. The names are those of the experiments (`docs/experiments.md`), so a setting can be given as
-//! text. What a setting does stands where it is done; which is the default, and why, in `docs/adr/`.
+//! Only with the feature `experiments`. Without it a stack has the defaults below, as constants. Every setting is correct, and every
+//! combination of settings works; settings differ in what one core costs another. The names are those of `docs/experiments.md`, so a
+//! setting can be given as text. The code of a setting is in the folder `experiments` of its layer; `docs/adr` says which
+//! setting is the default, and why.
 //!
 //! Tests: below; the socket layer's tests run over the matrix of settings.
 
@@ -68,6 +69,19 @@ macro_rules! switch {
             }
         }
     };
+}
+
+switch! {
+    /// How many connections share one squeue, the right to run protocol code. A squeue stands before the locks of its connections.
+    Grain = "grain" {
+        /// One squeue for the whole stack: one big lock, as OpenBSD had it.
+        Global = "global",
+        /// One squeue for each core; connections are spread by their hash, as on illumos.
+        PerCore = "per_core",
+        /// None: each connection has its socket lock only, as on Linux.
+        #[default]
+        PerSocket = "per_socket",
+    }
 }
 
 switch! {
@@ -164,6 +178,35 @@ switch! {
         /// Data is appended under the receiver's buffer mutex alone.
         #[default]
         Direct = "direct",
+    }
+}
+
+/// One setting of each switch: [`Config::experiments`](crate::Config::experiments). The default is what a stack does without the feature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Experiments {
+    /// How many connections share a squeue. Default `per_socket`.
+    pub grain: Grain,
+    /// How a reader tells the protocol of new space. Default `precheck`.
+    pub rcvd: Rcvd,
+    /// What excludes whom in input from a wire. Default `batched`.
+    pub input: Input,
+    /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
+    pub rx_free: RxFree,
+    /// Where packet memory comes from. Default `cached`.
+    pub pool: PoolSource,
+    /// What a thread does that leaves work behind. Default `elide`.
+    pub wake: Wake,
+    /// How an application's threads enter a squeue. Default `process`.
+    pub entry: Entry,
+    /// The locks of UNIX-domain sockets. Default `direct`.
+    pub unix_locking: UnixLocking,
+}
+
+impl Experiments {
+    /// Whether a reader that waits may be left with segments: the other settings say themselves which thread runs what.
+    pub(crate) fn may_delegate(&self) -> bool {
+        let Self { input: _, pool: _, unix_locking: _, grain, rcvd, rx_free, wake, entry } = *self;
+        (grain, rcvd, rx_free) == Default::default() && (wake, entry) == Default::default()
     }
 }
 

@@ -1,0 +1,139 @@
+//! The settings of TCP.
+
+use std::io;
+use std::time::Duration;
+
+use sockeye_proto::tcp::cc::Algorithm;
+use sockeye_proto::tcp::ecn::EcnMode;
+use sockeye_proto::tcp::settings::{KeepaliveSettings, MtuProbing, PacingMode};
+
+use super::{SynCookies, fastopen, invalid, millis, within};
+
+/// Settings of TCP: [`Config::tcp`](crate::Config::tcp).
+#[derive(Clone, Copy, Debug)]
+pub struct TcpConfig {
+    /// Whether segments of a connection that continue one another in a batch of packets are taken in as one (generic receive
+    /// offload), where the device has not joined them already. Default on; see `docs/adr/0030`.
+    pub gro: bool,
+    /// Bytes of which fewer may be unsent in the send buffer for a write to be let in (`tcp_notsent_lowat`), for sockets that say
+    /// nothing else: [`TcpStream::set_notsent_lowat`](crate::TcpStream::set_notsent_lowat). At least 1. Default 4,294,967,295,
+    /// which is no bound, as on Linux.
+    pub notsent_lowat: u32,
+    /// RFC 7323 timestamps (`tcp_timestamps`). Default on.
+    pub timestamps: bool,
+    /// RFC 7323 window scaling (`tcp_window_scaling`). Default on.
+    pub window_scaling: bool,
+    /// Longest delay of an acknowledgment (RFC 9293 section 3.8.6.3), at most 500 ms. Default 40 ms.
+    ///
+    /// Most are sent earlier, as on Linux: for two full segments, for the first sixteen segments, after a pause, and when a
+    /// read has emptied the receive buffer. Where the application answers within this time, its answer carries them.
+    pub delack: Duration,
+    /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
+    /// and at least this. Default 200 ms.
+    pub rto_min: Duration,
+    /// Congestion control (`tcp_congestion_control`) of connections through an interface; on loopback, which loses
+    /// nothing, it is always NewReno. Default `cubic`.
+    pub congestion_control: Algorithm,
+    /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
+    /// offers it, or offered too. Default `accept`, as on Linux.
+    pub ecn: EcnMode,
+    /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
+    /// want it, everybody's or nobody's. Default `auto`.
+    pub pacing: PacingMode,
+    /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides what routers report. Default `blackhole`:
+    /// once large packets seem to vanish without a word.
+    pub mtu_probing: MtuProbing,
+    /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
+    pub syn_retries: u8,
+    /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
+    pub retries: u8,
+    /// Silence before the first probe of a connection with SO_KEEPALIVE (`tcp_keepalive_time`), 1 ms to 32,767 s.
+    /// Default 2 h.
+    pub keepalive_time: Duration,
+    /// Time from probe to probe (`tcp_keepalive_intvl`), 1 ms to 32,767 s. Default 75 s.
+    pub keepalive_intvl: Duration,
+    /// Unanswered probes before a connection is given up (`tcp_keepalive_probes`), 1 to 127. Default 9.
+    pub keepalive_probes: u8,
+    /// Tell peers of a user timeout that was set, and take theirs where none was (RFC 5482). Default off.
+    pub user_timeout_option: bool,
+    /// TCP Fast Open (`tcp_fastopen`): the sum of what [`fastopen`](crate::fastopen) names. Default 1, clients.
+    pub fastopen: u32,
+    /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
+    pub time_wait: Duration,
+    /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
+    /// TIME-WAIT. Default 65,536.
+    pub time_wait_max: usize,
+    /// Most half-open connections (`tcp_max_syn_backlog`); what is beyond `syn_cookies` says. Default 16,384.
+    pub syn_backlog: usize,
+    /// When a SYN is answered with a cookie instead (`tcp_syncookies`). Default `pressure`.
+    pub syn_cookies: SynCookies,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            gro: true,
+            notsent_lowat: u32::MAX,
+            timestamps: true,
+            window_scaling: true,
+            delack: Duration::from_millis(40),
+            rto_min: Duration::from_millis(200),
+            congestion_control: Algorithm::default(),
+            ecn: EcnMode::default(),
+            pacing: PacingMode::default(),
+            mtu_probing: MtuProbing::default(),
+            syn_retries: 6,
+            retries: 15,
+            keepalive_time: Duration::from_secs(7200),
+            keepalive_intvl: Duration::from_secs(75),
+            keepalive_probes: 9,
+            user_timeout_option: false,
+            fastopen: fastopen::CLIENT,
+            time_wait: Duration::from_secs(60),
+            time_wait_max: 65_536,
+            syn_backlog: 16_384,
+            syn_cookies: SynCookies::default(),
+        }
+    }
+}
+
+impl TcpConfig {
+    /// Keepalive of a new socket: off, with the times of this stack.
+    pub(crate) fn keepalive(&self) -> KeepaliveSettings {
+        KeepaliveSettings {
+            enabled: false,
+            idle: self.keepalive_time,
+            interval: self.keepalive_intvl,
+            count: self.keepalive_probes,
+        }
+    }
+
+    /// Checks every field.
+    pub(super) fn validate(&self) -> io::Result<()> {
+        within("notsent_lowat", u64::from(self.notsent_lowat), 1, u64::from(u32::MAX))?;
+        within("delack (ms)", millis(self.delack), 0, 500)?;
+        within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
+        within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
+        within("retries", u64::from(self.retries), 1, 255)?;
+        let keepalive_max = millis(KEEPALIVE_TIME_MAX);
+        within("keepalive_time (ms)", millis(self.keepalive_time), 1, keepalive_max)?;
+        within("keepalive_intvl (ms)", millis(self.keepalive_intvl), 1, keepalive_max)?;
+        let probes_max = u64::from(KEEPALIVE_RETRIES_MAX);
+        within("keepalive_probes", u64::from(self.keepalive_probes), 1, probes_max)?;
+        if self.fastopen & !fastopen::ALL != 0 {
+            let (given, known) = (self.fastopen, fastopen::ALL);
+            return Err(invalid(format!(
+                "Config::fastopen is {given:#x}: only the bits {known:#x} mean something"
+            )));
+        }
+        within("time_wait (ms)", millis(self.time_wait), 1, 600_000)?;
+        within("time_wait_max", self.time_wait_max as u64, 0, u64::from(u32::MAX))?;
+        within("syn_backlog", self.syn_backlog as u64, 1, u64::from(u32::MAX))?;
+        Ok(())
+    }
+}
+
+/// Linux's `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL`.
+pub(crate) const KEEPALIVE_TIME_MAX: Duration = Duration::from_secs(32_767);
+/// Linux's `MAX_TCP_KEEPCNT`.
+pub(crate) const KEEPALIVE_RETRIES_MAX: u8 = 127;
