@@ -51,7 +51,7 @@ fn a_known_server_is_asked_and_answers_in_one_round_trip_instead_of_two() {
     Sim::new(1).run(|net| async move {
         let with = |fastopen| {
             let mut config = HostConfig::default();
-            config.stack.fastopen = fastopen;
+            config.stack.tcp.fastopen = fastopen;
             config
         };
         let client = net.host_with("client", with(CLIENT)).unwrap();

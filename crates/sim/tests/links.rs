@@ -144,7 +144,7 @@ fn a_link_may_differ_by_direction_and_change_while_it_is_used() {
 fn packets_longer_than_the_links_mtu_vanish() {
     Sim::new(6).run(|net| async move {
         let mut wide = HostConfig { mtu: 9000, ..HostConfig::default() };
-        wide.stack.mtu_probing = MtuProbing::Off;
+        wide.stack.tcp.mtu_probing = MtuProbing::Off;
         let (client, server) =
             (net.host_with("client", wide.clone()).unwrap(), net.host_with("server", wide).unwrap());
         let link = net.link(&client, &server, LinkConfig { mtu: 1500, ..LinkConfig::default() });
@@ -231,7 +231,7 @@ fn thousands_of_holes_are_repaired_by_sending_again_what_was_lost_and_nothing_el
         (large.stack.sndbuf, large.stack.rcvbuf) = (32 << 20, 32 << 20);
         // Slow start fills the path and, as nothing but a loss ends NewReno's, overshoots the queue, which then drops
         // every second packet.
-        large.stack.congestion_control = CongestionControl::NewReno;
+        large.stack.tcp.congestion_control = CongestionControl::NewReno;
         let client = net.host_with("client", large.clone()).unwrap();
         let server = net.host_with("server", large).unwrap();
         let config = LinkConfig { rate: Some(1_000_000_000), queue: 8 << 20, ..LinkConfig::rtt(100 * MS) };

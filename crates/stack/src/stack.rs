@@ -271,7 +271,7 @@ impl Stack {
         self.core::<Core>().map_or(0, |core| core.pool.in_use())
     }
 
-    /// Bytes of packet memory that hold no data and wait for the core that allocates (`Config::rx_free`).
+    /// Bytes of packet memory that hold no data and wait for the core that allocates (`Experiments::rx_free`).
     pub fn memory_parked(&self) -> usize {
         self.core::<Core>().map_or(0, |core| core.pool.stats().parked())
     }

@@ -107,7 +107,7 @@ fn nor_do_those_that_end_in_a_short_segment_or_are_read_in_parts() {
 #[test]
 fn messages_after_a_conversation_wait_once() {
     let mut driven = Driven::new(|_| {});
-    let delack = sockeye::Config::default().delack;
+    let delack = sockeye::Config::default().tcp.delack;
     let (client, server) = driven.pair();
     for _ in 0..50 {
         (&client).write_all(b"question").unwrap();

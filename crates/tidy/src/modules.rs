@@ -21,14 +21,14 @@ const ROOT: &str = "the root";
 /// A module and those that it may import, from the bottom up.
 pub const MODULES: [(&str, &[&str]); 10] = [
     ("base", &[]),
-    ("switches", &[]),
-    ("config", &["switches"]),
-    ("rt", &["base", "switches", "config"]),
-    ("inet", &["base", "switches", "config", "rt"]),
-    ("tcp", &["base", "switches", "config", "rt", "inet"]),
-    ("udp", &["base", "switches", "config", "rt", "inet"]),
-    ("unix", &["base", "switches", "config", "rt"]),
-    ("stack", &["base", "switches", "config", "rt", "inet", "tcp", "udp", "unix"]),
+    ("experiments", &[]),
+    ("config", &["experiments"]),
+    ("rt", &["base", "experiments", "config"]),
+    ("inet", &["base", "experiments", "config", "rt"]),
+    ("tcp", &["base", "experiments", "config", "rt", "inet"]),
+    ("udp", &["base", "experiments", "config", "rt", "inet"]),
+    ("unix", &["base", "experiments", "config", "rt"]),
+    ("stack", &["base", "experiments", "config", "rt", "inet", "tcp", "udp", "unix"]),
     ("tokio", &["base", "rt", "inet", "tcp", "udp", "unix", "stack"]),
 ];
 

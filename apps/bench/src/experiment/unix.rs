@@ -302,7 +302,8 @@ const GIGA: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {
-    use ::sockeye::{Config, UnixLocking};
+    use ::sockeye::Config;
+    use ::sockeye::experiments::{Experiments, UnixLocking};
 
     use super::*;
 

@@ -123,7 +123,7 @@ impl TcpConfig {
         if self.fastopen & !fastopen::ALL != 0 {
             let (given, known) = (self.fastopen, fastopen::ALL);
             return Err(invalid(format!(
-                "Config::fastopen is {given:#x}: only the bits {known:#x} mean something"
+                "TcpConfig::fastopen is {given:#x}: only the bits {known:#x} mean something"
             )));
         }
         within("time_wait (ms)", millis(self.time_wait), 1, 600_000)?;

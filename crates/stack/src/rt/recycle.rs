@@ -1,5 +1,5 @@
 //! Receive-buffer recycling: what becomes of a buffer that a core has used up and another one allocated
-//! (`Config::rx_free`, technique 3).
+//! (`Experiments::rx_free`, technique 3).
 //!
 //! * `inline`: it goes to the cache of the thread that freed it.
 //! * `slot`, `socket_list`: it waits on a shelf of its connection (`tcp/shelves.rs`) for whoever allocates next.

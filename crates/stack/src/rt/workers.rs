@@ -213,7 +213,7 @@ impl Workers {
         woken
     }
 
-    /// Something was handed to a lane that can wait; until when, `Config::wake` says. True if the worker was asleep and has
+    /// Something was handed to a lane that can wait; until when, `Experiments::wake` says. True if the worker was asleep and has
     /// been woken.
     pub fn leave_to(&self, env: &Env, index: usize) -> bool {
         match env.config.experiments.wake {

@@ -36,7 +36,7 @@ use crate::tcp::tables::ports::Ports;
 /// See the module's head.
 pub(crate) struct Core {
     inet: inet::Core,
-    /// How an application's threads enter perimeters: `Config::entry`, or `Process` where there is no worker.
+    /// How an application's threads enter perimeters: `Experiments::entry`, or `Process` where there is no worker.
     pub entry: Entry,
     /// Segments may be left with a reader who waits.
     pub hosts: bool,

@@ -28,7 +28,7 @@ impl Handed {
         core.workers.call(core, self.push(core, conn));
     }
 
-    /// Leaves a connection whose perimeter has items in its queue to its worker; when that comes, `Config::wake` says. True if its worker was asleep and
+    /// Leaves a connection whose perimeter has items in its queue to its worker; when that comes, `Experiments::wake` says. True if its worker was asleep and
     /// has been woken.
     pub fn leave(&self, core: &Core, conn: &Arc<Conn>) -> bool {
         core.workers.leave_to(core, self.push(core, conn))

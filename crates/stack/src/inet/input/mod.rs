@@ -7,14 +7,14 @@
 //! ```
 //!
 //! A flow's frames come in one queue, so they are handled by one thread and in order. Which locks the
-//! threads take is the switch [`Config::input`](crate::Config::input); `deliver.rs` tells the four settings.
+//! threads take is the switch [`Experiments::input`](crate::experiments::Experiments::input); `deliver.rs` tells the four settings.
 //! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
 //! (`conn/engine.rs`), whatever the setting.
 //!
 //! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
 //! two get on. What the frames bring about is then called on that thread: wakers, and hooks of listeners.
 //!
-//! An input thread is the stack's own and enters like a worker: whatever `Config::entry` says of callers, it runs what it
+//! An input thread is the stack's own and enters like a worker: whatever `Experiments::entry` says of callers, it runs what it
 //! finds queued.
 //!
 //! # Sleeping

@@ -106,7 +106,7 @@ impl Came {
     }
 }
 
-/// Accepts the next of `segments`, and as one with it those after it that continue it and nothing else (`Config::gro`).
+/// Accepts the next of `segments`, and as one with it those after it that continue it and nothing else (`TcpConfig::gro`).
 /// `false` if it is not the expected one, and is still the next.
 fn accept(
     cx: &mut Context<'_>,

@@ -7,7 +7,7 @@
 //! of it. If the lock is held, the segments go into its backlog one by one, in their order.
 //! A perimeter before the lock is entered and left in the same way ([`engine::drive`]).
 //!
-//! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `Config::gro`):
+//! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `TcpConfig::gro`):
 //! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
 //! not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own step.
 //!
@@ -270,7 +270,7 @@ impl Hold {
     }
 }
 
-/// Takes in a segment, and as one with it those after it that continue it and nothing else (`Config::gro`). Returns the one
+/// Takes in a segment, and as one with it those after it that continue it and nothing else (`TcpConfig::gro`). Returns the one
 /// that was looked at and does not.
 fn arrive(
     cx: &mut Context<'_>,

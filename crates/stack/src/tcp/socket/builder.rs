@@ -149,7 +149,7 @@ impl TcpSocket {
     }
 
     /// TCP_CONGESTION of the connection, or of a listener's connections. Default
-    /// [`Config::congestion_control`](crate::Config::congestion_control), which says where it counts.
+    /// [`TcpConfig::congestion_control`](crate::TcpConfig::congestion_control), which says where it counts.
     pub fn set_congestion_control(&mut self, algorithm: CongestionControl) {
         self.settings.congestion_control = algorithm;
     }

@@ -59,7 +59,7 @@ impl FastOpenOptions {
 impl TcpSocket {
     /// TCP_FASTOPEN of a listener: at most `queue_len` connections (0: none; 4096 at most) that were made at their SYN
     /// wait for the rest of their handshake. They are accepted at once, with the text of the SYN to be read. Works only
-    /// if `Config::fastopen` has [`SERVER`](crate::fastopen::SERVER).
+    /// if `TcpConfig::fastopen` has [`SERVER`](crate::fastopen::SERVER).
     ///
     /// The text of a SYN may come twice, if the network duplicates it: what it asks for must bear that (RFC 7413
     /// section 6.1).

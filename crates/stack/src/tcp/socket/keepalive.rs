@@ -131,7 +131,7 @@ impl TcpStream {
     }
 
     /// TCP_USER_TIMEOUT: how long what was sent may stay unacknowledged, or what was written wait for a window, before
-    /// the connection is given up with `TimedOut`; it takes the place of `Config::retries`, and of the number of
+    /// the connection is given up with `TimedOut`; it takes the place of `TcpConfig::retries`, and of the number of
     /// keepalive probes. `None` or zero: those decide. To the millisecond.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::tcp::conn::{contain, engine, notsent, reason};
 
 impl TcpSocket {
     /// TCP_NOTSENT_LOWAT of the connection, or of a listener's connections: see [`TcpStream::set_notsent_lowat`]. Default
-    /// [`Config::notsent_lowat`](crate::Config::notsent_lowat).
+    /// [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat).
     ///
     /// # Errors
     /// `InvalidInput` for `Some(0)`.
@@ -26,7 +26,7 @@ impl TcpStream {
     /// full segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes
     /// what is missing to that. So what a program writes leaves soon, and what it decides to send next is not behind
     /// megabytes that it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
-    /// [`Config::notsent_lowat`](crate::Config::notsent_lowat) says otherwise; 0 has that meaning on Linux).
+    /// [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat) says otherwise; 0 has that meaning on Linux).
     ///
     /// A blocking write waits until it is let in; one that does not block fails with `WouldBlock`. A socket is *writable*, for
     /// [`Poll`](crate::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of its buffer

@@ -5,8 +5,8 @@
 //! whose peer is in this process remembers it. Rank: a shard's mutex is taken while no perimeter is
 //! held inline and no buffer is locked; under it only the bind table is read.
 //!
-//! Bounds: connections by `Config::connections_max`, TIME-WAIT by `Config::time_wait_max` (beyond it a
-//! connection ends without), half-open ones by `Config::syn_backlog` (beyond it, SYNs are
+//! Bounds: connections by `Config::connections_max`, TIME-WAIT by `TcpConfig::time_wait_max` (beyond it a
+//! connection ends without), half-open ones by `TcpConfig::syn_backlog` (beyond it, SYNs are
 //! answered with cookies: `passive.rs`).
 
 use std::collections::VecDeque;
