@@ -9,7 +9,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::SocketAddr;
 use super::ancillary::UCred;
-use super::locking;
+use super::locking::{Chosen, Locking};
 use super::pcb::{Kind, Pcb};
 use super::sock::Sock;
 use super::wakes::Wakes;
@@ -25,7 +25,7 @@ impl Sock {
         if self.pcb.kind.is_connected() {
             return self.peer.clone();
         }
-        locking::with_datagram_peer(self.core(), &self.pcb, self.peer.as_ref(), Arc::clone)
+        Chosen::with_datagram_peer(self.core(), &self.pcb, self.peer.as_ref(), Arc::clone)
     }
 
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {

@@ -22,7 +22,7 @@
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 
-use super::locking;
+use super::locking::{Chosen, Locking};
 use super::pcb::{Pcb, So};
 use super::sock::{Sock, announce};
 use super::wakes::Wakes;
@@ -102,7 +102,7 @@ fn break_off(sock: &Sock) {
 #[cold]
 pub(super) fn break_both(core: &Env, pcb: &Arc<Pcb>, peer: &Arc<Pcb>) {
     let mut wakes = Wakes::new(core);
-    locking::exclusive(core, pcb, Some(&**peer), || {
+    Chosen::exclusive(core, pcb, Some(&**peer), || {
         break_end(pcb, &mut pcb.so.lock(), Errno::IO, &mut wakes);
         break_end(peer, &mut peer.so.lock(), Errno::CONNRESET, &mut wakes);
     });

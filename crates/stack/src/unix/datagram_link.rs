@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::pair;
 
-use super::locking;
+use super::locking::{Chosen, Locking};
 use super::pcb::Pcb;
 use super::rights::dispose;
 use super::wakes::Wakes;
@@ -22,7 +22,7 @@ use crate::rt::panics::{self, PanicSource};
 
 /// Links two new sockets with each other.
 pub(crate) fn link_pair(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
-    locking::relinking(core, || {
+    Chosen::relinking(core, || {
         let cost = pair::link_both(a, b);
         for (own, peer) in [(a, b), (b, a)] {
             let mut so = own.so.lock();
@@ -39,9 +39,9 @@ pub(crate) fn link_pair(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
 /// # Errors
 /// EPERM if `to` receives from another socket only; ECONNREFUSED if it has closed.
 pub(crate) fn connect(core: &Env, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), Errno> {
-    // Release, before the link changes: see `locking::with_datagram_peer`.
+    // Release, before the link changes: see `Locking::with_datagram_peer`.
     pcb.is_relinked.store(true, Ordering::Release);
-    let old = locking::relinking(core, || {
+    let old = Chosen::relinking(core, || {
         pair::relink(&**pcb, to, |_| {
             let mut theirs = to.so.lock();
             if theirs.closed {
@@ -69,7 +69,7 @@ pub(crate) fn disconnect(core: &Env, pcb: &Arc<Pcb>) {
     pcb.is_relinked.store(true, Ordering::Release);
     let mut old = None;
     let unlinked = panics::catch(PanicSource::Protocol, "disconnect", || {
-        locking::relinking(core, || {
+        Chosen::relinking(core, || {
             let (peer, cost) = pair::unlink(&**pcb);
             old = peer;
             pcb.so.lock().flows.only = 0;
@@ -93,7 +93,7 @@ pub(crate) fn lose(core: &Env, pcb: &Arc<Pcb>, dead: usize) {
 
 /// The socket closes. Its peer still points at it, and finds out when it sends.
 pub(crate) fn unlink(core: &Env, pcb: &Pcb, wakes: &mut Wakes<'_>) {
-    let old = locking::relinking(core, || pair::unlink(pcb));
+    let old = Chosen::relinking(core, || pair::unlink(pcb));
     if let Some(old) = old {
         let unblocked = old.so.lock().flows.unlink(pcb);
         wakes.senders(unblocked);

@@ -14,12 +14,13 @@ use sockeye_sync::{Ticket, WaitQueue};
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
+use super::locking::{Chosen, Locking};
 use super::pcb::{Kind, Pcb, So};
 use super::send::{Cargo, Message, Refusal, SMALL_MESSAGE_MAX, after_sending, take_alert};
 use super::sock::Sock;
 use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
-use super::{contain, datagram_link, locking};
+use super::{contain, datagram_link};
 
 /// Why a datagram was not appended.
 enum Unsent {
@@ -55,7 +56,7 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
         let mut wakes = Wakes::new(core);
         let sndbuf = pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
         let hint = pcb.flow_hint.load(Ordering::Relaxed);
-        let is_sent = locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
+        let is_sent = Chosen::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
             contain::section(peer, Errno::IO, &mut wakes, |so, wakes| {
                 let is_taken = !so.takes_nothing() && (so.flows.only == 0 || so.flows.only == pcb.id());
                 if !is_taken || wants(peer) {
@@ -132,13 +133,13 @@ fn until_sent(
         }
         let mut wakes = Wakes::new(core);
         let done = match to {
-            None => locking::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
+            None => Chosen::with_datagram_peer(core, pcb, sock.peer.as_ref(), |peer| {
                 append(sock, peer, message, blocks, &mut wakes)
             })
             .unwrap_or(Err(Unsent::Failed(Errno::NOTCONN))),
             Some(addr) => {
                 let found = super::shared(core).names.find(addr, Kind::Datagram)?;
-                locking::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
+                Chosen::sending_to(core, &found, || append(sock, &found, message, blocks, &mut wakes))
             }
         };
         wakes.fire();

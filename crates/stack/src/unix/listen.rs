@@ -14,11 +14,12 @@ use sockeye_sync::Ticket;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::SocketAddr;
+use super::contain;
+use super::locking::{Chosen, Locking};
 use super::pcb::{Backlog, Kind, Pcb};
 use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
-use super::{contain, locking};
 use crate::config::BACKLOG_MAX;
 use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
@@ -225,7 +226,7 @@ fn make(sock: &Sock, place: &Place<'_>, embryo: &mut Embryo) -> Option<Sock> {
     let mut connected = sock.clone_parts();
     connected.peer = Some(Arc::clone(&peer));
     let mut wakes = Wakes::new(core);
-    let is_queued = locking::exclusive(core, listener, None, || {
+    let is_queued = Chosen::exclusive(core, listener, None, || {
         let mut so = listener.so.lock();
         let is_shut = so.shut;
         let Some(backlog) = so.backlog.as_mut().filter(|_| !is_shut) else { return false };
@@ -257,7 +258,7 @@ fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
             return contain::break_both(core, &sock.pcb, &peer);
         };
         peer.in_flight.fetch_sub(1, Ordering::SeqCst);
-        locking::unlink(core, &sock.pcb, &peer);
+        Chosen::unlink(core, &sock.pcb, &peer);
         drop(server);
     }
     // The client is as it was.
@@ -272,7 +273,7 @@ fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
 /// Takes a connection that nobody has accepted out of the backlog.
 fn take_back(core: &Env, listener: &Arc<Pcb>, peer: &Arc<Pcb>) -> Option<Sock> {
     let mut wakes = Wakes::new(core);
-    locking::exclusive(core, listener, None, || {
+    Chosen::exclusive(core, listener, None, || {
         let mut so = listener.so.lock();
         let ready = &mut so.backlog.as_mut()?.ready;
         let at = ready.iter().position(|queued| Arc::ptr_eq(&queued.pcb, peer))?;
@@ -317,7 +318,7 @@ fn take_connection(sock: &Sock, waits: bool) -> Result<Result<Sock, (Option<Tick
     // After a panic it is closed outside the locks.
     let mut taken = None;
     let mut wakes = Wakes::new(sock.core());
-    let found = locking::receiving(sock.core(), pcb, || {
+    let found = Chosen::receiving(sock.core(), pcb, || {
         let mut so = pcb.so.lock();
         let (is_shut, cpu) = (so.shut, so.data_cpu);
         let Some(backlog) = so.backlog.as_mut() else { return Err(Errno::INVAL) };

@@ -1,4 +1,7 @@
-//! The locks of UNIX-domain sockets, and what each setting of `unix_locking` takes of them.
+//! The locks of UNIX-domain sockets: what a call takes of them.
+//!
+//! [`Locking`] has a function for each kind of call; its default is the product's, which is the setting `direct` of `unix_locking`. The older
+//! settings are other implementations, in `experiments/`, with the feature of that name. Callers use [`Chosen`].
 //!
 //! # Three kinds of lock, and their order
 //!
@@ -39,154 +42,95 @@
 //!
 //! Tests: `crates/sync/tests/loom/pair.rs`, `tests/unix_stress.rs` in all settings.
 
-use sockeye_sync::facade::Arc;
-use sockeye_sync::pair::{self, PairCost};
+use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::pair::PairCost;
 
 use super::pcb::Pcb;
-use crate::experiments::UnixLocking;
 use crate::rt::counter;
 use crate::rt::env::Env;
 
-/// Runs one attempt of a send on a connection. `None`: the peer has closed.
-#[inline]
-pub(crate) fn sending<R>(core: &Env, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce() -> R) -> Option<R> {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => Some(f()),
-        UnixLocking::Pair => {
-            let (result, cost) = pair::with_peer(pcb, Some(peer), |_| f());
-            count(core, cost);
-            result
+/// What the calls on UNIX-domain sockets lock. The defaults are the product's.
+pub(crate) trait Locking {
+    /// What the setting keeps for a stack.
+    type OfStack: Default + Send + Sync;
+
+    /// Runs one attempt of a send on a connection. `None`: the peer has closed.
+    #[inline]
+    fn sending<R>(core: &Env, pcb: &Pcb, peer: &Arc<Pcb>, f: impl FnOnce() -> R) -> Option<R> {
+        let (_, _, _) = (core, pcb, peer);
+        Some(f())
+    }
+
+    /// Runs one attempt of a receive.
+    #[inline]
+    fn receiving<R>(core: &Env, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
+        let (_, _) = (core, pcb);
+        f()
+    }
+
+    /// Runs `f` with the peer of a datagram socket; `known` is the one that it was made with.
+    #[inline]
+    fn with_datagram_peer<R>(
+        core: &Env,
+        pcb: &Pcb,
+        known: Option<&Arc<Pcb>>,
+        f: impl FnOnce(&Arc<Pcb>) -> R,
+    ) -> Option<R> {
+        // Acquire, with the release in `datagram_link`: a thread that sees the pcb linked anew looks under its mutex.
+        let is_relinked = pcb.is_relinked.load(Ordering::Acquire);
+        if let Some(peer) = known.filter(|_| !is_relinked) {
+            return Some(f(peer));
         }
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = super::shared(core).linkage.read();
-            core.count(counter::UNIX_PCB_LOCKS);
-            Some(peer.link.locked(f))
-        }
+        core.count(counter::UNIX_PCB_LOCKS);
+        pcb.link.peer().map(|peer| f(&peer))
+    }
+
+    /// Runs `f` while nobody sends to `to`, which was found by its name.
+    fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
+        let (_, _) = (core, to);
+        f()
+    }
+
+    /// Runs `f`, which changes what is between `pcb` and `peer`.
+    fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
+        let (_, _, _) = (core, pcb, peer);
+        f()
+    }
+
+    /// Points the ends of a new connection at each other, where the setting follows such pointers.
+    fn link(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
+        let (_, _, _) = (core, a, b);
+    }
+
+    /// Ends what [`link`](Self::link) did.
+    fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
+        let (_, _, _) = (core, pcb, peer);
+    }
+
+    /// Runs `f`, which links datagram sockets.
+    fn relinking<R>(core: &Env, f: impl FnOnce() -> (R, PairCost)) -> R {
+        let (result, cost) = f();
+        count(core, cost);
+        result
     }
 }
 
-/// Runs one attempt of a receive.
-#[inline]
-pub(crate) fn receiving<R>(core: &Env, pcb: &Pcb, f: impl FnOnce() -> R) -> R {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => f(),
-        UnixLocking::Pair | UnixLocking::Global => {
-            core.count(counter::UNIX_PCB_LOCKS);
-            pcb.link.locked(f)
-        }
-    }
+/// The product's locks.
+#[cfg_attr(feature = "experiments", allow(dead_code, reason = "the settings choose"))]
+pub(crate) struct Direct;
+
+impl Locking for Direct {
+    type OfStack = ();
 }
 
-/// Runs `f` with the peer of a datagram socket; `known` is the one that it was made with.
-#[inline]
-pub(crate) fn with_datagram_peer<R>(
-    core: &Env,
-    pcb: &Pcb,
-    known: Option<&Arc<Pcb>>,
-    f: impl FnOnce(&Arc<Pcb>) -> R,
-) -> Option<R> {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => {
-            // Acquire, with the release in `datagram_link`: whoever sees the pcb linked anew looks under
-            // its mutex.
-            let is_relinked = pcb.is_relinked.load(sockeye_sync::facade::Ordering::Acquire);
-            if let Some(peer) = known.filter(|_| !is_relinked) {
-                return Some(f(peer));
-            }
-            core.count(counter::UNIX_PCB_LOCKS);
-            pcb.link.peer().map(|peer| f(&peer))
-        }
-        UnixLocking::Pair => with_linked_peer(core, pcb, known, f),
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = super::shared(core).linkage.read();
-            with_linked_peer(core, pcb, known, f)
-        }
-    }
-}
+/// The locks that calls take.
+#[cfg(not(feature = "experiments"))]
+pub(crate) type Chosen = Direct;
+#[cfg(feature = "experiments")]
+pub(crate) type Chosen = super::experiments::Configured;
 
-fn with_linked_peer<R>(
-    core: &Env,
-    pcb: &Pcb,
-    known: Option<&Arc<Pcb>>,
-    f: impl FnOnce(&Arc<Pcb>) -> R,
-) -> Option<R> {
-    let (result, cost) = pair::with_peer(pcb, known, f);
-    count(core, cost);
-    result
-}
-
-/// Runs `f` while nobody sends to `to`, which was found by its name.
-pub(crate) fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => f(),
-        UnixLocking::Pair => {
-            core.count(counter::UNIX_PCB_LOCKS);
-            to.link.locked(f)
-        }
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = super::shared(core).linkage.write();
-            f()
-        }
-    }
-}
-
-/// Runs `f`, which changes what is between `pcb` and `peer`.
-pub(crate) fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => f(),
-        UnixLocking::Pair => {
-            let (result, cost) = pair::with_both(pcb, peer.unwrap_or(pcb), f);
-            count(core, cost);
-            result
-        }
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = super::shared(core).linkage.write();
-            f()
-        }
-    }
-}
-
-/// Points the ends of a new connection at each other, where the setting follows such pointers.
-pub(crate) fn link(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => {}
-        UnixLocking::Pair => count(core, pair::link_both(a, b)),
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            let _linkage = super::shared(core).linkage.write();
-            count(core, pair::link_both(a, b));
-        }
-    }
-}
-
-/// Ends what [`link`] did.
-pub(crate) fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
-    match core.config.experiments.unix_locking {
-        UnixLocking::Direct => {}
-        UnixLocking::Pair | UnixLocking::Global => count(core, pair::unlink_both(pcb, peer)),
-    }
-}
-
-/// Runs `f`, which links datagram sockets.
-pub(crate) fn relinking<R>(core: &Env, f: impl FnOnce() -> (R, PairCost)) -> R {
-    let linkage = match core.config.experiments.unix_locking {
-        UnixLocking::Direct | UnixLocking::Pair => None,
-        UnixLocking::Global => {
-            core.count(counter::UNIX_GLOBAL_LOCKS);
-            Some(super::shared(core).linkage.write())
-        }
-    };
-    let (result, cost) = f();
-    drop(linkage);
-    count(core, cost);
-    result
-}
-
-fn count(core: &Env, cost: PairCost) {
+/// Counts what a pair has cost.
+pub(super) fn count(core: &Env, cost: PairCost) {
     core.count_many(counter::UNIX_PCB_LOCKS, cost.locks);
     if cost.slow > 0 {
         core.count_many(counter::UNIX_PAIR_SLOW_PATHS, cost.slow);

@@ -19,6 +19,7 @@
 //! | file | what |
 //! |---|---|
 //! | `locking.rs` | **the lock protocol**: read this first |
+//! | `experiments/` | its older settings |
 //! | `pcb.rs`, `bytes.rs`, `marks.rs`, `flows.rs` | a socket and its receive buffer |
 //! | `sock.rs`, `listen.rs`, `datagram_link.rs`, `names.rs`, `addr.rs` | handles, connecting, names |
 //! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
@@ -38,6 +39,8 @@ mod contain;
 mod datagram;
 mod datagram_link;
 mod datagram_send;
+#[cfg(feature = "experiments")]
+mod experiments;
 mod flows;
 pub(crate) mod listen;
 mod listener;
@@ -62,7 +65,6 @@ mod wakes;
 use std::io;
 use std::path::Path;
 
-use sockeye_sync::RwLock;
 use sockeye_sync::facade::Arc;
 
 pub use addr::SocketAddr;
@@ -78,14 +80,16 @@ pub use stream::UnixStream;
 use crate::base::addr::HashKey;
 use crate::rt::env::{Env, Kept};
 use crate::rt::panics;
+use locking::{Chosen, Locking};
 
 /// What the UNIX-domain sockets of a stack share.
 pub(crate) struct Shared {
     pub names: names::Names,
     pub registry: registry::Registry,
     pub budget: Arc<sockeye_sync::Credits>,
-    /// The old scheme's lock around everything; see `locking.rs`.
-    pub linkage: RwLock<()>,
+    /// What the setting of `unix_locking` keeps.
+    #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the default one keeps nothing"))]
+    locking: <Chosen as Locking>::OfStack,
 }
 
 /// What the UNIX-domain sockets of a stack share.
@@ -103,7 +107,7 @@ impl Shared {
             names: names::Names::new(key),
             registry: registry::Registry::new(),
             budget: Arc::new(sockeye_sync::Credits::new(rights::IN_FLIGHT_MAX)),
-            linkage: RwLock::new(()),
+            locking: Default::default(),
         }
     }
 

@@ -14,12 +14,13 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::addr::Name;
 use super::ancillary::{MsgFlags, RecvAncillary, UCred};
 use super::bytes::{COPY_LOCKED_MAX, Sink};
+use super::contain;
+use super::locking::{Chosen, Locking};
 use super::pcb::{Kind, Pcb, So};
 use super::rights::{InFlight, Right, close_rights};
 use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
-use super::{contain, locking};
 use crate::rt::failpoints::{self, Point};
 
 /// What was received.
@@ -130,7 +131,7 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     }
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new(sock.core());
-    let taken = locking::receiving(sock.core(), pcb, || {
+    let taken = Chosen::receiving(sock.core(), pcb, || {
         contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
             let take = so.data.len().min(buf.len());
             if take == 0 || take > COPY_LOCKED_MAX || so.marks.is_some() {
@@ -177,7 +178,7 @@ fn recv_now(
     loop {
         let mut part = Part::default();
         let mut wakes = Wakes::new(core);
-        let found = locking::receiving(core, pcb, || {
+        let found = Chosen::receiving(core, pcb, || {
             contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
                 let found = take_stream(pcb, so, &mut sink, &request, received.bytes, &mut part)?;
                 if part.bytes > 0 && so.has_room() {
@@ -289,7 +290,7 @@ pub(crate) fn recv_bytes(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
 fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let pcb = &sock.pcb;
     let mut wakes = Wakes::new(sock.core());
-    let taken = locking::receiving(sock.core(), pcb, || {
+    let taken = Chosen::receiving(sock.core(), pcb, || {
         contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
             let (len, flow) = so.records.first()?;
             if so.error.is_some() || so.records.first_extra().is_some() || len > COPY_LOCKED_MAX {
@@ -344,7 +345,7 @@ fn recv_record_now(
     loop {
         let mut part = Part::default();
         let mut wakes = Wakes::new(core);
-        let found = locking::receiving(core, pcb, || {
+        let found = Chosen::receiving(core, pcb, || {
             contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
                 let found = take_record(pcb, so, &mut sink, &request, wakes, &mut part)?;
                 if matches!(found, Found::Some) && so.has_room() {

@@ -16,12 +16,13 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
 use super::bytes::COPY_LOCKED_MAX;
+use super::locking::{Chosen, Locking};
 use super::pcb::{Extra, Kind, Pcb, Record, So};
 use super::rights::InFlight;
 use super::sock::{Sock, settle_alert};
 use super::wait::{Timeout, wait, wait_for_memory};
 use super::wakes::Wakes;
-use super::{collect, contain, locking};
+use super::{collect, contain};
 use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 
@@ -175,7 +176,7 @@ fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let core = sock.core();
     if buf.len() <= COPY_LOCKED_MAX {
         let mut wakes = Wakes::new(core);
-        let taken = locking::sending(core, &sock.pcb, peer, || {
+        let taken = Chosen::sending(core, &sock.pcb, peer, || {
             contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
                 let is_plain = so.marks.is_none() && !so.wants_creds;
                 if so.takes_nothing() || so.space() < buf.len() || buf.is_empty() || !is_plain {
@@ -296,7 +297,7 @@ fn append(
             }
         })
     };
-    let done = locking::sending(core, &sock.pcb, peer, || {
+    let done = Chosen::sending(core, &sock.pcb, peer, || {
         contain::section(peer, Errno::CONNRESET, &mut wakes, attempt)
     })
     .unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
@@ -446,7 +447,7 @@ fn send_bytes_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
     let (core, peer) = (sock.core(), sock.connected()?);
     if buf.len() <= SMALL_MESSAGE_MAX && !sock.pcb.alert.load(Ordering::Acquire) {
         let mut wakes = Wakes::new(core);
-        let is_sent = locking::sending(core, &sock.pcb, peer, || {
+        let is_sent = Chosen::sending(core, &sock.pcb, peer, || {
             contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
                 let is_sent = !so.takes_nothing()
                     && so.used() < so.hiwat
@@ -520,7 +521,7 @@ fn append_packet(
         return Err(Refusal::NoMemory);
     }
     let mut wakes = Wakes::new(core);
-    let done = locking::sending(core, &sock.pcb, peer, || {
+    let done = Chosen::sending(core, &sock.pcb, peer, || {
         contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
             check(so)?;
             if so.used() >= so.hiwat {

@@ -15,11 +15,12 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::Name;
 use super::listen::phase;
+use super::locking::{Chosen, Locking};
 use super::names;
 use super::pcb::{Contents, Kind, Pcb, So};
 use super::rights::dispose;
 use super::wakes::Wakes;
-use super::{collect, datagram_link, locking};
+use super::{collect, datagram_link};
 use crate::rt::env::Env;
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
@@ -154,7 +155,7 @@ impl Sock {
     pub fn shutdown(&self, read: bool, write: bool) {
         let (pcb, peer) = (&self.pcb, self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()));
         let mut wakes = Wakes::new(self.core());
-        locking::exclusive(self.core(), pcb, peer.map(|peer| &**peer), || {
+        Chosen::exclusive(self.core(), pcb, peer.map(|peer| &**peer), || {
             if read {
                 shut(pcb, &mut wakes);
             }
@@ -178,7 +179,7 @@ impl Sock {
 
 /// Connects two pcbs of which nobody else knows yet, or whose connecting side nobody else uses.
 pub(crate) fn connect_pcbs(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
-    locking::link(core, a, b);
+    Chosen::link(core, a, b);
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let wants_creds = wants(a) || wants(b);
     for (own, peer) in [(a, b), (b, a)] {
@@ -228,7 +229,7 @@ fn close(core: &Env, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     panics::contain(core, PanicSource::Protocol, "the end of a name", || names::forget(core, pcb));
     let (mut wakes, mut left) = (Wakes::new(core), Leftovers::default());
     let connected = peer.filter(|_| pcb.kind.is_connected());
-    locking::exclusive(core, pcb, connected.map(|peer| &**peer), || {
+    Chosen::exclusive(core, pcb, connected.map(|peer| &**peer), || {
         let is_lossy = close_own(pcb, &mut wakes, &mut left);
         if let Some(peer) = connected {
             close_peer(peer, is_lossy, &mut wakes, &mut left);
@@ -238,7 +239,7 @@ fn close(core: &Env, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     });
     match connected {
         Some(peer) => {
-            locking::unlink(core, pcb, peer);
+            Chosen::unlink(core, pcb, peer);
             announce(peer, Some(pcb), &mut wakes);
         }
         None if pcb.kind == Kind::Datagram => datagram_link::unlink(core, pcb, &mut wakes),
