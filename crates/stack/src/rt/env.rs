@@ -15,12 +15,11 @@ use crate::base::addr::HashKey;
 use crate::base::clock::Clock;
 use crate::base::entropy::{Entropy, Key};
 use crate::config::Config;
-use crate::experiments::PoolSource;
 use crate::rt::counter;
+use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::fork::Home;
 use crate::rt::memory::{MemoryWaiters, Pruner};
 use crate::rt::panics::Panics;
-use crate::rt::recycle::Recycler;
 use crate::rt::workers::Workers;
 
 /// See the module's head.
@@ -35,8 +34,9 @@ pub(crate) struct Env {
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
     pub pruner: Pruner,
-    /// What becomes of buffers that one core used up and another allocated.
-    pub recycler: Recycler,
+    /// What the settings that are measured against each other keep.
+    #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
+    pub discipline: <Chosen as Discipline>::OfStack,
     pub workers: Workers,
     /// Whom the application has named to hear of panics.
     pub panics: Panics,
@@ -71,12 +71,12 @@ impl Env {
             secret: Key::new(entropy.bytes()),
             home: Home::here(),
             pool: Pool::new(PoolConfig {
-                reuse: config.experiments.pool == PoolSource::Cached,
+                reuse: Chosen::keeps_memory(&config),
                 ..PoolConfig::with_memory_max(config.memory_max)
             }),
             memory_waiters: MemoryWaiters::default(),
             pruner: Pruner::new(),
-            recycler: Recycler::new(config.experiments.rx_free),
+            discipline: Chosen::of_stack(&config),
             workers: Workers::new(config.workers, clock.now()),
             panics: Panics::default(),
             counters: Counters::new(),

@@ -8,14 +8,18 @@
 //! | [`threads`] | which kind of thread the calling one is |
 //! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |
 //! | [`wake`] | whom a change concerns, until it can be woken |
-//! | [`memory`], [`recycle`] | who waits for packet memory; where used-up buffers go |
+//! | [`memory`] | who waits for packet memory |
+//! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
 //! | [`fork`] | what a child of fork(2) may do |
 //! | [`failpoints`] | panics on purpose, for tests |
 
 pub(crate) mod blocking;
 pub(crate) mod counter;
+pub(crate) mod discipline;
 pub(crate) mod env;
+#[cfg(feature = "experiments")]
+pub(crate) mod experiments;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
@@ -25,7 +29,6 @@ pub(crate) mod handle;
 pub(crate) mod memory;
 pub(crate) mod panics;
 pub mod poll;
-pub(crate) mod recycle;
 #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
 pub(crate) mod tasks;
 pub(crate) mod threads;

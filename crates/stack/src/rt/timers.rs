@@ -27,7 +27,8 @@ pub(crate) enum TimerKey {
     Memory,
     /// What lies behind holes, at the memory cap.
     Prune,
-    /// Packet memory that is parked for whoever allocates.
+    /// Packet memory that is parked for the threads that allocate.
+    #[cfg(feature = "experiments")]
     Parked,
     /// The link of an interface, by its place in the table.
     Link { netif: u16 },

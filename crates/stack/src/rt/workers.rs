@@ -9,8 +9,8 @@
 //! looks whether the worker has announced. Either the worker sees the work, or the bringer sees the
 //! announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer that
 //! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
-//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline, except with
-//! `Wake::Delayed`: then perimeters are left to workers without waking them, and they look every [`LOOK_INTERVAL`].
+//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline. (What a setting adds to that it has
+//! in `rt/discipline.rs`, by the same rule: its work is there before the worker is looked at.)
 //!
 //! # Without threads
 //! Whoever calls `Stack::poll` is told when to call again, and may be doing something else when an application's call
@@ -30,8 +30,8 @@ use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
-use crate::experiments::Wake;
 use crate::rt::counter;
+use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
@@ -56,8 +56,6 @@ pub(crate) type Driver = Box<dyn Fn() + Send + Sync>;
 
 struct Lane {
     clockwork: Mutex<Clockwork>,
-    /// (a) Packet memory that is parked for the lane's cores should be given back.
-    flush: AtomicBool,
     sleeper: Sleeper,
 }
 
@@ -94,7 +92,6 @@ impl Workers {
     pub fn new(threads: usize, now: Instant) -> Self {
         let lane = |_| Lane {
             clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
-            flush: AtomicBool::new(false),
             sleeper: Sleeper::new(),
         };
         Self {
@@ -126,7 +123,9 @@ impl Workers {
         let pick = match key {
             TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
             TimerKey::Link { netif } | TimerKey::Frames { netif, .. } => u64::from(netif),
-            TimerKey::Memory | TimerKey::Prune | TimerKey::Parked | TimerKey::Fragments => 0,
+            TimerKey::Memory | TimerKey::Prune | TimerKey::Fragments => 0,
+            #[cfg(feature = "experiments")]
+            TimerKey::Parked => 0,
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();
@@ -213,21 +212,15 @@ impl Workers {
         woken
     }
 
-    /// Something was handed to a lane that can wait; until when, `Experiments::wake` says. True if the worker was asleep and has
-    /// been woken.
+    /// Something was handed to a lane that can wait. True if the worker was asleep and has been woken.
     pub fn leave_to(&self, env: &Env, index: usize) -> bool {
-        match env.config.experiments.wake {
-            // Without a worker nobody looks by itself.
-            Wake::Delayed if self.has_threads => false,
-            Wake::Delayed | Wake::Immediate | Wake::Elide => self.call(env, index),
-        }
+        Chosen::wakes_for_left_work(env) && self.call(env, index)
     }
 
-    /// The list of buffers parked for a core is half full: whoever looks after the core empties it.
-    pub fn kick(&self, of: usize) {
-        let lane = self.lane(of as u64);
-        lane.flush.store(true, Ordering::Release);
-        lane.sleeper.wake_if_sleeping();
+    /// Wakes the worker of a lane that has [work of a setting](Discipline::has_work).
+    #[cfg(feature = "experiments")]
+    pub fn wake(&self, index: usize) {
+        self.lanes[index].sleeper.wake_if_sleeping();
     }
 
     /// Ends the threads.
@@ -248,7 +241,7 @@ impl Workers {
             // Each item of a turn is contained by itself: this is for what is around them.
             panics::contain(env, PanicSource::Protocol, "a worker's turn", || {
                 self.turn(duties, index, &mut due);
-                env.recycler.flush_lane(env, index);
+                Chosen::before_sleep(env, index);
             });
             let ticket = lane.sleeper.prepare_sleep();
             let deadline = {
@@ -261,10 +254,10 @@ impl Workers {
                 ticket.cancel();
                 return;
             }
-            if !duties.has_work(index) && !lane.flush.load(Ordering::Acquire) {
+            if !duties.has_work(index) && !Chosen::has_work(env, index) {
                 env.count(counter::WORKER_SLEEPS);
                 let until = deadline.and_then(|at| env.clock.to_std(Instant::from_micros(at)));
-                ticket.sleep(sooner(env, until), Spin::OFF);
+                ticket.sleep(Chosen::sleeps_until(env, until), Spin::OFF);
             } else {
                 ticket.cancel();
             }
@@ -284,9 +277,7 @@ impl Workers {
             self.begin_anew(duties, lane, due);
             caught.report(env);
         }
-        if lane.flush.load(Ordering::Relaxed) && lane.flush.swap(false, Ordering::Acquire) {
-            env.recycler.flush_lane(env, index);
-        }
+        Chosen::turn(env, index);
         duties.work(handed);
         for entry in due.drain(..) {
             panics::contain(env, PanicSource::Protocol, "a timer", || duties.fire(entry));
@@ -330,18 +321,6 @@ impl Workers {
 
 /// Turns of each lane at the end of a stack: work that makes work ends in a few.
 const FINISH_TURNS_MAX: usize = 1000;
-
-/// When a worker wakes by itself: at its wheel's deadline, or to look for what was left without waking it.
-fn sooner(env: &Env, deadline: Option<StdInstant>) -> Option<StdInstant> {
-    match env.config.experiments.wake {
-        Wake::Delayed => deadline.into_iter().chain(StdInstant::now().checked_add(LOOK_INTERVAL)).min(),
-        Wake::Immediate | Wake::Elide => deadline,
-    }
-}
-
-/// How often a worker looks for perimeters that were left to it without waking it (`Wake::Delayed`): the
-/// longest delay of what is in them. 10 ms as illumos had it.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long a caller may sleep for a deadline of the system's clock.
 pub(crate) fn deadline_after(timeout: Option<Duration>) -> Option<StdInstant> {

@@ -60,11 +60,11 @@ impl Shelves {
 
     /// What a reader has used up. Outside all locks.
     pub fn read(&self, core: &Core, conn: &Conn, mut freed: Freed) {
-        if core.recycler.by_core() {
-            return core.recycler.give_back(core, freed);
+        if core.discipline.by_core() {
+            return core.discipline.give_back(core, freed);
         }
         if self.shelve(core, conn, &conn.shelves.rx, &mut freed) {
-            core.recycler.arm(core);
+            core.discipline.arm(core);
         }
     }
 
@@ -78,7 +78,7 @@ impl Shelves {
                 let list = &lists[sockeye_sync::cpu::current() as usize & (lists.len() - 1)];
                 list.lock().push(Listed { hash: conn.hash, serial: conn.serial });
             }
-            arm = !core.recycler.is_armed();
+            arm = !core.discipline.is_armed();
             // A connection that has left the table is not found by the sweep, so its shelves stay empty.
             !conn.is_dead()
         };
@@ -93,7 +93,7 @@ impl Shelves {
     /// The wheel's call: gives back what nobody has touched since the last one.
     pub fn sweep(&self, core: &Core) {
         let is_left = self.look(core);
-        core.recycler.swept(core, is_left, || self.listed.iter().any(|list| !list.lock().is_empty()));
+        core.discipline.swept(core, is_left, || self.listed.iter().any(|list| !list.lock().is_empty()));
     }
 
     /// One sweep. True if something may be left.
@@ -114,7 +114,7 @@ impl Shelves {
             visited.push(conn);
             stays
         });
-        let is_left = core.recycler.flush_stale(core, seen);
+        let is_left = core.discipline.flush_stale(core, seen);
         is_left || !known.is_empty()
     }
 
@@ -122,7 +122,7 @@ impl Shelves {
     /// cores the pool has emptied before it refused.)
     #[cold]
     pub fn reclaim(&self, core: &Core) -> bool {
-        if !core.recycler.shelves() {
+        if !core.discipline.shelves() {
             return false;
         }
         let (mut visited, mut reclaimed) = (Vec::new(), Freed::new());
@@ -139,7 +139,7 @@ impl Shelves {
 
     /// A connection has left the table: nobody will sweep its shelves, and nobody parks there any more.
     pub fn forget(&self, core: &Core, conn: &Arc<Conn>) {
-        if core.recycler.shelves() {
+        if core.discipline.shelves() {
             // Between `bury` and this, as in `shelve` between parking and `is_dead`.
             fence(Ordering::SeqCst);
             drop(conn.shelves.take_all());

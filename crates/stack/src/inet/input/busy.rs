@@ -35,9 +35,9 @@ use sockeye_sync::{Lookout, Mutex, Seen, Spin};
 
 use super::placed::Placing;
 use super::{BATCH_BYTES_MAX, Batch, count, turn};
-use crate::experiments::Input as Switch;
 use crate::inet::netif::NetifId;
 use crate::inet::netif::table::NETIFS_MAX;
+use crate::rt::discipline::{Chosen, Discipline};
 use crate::tcp::Core;
 
 /// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
@@ -177,7 +177,7 @@ impl Seats {
 
 /// The seat at a queue, if callers may take it.
 pub(super) fn seat(core: &Core, at: Place) -> Option<&Seat> {
-    core.input.seats.at(at).filter(|_| core.config.experiments.input == Switch::Batched)
+    core.input.seats.at(at).filter(|_| Chosen::takes_frames_in_calls(core))
 }
 
 /// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
@@ -230,7 +230,7 @@ pub(super) fn mark(seat: &Seat) {
 #[inline]
 pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     if bytes >= STREAM_MIN
-        && core.config.experiments.input == Switch::Batched
+        && Chosen::takes_frames_in_calls(core)
         && let Some(seat) = at.load().and_then(|at| core.input.seats.at(at))
     {
         mark(seat);
@@ -242,7 +242,7 @@ pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
 /// is a system call or two. Called without locks.
 #[inline]
 pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize, buffered: u32) {
-    if bytes < STREAM_MIN || core.config.experiments.input != Switch::Batched {
+    if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
         return;
     }
     let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };

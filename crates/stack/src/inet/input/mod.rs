@@ -50,6 +50,7 @@ use crate::inet::link;
 use crate::inet::netif::device::{FAULTS_MAX, pause_after};
 use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{RxFrame, down};
+use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
@@ -162,7 +163,7 @@ impl Input {
         }
         if let Some(netif) = core.netifs.netif(at.netif) {
             self.count(count::SLEEPS, 1);
-            core.recycler.before_wait(core);
+            Chosen::before_wait(core);
             netif.wait(core, at.queue, core.config.spin_max);
         }
         ControlFlow::Continue(())

@@ -88,7 +88,7 @@ fn close_last(core: &Core, conn: &Arc<Conn>) {
     // Outside the mutex: a registration may be the last to hold another socket.
     drop((unread, registrations));
     fire_all(core, &mut wakes);
-    if core.recycler.shelves() {
+    if core.discipline.shelves() {
         drop(conn.shelves.take_all());
     }
     let why = if abort { reason::ABORT } else { reason::CLOSE };

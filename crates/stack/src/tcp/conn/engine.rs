@@ -262,7 +262,7 @@ pub(super) fn arrive(
 /// What the reader used up is for whoever brings packets.
 #[inline]
 pub(super) fn take_spares(cx: &mut Context<'_>, conn: &Conn) {
-    if cx.core.recycler.shelves() && !conn.shelves.rx.is_empty() {
+    if cx.core.discipline.shelves() && !conn.shelves.rx.is_empty() {
         cx.outbox.spares.append(conn.shelves.rx.take());
     }
 }
@@ -356,7 +356,7 @@ fn input(
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
 pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
-    let recycler = &cx.core.recycler;
+    let recycler = &cx.core.discipline;
     if recycler.shelves() && !so.rcv.closed {
         let mut freed = Freed::new();
         so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);

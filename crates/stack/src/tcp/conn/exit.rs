@@ -6,7 +6,7 @@
 //!
 //! | setting | |
 //! |---|---|
-//! | `delayed` | the worker is not woken: it looks every [`LOOK_INTERVAL`](crate::rt::workers::LOOK_INTERVAL) |
+//! | `delayed` | the worker is not woken: it looks every [`LOOK_INTERVAL`](crate::rt::experiments::LOOK_INTERVAL) |
 //! | `immediate` | the worker is woken |
 //! | `elide` | the head of the queue is run here if it is the same connection's; else the worker is woken |
 //!

@@ -288,7 +288,7 @@ impl<'s> Context<'s> {
             self.settle();
             departures::depart(self);
             self.drain("giving memory back", |cx| {
-                if cx.core.recycler.is_inline() {
+                if cx.core.discipline.is_inline() {
                     cx.outbox.freed.clear();
                     drop(std::mem::take(&mut cx.outbox.spares));
                 } else {
@@ -353,7 +353,7 @@ impl<'s> Context<'s> {
 
     /// Gives back the buffers.
     fn give_back(&mut self) {
-        let recycler = &self.core.recycler;
+        let recycler = &self.core.discipline;
         let mut spares = std::mem::take(&mut self.outbox.spares);
         if recycler.by_core() {
             for chain in self.outbox.freed.drain(..) {

@@ -157,7 +157,7 @@ impl From<Exhausted> for Refusal {
 /// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
 pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
     let conn = ends.conn;
-    if core.recycler.shelves() && !conn.shelves.tx.is_empty() {
+    if core.discipline.shelves() && !conn.shelves.tx.is_empty() {
         // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
         drop(conn.shelves.tx.take());
     }
@@ -361,7 +361,7 @@ pub(super) fn recv_into<S: Sink>(
             None => serve::release(core, ends, so),
         }
         sink.take(unlinked, take, &mut freed);
-        if !freed.is_empty() && !core.recycler.is_inline() {
+        if !freed.is_empty() && !core.discipline.is_inline() {
             core.shelves.read(core, conn, freed);
         }
         rcvd::pay(core, ends, owed);
@@ -480,7 +480,7 @@ fn wait_for_space(
     let (Some((ticket, cpu)), None) = (ticket, conn.input_at.load()) else {
         return wait(core, conn, conn.writers(), ticket, timeout);
     };
-    core.recycler.before_wait(core);
+    core.discipline.before_wait(core);
     let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
@@ -496,7 +496,7 @@ fn wait_for(
     let Some((ticket, cpu)) = ticket else {
         return Err(io::ErrorKind::WouldBlock.into());
     };
-    core.recycler.before_wait(core);
+    core.discipline.before_wait(core);
     let woken = match conn.input_at.load() {
         Some(at) => watch::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),

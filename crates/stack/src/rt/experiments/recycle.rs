@@ -2,7 +2,7 @@
 //! (`Experiments::rx_free`, technique 3).
 //!
 //! * `inline`: it goes to the cache of the thread that freed it.
-//! * `slot`, `socket_list`: it waits on a shelf of its connection (`tcp/shelves.rs`) for whoever allocates next.
+//! * `slot`, `socket_list`: it waits in a list of its connection (`tcp/experiments/shelves.rs`) for whoever allocates next.
 //! * `core_list`: it waits in the list of the core that allocated it, which a thread on that core takes when its own
 //!   cache is empty, and a worker when the list is half full (the *kick*). This needs no connection, and does not
 //!   care whether input and allocation run on the same core.
@@ -38,20 +38,46 @@ pub(crate) struct Recycler {
     setting: RxFree,
     /// (a) The timer wheel will call for a sweep.
     is_armed: AtomicBool,
+    /// (a) For each lane of workers: a list of one of its cores is half full, and the worker is to empty it.
+    kicked: Box<[AtomicBool]>,
 }
 
 /// Time between two sweeps. Long against the time between two packets of a busy connection.
 const PERIOD: Duration = Duration::from_millis(100);
 
 impl Recycler {
-    pub fn new(setting: RxFree) -> Self {
-        Self { setting, is_armed: AtomicBool::new(false) }
+    pub fn new(setting: RxFree, lanes: usize) -> Self {
+        let kicked = (0..lanes).map(|_| AtomicBool::new(false)).collect();
+        Self { setting, is_armed: AtomicBool::new(false), kicked }
     }
 
-    /// Whether used-up buffers go to the cache of whoever frees them.
+    /// Whether used-up buffers go to the cache of the thread that frees them.
     #[inline]
     pub fn is_inline(&self) -> bool {
         self.setting == RxFree::Inline
+    }
+
+    /// A list is half full: the worker of its core empties it. Whether it sleeps is looked at after the flag was set, and the worker looks at
+    /// the flag after it has announced that it sleeps: the argument of `rt/workers.rs`.
+    fn kick(&self, env: &Env, of: usize) {
+        let lane = env.workers.lane_of(of as u64);
+        self.kicked[lane].store(true, Ordering::Release);
+        env.workers.wake(lane);
+    }
+
+    /// Whether a lane's worker is to empty a list.
+    #[inline]
+    pub fn is_kicked(&self, lane: usize) -> bool {
+        self.kicked[lane].load(Ordering::Acquire)
+    }
+
+    /// A worker's turn: empties the lists of its cores if it was told to.
+    #[inline]
+    pub fn turn(&self, env: &Env, lane: usize) {
+        let kicked = &self.kicked[lane];
+        if kicked.load(Ordering::Relaxed) && kicked.swap(false, Ordering::Acquire) {
+            self.flush_lane(env, lane);
+        }
     }
 
     /// Whether they lie on shelves of their connections.
@@ -76,7 +102,7 @@ impl Recycler {
         }
         let kick = |of: u32| {
             env.count(counter::RX_FREE_KICKS);
-            env.workers.kick(of as usize % env.pool.core_list_count());
+            self.kick(env, of as usize % env.pool.core_list_count());
         };
         if env.pool.park_by_core(freed, kick) && !self.is_armed() {
             self.arm(env);
