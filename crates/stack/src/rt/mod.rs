@@ -15,6 +15,7 @@
 //! | [`failpoints`] | panics on purpose, for tests |
 
 pub(crate) mod blocking;
+#[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "some count what only older settings do"))]
 pub(crate) mod counter;
 pub(crate) mod discipline;
 pub(crate) mod env;

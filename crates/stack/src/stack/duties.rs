@@ -21,7 +21,8 @@ use crate::rt::timers::{Entry, TimerKey};
 use crate::rt::workers::Duties;
 use crate::tcp;
 use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{Conn, engine, reason, serve};
+use crate::tcp::conn::{Conn, engine, reason};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::prune;
 use crate::tcp::tables::demux::{self, SHARDS};
 
@@ -44,7 +45,7 @@ impl Duties for Core {
     fn work(&self, handed: Self::Work) {
         for conn in handed {
             panics::contain(self, PanicSource::Protocol, "a connection left to a worker", || {
-                Context::run_as_worker(self, |cx| serve::take_over(cx, &conn));
+                Context::run_as_worker(self, |cx| Chosen::take_over(cx, &conn));
             });
         }
     }
@@ -64,7 +65,8 @@ impl Duties for Core {
             TimerKey::Shard { index } => Context::run_as_worker(self, |cx| demux::on_timer(cx, index)),
             TimerKey::Memory => self.memory_waiters.on_timer(self),
             TimerKey::Prune => Context::run_as_worker(self, prune::on_timer),
-            TimerKey::Parked => self.shelves.sweep(self),
+            #[cfg(feature = "experiments")]
+            TimerKey::Parked => self.discipline.shelves.sweep(self),
             TimerKey::Fragments => fragments::on_timer(self),
             TimerKey::Frames { netif, lane } => {
                 let Some(exit) = Exit::of_timer(netif, lane) else { return };
@@ -88,7 +90,13 @@ impl Duties for Core {
         }
         let shards = (0..SHARDS).map(|index| TimerKey::Shard { index });
         let links = self.netifs.each().map(|(id, _)| link::timer_of(id));
-        let others = [TimerKey::Memory, TimerKey::Prune, TimerKey::Parked, TimerKey::Fragments];
+        let others = [
+            TimerKey::Memory,
+            TimerKey::Prune,
+            #[cfg(feature = "experiments")]
+            TimerKey::Parked,
+            TimerKey::Fragments,
+        ];
         shards.chain(links).chain(others).for_each(|key| ask(None, key));
     }
 }
@@ -133,6 +141,6 @@ pub(super) struct Asked(pub Weak<Core>);
 
 impl Above for Asked {
     fn reclaim(&self) -> bool {
-        self.0.upgrade().is_some_and(|core| core.shelves.reclaim(&core))
+        self.0.upgrade().is_some_and(|core| Chosen::reclaim(&core))
     }
 }

@@ -15,33 +15,28 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
-use sockeye_sync::facade::Arc;
-use sockeye_sync::{Perimeter, Serials};
+use sockeye_sync::Serials;
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::base::entropy::Entropy;
-use crate::experiments::Grain;
-use crate::experiments::{Entry, Input};
 use crate::inet;
 use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::inet::netif::table::{Link, Via};
 use crate::rt::handle::Layer;
-use crate::tcp::conn::{Home, Item};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handed::Handed;
 use crate::tcp::handshake::fastopen;
-use crate::tcp::shelves::Shelves;
 use crate::tcp::tables::demux::Demux;
 use crate::tcp::tables::ports::Ports;
 
 /// See the module's head.
 pub(crate) struct Core {
     inet: inet::Core,
-    /// How an application's threads enter perimeters: `Experiments::entry`, or `Process` where there is no worker.
-    pub entry: Entry,
     /// Segments may be left with a reader who waits.
     pub hosts: bool,
-    /// Buffers that are parked at connections.
-    pub shelves: Shelves,
+    /// What the settings that are measured against each other keep.
+    #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
+    pub discipline: <Chosen as Discipline>::OfStack,
     pub demux: Demux,
     /// Numbers of connections.
     pub conn_serials: Serials,
@@ -52,8 +47,6 @@ pub(crate) struct Core {
     pub fast_open_cache: fastopen::Cache,
     /// A server's keys of them.
     pub fast_open_keys: fastopen::Keys,
-    /// The shared perimeters of the grains `Global` and `PerCore`.
-    perimeters: Box<[Arc<Perimeter<Item>>]>,
 }
 
 impl Deref for Core {
@@ -71,11 +64,6 @@ impl Layer for Core {
 impl Core {
     pub fn new(inet: inet::Core, range: PortRange, entropy: &mut Entropy) -> Self {
         let config = &inet.config;
-        let perimeters = match config.experiments.grain {
-            Grain::Global => 1,
-            Grain::PerCore => sockeye_sync::cpu::count(),
-            Grain::PerSocket => 0,
-        };
         let demux = Demux::new(
             config.connections_max,
             config.tcp.time_wait_max,
@@ -87,12 +75,10 @@ impl Core {
             ports: Ports::new(range, || entropy.bytes()),
             fast_open_keys: fastopen::Keys::new(entropy.bytes()),
             fast_open_cache: fastopen::Cache::default(),
-            shelves: Shelves::new(),
+            discipline: Chosen::of_stack(config),
             conn_serials: Serials::new(),
             handed: Handed::new(inet.workers.lane_count()),
-            perimeters: (0..perimeters).map(|_| Arc::new(Perimeter::new())).collect(),
-            entry: if config.workers == 0 { Entry::Process } else { config.experiments.entry },
-            hosts: config.host_input && config.experiments.may_delegate(),
+            hosts: config.host_input && Chosen::may_delegate(config),
             inet,
         }
     }
@@ -106,17 +92,6 @@ impl Core {
     /// not depend on the machine.
     pub fn is_near(&self, hash: u64, cpu: u32) -> bool {
         self.is_pinned() || Demux::is_near(hash, cpu, sockeye_sync::cpu::count())
-    }
-
-    /// The perimeter of a new connection, if it is to have one.
-    pub fn home(&self, hash: u64, via: Via) -> Home {
-        if via.is_wire() && self.config.experiments.input == Input::Exclusive {
-            return Home::Shared(Arc::clone(&self.input.exclusive));
-        }
-        match self.perimeters.len() {
-            0 => Home::unshared(self.entry),
-            n => Home::Shared(Arc::clone(&self.perimeters[hash as usize % n])),
-        }
     }
 
     fn secret(&self) -> Secret {

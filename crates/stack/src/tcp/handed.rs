@@ -1,9 +1,9 @@
-//! Connections that were handed to workers: their perimeter was filled, or left with items in its queue, and nobody is inside.
+//! Connections that were handed to workers: they have items in their backlog, and no thread runs them.
 //!
 //! A lane of workers (`rt/workers.rs`) has one queue here; a connection's lane follows from its hash. A connection is put into the queue
 //! before the worker is told, and a worker looks into the queue after it has announced that it will sleep: that file has the argument.
 //!
-//! Bound: a connection is in a queue once for each time that its perimeter changes hands. Tests: those of workers.
+//! Bound: a connection is in a queue once for each time that it was handed over. Tests: those of workers.
 
 use sockeye_sync::RunQueue;
 use sockeye_sync::facade::Arc;
@@ -23,13 +23,13 @@ impl Handed {
         Self((0..lanes).map(|_| Lane(RunQueue::new())).collect())
     }
 
-    /// Brings a connection whose perimeter was filled to its worker, as a message that does not wait.
+    /// Brings a connection that has work which nobody runs to its worker, as a message that does not wait.
+    #[cfg(feature = "experiments")]
     pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
         core.workers.call(core, self.push(core, conn));
     }
 
-    /// Leaves a connection whose perimeter has items in its queue to its worker; when that comes, `Experiments::wake` says. True if its worker was asleep and
-    /// has been woken.
+    /// Leaves a connection with items in its backlog to its worker. True if the worker was asleep and has been woken.
     pub fn leave(&self, core: &Core, conn: &Arc<Conn>) -> bool {
         core.workers.leave_to(core, self.push(core, conn))
     }

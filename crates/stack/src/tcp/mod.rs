@@ -8,17 +8,20 @@
 //! | [`tables`] | connections by name, ports, listeners |
 //! | [`route`] | a segment whose receiver is not known yet |
 //! | [`handed`] | connections that are left to workers |
-//! | [`prune`], [`shelves`] | memory: what is given up under pressure, and what is parked at connections |
+//! | [`prune`] | memory: what is given up under pressure |
+//! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
 //!
 //! The protocol itself is `sockeye_proto::tcp`.
 
 pub(crate) mod conn;
 mod core;
+pub(crate) mod discipline;
+#[cfg(feature = "experiments")]
+mod experiments;
 pub(crate) mod handed;
 pub(crate) mod handshake;
 pub(crate) mod prune;
 pub(crate) mod route;
-pub(crate) mod shelves;
 pub(crate) mod socket;
 pub(crate) mod tables;
 

@@ -18,7 +18,8 @@ use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::conn::outbox::{Context, Routed, Wake};
-use crate::tcp::conn::{Conn, Work, engine};
+use crate::tcp::conn::{Conn, Work};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission;
 use crate::tcp::handshake::passive;
 
@@ -59,7 +60,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
     if let Some(conn) = shard.conn(hash, &tuple).cloned() {
         drop(shard);
         acquaint(segment.from.as_ref(), &conn);
-        engine::enter(cx, &conn, Work::segment(header.into(), segment.payload));
+        Chosen::enter(cx, &conn, Work::segment(header.into(), segment.payload));
         return;
     }
     if let Some(listener) = &listener

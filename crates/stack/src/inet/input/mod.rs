@@ -2,20 +2,17 @@
 //!
 //! ```text
 //!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
-//!   queue 1 ─► input thread 1 ─┤   buffers of this thread   ─►    enters its perimeter once  ─►  outbox
+//!   queue 1 ─► input thread 1 ─┤   buffers of this thread   ─►    takes its lock once        ─►  outbox
 //!   …                          ┘   (`parse`)                      (`deliver`, `conn/run.rs`)
 //! ```
 //!
-//! A flow's frames come in one queue, so they are handled by one thread and in order. Which locks the
-//! threads take is the switch [`Experiments::input`](crate::experiments::Experiments::input); `deliver.rs` tells the four settings.
-//! Loopback is not concerned: its segments are put into the receiver's queue by the sender's own thread
-//! (`conn/engine.rs`), whatever the setting.
+//! A flow's frames come in one queue, so they are handled by one thread and in order. Input threads run in parallel: they share no lock
+//! but those of the connections. Loopback is not concerned: the sender's own thread hands its segments to the receiver (`conn/emit.rs`).
 //!
 //! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
 //! two get on. What the frames bring about is then called on that thread: wakers, and hooks of listeners.
 //!
-//! An input thread is the stack's own and enters like a worker: whatever `Experiments::entry` says of callers, it runs what it
-//! finds queued.
+//! An input thread is the stack's own and enters like a worker: it runs what it finds queued.
 //!
 //! # Sleeping
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
@@ -27,13 +24,12 @@
 //! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
 //! then says whether there may be more.
 //!
-//! Lock rank: `exclusive+lock`'s mutex comes before everything, and only input takes it. The perimeter of
-//! `exclusive` is entered like any other; input alone may wait for it, with no lock in its hands.
 //! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
 pub(crate) mod busy;
+#[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]
 pub(crate) mod count;
-mod deliver;
+pub(crate) mod deliver;
 mod ethernet;
 mod parse;
 pub(crate) mod placed;
@@ -42,8 +38,8 @@ pub(crate) mod watch;
 use std::ops::ControlFlow;
 
 use sockeye_proto::icmp;
-use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
-use sockeye_sync::{Counters, Mutex, Perimeter};
+use sockeye_sync::Counters;
+use sockeye_sync::facade::{AtomicBool, Ordering};
 
 use crate::inet::ip::{self, Received};
 use crate::inet::link;
@@ -54,15 +50,15 @@ use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
-use crate::tcp::Core;
-use crate::tcp::conn::Item;
 use crate::tcp::conn::outbox::Context;
+use crate::tcp::discipline::Discipline as _;
+use crate::tcp::{self, Core};
 
-use busy::Place;
+pub(crate) use busy::Place;
 use parse::Parsed;
 pub(crate) use parse::{Packet, is_for_all, problem};
 
-/// Most frames that are handled between two looks at the queue, and under one hold of the exclusive lock.
+/// Most frames that are handled between two looks at the queue.
 pub(crate) const BATCH_MAX: usize = 64;
 /// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
 /// other side at its end, and should be a part of a window only.
@@ -76,23 +72,13 @@ const POLL_MAX: usize = 1024;
 /// What input threads share.
 pub(crate) struct Input {
     stop: AtomicBool,
-    /// The lock around all input of `exclusive+lock`.
-    lock: Mutex<()>,
-    /// The perimeter of all connections over wires, with `exclusive`.
-    pub exclusive: Arc<Perimeter<Item>>,
     seats: busy::Seats,
     counters: Counters<{ count::COUNT }>,
 }
 
 impl Input {
     pub fn new() -> Self {
-        Self {
-            stop: AtomicBool::new(false),
-            lock: Mutex::new(()),
-            exclusive: Arc::new(Perimeter::new()),
-            seats: busy::Seats::new(),
-            counters: Counters::new(),
-        }
+        Self { stop: AtomicBool::new(false), seats: busy::Seats::new(), counters: Counters::new() }
     }
 
     /// Counts `amount`.
@@ -285,7 +271,7 @@ fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
     // What panics is dropped, and the rest goes on.
     let mut arps = batch.arps.drain(..);
     cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));
-    deliver::batch(cx, at, &mut batch.packets);
+    tcp::discipline::Chosen::batch(cx, at, &mut batch.packets);
     let mut others = batch.others.drain(..);
     cx.drain("packet input", |cx| others.by_ref().for_each(|received| ip::input(cx, received)));
     let mut refused = batch.refused.drain(..);

@@ -28,8 +28,9 @@ use crate::inet::icmp::echo;
 use crate::inet::link;
 use crate::inet::netif::TxFrame;
 use crate::inet::netif::table::{NETIFS_MAX, NetifId};
+use crate::tcp::conn::Work;
 use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{Work, engine};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::prune;
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
@@ -189,7 +190,7 @@ fn segment_undelivered(cx: &mut Context<'_>, addresses: &ip::Addresses, quoted: 
     let conn = cx.core.demux.shard(hash).conn(hash, &tuple).cloned();
     if let Some(conn) = conn {
         let seq = SeqNum::new(u32::from_be_bytes(seq));
-        engine::enter(cx, &conn, Work::Undelivered(seq, error));
+        Chosen::enter(cx, &conn, Work::Undelivered(seq, error));
     }
 }
 

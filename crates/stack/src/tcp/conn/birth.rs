@@ -10,11 +10,12 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::sockbuf::{RecvBuf, SendBuf};
-use super::{Birth, Conn, Home, SocketOptions};
+use super::{Birth, Conn, SocketOptions};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::netif::table::Via;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::socket::SocketSettings;
 
 /// What a connection is called, and which way its segments go.
@@ -43,7 +44,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
 pub(crate) fn make(
     core: &Core,
     name: Name,
-    home: Home,
+    discipline: <Chosen as Discipline>::OfConn,
     pcb: Pcb<Data>,
     settings: &SocketSettings,
     is_v6: bool,
@@ -64,7 +65,7 @@ pub(crate) fn make(
     Conn::new(
         core.conn_serials.next(core.cpu()),
         Birth {
-            home,
+            discipline,
             pcb,
             tuple: name.tuple,
             hash: name.hash,
@@ -72,8 +73,6 @@ pub(crate) fn make(
             snd: SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat),
             rcv,
             options,
-            rx_free: core.config.experiments.rx_free,
-            rcvd: core.config.experiments.rcvd,
         },
     )
 }

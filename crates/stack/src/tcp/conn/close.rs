@@ -17,6 +17,7 @@ use crate::rt::blocking::Timeout;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// shutdown(2).
 pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -> io::Result<()> {
@@ -88,9 +89,7 @@ fn close_last(core: &Core, conn: &Arc<Conn>) {
     // Outside the mutex: a registration may be the last to hold another socket.
     drop((unread, registrations));
     fire_all(core, &mut wakes);
-    if core.discipline.shelves() {
-        drop(conn.shelves.take_all());
-    }
+    Chosen::closed(core, conn);
     let why = if abort { reason::ABORT } else { reason::CLOSE };
     Context::run(core, |cx| engine::notify(cx, conn, why));
     if !abort && linger_ms != LINGER_OFF && !conn.options.nonblocking.load(Ordering::Relaxed) {

@@ -41,17 +41,18 @@ use super::emit::emit_bare;
 use super::error::SockError;
 use super::outbox::{Context, Gone};
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, Locked, engine, rcvd, serve};
+use super::{Conn, Locked, engine, serve};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::poll::Ready;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Runs protocol code for `conn` in a section of its mutex. `None` if it panicked: the connection has ended.
 #[inline(always)]
-pub(super) fn guarded<'s, R>(
+pub(crate) fn guarded<'s, R>(
     cx: &mut Context<'s>,
     conn: &Arc<Conn>,
     so: &mut Socket,
@@ -164,7 +165,7 @@ fn end(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Socket) {
     cx.outbox.freed.push(std::mem::take(&mut buffers.rcv.chain));
     // Bytes that the peer has sent are lost, so its FIN does not stand for the end of all it has sent any more.
     (buffers.rcv.fin, buffers.rcv.urgent, buffers.snd.rare) = (false, None, None);
-    attempt(cx, |cx| rcvd::reply(cx, conn));
+    attempt(cx, |cx| Chosen::reply(cx, conn));
     attempt(cx, |cx| {
         failpoints::hit(Point::Tell, failpoints::of_conn(conn));
         buffers.waiters.mark(Ready::ERROR.bits(), &mut cx.outbox.wakes);

@@ -22,6 +22,7 @@ use super::user::Ends;
 use super::{Conn, Locked, Work, serve};
 use crate::rt::counter;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Bytes of a write that may be held back, and bytes of which no more are held back.
 const HELD_MAX: usize = HOSTED_MAX;
@@ -44,7 +45,7 @@ pub(super) fn hold_back<'c>(
 /// Whether a segment for `peer` would have to wait. A hint.
 #[inline]
 fn is_busy(peer: &Conn) -> bool {
-    (peer.so.looks_held() || peer.so.looks_left()) && peer.perimeter().is_none() && !peer.is_dead()
+    (peer.so.looks_held() || peer.so.looks_left()) && !Chosen::is_queued_before_lock(peer) && !peer.is_dead()
 }
 
 fn hold_back_from<'c>(

@@ -4,7 +4,6 @@
 //! why the segment is sent. Tests: the socket layer's.
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
-use sockeye_sync::Filled;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::socket_lock::{Left, Turn};
 
@@ -13,6 +12,7 @@ use super::{Conn, Work};
 use crate::base::payload::Data;
 use crate::inet::netif::output;
 use crate::rt::counter;
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
 /// the segment that the two are better done side by side.
@@ -20,14 +20,7 @@ pub(super) const HOSTED_MAX: usize = 4096;
 
 /// Hands a segment to `peer`, while the lock of the connection that sends it is held. It is run once that is let go.
 fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Work, text_len: usize) {
-    if let Some(perimeter) = peer.perimeter() {
-        match perimeter.fill(Conn::item(&peer, work)) {
-            Filled::WakeWorker => cx.outbox.filled.push_back(Arc::clone(&peer)),
-            Filled::Queued => cx.core.count(counter::QUEUED),
-            Filled::Poisoned => cx.core.count(counter::SEGMENTS_LOST),
-        }
-        return;
-    }
+    let Some(work) = Chosen::hand_over(cx, &peer, work) else { return };
     if let Some(beside) = &mut cx.beside
         && Arc::ptr_eq(beside.conn, &peer)
     {
@@ -46,7 +39,7 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
         // Only whoever runs a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
         // our section.
         OtherEnd::Lent(peer)
-            if text_len <= HOSTED_MAX && cx.beside.is_none() && conn.perimeter().is_none() =>
+            if text_len <= HOSTED_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
         {
             match peer.so.try_run(work) {
                 Turn::Mine(locked, work) => {
@@ -117,10 +110,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::Entry;
-    use crate::experiments::Experiments;
-    use crate::experiments::Grain;
-    use crate::tcp::conn::{engine, serve};
+    use crate::tcp::conn::serve;
     use crate::{Config, Stack, TcpListener, TcpStream};
 
     fn pair(config: Config) -> (Stack, TcpStream, TcpStream) {
@@ -152,7 +142,7 @@ mod tests {
                 .chain
                 .extend_from_slice(&stack.core::<crate::tcp::Core>().unwrap().pool, b"x")
                 .unwrap();
-            engine::enter(cx, conn, Work::Notify);
+            Chosen::enter(cx, conn, Work::Notify);
             then(cx)
         })
     }
@@ -190,29 +180,6 @@ mod tests {
         assert_eq!(server.available().unwrap(), 2);
         let hole = receiver.so.lock().pcb.has_hole();
         assert!(!hole && !receiver.has_hole());
-    }
-
-    #[test]
-    fn older_settings_have_a_perimeter_before_the_lock() {
-        let has_perimeter = |config| {
-            let (_stack, client, _server) = pair(config);
-            client.conn().unwrap().perimeter().is_some()
-        };
-        assert!(!has_perimeter(driven()));
-        assert!(has_perimeter(Config {
-            experiments: Experiments { grain: Grain::Global, ..driven().experiments },
-            ..driven()
-        }));
-        assert!(has_perimeter(Config {
-            workers: 1,
-            experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
-            ..Config::default()
-        }));
-        // Without workers everybody runs what there is.
-        assert!(!has_perimeter(Config {
-            experiments: Experiments { entry: Entry::NoDrain, ..driven().experiments },
-            ..driven()
-        }));
     }
 
     #[test]

@@ -1,17 +1,10 @@
 //! A connection's protocol code: input, output, timers; and the ways in.
 //!
-//! [`enter`] brings work to a connection. With the default settings it goes to the connection's socket lock ([`serve`]): if that is
-//! free, the calling thread runs the work, and whatever others have left meanwhile; if not, the work is left to whoever runs the
-//! connection's items. Nobody waits for protocol code.
+//! Work is brought to a connection by [`Discipline::enter`], and goes to its socket lock ([`serve`](super::serve)): if that is free, the
+//! calling thread runs the work, and whatever others have left meanwhile; if not, the work is left to the thread that runs the connection's
+//! items. Nobody waits for protocol code.
 //!
-//! Where connections share a perimeter, and with the older settings of `entry`, that perimeter stands *before* the lock: a queue of
-//! the items of one or several connections, with one thread inside that takes each connection's lock in turn. A thread
-//! leaves it only through `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest to a
-//! worker ([`exit`]). With `Entry::Process` a thread runs what is queued. With `Entry::NoDrain` it runs only its own item and goes through
-//! [`exit`] at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free
-//! perimeter is a worker's. Workers themselves always drain. A connect may enter by sleeping ([`connect`]).
-//!
-//! Segments for a connection in this process are handed to the receiver *while the sender's lock is still held* ([`emit`]): two
+//! Segments for a connection in this process are handed to the receiver *while the sender's lock is still held* ([`emit`](super::emit)): two
 //! threads that send for one connection, one after the other, thereby deliver in the order in which they sent. The receiver is run after
 //! that.
 //!
@@ -19,7 +12,6 @@
 
 use std::time::Duration;
 
-use sockeye_mbuf::Freed;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::meter::Tally;
@@ -27,198 +19,40 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::socket_lock::Left;
-use sockeye_sync::{Entry as Entered, Filled, Inside};
 
 use super::emit::{HOSTED_MAX, emit, emit_bare};
 use super::error::failure;
-use super::exit::{self, At};
 use super::outbox::{Context, Gone, Wake};
-use super::sockbuf::{Buffers, SendBuf, Socket};
-use super::{Conn, Item, Locked, Work, contain, fast_open, notsent, rcvd, reason, rollup, serve};
+use super::sockbuf::{Buffers, SendBuf};
+use super::{Conn, Work, fast_open, notsent, rcvd, reason};
 use crate::base::payload::Data;
-use crate::experiments::Entry;
 use crate::inet::netif::output;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::Ready;
 use crate::rt::timers::TimerKey;
-use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 
-/// Most items that one thread runs in one stay, before it hands the perimeter to a worker: a caller
-/// must not be kept for ever by the work of others.
-pub(super) const BATCH_MAX: usize = 256;
+/// Most items that one thread runs before it hands the connection to a worker: a caller must not be kept for ever by the work of others.
+pub(crate) const BATCH_MAX: usize = 256;
 /// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
 /// meanwhile.
-pub(super) const RUN_MAX: usize = 16;
+pub(crate) const RUN_MAX: usize = 16;
 /// Acknowledged bytes whose views are given up under the buffers' mutex: they are a cluster or two.
 const FEW_BYTES_MAX: u32 = 4096;
-
-type In<'p> = Inside<'p, Item>;
-
-/// Brings `work` to `conn`: runs it now, or leaves it to whoever runs the connection's items. With no lock held.
-pub(crate) fn enter(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
-    let Some(perimeter) = conn.perimeter() else { return serve::bring(cx, conn, work) };
-    if cx.entry == Entry::Fill {
-        return fill(cx.core, conn, work);
-    }
-    let (inside, work) = match perimeter.try_enter() {
-        Some(inside) => (inside, work),
-        None => match perimeter.enter(Conn::item(conn, work)) {
-            Entered::Queued => return cx.core.count(counter::QUEUED),
-            // Protocol code panicked in there: this connection's work is lost, the others go on.
-            Entered::Poisoned(_) => return cx.core.count(counter::SEGMENTS_LOST),
-            Entered::Inside(inside, item) => (inside, item.work),
-        },
-    };
-    cx.core.count(counter::ENTERED);
-    contain::guarded(cx, conn, &mut conn.so.lock(), "input", |cx, pcb, conn, so| {
-        step(cx, pcb, conn, so, work);
-        finish(cx, pcb, conn, so);
-    });
-    drive(cx, inside, conn, 1);
-}
-
-/// Leaves `work` to a worker, or to whoever runs the connection's items.
-#[cold]
-pub(super) fn fill(core: &Core, conn: &Arc<Conn>, work: Work) {
-    let filled = match conn.perimeter() {
-        Some(perimeter) => perimeter.fill(Conn::item(conn, work)),
-        None => match conn.so.leave(work) {
-            Left::First => Filled::WakeWorker,
-            Left::Behind => Filled::Queued,
-            Left::Dead(_) => Filled::Poisoned,
-        },
-    };
-    match filled {
-        Filled::WakeWorker => core.handed.call(core, conn),
-        Filled::Queued => core.count(counter::QUEUED),
-        Filled::Poisoned => core.count(counter::SEGMENTS_LOST),
-    }
-}
-
-/// The synchronous section of a connect: sleeps until the caller is inside, sends the SYN, and leaves. For a caller
-/// for whom others run the perimeter, so not for a worker or a driver.
-pub(crate) fn connect(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let Some(perimeter) = conn.perimeter() else { return notify(cx, conn, reason::OUTPUT) };
-    let Ok(inside) = perimeter.enter_blocking() else {
-        return cx.core.count(counter::SEGMENTS_LOST);
-    };
-    // It may have been a while.
-    cx.now = cx.core.clock.now();
-    cx.core.count(counter::ENTERED);
-    contain::guarded(cx, conn, &mut conn.so.lock(), "output", finish);
-    exit::leave(cx, inside, conn, At::Connect);
-}
 
 /// Posts `reasons` and brings them to the connection, unless it is already on its way.
 pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
     // Posting first keeps what several callers want in one item.
     match conn.notify.post(reasons) {
-        sockeye_sync::Post::Fire => enter(cx, conn, Work::Notify),
+        sockeye_sync::Post::Fire => Chosen::enter(cx, conn, Work::Notify),
         sockeye_sync::Post::Coalesced => cx.core.count(counter::COALESCED),
         sockeye_sync::Post::Dead => {}
     }
 }
 
-/// A writer's shortcut: goes on with the lock that it has, and runs output. With a perimeter before the lock it tries to enter that,
-/// which never waits, so the order of locks is kept. For a caller that settles at once.
-pub(crate) fn output_now(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: Locked<'_>) {
-    let Some(perimeter) = conn.perimeter() else { return serve::output(cx, conn, so) };
-    let inside = if cx.entry == Entry::Fill { None } else { perimeter.try_enter() };
-    let Some(inside) = inside else {
-        serve::let_go(cx, conn, so, 0);
-        return notify(cx, conn, reason::OUTPUT);
-    };
-    cx.core.count(counter::ENTERED);
-    contain::guarded(cx, conn, &mut so, "output", finish);
-    serve::let_go(cx, conn, so, 0);
-    drive(cx, inside, conn, 1);
-}
-
-/// Runs what was left by this thread: in a perimeter that was free, or in a backlog.
-pub(crate) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    let Some(perimeter) = conn.perimeter() else { return serve::look(cx, conn) };
-    if let Some(mut inside) = perimeter.resume() {
-        cx.core.count(counter::ENTERED);
-        if cx.entry == Entry::NoDrain {
-            // The own item is the one that it was filled with.
-            rollup::head(cx, &mut inside, conn, RUN_MAX);
-        }
-        drive(cx, inside, conn, 0);
-    }
-}
-
-/// Runs the queue and leaves.
-pub(crate) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, mut ran: usize) {
-    if cx.entry == Entry::NoDrain {
-        return exit::leave(cx, inside, conn, At::Item);
-    }
-    loop {
-        inside = match inside.leave() {
-            Ok(()) => return,
-            Err(inside) => inside,
-        };
-        if ran >= BATCH_MAX {
-            return exit::leave(cx, inside, conn, At::Item);
-        }
-        ran += batch(cx, &mut inside, conn);
-    }
-}
-
-/// Runs what is queued now. A run of items for one connection takes its buffers' mutex once and is
-/// followed by one output.
-fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
-    if own.is_home_shared() {
-        return rollup::batch(cx, inside, own, None);
-    }
-    let mut ran = 0;
-    let mut works = inside.take().map(|item| item.work);
-    while let Some(work) = works.next() {
-        let run = contain::guarded(cx, own, &mut own.so.lock(), "input", |cx, pcb, own, so| {
-            step(cx, pcb, own, so, work);
-            let mut run = 1;
-            while run < RUN_MAX
-                && let Some(next) = works.next()
-            {
-                step(cx, pcb, own, so, next);
-                run += 1;
-            }
-            finish(cx, pcb, own, so);
-            run
-        });
-        ran += run.unwrap_or(1);
-    }
-    ran
-}
-
-/// Runs `work` and what is queued behind it for the same connection, at most `max` items in all, under one hold of its
-/// buffers' mutex and without output. Returns how many.
-pub(super) fn run(
-    cx: &mut Context<'_>,
-    inside: &mut In<'_>,
-    conn: &Arc<Conn>,
-    so: &mut Socket,
-    work: Work,
-    max: usize,
-) -> usize {
-    let ran = contain::guarded(cx, conn, so, "input", |cx, pcb, conn, so| {
-        step(cx, pcb, conn, so, work);
-        let mut ran = 1;
-        let same = |next: &Item| next.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, conn));
-        while ran < max
-            && let Some(next) = inside.pop_if(same)
-        {
-            step(cx, pcb, conn, so, next.work);
-            ran += 1;
-        }
-        ran
-    });
-    ran.unwrap_or(1)
-}
-
 /// One item.
-pub(super) fn step(
+pub(crate) fn step(
     cx: &mut Context<'_>,
     pcb: &mut Pcb<Data>,
     conn: &Arc<Conn>,
@@ -259,14 +93,6 @@ pub(super) fn arrive(
     input(cx, pcb, conn, so, header, payload);
 }
 
-/// What the reader used up is for whoever brings packets.
-#[inline]
-pub(super) fn take_spares(cx: &mut Context<'_>, conn: &Conn) {
-    if cx.core.discipline.shelves() && !conn.shelves.rx.is_empty() {
-        cx.outbox.spares.append(conn.shelves.rx.take());
-    }
-}
-
 /// A segment for this connection with a short header; the expected one, as nearly all are, needs no other.
 #[inline]
 fn plain_input(
@@ -283,7 +109,7 @@ fn plain_input(
     };
     failpoints::hit(Point::Segment, failpoints::of_conn(conn));
     cx.core.count(counter::SEGMENTS_IN);
-    take_spares(cx, conn);
+    Chosen::take_parked(cx, conn);
     if acked_len > 0 {
         acked(cx, conn, so, acked_len);
     }
@@ -322,7 +148,7 @@ fn input(
     payload: Data,
 ) {
     cx.core.count(counter::SEGMENTS_IN);
-    take_spares(cx, conn);
+    Chosen::take_parked(cx, conn);
     if pcb.state() == State::Closed {
         // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
@@ -356,17 +182,7 @@ fn input(
 
 /// Drops acknowledged bytes and wakes writers if that made enough space.
 pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, bytes: u32) {
-    let recycler = &cx.core.discipline;
-    if recycler.shelves() && !so.rcv.closed {
-        let mut freed = Freed::new();
-        so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);
-        cx.outbox.arm_sweep |= cx.core.shelves.shelve(cx.core, conn, &conn.shelves.tx, &mut freed);
-        cx.outbox.spares.append(freed);
-    } else if bytes <= FEW_BYTES_MAX {
-        so.snd.chain.trim_front_releasing(bytes as usize, &mut cx.outbox.spares);
-    } else {
-        cx.outbox.freed.push(so.snd.chain.split_front(bytes as usize));
-    }
+    Chosen::release_acked(cx, conn, so, bytes);
     if let Some(rare) = so.snd.rare.as_deref_mut() {
         rare.urgent = rare.urgent.saturating_sub(bytes);
         rare.mark.acked(bytes);
@@ -375,6 +191,16 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
     failpoints::hit(Point::Acked, failpoints::of_conn(conn));
     if so.snd.is_writable() {
         wake_writers(cx, conn, so);
+    }
+}
+
+/// Unlinks acknowledged bytes. They are given back once outside.
+#[inline]
+pub(crate) fn release_acked(cx: &mut Context<'_>, so: &mut Buffers, bytes: u32) {
+    if bytes <= FEW_BYTES_MAX {
+        so.snd.chain.trim_front_releasing(bytes as usize, &mut cx.outbox.spares);
+    } else {
+        cx.outbox.freed.push(so.snd.chain.split_front(bytes as usize));
     }
 }
 
@@ -499,7 +325,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         close(cx, pcb, conn, so, reasons & reason::ABORT != 0);
     }
     if reasons & reason::REPLY != 0 {
-        rcvd::reply(cx, conn);
+        Chosen::reply(cx, conn);
     }
 }
 
@@ -521,7 +347,7 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
 
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
-pub(super) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
     if so.snd.rare.is_some() {
         tell_urgent(pcb, &mut so.snd);
     }

@@ -15,7 +15,6 @@ mod cork;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
-pub(crate) mod exit;
 mod fast_open;
 pub(crate) mod notsent;
 pub(crate) mod outbox;
@@ -23,10 +22,8 @@ pub(crate) mod placed;
 pub(crate) mod rcvd;
 pub(crate) mod ready;
 mod reserved;
-mod rollup;
 pub(crate) mod run;
 pub(crate) mod serve;
-pub(crate) mod shelf;
 pub(crate) mod sockbuf;
 mod transfer;
 mod tune;
@@ -38,16 +35,16 @@ use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
 use sockeye_sync::socket_lock::Delegate;
-use sockeye_sync::{Notify, Perimeter, SocketLock, WaitQueue, socket_lock};
+use sockeye_sync::{Notify, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::experiments::{Entry, Rcvd, RxFree};
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::watch::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::socket::marks::Marks;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
@@ -61,8 +58,9 @@ pub(crate) const HOT_LEN: usize = 512;
 /// 64 bytes, because what a round trip over many connections costs is fetching their lines.
 #[repr(C, align(64))]
 pub(crate) struct Conn {
-    /// (c) The perimeter before the socket lock, if there is one.
-    perimeter: Option<Arc<Perimeter<Item>>>,
+    /// (c) What the settings that are measured against each other keep.
+    #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
+    pub discipline: <Chosen as Discipline>::OfConn,
     /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
     pub peer: OnceLock<Weak<Conn>>,
     /// (p) written, (a) read: when the timer wheel will call, in the clock's microseconds; 0 for not
@@ -99,18 +97,12 @@ pub(crate) struct Conn {
     pub users: AtomicU32,
     /// (a) Where one of the writers sleeps in an interface.
     snd_watched_at: PlaceCell,
-    /// (c) Whether the perimeter serves others too.
-    is_home_shared: bool,
-    /// What readers ask the owner for, with `Rcvd::Sync`.
-    pub replies: rcvd::Replies,
     /// (c) The connection's name.
     pub tuple: FourTuple,
     /// (c) The keyed hash of `tuple`.
     pub hash: u64,
     /// (c) Distinguishes this connection from later ones of the same name.
     pub serial: u64,
-    /// (a) Used-up buffers that wait for whoever allocates; looked at only with the settings that use them.
-    pub shelves: shelf::Place,
 }
 
 /// Options that an application may change at any time.
@@ -182,34 +174,6 @@ impl SocketOptions {
 /// A connection's lock, held; the right to run items under it.
 pub(crate) type Locked<'a> = socket_lock::Locked<'a, Socket, Work>;
 
-/// Whether a perimeter stands before the socket lock.
-pub(crate) enum Home {
-    /// None: work is brought to the socket lock.
-    Lock,
-    /// One of the connection's own, with the older settings of `entry`.
-    Own(Arc<Perimeter<Item>>),
-    /// One that several connections share.
-    Shared(Arc<Perimeter<Item>>),
-}
-
-impl Home {
-    /// What stands before the lock of a connection that shares no perimeter, where applications' threads enter like this.
-    pub fn unshared(entry: Entry) -> Self {
-        match entry {
-            Entry::Process => Self::Lock,
-            Entry::NoDrain | Entry::Fill => Self::Own(Arc::new(Perimeter::new())),
-        }
-    }
-}
-
-/// Work that waits in a perimeter's queue.
-pub(crate) struct Item {
-    /// Whom it is for; `None` in a connection's own perimeter, where that is clear. (It would only be
-    /// counted up and down: whoever runs the queue holds the connection anyway.)
-    pub conn: Option<Arc<Conn>>,
-    pub work: Work,
-}
-
 /// What can be asked of a connection's protocol code; what waits in its lock's backlog.
 pub(crate) enum Work {
     /// A segment has arrived: see [`Work::segment`].
@@ -266,7 +230,7 @@ pub(crate) mod reason {
 
 /// What a new connection is made of.
 pub(crate) struct Birth {
-    pub home: Home,
+    pub discipline: <Chosen as Discipline>::OfConn,
     pub pcb: Pcb<Data>,
     pub tuple: FourTuple,
     pub hash: u64,
@@ -274,8 +238,6 @@ pub(crate) struct Birth {
     pub snd: SendBuf,
     pub rcv: RecvBuf,
     pub options: SocketOptions,
-    pub rx_free: RxFree,
-    pub rcvd: Rcvd,
 }
 
 impl Conn {
@@ -283,18 +245,11 @@ impl Conn {
         let state = AtomicU8::new(state_code(birth.pcb.state()));
         let buffers =
             Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
-        let is_home_shared = matches!(birth.home, Home::Shared(_));
-        let perimeter = match birth.home {
-            Home::Lock => None,
-            Home::Own(perimeter) | Home::Shared(perimeter) => Some(perimeter),
-        };
         Arc::new(Self {
-            perimeter,
-            is_home_shared,
+            discipline: birth.discipline,
             filled_from: AtomicU8::new(0),
             notify: Notify::new(),
             users: AtomicU32::new(1),
-            replies: rcvd::Replies::new(birth.rcvd),
             so: SocketLock::new(Socket::new(buffers, birth.pcb)),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
@@ -311,20 +266,8 @@ impl Conn {
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
-            shelves: shelf::Place::new(birth.rx_free),
             options: birth.options,
         })
-    }
-
-    /// The perimeter before the socket lock, if there is one.
-    #[inline]
-    pub fn perimeter(&self) -> Option<&Perimeter<Item>> {
-        self.perimeter.as_deref()
-    }
-
-    /// Whether protocol code has panicked where nobody could restore it: work for the connection is dropped.
-    pub fn is_poisoned(&self) -> bool {
-        self.so.is_dead() || self.perimeter().is_some_and(Perimeter::is_poisoned)
     }
 
     /// Readers that wait for bytes.
@@ -335,24 +278,6 @@ impl Conn {
     /// Writers that wait for space, and connecting threads.
     pub fn writers(&self) -> Waiters<'_> {
         Waiters { queue: &self.snd_wait, watched_at: &self.snd_watched_at }
-    }
-
-    /// Work for this connection as an item of its perimeter's queue.
-    pub fn item(this: &Arc<Self>, work: Work) -> Item {
-        let conn = this.is_home_shared.then(|| Arc::clone(this));
-        Item { conn, work }
-    }
-
-    /// A perimeter for the other end of this connection: where perimeters are shared, the two ends on loopback
-    /// belong to the same, so that one stay serves both. `None` if each connection has its own.
-    pub fn shared_home(&self) -> Option<Home> {
-        let shared = self.perimeter.as_ref().filter(|_| self.is_home_shared);
-        shared.map(|perimeter| Home::Shared(Arc::clone(perimeter)))
-    }
-
-    /// Whether the perimeter serves others too.
-    pub fn is_home_shared(&self) -> bool {
-        self.is_home_shared
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

@@ -18,7 +18,6 @@ use sockeye_sync::facade::Arc;
 use super::{Conn, Locked, Work, contain, engine, reason, serve};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
-use crate::experiments::Entry;
 use crate::inet::input::watch;
 use crate::inet::ip::Received;
 use crate::inet::netif::TxFrame;
@@ -28,6 +27,7 @@ use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::timers::TimerKey;
 use crate::rt::wake;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission::Asked;
 
 /// A segment whose receiver must be looked up.
@@ -70,8 +70,6 @@ pub(crate) struct Beside<'s> {
 pub(crate) enum Wake {
     Reader(Arc<Conn>),
     Writer(Arc<Conn>),
-    /// Readers that wait for the owner's reply.
-    Replied(Arc<Conn>),
     /// Threads that wait at a queue of their own.
     Threads(Arc<WaitQueue>),
     /// A listener's application is asked about a SYN.
@@ -106,7 +104,7 @@ impl Wake {
             Self::Reader(conn) => watch::kick(core, conn.readers()),
             Self::Writer(conn) => watch::kick(core, conn.writers()),
             // Of them none is a watcher.
-            Self::Replied(_) | Self::Threads(_) | Self::Ask(_) | Self::Other(_) => {}
+            Self::Threads(_) | Self::Ask(_) | Self::Other(_) => {}
         }
     }
 
@@ -115,7 +113,6 @@ impl Wake {
         match self {
             Self::Reader(conn) => conn.rcv_wait.wake(),
             Self::Writer(conn) => conn.snd_wait.wake(),
-            Self::Replied(conn) => conn.replies.wake(),
             Self::Threads(queue) => queue.wake(),
             // Its panics are a hook's: whoever empties the outbox asks.
             Self::Ask(_) => {}
@@ -133,8 +130,7 @@ pub(crate) enum Gone {
 /// The lists, see the module's head.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Connections whose perimeter we filled when it was free, and those in whose backlog we left the first item: ours to run, if
-    /// nobody else has.
+    /// Connections in whose backlog this thread has left the first item: it runs them, if no other thread has by then.
     pub filled: VecDeque<Arc<Conn>>,
     /// Connections whose lock we let go although items were waiting, because others had to come first.
     pub put_off: VecDeque<Arc<Conn>>,
@@ -155,11 +151,8 @@ pub(crate) struct Outbox {
     pub freed: Vec<Chain>,
     /// Clusters without views, likewise.
     pub spares: Freed,
-    /// Something was parked, and nobody sweeps yet.
-    pub arm_sweep: bool,
-    /// Connections of a shared perimeter that are owed their output: see [`rollup`](super::rollup). Empty outside
-    /// of it.
-    pub marked: Vec<Arc<Conn>>,
+    /// What the settings that are measured against each other keep for the call.
+    pub discipline: <Chosen as Discipline>::OfCall,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
     /// Frames of the connection that was run last; handed over before its perimeter is left.
@@ -177,8 +170,6 @@ pub(crate) struct Context<'s> {
     pub core: &'s Core,
     pub now: Instant,
     pub cpu: u32,
-    /// How this thread enters perimeters: the stack's setting for an application's, `Process` for a worker.
-    pub entry: Entry,
     /// Whether segments may be left with readers who wait: [`Config::host_input`](crate::Config::host_input).
     pub hosts: bool,
     /// Runs what was left with it as such a reader.
@@ -200,21 +191,21 @@ impl<'s> Context<'s> {
     /// Runs `f` for an application's thread, and then everything that it left in the outbox.
     #[inline]
     pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
-        Self::run_entering(core, core.entry, f)
+        Self::run_as(core, false, f)
     }
 
     /// [`run`](Self::run) for a worker or a driver, who run whatever there is.
     pub fn run_as_worker<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
-        Self::run_entering(core, Entry::Process, f)
+        Self::run_as(core, true, f)
     }
 
-    fn run_entering<R>(core: &'s Core, entry: Entry, f: impl FnOnce(&mut Self) -> R) -> R {
-        let outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    fn run_as<R>(core: &'s Core, is_worker: bool, f: impl FnOnce(&mut Self) -> R) -> R {
+        let mut outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        Chosen::begin(core, &mut outbox.discipline, is_worker);
         let mut cx = Self {
             core,
             now: core.clock.now(),
             cpu: core.cpu(),
-            entry,
             hosts: core.hosts,
             is_delegate: false,
             ends: None,
@@ -263,9 +254,9 @@ impl<'s> Context<'s> {
             if self.beside.is_some() {
                 serve::answer(self);
             } else if let Some(conn) = self.outbox.filled.pop_front() {
-                engine::resume(self, &conn);
+                Chosen::resume(self, &conn);
             } else if let Some(conn) = self.outbox.put_off.pop_front() {
-                serve::take_over(self, &conn);
+                Chosen::take_over(self, &conn);
             } else if let Some(conn) = self.outbox.uncorked.pop() {
                 engine::notify(self, &conn, reason::OUTPUT);
             } else if let Some(segment) = self.outbox.routed.pop_front() {
@@ -287,14 +278,7 @@ impl<'s> Context<'s> {
         loop {
             self.settle();
             departures::depart(self);
-            self.drain("giving memory back", |cx| {
-                if cx.core.discipline.is_inline() {
-                    cx.outbox.freed.clear();
-                    drop(std::mem::take(&mut cx.outbox.spares));
-                } else {
-                    cx.give_back();
-                }
-            });
+            self.drain("giving memory back", Chosen::release_rest);
             if self.arm_timers() {
                 break;
             }
@@ -348,24 +332,6 @@ impl<'s> Context<'s> {
         match conn {
             Some(conn) => contain::end_outside(self, &conn, caught),
             None => self.outbox.caught.push(caught),
-        }
-    }
-
-    /// Gives back the buffers.
-    fn give_back(&mut self) {
-        let recycler = &self.core.discipline;
-        let mut spares = std::mem::take(&mut self.outbox.spares);
-        if recycler.by_core() {
-            for chain in self.outbox.freed.drain(..) {
-                spares.release_chain(chain);
-            }
-            recycler.give_back(self.core, spares);
-        } else {
-            self.outbox.freed.clear();
-            drop(spares);
-        }
-        if std::mem::take(&mut self.outbox.arm_sweep) {
-            recycler.arm(self.core);
         }
     }
 }

@@ -40,20 +40,13 @@ pub(crate) fn input(
         // After a panic the reader is told of that, and nothing in its buffer counts.
         came.unwrap_or_default()
     };
-    let came = match conn.perimeter() {
-        Some(perimeter) => perimeter.try_enter().map(|inside| {
-            let came = accept(cx, &mut conn.so.lock());
-            engine::drive(cx, inside, conn, came.ran());
-            came
-        }),
-        None => conn.so.try_enter().map(|mut locked| {
-            // What was left before comes first, and then nothing is accepted.
-            let came = if locked.has_backlog() { Came::default() } else { accept(cx, &mut locked) };
-            serve::let_go(cx, conn, locked, came.ran());
-            serve::answer(cx);
-            came
-        }),
-    };
+    let came = conn.so.try_enter().map(|mut locked| {
+        // What was left before comes first, and then nothing is accepted.
+        let came = if locked.has_backlog() { Came::default() } else { accept(cx, &mut locked) };
+        serve::let_go(cx, conn, locked, came.ran());
+        serve::answer(cx);
+        came
+    });
     if came.is_none() {
         core.input.count(count::CONTENDED, 1);
     }

@@ -5,7 +5,6 @@
 //! bytes) at a time, since the
 //! connection's reader and writer wait for it and are let in between, and each such part ends with one output: one acknowledgment for all
 //! of it. If the lock is held, the segments go into its backlog one by one, in their order.
-//! A perimeter before the lock is entered and left in the same way ([`engine::drive`]).
 //!
 //! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `TcpConfig::gro`):
 //! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
@@ -22,15 +21,15 @@ use sockeye_proto::tcp::segment::{Header, Payload};
 use sockeye_proto::tcp::state::State;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
-use sockeye_sync::{Entry, Inside, Perimeter};
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, Item, Locked, Work, contain, engine, serve, tune};
+use super::{Conn, Locked, Work, contain, engine, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::{Packet, count};
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Most segments under one hold of the buffers' mutex.
 const HOLD_MAX: usize = 16;
@@ -44,34 +43,11 @@ pub(crate) fn input(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,
     first: Packet,
-    mut next: impl FnMut() -> Option<Packet>,
-) -> bool {
-    let Some(perimeter) = conn.perimeter() else { return input_locked(cx, conn, first, next) };
-    let mut waiting = Some(first);
-    while let Some(packet) = waiting.take().or_else(&mut next) {
-        // Whoever is inside may leave at any moment: the next one tries again, and if it succeeds, the earlier
-        // ones have been run.
-        let Some((inside, packet)) = enter(cx, conn, perimeter, packet) else { continue };
-        let (ran, ended) = stay(cx, conn, packet, &mut next);
-        cx.core.input.count(count::run_of(ran), 1);
-        engine::drive(cx, inside, conn, ran);
-        if ended {
-            return true;
-        }
-    }
-    false
-}
-
-/// [`input`] where no perimeter stands before the lock.
-fn input_locked(
-    cx: &mut Context<'_>,
-    conn: &Arc<Conn>,
-    first: Packet,
     next: impl FnMut() -> Option<Packet>,
 ) -> bool {
     let mut rest = std::iter::once(first).chain(std::iter::from_fn(next)).map(|p| (p.header, p.payload));
     while let Some(first) = rest.next() {
-        // As with a perimeter: whoever runs the connection's items may let go at any moment.
+        // The thread that runs the connection's items may let go at any moment: the next segment tries again.
         let Some((mut locked, first)) = lock(cx, conn, first) else { continue };
         let mut stay = Stay { waiting: Some(first), ..Stay::default() };
         loop {
@@ -115,90 +91,23 @@ fn lock<'c>(
         return None;
     }
     core.input.count(count::CONTENDED, 1);
-    engine::enter(cx, conn, Work::segment(segment.0.into(), segment.1));
+    serve::bring(cx, conn, Work::segment(segment.0.into(), segment.1));
     None
-}
-
-/// Runs one segment in a perimeter that the caller is inside of. True if the connection has ended.
-pub(crate) fn one(
-    cx: &mut Context<'_>,
-    _inside: &Inside<'_, Item>,
-    conn: &Arc<Conn>,
-    packet: Packet,
-) -> bool {
-    stay(cx, conn, (packet.header, packet.payload), &mut || None).1
-}
-
-/// The way out of a perimeter in which `ran` segments were run, the last of them for `conn`.
-pub(crate) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<Conn>, ran: usize) {
-    engine::drive(cx, inside, conn, ran);
-}
-
-/// Enters with a segment, or leaves it to whoever is inside.
-fn enter<'c>(
-    cx: &Context<'_>,
-    conn: &'c Arc<Conn>,
-    perimeter: &'c Perimeter<Item>,
-    packet: Packet,
-) -> Option<(Inside<'c, Item>, (Header, Data))> {
-    let core = cx.core;
-    let segment = (packet.header, packet.payload);
-    let entered = match perimeter.try_enter() {
-        Some(inside) => (inside, segment),
-        None => {
-            core.input.count(count::CONTENDED, 1);
-            match perimeter.enter(Conn::item(conn, Work::segment(segment.0.into(), segment.1))) {
-                Entry::Inside(inside, Item { work: Work::Segment(header, payload), .. }) => {
-                    (inside, (header.into(), payload))
-                }
-                Entry::Inside(inside, Item { work: Work::Rare(header, payload), .. }) => {
-                    (inside, (*header, payload))
-                }
-                Entry::Inside(..) => unreachable!("the item comes back as it was given"),
-                Entry::Queued => {
-                    core.count(counter::QUEUED);
-                    return None;
-                }
-                // Protocol code panicked in there: this connection's segments are lost.
-                Entry::Poisoned(_) => {
-                    core.count(counter::SEGMENTS_LOST);
-                    return None;
-                }
-            }
-        }
-    };
-    core.input.count(count::ACQUISITIONS, 1);
-    core.count(counter::ENTERED);
-    Some(entered)
-}
-
-/// Runs `first` and what `next` gives. Returns how many, and whether the connection has ended.
-fn stay(
-    cx: &mut Context<'_>,
-    conn: &Arc<Conn>,
-    first: (Header, Data),
-    next: &mut impl FnMut() -> Option<Packet>,
-) -> (usize, bool) {
-    let mut next = || next().map(|packet| (packet.header, packet.payload));
-    let mut stay = Stay { waiting: Some(first), ..Stay::default() };
-    while stay.waiting.is_some() {
-        stay.hold(cx, conn, &mut conn.so.lock(), &mut next);
-    }
-    (stay.ran, stay.has_ended)
 }
 
 /// A run of segments, over several holds.
 #[derive(Default)]
-struct Stay {
-    ran: usize,
+pub(crate) struct Stay {
+    pub ran: usize,
     /// The segment that was looked at and comes first under the next hold.
-    waiting: Option<(Header, Data)>,
-    has_ended: bool,
+    pub waiting: Option<(Header, Data)>,
+    /// The connection has ended.
+    pub has_ended: bool,
 }
 
 impl Stay {
     /// Runs what is `waiting` and what `next` gives, as far as one hold goes.
-    fn hold(
+    pub fn hold(
         &mut self,
         cx: &mut Context<'_>,
         conn: &Arc<Conn>,
@@ -323,7 +232,7 @@ fn arrive_joined(
 ) {
     cx.now = pcb.clock(cx.now);
     cx.core.count_many(counter::SEGMENTS_IN, joined.count());
-    engine::take_spares(cx, conn);
+    Chosen::take_parked(cx, conn);
     take_joined(cx, pcb, conn, so, joined, joined.text_len());
     engine::wake_readers(cx, conn, so);
 }
@@ -366,7 +275,7 @@ pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_un
 pub(crate) struct Confirmed(AtomicU32);
 
 impl Confirmed {
-    /// Whether it is time to tell it again. Inside the perimeter.
+    /// Whether it is time to tell it again. Under the lock.
     fn is_due(&self, now: Instant) -> bool {
         // Relaxed: only whoever is inside looks. Truncated, as only a difference counts; 0 is never.
         let tick = ((now.as_micros() >> TICK_SHIFT) as u32).wrapping_add(1);

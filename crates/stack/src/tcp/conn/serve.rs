@@ -29,7 +29,7 @@
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{HandedOff, Left, Turn};
 
-use super::engine::{BATCH_MAX, RUN_MAX, finish, resume, step};
+use super::engine::{BATCH_MAX, RUN_MAX, finish, step};
 use super::outbox::{Beside, Context};
 use super::user::Ends;
 use super::{Conn, Locked, Work, contain};
@@ -37,7 +37,7 @@ use crate::rt::counter;
 use crate::tcp::Core;
 
 /// Runs `work`, or leaves it to whoever runs the connection's items. With no lock held.
-pub(super) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+pub(crate) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
     match conn.so.try_run(work) {
         Turn::Mine(locked, work) => {
             cx.core.count(counter::ENTERED);
@@ -54,13 +54,13 @@ pub(super) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
 
 /// Goes on with the lock of a writer, and runs output. For a caller that settles at once.
 #[inline]
-pub(super) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: Locked<'_>) {
+pub(crate) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: Locked<'_>) {
     cx.core.count(counter::ENTERED);
     serve(cx, conn, so, None);
 }
 
 /// Pays the debt of whoever leaves the first item in a connection's backlog.
-pub(super) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
+pub(crate) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     if let Some(locked) = conn.so.look() {
         cx.core.count(counter::ENTERED);
         serve(cx, conn, locked, None);
@@ -69,9 +69,6 @@ pub(super) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
 
 /// Runs what was handed over while nobody ran it.
 pub(crate) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
-    if conn.perimeter().is_some() {
-        return resume(cx, conn);
-    }
     if let Some(locked) = conn.so.take_over() {
         cx.core.count(counter::ENTERED);
         serve(cx, conn, locked, None);
@@ -115,7 +112,7 @@ pub(super) fn answer(cx: &mut Context<'_>) {
 /// Lets the lock go, after `ran` items. What waits is run first, but for two cases: if the other end's lock is held, too, it comes
 /// after that; and after [`BATCH_MAX`] items it is a worker's.
 #[inline]
-pub(super) fn let_go(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, ran: usize) {
+pub(crate) fn let_go(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, ran: usize) {
     if cx.beside.is_none() {
         locked = match locked.run() {
             Ok(()) => return,

@@ -1,9 +1,8 @@
 //! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
-//! A call takes the connection's lock for short sections, and runs protocol code only if output or a window update is due, which
-//! the agreements in [`sockbuf`](super::sockbuf) tell it under that mutex; with older settings, [`rcvd`] does more
-//! of both. Blocking calls wait on the wait queue: a ticket is taken under the mutex that found nothing to do, so what happens
-//! in between ends the wait.
+//! A call takes the connection's lock, and runs protocol code under it only if output or a window update is due, which the agreements in
+//! [`sockbuf`](super::sockbuf) tell it there; before it lets go it runs what others have left meanwhile. Blocking calls wait on the wait
+//! queue: a ticket is taken under the lock that found nothing to do, so what happens in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -15,17 +14,18 @@ use sockeye_sync::{Lent, Ticket, WaitQueue};
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, Locked, contain, cork, engine, rcvd, reason, reserved, serve};
-use crate::experiments::{Entry, Rcvd};
+use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
 use crate::inet::input::busy;
 use crate::inet::input::placed::Placing;
 use crate::inet::input::watch::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::counter;
+use crate::rt::discipline::{self, Discipline as _};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
 use crate::rt::threads;
 use crate::tcp::Core;
+use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
@@ -109,7 +109,7 @@ fn send_rest<S: Source>(
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
             // What is parked goes back before anybody waits for memory or is told that there is none.
-            Refusal::NoMemory if core.shelves.reclaim(core) => Ok(()),
+            Refusal::NoMemory if Chosen::reclaim(core) => Ok(()),
             Refusal::NoMemory => {
                 core.pruner.ask(core);
                 no_memory(&mut timeout)
@@ -157,10 +157,7 @@ impl From<Exhausted> for Refusal {
 /// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
 pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
     let conn = ends.conn;
-    if core.discipline.shelves() && !conn.shelves.tx.is_empty() {
-        // What the peer has acknowledged is for whoever writes: to this thread's cache, from which we allocate.
-        drop(conn.shelves.tx.take());
-    }
+    Chosen::before_write(core, conn);
     let (begun, mut so) = contain::section(core, conn, conn.so.enter(), |so| begin(core, conn, so, rest));
     let take = match begun {
         Ok(take) => take,
@@ -211,7 +208,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
 fn send_now(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
     Context::run(core, |cx| {
         cx.ends = ends.both();
-        engine::output_now(cx, ends.conn, so);
+        Chosen::output(cx, ends.conn, so);
     });
 }
 
@@ -344,7 +341,7 @@ pub(super) fn recv_into<S: Sink>(
             }
         }
         let mut freed = Freed::new();
-        let ((unlinked, mut owed), so) = contain::section(core, conn, so, |so| {
+        let ((unlinked, owes), so) = contain::section(core, conn, so, |so| {
             let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
             failpoints::hit(Point::Read, failpoints::of_conn(conn));
             if so.rcv.urgent.is_some() {
@@ -354,17 +351,20 @@ pub(super) fn recv_into<S: Sink>(
                 registration::lower_readable(&so.waiters);
             }
             // In the same section as the unlinking: see `sockbuf`.
-            (unlinked, rcvd::owed(core, so))
+            (unlinked, Chosen::owes_message(core, so))
         });
-        match rcvd::pay_here(core, conn, &mut owed) {
+        let runs_own = owes && Chosen::runs_own_message(core, conn);
+        match runs_own.then(|| rcvd::message(core, conn)).flatten() {
             Some(work) => serve::run_left(core, ends, so, Some(work)),
             None => serve::release(core, ends, so),
         }
         sink.take(unlinked, take, &mut freed);
-        if !freed.is_empty() && !core.discipline.is_inline() {
-            core.shelves.read(core, conn, freed);
+        Chosen::release_read(core, conn, freed);
+        if !owes {
+            core.count(counter::RCVD_SKIPPED);
+        } else if !runs_own {
+            Chosen::bring_message(core, ends);
         }
-        rcvd::pay(core, ends, owed);
         if !conn.options.nonblocking.load(Ordering::Relaxed) {
             busy::has_read(core, &conn.input_at, take);
         }
@@ -434,7 +434,7 @@ fn wait_offering(
     if comes_from_elsewhere && conn.so.looks_left() {
         Context::run(core, |cx| {
             (cx.is_delegate, cx.ends) = (true, ends.both());
-            engine::resume(cx, conn);
+            Chosen::resume(cx, conn);
             cx.is_delegate = false;
         });
     }
@@ -449,9 +449,7 @@ fn wait_placing(
     place: Option<&mut [u8]>,
     timeout: &mut Timeout,
 ) -> io::Result<usize> {
-    // With the older settings a reader owes a message for what he takes.
-    let may_place = core.config.experiments.rcvd == Rcvd::Precheck;
-    let mut placing = place.filter(|_| may_place).map(|place| Placing::new(conn, place));
+    let mut placing = place.filter(|_| Chosen::places_directly(core)).map(|place| Placing::new(conn, place));
     let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
     match placing.map_or(0, |placing| placing.taken()) {
         0 => waited.map(|()| 0),
@@ -480,7 +478,7 @@ fn wait_for_space(
     let (Some((ticket, cpu)), None) = (ticket, conn.input_at.load()) else {
         return wait(core, conn, conn.writers(), ticket, timeout);
     };
-    core.discipline.before_wait(core);
+    discipline::Chosen::before_wait(core);
     let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
@@ -496,7 +494,7 @@ fn wait_for(
     let Some((ticket, cpu)) = ticket else {
         return Err(io::ErrorKind::WouldBlock.into());
     };
-    core.discipline.before_wait(core);
+    discipline::Chosen::before_wait(core);
     let woken = match conn.input_at.load() {
         Some(at) => watch::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
@@ -507,14 +505,11 @@ fn wait_for(
 /// Sends the SYN.
 pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
-    // A thread that has to run perimeters itself must not sleep until somebody gives it one.
+    // A thread that runs protocol code for others must not sleep until one of them lets it.
     let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
     // The error is left for `finish_connect`, or whoever else asks for it.
     let _ = contain::call(core, conn, "connect", || {
-        Context::run(core, |cx| match cx.entry {
-            Entry::NoDrain if may_sleep => engine::connect(cx, conn),
-            Entry::NoDrain | Entry::Process | Entry::Fill => engine::notify(cx, conn, reason::OUTPUT),
-        });
+        Context::run(core, |cx| Chosen::connect(cx, conn, may_sleep));
         Ok(())
     });
 }

@@ -22,13 +22,13 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::config::SynCookies;
 use crate::inet::input::count;
-use crate::inet::netif::table::Via;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::conn::birth::{self, Name};
 use crate::tcp::conn::outbox::{Context, Routed};
-use crate::tcp::conn::{Conn, Home, Work, engine, reason};
+use crate::tcp::conn::{Conn, Work, engine, reason};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::fastopen::{self, Place};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::route::{acquaint, answer};
@@ -140,13 +140,13 @@ fn open_early(
 ) {
     let core = cx.core;
     let place = Place::new(listener);
-    let home = home(cx, &segment, name.hash, name.via);
+    let discipline = Chosen::of_conn(core, name.hash, name.via, segment.from.as_deref());
     let mut text = segment.payload;
     text.truncate(accepted.rcv_wnd.min(listener.settings.rcvbuf) as usize);
     let len = u32::try_from(text.len()).unwrap_or(0);
     let now = cx.now;
     let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, now);
-    let Some(child) = establish(cx, &mut shard, name, listener, home, make) else {
+    let Some(child) = establish(cx, &mut shard, name, listener, discipline, make) else {
         return place.give_back(None);
     };
     {
@@ -279,7 +279,7 @@ fn resurrect(cx: &mut Context<'_>, hash: u64, segment: Routed, listener: &Arc<Re
     let shard = cx.core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &segment.to).cloned() {
         drop(shard);
-        return engine::enter(cx, &conn, Work::segment(segment.header.into(), segment.payload));
+        return Chosen::enter(cx, &conn, Work::segment(segment.header.into(), segment.payload));
     }
     complete(cx, shard, hash, segment, listener, accepted);
 }
@@ -295,21 +295,15 @@ fn complete(
 ) {
     let tuple = segment.to;
     let Some(via) = cx.core.netifs.via_from(tuple.local.addr, tuple.remote.addr) else { return };
-    let home = home(cx, &segment, hash, via);
+    let discipline = Chosen::of_conn(cx.core, hash, via, segment.from.as_deref());
     let now = cx.now;
     let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
-    let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, home, make);
+    let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, discipline, make);
     drop(shard);
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
-    engine::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
+    Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
     listener.push(child, cx);
-}
-
-/// The perimeter of a child: that of the other end, if both are here and share.
-fn home(cx: &Context<'_>, segment: &Routed, hash: u64, via: Via) -> Home {
-    let shared = segment.from.as_ref().and_then(|from| from.shared_home());
-    shared.unwrap_or_else(|| cx.core.home(hash, via))
 }
 
 /// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
@@ -319,7 +313,7 @@ fn establish(
     shard: &mut Shard,
     name: Name,
     listener: &Arc<Listener>,
-    home: Home,
+    discipline: <Chosen as Discipline>::OfConn,
     make: impl FnOnce(&Settings) -> Pcb<Data>,
 ) -> Option<Arc<Conn>> {
     let (core, tuple) = (cx.core, name.tuple);
@@ -333,7 +327,7 @@ fn establish(
     }
     let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
         let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
-        let conn = birth::make(core, name, home, make(&settings), &listener.settings, listener.is_v6);
+        let conn = birth::make(core, name, discipline, make(&settings), &listener.settings, listener.is_v6);
         shard.half_open.remove(&tuple);
         failpoints::hit(Point::Establish, u64::from(tuple.local.port));
         core.ports.note_conn(tuple.local.port);

@@ -22,6 +22,7 @@ use crate::rt::panics;
 use crate::tcp::Core;
 use crate::tcp::conn::birth::{self, Name};
 use crate::tcp::conn::{Conn, user};
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::listen::Listener;
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
@@ -368,7 +369,8 @@ impl TcpSocket {
         let mut tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
         tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
-        let conn = birth::make(core, name, core.home(hash, via), pcb, &self.settings, self.is_v6);
+        let conn =
+            birth::make(core, name, Chosen::of_conn(core, hash, via, None), pcb, &self.settings, self.is_v6);
         self.fast_open.prepare(&conn, tcp.fast_open);
         failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
         core.ports.note_conn(tuple.local.port);

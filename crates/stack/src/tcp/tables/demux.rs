@@ -25,6 +25,7 @@ use crate::rt::timers::TimerKey;
 use crate::tcp::Core;
 use crate::tcp::conn::Conn;
 use crate::tcp::conn::outbox::Gone;
+use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::tables::listeners::Replica;
 
 /// The table, see the module's head.
@@ -123,6 +124,7 @@ impl Demux {
     }
 
     /// The connection of this number, if it still exists.
+    #[cfg(feature = "experiments")]
     pub fn by_serial(&self, hash: u64, serial: u64) -> Option<Arc<Conn>> {
         self.find(hash, |conn| conn.serial == serial)
     }
@@ -146,7 +148,7 @@ impl Demux {
         // Before the record stands: whoever still sends to this connection then looks the name up.
         conn.bury();
         self.unreserve();
-        core.shelves.forget(core, &conn);
+        Chosen::forgotten(core, &conn);
         if let Some(params) = record {
             shard.rest(core, &conn, TimeWait::new(&params, now), now);
         }

@@ -1,13 +1,12 @@
-//! A connection's shelves: where buffers wait that were freed on another core than the one that allocates for this
-//! connection, with `rx_free = slot` and `socket_list`.
+//! A connection's remote-free lists: where buffers wait that were freed on another core than the one that allocates for this
+//! connection, with `rx_free = slot` and `socket_list`. (The code says *shelf*.)
 //!
-//! There are two, by who allocates. On `rx` lie buffers that the connection's *reader* has used up; they were
-//! allocated by whoever brings its packets (an input thread, or over loopback the peer's writer), and whoever brings
-//! the next packet takes them. On `tx` lie buffers that the peer has *acknowledged*; they were allocated by the
-//! connection's writer, and the next write takes them.
+//! There are two, by which thread allocates. On `rx` lie buffers that the connection's *reader* has used up; the thread that brings its
+//! packets allocated them (an input thread, or over loopback the peer's writer), and the thread that brings the next packet takes
+//! them. On `tx` lie buffers that the peer has *acknowledged*; the connection's writer allocated them, and the next write takes them.
 //!
-//! It must not know pools, cores or when shelves are swept: `recycle.rs`. Nothing here is guarded by a perimeter or
-//! a lock. What lies on a shelf references nothing but memory.
+//! It must not know pools, cores or when shelves are swept: `shelves.rs`. No lock guards anything here. What lies on a shelf references
+//! nothing but memory.
 //!
 //! `listed` says whether the sweep knows of the connection. States, and who moves them:
 //!
@@ -24,46 +23,22 @@
 //!
 //! Tests: `tests/rx_free.rs`.
 
-use std::ops::Deref;
-
 use sockeye_mbuf::{Freed, ParkList, ParkSlot};
 use sockeye_sync::facade::{AtomicU8, Ordering, fence};
 
 use crate::experiments::RxFree;
 
 /// See the module's head.
-pub(crate) struct Shelves {
+pub(super) struct Shelves {
     pub rx: Shelf,
     pub tx: Shelf,
     /// (a)
     listed: AtomicU8,
 }
 
-/// A connection's, which takes no room where the setting knows none.
-pub(crate) struct Place(Option<Box<Shelves>>);
-
-/// What those have that have none: nothing is ever put there.
-static NONE: Shelves = Shelves { rx: Shelf::None, tx: Shelf::None, listed: AtomicU8::new(UNLISTED) };
-
-impl Place {
-    pub fn new(setting: RxFree) -> Self {
-        let both = Shelf::of(setting).zip(Shelf::of(setting));
-        Self(both.map(|(rx, tx)| Box::new(Shelves { rx, tx, listed: AtomicU8::new(UNLISTED) })))
-    }
-}
-
-impl Deref for Place {
-    type Target = Shelves;
-
-    #[inline]
-    fn deref(&self) -> &Shelves {
-        self.0.as_deref().unwrap_or(&NONE)
-    }
-}
-
 /// One shelf.
-pub(crate) enum Shelf {
-    /// Nothing is kept here.
+pub(super) enum Shelf {
+    /// Nothing is kept here: the setting has no shelves.
     None,
     Slot(ParkSlot),
     List(ParkList),
@@ -74,11 +49,16 @@ const IDLE: u8 = 1;
 const ACTIVE: u8 = 2;
 
 impl Shelf {
-    fn of(setting: RxFree) -> Option<Self> {
+    /// Whether connections have shelves with this setting.
+    pub fn is_used(setting: RxFree) -> bool {
+        !matches!(Self::of(setting), Self::None)
+    }
+
+    fn of(setting: RxFree) -> Self {
         match setting {
-            RxFree::Inline | RxFree::CoreList => None,
-            RxFree::Slot => Some(Self::Slot(ParkSlot::new())),
-            RxFree::SocketList => Some(Self::List(ParkList::new())),
+            RxFree::Inline | RxFree::CoreList => Self::None,
+            RxFree::Slot => Self::Slot(ParkSlot::new()),
+            RxFree::SocketList => Self::List(ParkList::new()),
         }
     }
 
@@ -103,6 +83,10 @@ impl Shelf {
 }
 
 impl Shelves {
+    pub fn new(setting: RxFree) -> Self {
+        Self { rx: Shelf::of(setting), tx: Shelf::of(setting), listed: AtomicU8::new(UNLISTED) }
+    }
+
     /// Empties both.
     pub fn take_all(&self) -> Freed {
         let mut all = self.rx.take();

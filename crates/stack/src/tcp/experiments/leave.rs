@@ -1,4 +1,4 @@
-//! Leaving work behind: the switch `wake`.
+//! Leaving a squeue with work in it: the setting `wake`.
 //!
 //! A thread that does not drain (`Entry::NoDrain`), or that has drained up to its bound, leaves what is queued
 //! to a worker. The protocol of leaving, and what may be run on the way out instead, is
@@ -13,19 +13,21 @@
 //! There are two places where it happens: leaving after one's own item, and leaving the synchronous
 //! section of a connect. They are counted apart ([`At`]).
 //!
-//! The home of a connection is constant (`Conn::home`), so an item in this perimeter's queue is always for
-//! a connection that lives here. The question is asked all the same, because an answer of "mine" runs protocol
-//! code on the strength of this perimeter.
+//! A connection's squeue is constant, so an item in this one is always for a connection that has it. The question is asked all the same,
+//! because an answer of "mine" runs protocol code on the strength of this squeue.
 //!
 //! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
 
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Exit, Found, Inside, Outcome, Perimeter, Served};
+use sockeye_sync::{Exit, Found, Outcome, Served};
 
-use super::outbox::Context;
-use super::{Conn, Item, engine, rollup};
+use super::deferred_output;
+use super::squeue::{self, In, Item};
 use crate::experiments::Wake;
 use crate::rt::counter;
+use crate::tcp::conn::Conn;
+use crate::tcp::conn::engine::RUN_MAX;
+use crate::tcp::conn::outbox::Context;
 
 /// Where a thread leaves from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub(super) enum At {
 }
 
 /// Leaves; what is queued is somebody else's, but for the exceptions above.
-pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<Conn>, at: At) {
+pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: At) {
     let elide = match cx.core.config.experiments.wake {
         Wake::Elide => true,
         Wake::Delayed | Wake::Immediate => false,
@@ -45,10 +47,10 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: Inside<'_, Item>, conn: &Arc<C
     let home = inside.id();
     let mut served = One { cx, conn };
     debug_assert!(
-        conn.perimeter().is_some_and(|it| it.id() == home),
-        "one leaves the perimeter of the connection one has served"
+        squeue::of(conn).is_some_and(|it| it.id() == home),
+        "a thread leaves the squeue of the connection that it has served"
     );
-    let Exit { outcome, found, left } = inside.leave_without_draining(&mut served, elide, engine::RUN_MAX);
+    let Exit { outcome, found, left } = inside.leave_without_draining(&mut served, elide, RUN_MAX);
     cx.core.count(counter_of(at, found));
     match outcome {
         Outcome::Left => {}
@@ -70,7 +72,7 @@ struct One<'c, 'a, 's> {
 
 impl Served<Item> for One<'_, '_, '_> {
     fn is_own(&self, item: &Item) -> bool {
-        // Without a name it is of this connection's own perimeter.
+        // Without a name it is of this connection's own squeue.
         item.conn.as_ref().is_none_or(|of| Arc::ptr_eq(of, self.conn)) && self.is_at_home(item)
     }
 
@@ -80,16 +82,16 @@ impl Served<Item> for One<'_, '_, '_> {
         item.conn.as_ref().is_some_and(is_peers) && self.is_at_home(item)
     }
 
-    fn run(&mut self, inside: &mut Inside<'_, Item>, max: usize) -> usize {
-        rollup::head(self.cx, inside, self.conn, max)
+    fn run(&mut self, inside: &mut In<'_>, max: usize) -> usize {
+        deferred_output::head(self.cx, inside, self.conn, max)
     }
 }
 
 impl One<'_, '_, '_> {
-    /// Whether the item's connection lives in the perimeter that is being left.
+    /// Whether the item's connection has the squeue that is being left.
     fn is_at_home(&self, item: &Item) -> bool {
-        let here = self.conn.perimeter().map(Perimeter::id);
-        item.conn.as_ref().is_none_or(|of| of.perimeter().map(Perimeter::id) == here)
+        let here = squeue::of(self.conn).map(|squeue| squeue.id());
+        item.conn.as_ref().is_none_or(|of| squeue::of(of).map(|squeue| squeue.id()) == here)
     }
 }
 

@@ -1,43 +1,43 @@
-//! Rollup: one output for each connection of a batch, however its items are mixed with those of others.
+//! Deferred output: one output for each connection of a batch, however its items are mixed with those of others.
 //!
-//! In a perimeter that several connections share, the items of one come between those of others. Output after each item
+//! In a squeue that several connections share, the items of one come between those of others. Output after each item
 //! would send an acknowledgment for each; so the connections of a batch are *marked* as their items are run, and output
-//! runs once for each at the end (DragonFly's `tcp_willblock`). A batch is at most [`ROLLUP_MAX`] items long, so that
+//! runs once for each at the end (DragonFly's `tcp_willblock`). A batch is at most [`BATCH_MAX`] items long, so that
 //! what the first of them is owed does not wait for ever.
 //!
 //! Between its last item and its output a connection's buffers are unlocked, and the agreements in them
-//! ([`sockbuf`](super::sockbuf)) are of the output before. That is safe: the output that is still to come looks at
-//! whatever the buffers hold by then, and nobody leaves the perimeter before it. A writer or reader who acts on the
+//! ([`sockbuf`](crate::tcp::conn::sockbuf)) are of the output before. That is safe: the output that is still to come looks at
+//! whatever the buffers hold by then, and nobody leaves the squeue before it. A writer or reader who acts on the
 //! older value at worst posts a message too many.
 //!
-//! A connection's own perimeter has no use for this: all its items are one run. Tests: at the end.
+//! A connection's own squeue has no use for this: all its items are one run. Tests: at the end.
 
-use sockeye_sync::Inside;
 use sockeye_sync::facade::Arc;
 
-use super::engine::{self, RUN_MAX};
-use super::outbox::Context;
-use super::{Conn, Item, Work, contain};
+use super::squeue::{self, In, Item};
+use crate::tcp::conn::engine::{self, RUN_MAX};
+use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::{Conn, Work, contain};
 
 /// Most items of a batch, and therefore most connections marked at a time.
-pub(super) const ROLLUP_MAX: usize = 32;
+pub(super) const BATCH_MAX: usize = 32;
 
-/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared perimeter. `own` is whom
+/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared squeue. `own` is whom
 /// items without a name are for. Returns how many items it ran.
 pub(super) fn batch(
     cx: &mut Context<'_>,
-    inside: &mut Inside<'_, Item>,
+    inside: &mut In<'_>,
     own: &Arc<Conn>,
     first: Option<Work>,
 ) -> usize {
     let mut ran = 0;
     let mut next = first.map(|work| Item { conn: None, work });
-    while ran < ROLLUP_MAX
+    while ran < BATCH_MAX
         && let Some(Item { conn: of, work }) = next.take().or_else(|| inside.pop())
     {
         let conn = of.unwrap_or_else(|| Arc::clone(own));
-        let run_max = RUN_MAX.min(ROLLUP_MAX - ran);
-        ran += engine::run(cx, inside, &conn, &mut conn.so.lock(), work, run_max);
+        let run_max = RUN_MAX.min(BATCH_MAX - ran);
+        ran += squeue::run(cx, inside, &conn, &mut conn.so.lock(), work, run_max);
         mark(cx, conn);
     }
     settle(cx);
@@ -45,12 +45,7 @@ pub(super) fn batch(
 }
 
 /// Runs the head of the queue and what follows it for the same connection, at most `max` items, and its output.
-pub(super) fn head(
-    cx: &mut Context<'_>,
-    inside: &mut Inside<'_, Item>,
-    own: &Arc<Conn>,
-    max: usize,
-) -> usize {
+pub(super) fn head(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, max: usize) -> usize {
     let Some(Item { conn: of, work }) = inside.pop() else {
         return 0;
     };
@@ -60,27 +55,27 @@ pub(super) fn head(
 /// Runs `work` for `conn` and what is queued next for the same connection, at most `max` items in all, and the output.
 pub(super) fn item(
     cx: &mut Context<'_>,
-    inside: &mut Inside<'_, Item>,
+    inside: &mut In<'_>,
     conn: &Arc<Conn>,
     work: Work,
     max: usize,
 ) -> usize {
     let mut so = conn.so.lock();
-    let ran = engine::run(cx, inside, conn, &mut so, work, max);
+    let ran = squeue::run(cx, inside, conn, &mut so, work, max);
     contain::guarded(cx, conn, &mut so, "output", engine::finish);
     ran
 }
 
 fn mark(cx: &mut Context<'_>, conn: Arc<Conn>) {
     // From the end: the same connection comes again soon or not at all.
-    if !cx.outbox.marked.iter().rev().any(|known| Arc::ptr_eq(known, &conn)) {
-        cx.outbox.marked.push(conn);
+    if !cx.outbox.discipline.marked.iter().rev().any(|known| Arc::ptr_eq(known, &conn)) {
+        cx.outbox.discipline.marked.push(conn);
     }
 }
 
 /// The output of every marked connection.
 fn settle(cx: &mut Context<'_>) {
-    while let Some(conn) = cx.outbox.marked.pop() {
+    while let Some(conn) = cx.outbox.discipline.marked.pop() {
         contain::guarded(cx, &conn, &mut conn.so.lock(), "output", engine::finish);
     }
 }
@@ -130,13 +125,13 @@ mod tests {
             })
             .collect();
         let first = Arc::clone(pairs[0].1.conn().unwrap());
-        let perimeter = first.perimeter().unwrap();
-        let mut inside = perimeter.try_enter().unwrap();
+        let squeue = squeue::of(&first).unwrap();
+        let mut inside = squeue.try_enter().unwrap();
         // Four segments for each, in turn. Every second one asks for an acknowledgment at once.
         for number in 0..4 {
             for (_, server) in &pairs {
                 let work = segment(&stack, server.conn().unwrap(), number);
-                let _owned_by_us = perimeter.fill(Conn::item(server.conn().unwrap(), work));
+                let _owned_by_us = squeue.fill(Item::new(squeue, server.conn().unwrap(), work));
             }
         }
         let sent = |stack: &Stack| {
@@ -147,8 +142,8 @@ mod tests {
         Context::run(stack.core().unwrap(), |cx| {
             assert_eq!(batch(cx, &mut inside, &first, None), 8);
             assert_eq!(sent(&stack) - before, 2, "one acknowledgment for each connection");
-            assert!(cx.outbox.marked.is_empty());
-            // The acknowledgments are in the same perimeter's queue, and mean nothing to those who sent nothing.
+            assert!(cx.outbox.discipline.marked.is_empty());
+            // The acknowledgments are in the same squeue, and mean nothing to those who sent nothing.
             assert_eq!(inside.drain(usize::MAX, |_, _| ()), Outcome::Left);
         });
         assert!(pairs.iter().all(|(_, server)| server.available().unwrap() == 40));
