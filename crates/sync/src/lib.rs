@@ -8,6 +8,8 @@
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
+//! | `polled` | what a poller and a socket do with that word | head of `polled.rs` |
+//! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
@@ -70,12 +72,15 @@ pub mod pair;
 mod parts;
 mod payload;
 mod perimeter;
+pub mod poll_queue;
+pub mod polled;
 mod readiness;
 mod run_queue;
 mod seq_cell;
 mod serials;
 mod sleeper;
 pub mod slot;
+pub mod slots;
 pub mod socket_lock;
 mod spin;
 mod take_queue;

@@ -9,15 +9,15 @@
 //!   looked at afterwards, under it again. A deliverer changes the buffers and looks at the registrations
 //!   under the same mutex, in one go. One of the two sees the other.
 //! * *Queued once*: whoever makes a registration's word queued puts an entry into the inbox; it stays queued for as long as
-//!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs`).
+//!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs` and `poll_queue.rs`).
 //! * *Level*: a registration that was reported stays with the poller, still queued, and is looked
 //!   at again by the next wait. It leaves when it is not ready, and the next mark queues it again.
 //! * *Ending*: dropping the set closes the inbox and takes each registration off its socket's list. Nobody is told of a set that is gone.
-//! * *Sleeping*: the inbox's mutex guards the wait queue, as everywhere.
+//! * *Sleeping*: the inbox's mutex guards the wait queue, as everywhere (`poll_queue.rs`).
 //!
 //! A waiter may find a registration that is not ready after all; it is then not reported.
 //!
-//! Inside: `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's lists, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
+//! Inside: `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's queue, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
 //! for. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
 mod events;
@@ -30,6 +30,8 @@ use std::io;
 use std::time::Duration;
 
 use sockeye_sync::facade::{Arc, OnceLock};
+use sockeye_sync::poll_queue::Idle;
+use sockeye_sync::polled::Held;
 use sockeye_sync::{Local, Spin, Woken};
 
 use crate::rt::blocking::Timeout;
@@ -37,7 +39,6 @@ use crate::rt::env::Env;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, Caught, PanicSource};
-use table::{Held, Slot};
 
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
@@ -123,9 +124,9 @@ impl Poll {
             self.queue.share();
         }
         self.first.get_or_init(|| source.owner().downgrade());
-        let registration = queue.admit(|index, first| {
+        let registration = queue.admit(|numbered| {
             let wanted = (Ready(interest.0), trigger);
-            Registration::new(queue, (index, first), token, wanted, target)
+            Registration::new(queue, numbered, token, wanted, target)
         })?;
         let mut wakes = Vec::new();
         let added = panics::catch(PanicSource::Protocol, "register", || {
@@ -133,12 +134,12 @@ impl Poll {
         });
         let added = added.unwrap_or_else(|caught| {
             if let Some(gone) = registration.target().remove(queue) {
-                queue.forget(&gone);
+                queue.list.forget(&gone);
             }
             Err(self.report(caught))
         });
         if added.is_err() {
-            queue.forget(&registration);
+            queue.list.forget(&registration);
         }
         queue.wake_all(wakes);
         added
@@ -183,7 +184,7 @@ impl Poll {
                 "the socket is not registered with this Poll",
             ));
         };
-        queue.forget(&gone);
+        queue.list.forget(&gone);
         Ok(())
     }
 
@@ -204,18 +205,12 @@ impl Poll {
                 return Ok(events.len());
             }
             let deadline = until.until();
-            let (ticket, cpu) = {
-                let mut inbox = queue.inbox.lock();
-                if std::mem::take(&mut inbox.is_woken) {
-                    return Ok(0);
-                }
-                if !inbox.list.is_empty() {
-                    continue;
-                }
-                (queue.wait.prepare(), inbox.cpu)
+            let (ticket, cpu) = match queue.list.idle() {
+                Idle::Interrupted => return Ok(0),
+                Idle::Arrived => continue,
+                Idle::Wait(ticket, cpu) => (ticket, cpu),
             };
-            let (wait, spin) = (&queue.wait, self.spin.woken_from(Some(cpu)));
-            if !spin.until(|| wait.is_over(ticket)) && wait.park(ticket, deadline) == Woken::TimedOut {
+            if queue.list.wait(ticket, deadline, self.spin.woken_from(Some(cpu))) == Woken::TimedOut {
                 self.collect(queue, events)?;
                 return Ok(events.len());
             }
@@ -224,13 +219,8 @@ impl Poll {
 
     /// Ends one wait of another thread, or the next one.
     pub fn wake(&self) {
-        let Some(queue) = self.queue.get() else { return };
-        let mut inbox = queue.inbox.lock();
-        inbox.is_woken = true;
-        let owed = queue.wait.notify().is_wake_owed();
-        drop(inbox);
-        if owed {
-            queue.wait.wake();
+        if let Some(queue) = self.queue.get() {
+            queue.list.interrupt();
         }
     }
 
@@ -239,7 +229,6 @@ impl Poll {
         let found =
             panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
         found.or_else(|caught| {
-            queue.table.lock().put_first_last();
             let error = self.report(caught);
             if events.is_empty() { Err(error) } else { Ok(()) }
         })
@@ -252,31 +241,19 @@ impl Poll {
 
 /// Looks at what is held and what has come, each once, until the events are full.
 fn collect(queue: &Queue, events: &mut Events) {
-    let table = &mut *queue.table.lock();
-    std::mem::swap(&mut queue.inbox.lock().list, &mut table.arrived);
-    table.round.extend(table.arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
-    for _ in 0..table.round.len() {
-        if events.is_full() {
-            break;
-        }
-        // It stays in the round until it was looked at: a panic loses nobody.
-        let Some(held) = table.round.front().copied() else { break };
-        let stays = look(&table.slots, held, events);
-        table.round.pop_front();
-        if stays {
-            table.round.push_back(Held { is_reported: true, ..held });
-        }
-    }
+    queue.list.collect(events, Events::is_full, look);
 }
 
 /// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.
 #[inline]
-fn look(slots: &[Slot], held: Held, events: &mut Events) -> bool {
-    let slot = slots.get(held.entry.index as usize);
-    let Some(registration) = slot.and_then(|slot| slot.registration.as_ref()) else { return false };
+fn look(events: &mut Events, registration: &Arc<Registration>, held: Held) -> bool {
     failpoints::hit(Point::PollLook, registration.token.0 as u64);
     let Some(found) = registration.look(held) else { return false };
-    events.list.push(Event { token: registration.token, ready: found.ready, socket: registration.place() });
+    events.list.push(Event {
+        token: registration.token,
+        ready: Ready(found.ready),
+        socket: registration.place(),
+    });
     found.stays
 }
 
@@ -284,7 +261,7 @@ impl Drop for Poll {
     /// Takes its sockets out of the set.
     fn drop(&mut self) {
         let Some(queue) = self.queue.get() else { return };
-        for registration in queue.close() {
+        for registration in queue.list.close() {
             // One after the other, so that a panic over one keeps nobody else in the set.
             if let Err(caught) =
                 panics::catch(PanicSource::Protocol, "the end of a Poll", || registration.leave())

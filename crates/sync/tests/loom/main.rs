@@ -22,6 +22,7 @@ mod outlet;
 mod pair;
 mod perimeter;
 mod perimeter_entry;
+mod poll_queue;
 mod precheck;
 mod readiness;
 mod reply;

@@ -25,15 +25,8 @@ impl Ready {
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    pub const fn of(self, mask: Self) -> Self {
-        Self(self.0 & mask.0)
-    }
     pub const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
-    }
-    /// The set, unless it is empty.
-    pub(super) fn some(self) -> Option<Self> {
-        (self != Self::NONE).then_some(self)
     }
     pub fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }

@@ -1,7 +1,8 @@
 //! A socket in a set, and the list of those that a socket is in.
 //!
 //! A registration stands on the socket's list ([`Waiters`], under the socket's mutex) and in the poller's table. What it
-//! is ready for is one word, whose protocol is `sockeye_sync`'s `readiness.rs`. Two ways to use it:
+//! is ready for is one word, whose protocol is `sockeye_sync`'s: `polled.rs` for what a registration does with it, `readiness.rs` for the word. Two ways
+//! to use it:
 //!
 //! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's mutex of
 //!   the buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
@@ -12,17 +13,20 @@
 //! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle, and so does
 //! dropping the poller ([`Registration::leave`]).
 //!
-//! Must not know waiting. Tests: `tests/suite/{poll,poll_stress}.rs`, `tests/unix/cases/readiness.rs`.
+//! Must not know waiting. Tests: `tests/suite/{poll,poll_stress}.rs`, `tests/unix/cases/readiness.rs`; models in
+//! `crates/sync/tests/loom/poll_queue.rs`.
 
 use std::io;
 
 use smallvec::SmallVec;
 use sockeye_sync::cpu::Place;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Generation, Look, Poller, Readiness, WaitList};
+use sockeye_sync::polled::{Found, Held, Polled, Source, Way};
+use sockeye_sync::slots::{Numbered, Registered};
+use sockeye_sync::{Poller, WaitList};
 
 use super::ready::Ready;
-use super::table::{Entry, Held, Queue};
+use super::table::Queue;
 use super::target::Target;
 use super::{Token, Trigger};
 use crate::rt::failpoints::{self, Point};
@@ -33,105 +37,40 @@ use crate::rt::wake::Wake;
 pub(crate) struct Registration {
     pub(super) queue: Arc<Queue>,
     pub(super) token: Token,
-    /// Its number in the queue's table.
-    pub(super) index: u32,
-    interest: Ready,
-    trigger: Trigger,
-    /// Whether the word is used in the owned way; see the head of the file.
-    is_owned: bool,
-    /// (b) or (a), by `is_owned`.
-    pub(super) word: Readiness,
+    /// Its number in the queue's table, and its word: (b) if it is owned, else (a).
+    polled: Polled,
     target: Box<dyn Target>,
-}
-
-/// What a look at a registration found, if there is something to report.
-pub(super) struct Found {
-    pub ready: Ready,
-    /// The poller goes on holding it.
-    pub stays: bool,
 }
 
 impl Registration {
     /// Not in any list yet.
     pub fn new(
         queue: &Arc<Queue>,
-        (index, first): (u32, Generation),
+        numbered: Numbered,
         token: Token,
         (interest, trigger): (Ready, Trigger),
         target: Box<dyn Target>,
     ) -> Self {
-        let is_owned = trigger == Trigger::Level && target.owns_words();
-        let word = Readiness::new(first);
-        if is_owned && interest != Ready::READABLE {
-            // Nobody lowers anything else.
-            word.look_closer();
-        }
-        let interest = interest.with(Ready::ALWAYS);
-        Self { queue: Arc::clone(queue), token, index, interest, trigger, is_owned, word, target }
+        let way = match trigger {
+            Trigger::Level if target.owns_words() => Way::Owned { believed: Ready::READABLE.0 },
+            Trigger::Level => Way::Level,
+            Trigger::Edge => Way::Edge,
+        };
+        let polled = Polled::new(numbered, way, interest.0, Ready::ALWAYS.0);
+        Self { queue: Arc::clone(queue), token, polled, target }
     }
 
     /// Notes readiness, and queues the registration if it is not queued. Under the mutex of the socket if it is owned.
     pub fn mark<O: From<Wake>>(this: &Arc<Self>, ready: Ready, wakes: &mut Vec<O>) {
-        let ready = ready.of(this.interest);
-        if ready == Ready::NONE {
-            return;
-        }
-        let queued = if this.is_owned {
-            if ready != Ready::READABLE {
-                this.word.look_closer();
-            }
-            this.word.raise(ready.0)
-        } else {
-            this.word.raise_shared(ready.0)
-        };
-        if let Some(generation) = queued {
-            Queue::push(&this.queue, Entry { index: this.index, generation }, wakes);
+        if let Some(entry) = this.polled.mark(ready.0) {
+            Queue::push(&this.queue, entry, wakes);
         }
     }
 
     /// The poller's look at an entry of this registration.
     #[inline]
     pub(super) fn look(&self, held: Held) -> Option<Found> {
-        let entry = held.entry.generation;
-        match (self.word.look(entry), self.trigger) {
-            (Look::Void, _) => None,
-            (Look::Ready(bits), Trigger::Level) if self.is_owned => {
-                self.word.report(entry);
-                Some(Found { ready: Ready(bits), stays: true })
-            }
-            (_, Trigger::Level) if self.is_owned => self.settle(entry),
-            (_, Trigger::Level) => self.look_at_socket(held),
-            (_, Trigger::Edge) => {
-                let ready = Ready(self.word.take_shared(entry)?).some()?;
-                Some(Found { ready, stays: false })
-            }
-        }
-    }
-
-    /// A look at the socket itself, under its mutex.
-    #[cold]
-    fn settle(&self, entry: Generation) -> Option<Found> {
-        let mut found = None;
-        self.target.settle(&mut |ready| {
-            let ready = ready.of(self.interest);
-            found = self.word.settle(entry, ready.0).then_some(Found { ready, stays: true });
-        });
-        found
-    }
-
-    /// A look at the socket of a shared word. The first time it is most likely ready; later most likely not, so it is made
-    /// idle first, and a mark after the look queues it again.
-    fn look_at_socket(&self, held: Held) -> Option<Found> {
-        let is_ready = || self.target.ready().of(self.interest).some();
-        if !held.is_reported
-            && let Some(ready) = is_ready()
-        {
-            return Some(Found { ready, stays: true });
-        }
-        self.word.take_shared(held.entry.generation)?;
-        let ready = is_ready()?;
-        // A mark that came in between has queued it itself; then it is in the inbox and not held.
-        Some(Found { ready, stays: self.word.keep_shared() })
+        self.polled.look(held, self)
     }
 
     /// Where its socket begins in memory.
@@ -164,11 +103,28 @@ impl Poller for Registration {
     type Owed = Wake;
 
     fn interest(&self) -> u8 {
-        self.interest.0
+        self.polled.interest()
     }
 
     fn mark<O: From<Wake>>(this: &Arc<Self>, ready: u8, owed: &mut Vec<O>) {
         Self::mark(this, Ready(ready), owed);
+    }
+}
+
+impl Source for Registration {
+    fn ready(&self) -> u8 {
+        self.target.ready().0
+    }
+
+    fn settle(&self, settle: &mut dyn FnMut(u8)) {
+        self.target.settle(&mut |ready| settle(ready.0));
+    }
+}
+
+impl Registered for Registration {
+    #[inline]
+    fn numbered(&self) -> &Numbered {
+        self.polled.numbered()
     }
 }
 
@@ -177,7 +133,7 @@ pub(crate) struct Gone(Arc<Registration>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.0.queue.forget(&self.0);
+        self.0.queue.list.forget(&self.0);
     }
 }
 
@@ -191,15 +147,15 @@ pub(crate) fn clear<O: From<Wake>>(list: &mut Waiters, wakes: &mut Vec<O>) -> Sm
 /// The socket is not readable any more: a read has emptied its buffer, in this section of the mutex.
 #[inline]
 pub(crate) fn lower_readable(list: &Waiters) {
-    for registration in list.pollers().iter().filter(|registration| registration.is_owned) {
-        registration.word.lower(Ready::READABLE.0);
+    for registration in list.pollers() {
+        registration.polled.lower(Ready::READABLE.0);
     }
 }
 
 /// What the socket is ready for changes in a way that nobody is told of: levels have to be looked at.
 pub(crate) fn look_closer(list: &Waiters) {
-    for registration in list.pollers().iter().filter(|registration| registration.is_owned) {
-        registration.word.look_closer();
+    for registration in list.pollers() {
+        registration.polled.look_closer();
     }
 }
 

@@ -1,0 +1,229 @@
+//! The lists of a poller: its registrations by number, the inbox of those that have become ready, and the round of those that it looks at.
+//!
+//! ```text
+//!   socket's side:  lock the socket; raise the word; idle before? push(entry); unlock; ...; wake() if it was owed
+//!   poller:         collect(look); nothing? idle(): Wait(ticket)? spin or park; again
+//! ```
+//!
+//! # States
+//!
+//! | what | states | guarded by |
+//! |---|---|---|
+//! | a registration's number | free, taken: see `slots.rs` | `table` |
+//! | an entry | in the inbox; in the round, not looked at; in the round, reported | `inbox`; `table` |
+//! | the queue | open, interrupted (one wait is to end), closed (its poller is gone) | `inbox` |
+//!
+//! Whoever makes a registration's word queued pushes an entry. [`collect`](PollQueue::collect) takes the inbox over into the round and looks at
+//! each entry of the round once. It drops an entry whose registration has gone or whose look says so, and keeps the others for the
+//! next round.
+//!
+//! Rank: `table`, then what a look locks (sockets), then `inbox`. Nothing is dropped under `table` that could be the last reference of a
+//! registration.
+//!
+//! # Why no wake-up is lost
+//!
+//! *An entry is pushed*: `push` appends and notifies in one section of `inbox`. *The poller goes to sleep*: it finds the inbox
+//! empty and prepares in one section too. So either the poller finds the entry, or the push finds the ticket.
+//!
+//! *The poller looks while a thread marks*: an entry stays in the round until it was looked at, and it leaves if it is void, or if the look has made
+//! the word idle; the next mark then pushes another one (`polled.rs`, `readiness.rs`). *The registration goes*: its number is given out again in a
+//! later generation, so entries that are left of it are void (`slots.rs`).
+//!
+//! *A look panics*: the entry that it was about stays in the round, as the last one, so that the next `collect` comes to the others first.
+//! `table` and `inbox` are whole, and unlocked.
+//!
+//! *The poller goes*: [`close`](PollQueue::close) closes the inbox before it takes the registrations out. A push that comes later is dropped: there is
+//! nobody to find it.
+//!
+//! Must not know sockets. Tests: `tests/loom/poll_queue.rs`, `stack/tests/suite/{poll,poll_stress}.rs`.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::brief::BriefMutex;
+use crate::cpu;
+use crate::facade::Arc;
+use crate::polled::Held;
+use crate::slots::{Entry, Numbered, Registered, Slots};
+use crate::spin::Spin;
+use crate::wait::{Ticket, WaitQueue, Woken};
+
+/// See the head of the file. On cache lines of its own: pollers are made one after the other, for threads on different cores.
+#[repr(C, align(64))]
+pub struct PollQueue<T> {
+    inbox: BriefMutex<Inbox>,
+    wait: WaitQueue,
+    table: BriefMutex<Table<T>>,
+}
+
+struct Inbox {
+    list: Vec<Entry>,
+    /// The CPU of the first mark in the list, as a hint whether spinning can help.
+    cpu: u32,
+    is_interrupted: bool,
+    is_closed: bool,
+}
+
+/// The poller's own side. On other cache lines than the inbox.
+#[repr(align(64))]
+struct Table<T> {
+    slots: Slots<T>,
+    /// What is reported goes to the end, so that nobody is looked at twice before everybody was once.
+    round: VecDeque<Held>,
+    /// The inbox's list while it is taken over; empty else.
+    arrived: Vec<Entry>,
+}
+
+/// What a poller that has found nothing does next.
+#[derive(Clone, Copy, Debug)]
+pub enum Idle {
+    /// Somebody has [interrupted](PollQueue::interrupt) this wait, or the one before.
+    Interrupted,
+    /// Entries have come.
+    Arrived,
+    /// It waits with the ticket. The number is of the CPU where the latest entry came from.
+    Wait(Ticket, u32),
+}
+
+impl<T: Registered> PollQueue<T> {
+    /// Without registrations.
+    #[must_use]
+    pub fn new() -> Self {
+        let inbox = Inbox { list: Vec::new(), cpu: 0, is_interrupted: false, is_closed: false };
+        let table = Table { slots: Slots::default(), round: VecDeque::new(), arrived: Vec::new() };
+        Self { inbox: BriefMutex::new(inbox), wait: WaitQueue::new(), table: BriefMutex::new(table) }
+    }
+
+    /// Makes a registration and gives it a number. `None` if there are no numbers left. `make` runs under `table`.
+    pub fn admit(&self, make: impl FnOnce(Numbered) -> T) -> Option<Arc<T>> {
+        self.table.lock().slots.insert(make)
+    }
+
+    /// The registration is on no list any more. Once more does nothing. Outside all locks.
+    pub fn forget(&self, gone: &Arc<T>) {
+        self.table.lock().slots.remove(gone);
+    }
+
+    /// Queues an entry. Under the mutex of its socket, or without one if its word is a shared one. Whether [`wake`](Self::wake) is owed,
+    /// outside of all locks.
+    #[must_use = "a wake may be owed"]
+    pub fn push(&self, entry: Entry) -> bool {
+        let mut inbox = self.inbox.lock();
+        if inbox.is_closed {
+            return false;
+        }
+        if inbox.list.is_empty() {
+            inbox.cpu = cpu::current();
+        }
+        inbox.list.push(entry);
+        self.wait.notify().is_wake_owed()
+    }
+
+    /// Looks at each entry of the round once, those included that have come, until `found` is full. `look` says whether the entry stays;
+    /// it runs under `table`.
+    #[inline]
+    pub fn collect<C>(
+        &self,
+        found: &mut C,
+        is_full: impl Fn(&C) -> bool,
+        look: impl Fn(&mut C, &Arc<T>, Held) -> bool,
+    ) {
+        let Table { slots, round, arrived } = &mut *self.table.lock();
+        std::mem::swap(&mut self.inbox.lock().list, arrived);
+        round.extend(arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
+        for _ in 0..round.len() {
+            if is_full(found) {
+                break;
+            }
+            let Some(held) = round.front().copied() else { break };
+            let first = First(round);
+            let stays = slots.get(held.entry).is_some_and(|registration| look(found, registration, held));
+            first.done(stays.then_some(Held { is_reported: true, ..held }));
+        }
+    }
+
+    /// Announces a poller that has found nothing.
+    pub fn idle(&self) -> Idle {
+        let mut inbox = self.inbox.lock();
+        if std::mem::take(&mut inbox.is_interrupted) {
+            Idle::Interrupted
+        } else if inbox.list.is_empty() {
+            Idle::Wait(self.wait.prepare(), inbox.cpu)
+        } else {
+            Idle::Arrived
+        }
+    }
+
+    /// Waits for entries, or until the deadline. Outside all locks.
+    pub fn wait(&self, ticket: Ticket, deadline: Option<Instant>, spin: Spin) -> Woken {
+        self.wait.wait(ticket, deadline, spin)
+    }
+
+    /// Ends one wait of a poller, or the next one. Outside all locks.
+    pub fn interrupt(&self) {
+        let mut inbox = self.inbox.lock();
+        inbox.is_interrupted = true;
+        let is_owed = self.wait.notify().is_wake_owed();
+        drop(inbox);
+        if is_owed {
+            self.wait.wake();
+        }
+    }
+
+    /// Wakes the pollers that sleep. Outside all locks.
+    pub fn wake(&self) {
+        self.wait.wake();
+    }
+
+    /// The poller is gone. Returns its registrations, which are to leave their sockets' lists. Whoever marks one of them meanwhile finds the
+    /// inbox closed; a socket that closes meanwhile takes it off its list itself, and finds the table empty. Outside all locks.
+    pub fn close(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
+        self.inbox.lock().is_closed = true;
+        // Unlocked at the end of the statement: a registration may be the last to hold its socket.
+        self.table.lock().slots.take_all()
+    }
+}
+
+impl<T: Registered> Default for PollQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The first entry of the round during its look. If that panics, the others come before it.
+struct First<'a>(&'a mut VecDeque<Held>);
+
+impl First<'_> {
+    #[inline]
+    fn done(self, kept: Option<Held>) {
+        self.0.pop_front();
+        self.0.extend(kept);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for First<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let first = self.0.pop_front();
+        self.0.extend(first);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_queue_takes_no_entry_and_has_no_registration() {
+        let queue = PollQueue::new();
+        let [early, late] = [(); 2].map(|()| queue.admit(|numbered| numbered).expect("a number"));
+        assert!(!queue.push(early.raise(1).expect("it was idle")), "nobody sleeps");
+        assert!(matches!(queue.idle(), Idle::Arrived));
+        queue.collect(&mut (), |()| false, |(), _, _| false);
+        assert_eq!(queue.close().count(), 2);
+        queue.forget(&early);
+        assert!(!queue.push(late.raise(1).expect("it was idle")));
+        assert!(matches!(queue.idle(), Idle::Wait(..)));
+    }
+}
