@@ -5,13 +5,14 @@
 
 mod common;
 
+use crate::common::settings::{GRAINS, Setting};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{GRAINS, Random, hash_of, scaled};
+use common::{Random, hash_of, scaled};
 use sha2::{Digest, Sha256};
 use sockeye::{Stack, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
@@ -127,7 +128,7 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
     for round in 0..scaled(12) {
         let encode = random.chance(2);
         let mut world = World::new(|c| {
-            c.experiments.grain = GRAINS[round % 3];
+            GRAINS[round % GRAINS.len()].set(c);
             c.loopback_encode = encode;
             (c.sndbuf, c.rcvbuf) = (2048 + random.size(1 << 20) as u32, 2048 + random.size(1 << 20) as u32);
         });

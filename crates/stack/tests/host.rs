@@ -11,7 +11,6 @@ use common::{
     Random, assert_empty, cores, counter, eventually, hash_of, join, join_all, pair, receive_chunked, run_on,
     scaled, send_chunked, stack_with, watchdog,
 };
-use sockeye::experiments::{Entry, Grain, Rcvd, RxFree, Wake};
 use sockeye::{Config, TcpStream};
 
 /// One byte to and fro, from two cores if there are two.
@@ -56,11 +55,19 @@ fn readers_on_two_cores_run_what_comes_and_only_with_the_settings_that_say_so() 
     assert_eq!(hosted(|_| {}) > 0, first != second);
     assert_eq!(hosted(|c| c.spin_max = Duration::ZERO) > 0, first != second);
     assert_eq!(hosted(|c| c.host_input = false), 0);
-    assert_eq!(hosted(|c| c.experiments.grain = Grain::Global), 0);
-    assert_eq!(hosted(|c| c.experiments.entry = Entry::Fill), 0);
-    assert_eq!(hosted(|c| c.experiments.rcvd = Rcvd::Async), 0);
-    assert_eq!(hosted(|c| c.experiments.wake = Wake::Immediate), 0);
-    assert_eq!(hosted(|c| c.experiments.rx_free = RxFree::Slot), 0);
+}
+
+#[cfg(feature = "experiments")]
+#[test]
+fn with_older_settings_no_reader_runs_what_comes() {
+    use crate::common::settings::{Entry, Grain, Rcvd, RxFree, Setting, Wake};
+
+    let _guard = watchdog("round trips with older settings");
+    assert_eq!(hosted(|c| Grain::Global.set(c)), 0);
+    assert_eq!(hosted(|c| Entry::Fill.set(c)), 0);
+    assert_eq!(hosted(|c| Rcvd::Async.set(c)), 0);
+    assert_eq!(hosted(|c| Wake::Immediate.set(c)), 0);
+    assert_eq!(hosted(|c| RxFree::Slot.set(c)), 0);
 }
 
 /// Reads until the end, in slices of time that often end between the sender's look at the mark and his filling.

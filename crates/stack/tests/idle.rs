@@ -2,9 +2,10 @@
 
 mod common;
 
+use crate::common::settings::{GRAINS, Setting};
 use std::time::{Duration, Instant};
 
-use common::{GRAINS, counter, stack_with, watchdog};
+use common::{counter, stack_with, watchdog};
 use sockeye::Stack;
 
 /// Everything that costs an idle stack something.
@@ -29,7 +30,7 @@ fn falls_silent(stack: &Stack) -> bool {
 fn a_hundred_idle_connections_cost_nothing() {
     let _guard = watchdog("a_hundred_idle_connections_cost_nothing");
     for grain in GRAINS {
-        let stack = stack_with(|c| c.experiments.grain = grain);
+        let stack = stack_with(|c| grain.set(c));
         let pairs: Vec<_> = (0..100).map(|_| common::pair(&stack)).collect();
         for (client, server) in &pairs {
             use std::io::{Read, Write};

@@ -6,8 +6,8 @@ mod common;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use common::{GRAINS, counter};
-use sockeye::experiments::Rcvd;
+use crate::common::settings::{GRAINS, Rcvd, Setting};
+use common::counter;
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
 /// More than the acknowledgments that a new connection sends at once anyway.
@@ -79,7 +79,10 @@ impl Driven {
 fn messages_that_nobody_answers_wait_for_no_timer() {
     for grain in GRAINS {
         for rcvd in Rcvd::ALL {
-            let mut driven = Driven::new(|c| (c.experiments.grain, c.experiments.rcvd) = (grain, *rcvd));
+            let mut driven = Driven::new(|c| {
+                grain.set(c);
+                rcvd.set(c);
+            });
             let (client, server) = driven.pair();
             let time = driven.time_of_messages(&client, &server, 64);
             assert_eq!(time, Duration::ZERO, "{grain:?} {rcvd}");

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{GRAINS, Random, assert_empty, counter, hash_of, join, pair, scaled, stack_with, watchdog};
-use sockeye::experiments::{Entry, Rcvd};
+use crate::common::settings::{Entry, GRAINS, Rcvd, Setting};
+use common::{Random, assert_empty, counter, hash_of, join, pair, scaled, stack_with, watchdog};
 use sockeye::{Config, Stack};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -19,7 +19,8 @@ fn stacks(change: impl Fn(&mut Config)) -> impl Iterator<Item = (Rcvd, Entry, St
     all.map(move |(rcvd, entry)| {
         let stack = stack_with(|c| {
             change(c);
-            (c.experiments.rcvd, c.experiments.entry) = (rcvd, entry);
+            rcvd.set(c);
+            entry.set(c);
         });
         (rcvd, entry, stack)
     })
@@ -68,7 +69,10 @@ fn a_read_of_more_than_the_buffer_holds_opens_the_window_before_it_sleeps() {
     for grain in GRAINS {
         // The window is shut again and again. An update that is lost would cost a persist timeout of 200 ms, and
         // hundreds of them more time than the watchdog has.
-        for (rcvd, entry, stack) in stacks(|c| (c.experiments.grain, c.rcvbuf) = (grain, 8 << 10)) {
+        for (rcvd, entry, stack) in stacks(|c| {
+            grain.set(c);
+            c.rcvbuf = 8 << 10;
+        }) {
             let (mut client, mut server) = pair(&stack);
             client.set_nodelay(true).unwrap();
             let sent = data.clone();
@@ -111,7 +115,7 @@ fn connections_that_end_under_their_readers_leave_nothing_behind() {
     let _guard = watchdog("connections_that_end_under_their_readers_leave_nothing_behind");
     let mut random = Random::new("drop race");
     for grain in GRAINS {
-        for (_, _, stack) in stacks(|c| c.experiments.grain = grain) {
+        for (_, _, stack) in stacks(|c| grain.set(c)) {
             for _ in 0..scaled(15) {
                 let (mut client, server) = pair(&stack);
                 let other = server.try_clone().unwrap();
@@ -156,8 +160,11 @@ impl std::task::Wake for Receiver {
 fn a_worker_that_receives_does_not_wait_for_itself() {
     let _guard = watchdog("a_worker_that_receives_does_not_wait_for_itself");
     for entry in Entry::ALL {
-        let stack =
-            stack_with(|c| (c.experiments.rcvd, c.experiments.entry, c.workers) = (Rcvd::Sync, *entry, 1));
+        let stack = stack_with(|c| {
+            Rcvd::Sync.set(c);
+            entry.set(c);
+            c.workers = 1;
+        });
         let (mut client, server) = pair(&stack);
         let (done, receives) = mpsc::channel();
         let waker = Waker::from(std::sync::Arc::new(Receiver { stream: server.try_clone().unwrap(), done }));
@@ -175,8 +182,11 @@ fn a_worker_that_receives_does_not_wait_for_itself() {
 fn whoever_drives_a_stack_without_workers_waits_for_nobody() {
     let _guard = watchdog("whoever_drives_a_stack_without_workers_waits_for_nobody");
     for rcvd in Rcvd::ALL {
-        let stack =
-            stack_with(|c| (c.experiments.rcvd, c.experiments.entry, c.workers) = (*rcvd, Entry::Fill, 0));
+        let stack = stack_with(|c| {
+            rcvd.set(c);
+            Entry::Fill.set(c);
+            c.workers = 0;
+        });
         let (mut client, mut server) = pair(&stack);
         client.set_nodelay(true).unwrap();
         for _ in 0..100 {

@@ -8,11 +8,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
+use crate::common::settings::{Grain, RxFree, Setting};
 use common::{
     Random, assert_empty, connect, cores, counter, eventually, hash_of, join, join_all, listener, pair,
     receive_chunked, run_on, scaled, send_chunked, stack_with, watchdog,
 };
-use sockeye::experiments::{Grain, RxFree};
 use sockeye::{Config, Stack, TcpStream};
 
 /// The largest cluster with its header, bytes.
@@ -20,7 +20,10 @@ const CLUSTER: usize = (64 << 10) + 64;
 
 fn stack(setting: RxFree) -> Stack {
     // A reader who runs his own input frees what he has allocated himself.
-    stack_with(|c| (c.experiments.rx_free, c.host_input) = (setting, false))
+    stack_with(|c| {
+        setting.set(c);
+        c.host_input = false;
+    })
 }
 
 fn assert_nothing_parked(stack: &Stack) {
@@ -62,7 +65,10 @@ fn the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked() {
     let data = random.bytes(scaled(8 << 20));
     for setting in RxFree::ALL {
         for grain in [Grain::PerSocket, Grain::PerCore] {
-            let stack = stack_with(|c| (c.experiments.rx_free, c.experiments.grain) = (*setting, grain));
+            let stack = stack_with(|c| {
+                setting.set(c);
+                grain.set(c);
+            });
             for slow in [false, true] {
                 let (client, server) = pair(&stack);
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
@@ -168,7 +174,10 @@ fn without_threads_the_driver_gives_back_what_nobody_wants() {
     let _guard = watchdog("without_threads_the_driver_gives_back_what_nobody_wants");
     let (first, second) = cores();
     for setting in RxFree::ALL {
-        let stack = stack_with(|c| (c.experiments.rx_free, c.workers) = (*setting, 0));
+        let stack = stack_with(|c| {
+            setting.set(c);
+            c.workers = 0;
+        });
         let (client, server) = pair(&stack);
         let (mut from, mut to) = (&client, &server);
         std::thread::scope(|scope| {
@@ -198,7 +207,10 @@ fn parked_memory_goes_back_before_anybody_is_refused() {
     let _guard = watchdog("parked_memory_goes_back_before_anybody_is_refused");
     let (first, second) = cores();
     for setting in RxFree::ALL {
-        let stack = stack_with(|c| (c.experiments.rx_free, c.memory_max) = (*setting, 4 << 20));
+        let stack = stack_with(|c| {
+            setting.set(c);
+            c.memory_max = 4 << 20;
+        });
         let pairs: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
         // These are filled, and not the ones above: traffic takes what is parked on its way.
         let fillers: Vec<_> = (0..12).map(|_| pair(&stack)).collect();

@@ -8,9 +8,9 @@ mod common;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsFd;
 
+use crate::common::settings::{Setting, UnixLocking};
 use common::{stack_with, watchdog};
 use rustix::io::Errno;
-use sockeye::experiments::UnixLocking;
 use sockeye::unix::{
     IN_FLIGHT_MAX, MsgFlags, RIGHTS_MAX, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram,
     UnixListener, UnixSeqpacket, UnixSocket, UnixStream,
@@ -20,7 +20,7 @@ use sockeye::{Stack, TcpListener};
 /// Runs `test` on a stack of each locking, which must be empty afterwards.
 fn on_each(test: impl Fn(&Stack)) {
     for locking in UnixLocking::ALL {
-        let stack = stack_with(|c| c.experiments.unix_locking = *locking);
+        let stack = stack_with(|c| locking.set(c));
         test(&stack);
         assert_eq!(stack.unix_rights_in_flight(), 0, "{locking}");
         common::assert_empty(&stack);

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::common::settings::{Setting, UnixLocking};
 use rustix::io::Errno;
-use sockeye::experiments::{Experiments, UnixLocking};
 use sockeye::netif::{ChannelConfig, ChannelPort, Prefix, channel};
 use sockeye::tokio::unix as tasks;
 use sockeye::unix::{
@@ -26,12 +26,10 @@ fn stack() -> Stack {
 }
 
 fn stack_locking(unix_locking: UnixLocking) -> Stack {
-    Stack::new(Config {
-        workers: 0,
-        experiments: Experiments { unix_locking, ..common::base().experiments },
-        ..common::base()
+    common::stack_with(|config| {
+        config.workers = 0;
+        unix_locking.set(config);
     })
-    .unwrap()
 }
 
 /// The value of a future that does not wait.

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::settings::{Setting, UnixLocking};
 use common::{Random, join_all, scaled, stack_with, watchdog};
 use sockeye::Stack;
-use sockeye::experiments::UnixLocking;
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use sockeye::unix::{
     MsgFlags, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram, UnixListener, UnixSeqpacket,
@@ -28,7 +28,7 @@ fn on_each(test: impl Fn(&Stack, &mut Random), name: &'static str) {
     let mut random = Random::new(name);
     for locking in UnixLocking::ALL {
         let stack = stack_with(|c| {
-            c.experiments.unix_locking = *locking;
+            locking.set(c);
             c.sndbuf = 32 << 10;
         });
         test(&stack, &mut random);
@@ -154,10 +154,11 @@ fn serve(listener: &UnixListener, over: &AtomicBool, mut random: Random) -> u64 
     sum
 }
 
+#[cfg(feature = "experiments")]
 #[test]
 fn each_locking_takes_the_locks_that_it_is_named_for() {
     let taken = |locking: UnixLocking| {
-        let stack = stack_with(|c| c.experiments.unix_locking = locking);
+        let stack = stack_with(|c| locking.set(c));
         let (mut a, mut b) = UnixStream::pair_on(&stack).unwrap();
         let (c, d) = UnixDatagram::pair_on(&stack).unwrap();
         let count = |name| common::counter(&stack, name);

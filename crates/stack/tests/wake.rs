@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
 
-use common::{GRAINS, Random, assert_empty, counter, join_all, pair, scaled, stack_with, watchdog};
-use sockeye::experiments::{Entry, Grain, Wake};
+use crate::common::settings::{Entry, GRAINS, Grain, Setting, Wake};
+use common::{Random, assert_empty, counter, join_all, pair, scaled, stack_with, watchdog};
 use sockeye::{Config, Stack, TcpListener};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -27,8 +27,9 @@ fn cycle(stack: &Stack, listener: &TcpListener) {
 /// How often workers were woken for cycles on a stack whose connections share perimeters, and how often needlessly.
 fn wakes_of_cycles(wake: Wake, count: usize) -> (u64, u64) {
     let stack = stack_with(|c| {
-        (c.experiments.grain, c.experiments.entry, c.experiments.wake) =
-            (Grain::PerCore, Entry::NoDrain, wake)
+        Grain::PerCore.set(c);
+        Entry::NoDrain.set(c);
+        wake.set(c);
     });
     let listener = common::listener(&stack);
     for _ in 0..count {
@@ -61,7 +62,10 @@ fn exits_are_counted_by_what_was_found() {
         stack.counters().iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, n)| n).sum()
     };
     for grain in GRAINS {
-        let stack = stack_with(|c| (c.experiments.grain, c.experiments.entry) = (grain, Entry::NoDrain));
+        let stack = stack_with(|c| {
+            grain.set(c);
+            Entry::NoDrain.set(c);
+        });
         let listener = common::listener(&stack);
         let threads = (0..4).map(|_| {
             let (stack, listener) = (stack.clone(), listener.try_clone().unwrap());
@@ -95,8 +99,11 @@ impl std::task::Wake for HoldUp {
 fn with_fill_only_workers_run_protocol_code() {
     let _guard = watchdog("with_fill_only_workers_run_protocol_code");
     for grain in GRAINS {
-        let stack =
-            stack_with(|c| (c.experiments.grain, c.experiments.entry, c.workers) = (grain, Entry::Fill, 1));
+        let stack = stack_with(|c| {
+            grain.set(c);
+            Entry::Fill.set(c);
+            c.workers = 1;
+        });
         let (mut client, server) = pair(&stack);
         let (mut other, mut other_server) = pair(&stack);
         let hold_up = Arc::new(HoldUp { is_held: Barrier::new(2), may_go: Barrier::new(2) });
@@ -122,11 +129,14 @@ fn with_fill_only_workers_run_protocol_code() {
 fn what_is_left_with_a_delay_is_done_in_the_end() {
     let _guard = watchdog("what_is_left_with_a_delay_is_done_in_the_end");
     let mut random = Random::new("delayed");
-    let all = |c: &mut Config| (c.experiments.wake, c.experiments.entry) = (Wake::Delayed, Entry::NoDrain);
+    let all = |c: &mut Config| {
+        Wake::Delayed.set(c);
+        Entry::NoDrain.set(c);
+    };
     for grain in GRAINS {
         let stack = stack_with(|c| {
             all(c);
-            c.experiments.grain = grain;
+            grain.set(c);
         });
         let threads = (0..4).map(|_| {
             let (stack, mut random) = (stack.clone(), random.fork());

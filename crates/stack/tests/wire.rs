@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{GRAINS, Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
+use crate::common::settings::{Entry, GRAINS, Input, Rcvd, RxFree, Setting, Wake};
+use common::{Random, counter, eventually, hash_of, join_all, receive_chunked, scaled, send_chunked};
 use lab::{Lab, Tap, V4};
-use sockeye::experiments::{Entry, Input, Rcvd, RxFree, Wake};
 use sockeye::netif::{Prefix, RxFrame, TxFrame, WireConfig, wire};
 use sockeye::{Config, MbufChain, TcpListener, TcpSocket, TcpStream};
 
@@ -42,14 +42,15 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
     for (round, input) in Input::ALL.iter().cycle().take(4 * 6).enumerate() {
         let (mtu, queues) = ([1500, 65536][round / 4 % 2], [1, 2, 4][round / 8]);
         let config = WireConfig { mtu, queues, offload: round % 5 == 0, ..WireConfig::default() };
-        let grain = GRAINS[round % 3];
+        let grain = GRAINS[round % GRAINS.len()];
         let mut lab = Lab::new(&config, |c| {
-            (c.experiments.input, c.experiments.grain) = (*input, grain);
+            input.set(c);
+            grain.set(c);
             // The other switches change from round to round.
-            c.experiments.entry = Entry::ALL[round / 3 % Entry::ALL.len()];
-            c.experiments.rcvd = Rcvd::ALL[round % Rcvd::ALL.len()];
-            c.experiments.wake = Wake::ALL[round / 2 % Wake::ALL.len()];
-            c.experiments.rx_free = RxFree::ALL[round / 5 % RxFree::ALL.len()];
+            Entry::ALL[round / 3 % Entry::ALL.len()].set(c);
+            Rcvd::ALL[round % Rcvd::ALL.len()].set(c);
+            Wake::ALL[round / 2 % Wake::ALL.len()].set(c);
+            RxFree::ALL[round / 5 % RxFree::ALL.len()].set(c);
         });
         lab.v6 = round / 2 % 2 == 0;
         let pairs = (0..3).map(|_| lab.pair()).collect();
@@ -69,8 +70,10 @@ fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
     let _guard = common::watchdog("full queues");
     for input in Input::ALL {
         let config = WireConfig { queue_len: 12, ..WireConfig::default() };
-        let lab =
-            Lab::new(&config, |c| (c.experiments.input, c.tcp.rto_min) = (*input, Duration::from_millis(5)));
+        let lab = Lab::new(&config, |c| {
+            input.set(c);
+            c.tcp.rto_min = Duration::from_millis(5);
+        });
         let pairs = (0..4).map(|_| lab.pair()).collect();
         transfer(pairs, 200_000, &format!("full {input}"));
         assert!(lab.count("frames_queue_full") > 0, "four windows do not fit into 12 frames");
@@ -158,7 +161,7 @@ fn data_of(frame: RxFrame<'_>) -> (u16, u32, u32) {
 fn half_close_close_and_abort_reach_the_other_side_in_every_setting() {
     let _guard = common::watchdog("closes over the wire");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| input.set(c));
         let (mut client, mut server) = lab.pair();
         client.write_all(b"question").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
@@ -218,8 +221,7 @@ fn nobody_listens_nobody_is_there_and_no_route_are_told_apart() {
 fn many_connects_at_once_to_one_listener_over_four_queues_are_all_accepted() {
     let _guard = common::watchdog("many connects");
     for input in Input::ALL {
-        let lab =
-            Lab::new(&WireConfig { queues: 4, ..WireConfig::default() }, |c| c.experiments.input = *input);
+        let lab = Lab::new(&WireConfig { queues: 4, ..WireConfig::default() }, |c| input.set(c));
         let mut socket = TcpSocket::new_v4(&lab.stacks[1]);
         socket.bind(lab.addr(0)).unwrap();
         let listener = socket.listen(4096).unwrap();
@@ -256,7 +258,7 @@ fn a_stack_may_go_while_frames_are_on_their_way_to_it_and_the_other_goes_on() {
     for input in Input::ALL {
         for queues in [1, 4] {
             let Lab { stacks: [left, right], .. } =
-                Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| c.experiments.input = *input);
+                Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| input.set(c));
             let listener = TcpListener::bind_on(&right, "10.9.0.2:0").unwrap();
             let mut clients = Vec::new();
             let mut servers = Vec::new();
@@ -288,7 +290,8 @@ fn two_stacks_without_threads_talk_when_both_are_polled() {
     let _guard = common::watchdog("driven wire");
     for (input, queues) in Input::ALL.iter().flat_map(|input| [(*input, 1), (*input, 3)]) {
         let lab = Lab::new(&WireConfig { queues, ..WireConfig::default() }, |c| {
-            (c.experiments.input, c.workers) = (input, 0);
+            input.set(c);
+            c.workers = 0;
         });
         let listener = lab.listener();
         listener.set_nonblocking(true).unwrap();
@@ -321,7 +324,9 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
         for grain in GRAINS {
             let config = WireConfig { queues: 2, ..WireConfig::default() };
             let lab = Lab::new(&config, |c| {
-                (c.experiments.input, c.experiments.grain, c.workers) = (*input, grain, 0)
+                input.set(c);
+                grain.set(c);
+                c.workers = 0;
             });
             let stop = std::sync::Arc::new(AtomicBool::new(false));
             let poller = {
@@ -348,7 +353,7 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
 /// Runs one long transfer without threads, where nothing depends on the machine, and gives the receiver's
 /// acquisitions, packets, and runs by length.
 fn bulk(input: Input) -> (u64, u64, [u64; 5]) {
-    let lab = bulk_with(|c| c.experiments.input = input);
+    let lab = bulk_with(|c| input.set(c));
     let of = |name: &str| counter(&lab.stacks[1], name);
     assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
     let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
@@ -379,17 +384,24 @@ fn bulk_with(change: impl Fn(&mut Config)) -> Lab {
     lab
 }
 
+#[cfg(feature = "experiments")]
 #[test]
-fn a_perimeter_is_entered_once_for_a_packet_or_once_for_a_run() {
-    let _guard = common::watchdog("acquisitions");
+fn with_older_settings_a_lock_is_taken_once_for_a_packet() {
+    let _guard = common::watchdog("acquisitions for packets");
     for input in [Input::ExclusiveLock, Input::PerPacket] {
         let (acquisitions, packets, runs) = bulk(input);
         // The SYN is no connection's, and the handshake's third segment is routed.
         assert_eq!(acquisitions, packets - 2, "{input}");
         assert_eq!(runs, [packets - 2, 0, 0, 0, 0]);
     }
-    for input in [Input::Exclusive, Input::Batched] {
-        let (acquisitions, packets, runs) = bulk(input);
+}
+
+#[test]
+fn a_lock_is_taken_once_for_a_run_of_packets() {
+    let _guard = common::watchdog("acquisitions for runs");
+    let is_older = |input: &&Input| matches!(input.to_string().as_str(), "exclusive+lock" | "per_packet");
+    for input in Input::ALL.iter().filter(|input| !is_older(input)) {
+        let (acquisitions, packets, runs) = bulk(*input);
         assert!(acquisitions * 5 <= packets, "{input}: {acquisitions} for {packets}");
         assert_eq!(runs.iter().sum::<u64>(), acquisitions);
         assert!(runs[4] > 0, "{runs:?}");
@@ -414,7 +426,7 @@ fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_
 fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
     let _guard = common::watchdog("confirmation");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| input.set(c));
         let far: Prefix = V4[1].parse().unwrap();
         let confirmed = || lab.stacks[0].next_hop_confirmed(far.addr());
         assert_eq!(confirmed(), None);
@@ -430,7 +442,7 @@ fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
 fn a_stack_with_an_interface_still_talks_to_itself_by_loopback_and_by_its_own_address() {
     let _guard = common::watchdog("own address");
     for input in Input::ALL {
-        let lab = Lab::new(&WireConfig::default(), |c| c.experiments.input = *input);
+        let lab = Lab::new(&WireConfig::default(), |c| input.set(c));
         for at in ["127.0.0.1:0", "10.9.0.2:0", "[::1]:0", "[fd09::2]:0"] {
             let listener = TcpListener::bind_on(&lab.stacks[1], at).unwrap();
             let to = listener.local_addr().unwrap();

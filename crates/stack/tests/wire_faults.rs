@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::common::settings::{Input, Setting};
 use common::{Random, counter, eventually};
 use lab::{Lab, Tap, addrs};
 use proptest::prelude::*;
-use sockeye::experiments::Input;
 use sockeye::netif::{Checksum, HEAD_MAX, Netif, RxFrame, TxFrame, WireConfig, wire};
 use sockeye_mbuf::{Pool, PoolConfig};
 
@@ -32,7 +32,8 @@ fn transfer_through(config: &WireConfig, input: Input, damage: Damage) -> Lab {
     };
     let left = Tap { end: left, sending, receiving: |_: RxFrame<'_>| true };
     let lab = Lab::between(left, right, |c| {
-        (c.experiments.input, c.tcp.rto_min) = (input, Duration::from_millis(5))
+        input.set(c);
+        c.tcp.rto_min = Duration::from_millis(5);
     });
     let (mut client, mut server) = lab.pair();
     let data = Random::new("damaged").bytes(500_000);
@@ -117,7 +118,10 @@ fn inject(head: &[u8], rest: &[u8], trusted: bool, input: Input) -> Vec<(&'stati
     let rest = Pool::new(PoolConfig::default()).copy_in(rest).unwrap();
     let (outside, inside) = wire(&WireConfig::default()).unwrap();
     outside.transmit(0, &mut vec![TxFrame::new(head, rest, checksum).unwrap()]);
-    let stack = common::stack_with(|c| (c.experiments.input, c.workers) = (input, 0));
+    let stack = common::stack_with(|c| {
+        input.set(c);
+        c.workers = 0;
+    });
     stack.attach(inside, &addrs(1)).unwrap();
     let _listener = sockeye::TcpListener::bind_on(&stack, "[::]:7").unwrap();
     stack.poll(Duration::ZERO);
@@ -188,7 +192,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         padding in 0usize..10,
         trusted in any::<bool>(),
-        setting in 0usize..4,
+        setting in 0..Input::ALL.len(),
     ) {
         let cut = cut.index(packet.len().min(HEAD_MAX) + 1);
         let mut rest = packet[cut..].to_vec();

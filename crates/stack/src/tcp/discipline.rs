@@ -204,15 +204,24 @@ pub(crate) trait Discipline {
 #[cfg(not(feature = "experiments"))]
 pub(crate) struct Product;
 
+/// What the product keeps for it.
+#[cfg(not(feature = "experiments"))]
+#[derive(Default)]
+pub(crate) struct Nothing;
+
 #[cfg(not(feature = "experiments"))]
 impl Discipline for Product {
-    type OfStack = ();
-    type OfConn = ();
-    type OfCall = ();
+    type OfStack = Nothing;
+    type OfConn = Nothing;
+    type OfCall = Nothing;
 
-    fn of_stack(_: &Config) {}
+    fn of_stack(_: &Config) -> Nothing {
+        Nothing
+    }
 
-    fn of_conn(_: &Core, _: u64, _: Via, _: Option<&Conn>) {}
+    fn of_conn(_: &Core, _: u64, _: Via, _: Option<&Conn>) -> Nothing {
+        Nothing
+    }
 }
 
 /// The discipline that stacks have.

@@ -5,8 +5,10 @@
 //! from [`Random`], which prints the seed; `SOCKEYE_SEED` replays it. `SOCKEYE_TEST_SCALE` (percent) makes
 //! the loops shorter for sanitizers and emulators. The whole set is meant to take less than a minute.
 //! `SOCKEYE_TEST_SWITCHES` names the settings of the switches that all stacks are made with, as one row of the matrix
-//! does (`suite/matrix.rs`): `grain=PerCore rcvd=sync wake=elide`.
+//! does (`suite/matrix.rs`): `grain=per_core rcvd=sync wake=elide`.
 #![allow(dead_code)] // Each test binary uses its own part of this.
+
+pub mod settings;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sha2::{Digest, Sha256};
-use sockeye::experiments::{Entry, Grain, Input, Rcvd, RxFree, UnknownSetting, Wake};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
+
+pub use settings::base;
 
 /// How long a test may take before it counts as hanging, at full scale.
 const HANG: Duration = Duration::from_secs(60);
@@ -151,67 +154,20 @@ pub fn hash_of(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// The configuration that `change` is applied to: the defaults, but for the switches that the environment sets.
-pub fn base() -> Config {
-    let mut config = Config::default();
-    for (key, value) in given_switches() {
-        match key.as_str() {
-            "grain" => config.experiments.grain = grain_named(&value),
-            Rcvd::KEY => config.experiments.rcvd = setting(&value),
-            Input::KEY => config.experiments.input = setting(&value),
-            RxFree::KEY => config.experiments.rx_free = setting(&value),
-            Wake::KEY => config.experiments.wake = setting(&value),
-            Entry::KEY => config.experiments.entry = setting(&value),
-            other => panic!("{SWITCHES}: no switch is called {other}"),
-        }
-    }
-    config
-}
-
-/// Where the settings are given.
-pub const SWITCHES: &str = "SOCKEYE_TEST_SWITCHES";
-
-fn given_switches() -> Vec<(String, String)> {
-    let given = std::env::var(SWITCHES).unwrap_or_default();
-    let pair = |word: &str| {
-        let (key, value) = word.split_once('=').expect("a switch is given as key=setting");
-        (key.to_owned(), value.to_owned())
-    };
-    given.split_whitespace().map(pair).collect()
-}
-
-fn setting<S: std::str::FromStr<Err = UnknownSetting>>(value: &str) -> S {
-    value.parse().unwrap_or_else(|unknown| panic!("{SWITCHES}: {unknown}"))
-}
-
-fn grain_named(value: &str) -> Grain {
-    let found = GRAINS.into_iter().find(|grain| format!("{grain:?}") == value);
-    found.unwrap_or_else(|| panic!("{SWITCHES}: no grain is called {value}"))
-}
-
-/// The grains to try: all, or the one that the environment sets.
-pub fn grains() -> Vec<Grain> {
-    if given_switches().iter().any(|(key, _)| key == "grain") {
-        vec![base().experiments.grain]
-    } else {
-        GRAINS.to_vec()
-    }
-}
-
 /// How long to wait for what nobody can ask for: until the other threads have done what a call has left them. With
 /// settings that leave more to workers, which may look every 10 ms only, it is longer.
 pub fn settling_time() -> Duration {
-    Duration::from_millis(if given_switches().is_empty() { 5 } else { 50 })
+    Duration::from_millis(if settings::given().is_empty() { 5 } else { 50 })
 }
 
 /// How often to wait for the [`settling_time`] once more before something counts as not coming.
 pub fn settling_tries() -> usize {
-    if given_switches().is_empty() { 0 } else { 100 }
+    if settings::given().is_empty() { 0 } else { 100 }
 }
 
 /// The longest delay of an acknowledgment that [`settling_time`] has room for.
 pub fn delack_max() -> Duration {
-    if given_switches().is_empty() { Duration::MAX } else { settling_time() / 5 }
+    if settings::given().is_empty() { Duration::MAX } else { settling_time() / 5 }
 }
 
 /// A stack with `change` applied to [`base`].
@@ -224,8 +180,6 @@ pub fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
 pub fn stack() -> Stack {
     stack_with(|_| {})
 }
-
-pub const GRAINS: [Grain; 3] = [Grain::Global, Grain::PerCore, Grain::PerSocket];
 
 /// A listener at a free port.
 pub fn listener(stack: &Stack) -> TcpListener {

@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use sockeye::experiments::{Entry, Grain, Input, Rcvd};
+#[cfg(feature = "experiments")]
+use crate::common::settings::Grain;
+use crate::common::settings::{Entry, Input, Rcvd, Setting};
 use sockeye::failpoints;
 use sockeye::{Config, TcpKeepalive};
 
@@ -112,14 +114,33 @@ fn a_panic_at_any_point_ends_one_connection_on_loopback_in_every_setting() {
     let _guard = common::watchdog("panics on loopback");
     every_point(Medium::Loopback, |c| c.workers = 2);
     every_point(Medium::Loopback, |c| c.workers = 0);
-    every_point(Medium::Loopback, |c| (c.workers, c.experiments.grain) = (1, Grain::Global));
-    every_point(Medium::Loopback, |c| {
-        (c.workers, c.experiments.grain, c.experiments.entry) = (2, Grain::PerCore, Entry::NoDrain)
-    });
-    every_point(Medium::Loopback, |c| {
-        (c.workers, c.experiments.entry, c.experiments.rcvd) = (2, Entry::Fill, Rcvd::Sync)
-    });
     every_point(Medium::Loopback, |c| (c.workers, c.loopback_encode) = (1, true));
+}
+
+#[cfg(feature = "experiments")]
+#[test]
+fn with_older_settings_a_panic_at_any_point_ends_one_connection_too() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("panics with older settings");
+    every_point(Medium::Loopback, |c| {
+        c.workers = 1;
+        Grain::Global.set(c);
+    });
+    every_point(Medium::Loopback, |c| {
+        c.workers = 2;
+        Grain::PerCore.set(c);
+        Entry::NoDrain.set(c);
+    });
+    every_point(Medium::Loopback, |c| {
+        c.workers = 2;
+        Entry::Fill.set(c);
+        Rcvd::Sync.set(c);
+    });
+    every_point(Medium::Wire, |c| {
+        c.workers = 1;
+        Grain::Global.set(c);
+        c.tcp.gro = false;
+    });
 }
 
 #[test]
@@ -127,10 +148,13 @@ fn a_panic_at_any_point_ends_one_connection_over_a_wire_in_every_setting() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over a wire");
     for input in Input::ALL {
-        every_point(Medium::Wire, |c| (c.workers, c.experiments.input) = (1, *input));
+        every_point(Medium::Wire, |c| {
+            c.workers = 1;
+            input.set(c);
+        });
     }
     every_point(Medium::Wire, |c| c.workers = 0);
-    every_point(Medium::Wire, |c| (c.workers, c.experiments.grain, c.tcp.gro) = (1, Grain::Global, false));
+    every_point(Medium::Wire, |c| (c.workers, c.tcp.gro) = (1, false));
 }
 
 #[test]
@@ -157,9 +181,11 @@ fn everybody_who_waits_for_the_connection_is_told() {
     let _turn = crate::turn();
     let _guard = common::watchdog("waiters of a connection that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
-        for (entry, rcvd) in [(Entry::Process, Rcvd::Precheck), (Entry::NoDrain, Rcvd::Sync)] {
+        for (entry, rcvd) in Entry::ALL.iter().zip(Rcvd::ALL) {
             let world = World::new(medium, |c| {
-                (c.workers, c.experiments.entry, c.experiments.rcvd) = (2, entry, rcvd)
+                c.workers = 2;
+                entry.set(c);
+                rcvd.set(c);
             });
             let pair = world.pair();
             let victim = &pair.0[1];
@@ -198,8 +224,11 @@ fn a_connect_whose_protocol_code_panics_fails_at_once() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a connect that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
-        for entry in [Entry::Process, Entry::NoDrain, Entry::Fill] {
-            let world = World::new(medium, |c| (c.workers, c.experiments.entry) = (2, entry));
+        for entry in Entry::ALL {
+            let world = World::new(medium, |c| {
+                c.workers = 2;
+                entry.set(c);
+            });
             for point in ["conn.transmit", "conn.emitted"] {
                 failpoints::arm(point, 0, 1, 0);
                 let addr = world.listener.local_addr().unwrap();

@@ -2,9 +2,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 
+use crate::common::settings::{Setting, UnixLocking};
 use rustix::io::Errno;
 use sockeye::UdpSocket;
-use sockeye::experiments::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::unix::UnixStream;
 
@@ -60,7 +60,10 @@ fn a_panic_in_a_call_on_a_unix_stream_ends_that_stream() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics in UNIX sockets");
     for locking in UnixLocking::ALL {
-        let world = World::new(Medium::Loopback, |c| (c.workers, c.experiments.unix_locking) = (1, *locking));
+        let world = World::new(Medium::Loopback, |c| {
+            c.workers = 1;
+            locking.set(c);
+        });
         let pair = || UnixStream::pair_on(&world.stacks[0]).unwrap();
         let other = pair();
         let mut panics = 0;

@@ -3,8 +3,8 @@
 use std::io::{Error, Read, Write};
 use std::task::{Context, Poll};
 
+use crate::common::settings::{Setting, UnixLocking};
 use rustix::io::Errno;
-use sockeye::experiments::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::tokio as face;
 use sockeye::unix::{SocketAddr, UnixDatagram, UnixListener, UnixSocket, UnixStream};
@@ -19,7 +19,10 @@ pub fn is_panic(error: &Error) {
 }
 
 fn world(locking: UnixLocking) -> World {
-    World::new(Medium::Loopback, |c| (c.workers, c.experiments.unix_locking) = (1, locking))
+    World::new(Medium::Loopback, |c| {
+        c.workers = 1;
+        locking.set(c);
+    })
 }
 
 /// Datagrams of both lengths still pass from one socket to the other.

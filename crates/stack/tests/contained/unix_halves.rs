@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
+use crate::common::settings::{Setting, UnixLocking};
 use rustix::io::Errno;
 use sockeye::Stack;
-use sockeye::experiments::UnixLocking;
 use sockeye::failpoints::arm;
 use sockeye::tokio as face;
 use sockeye::unix::{
@@ -25,7 +25,10 @@ fn on_each(what: &'static str, test: impl Fn(&Stack) -> u64) {
     let _turn = crate::turn();
     let _guard = common::watchdog(what);
     for locking in UnixLocking::ALL {
-        let world = World::new(Medium::Loopback, |c| (c.workers, c.experiments.unix_locking) = (1, *locking));
+        let world = World::new(Medium::Loopback, |c| {
+            c.workers = 1;
+            locking.set(c);
+        });
         let stack = world.stacks[0].clone();
         let panics = test(&stack);
         assert_eq!((stack.unix_sockets().len(), stack.unix_rights_in_flight()), (0, 0), "{locking}");

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Waker};
 
-use sockeye::experiments::{Entry, Experiments};
+use crate::common::settings::{Entry, Setting};
 use sockeye::netif::{ChannelPort, SendError, channel};
 use sockeye::{Config, Stack, TcpStream};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -24,11 +24,8 @@ struct One {
 
 impl One {
     fn new() -> Self {
-        let config = Config {
-            workers: 1,
-            experiments: Experiments { entry: Entry::Fill, ..Experiments::default() },
-            ..Config::default()
-        };
+        let mut config = Config { workers: 1, ..Config::default() };
+        Entry::Fill.set(&mut config);
         let stack = Stack::new(config).unwrap();
         let (netif, mut ports) = channel(&Default::default()).unwrap();
         stack.attach(netif, &["10.8.0.1/24".parse().unwrap()]).unwrap();

@@ -9,11 +9,14 @@ mod lab;
 #[path = "../common/mod.rs"]
 mod common;
 
+#[cfg(feature = "experiments")]
 mod ends;
 mod hooks;
 mod netifs;
 mod placing;
 mod wakers;
+#[cfg(feature = "experiments")]
+mod workers;
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use sockeye::experiments::Input;
+use crate::common::settings::{Input, Setting};
 use sockeye::netif::{
     Channel, ChannelPort, Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited, WireConfig, channel, wire,
 };
@@ -319,7 +319,7 @@ fn all_kinds_of_traffic(bed: &Bed, medium: &str) {
 
 #[test]
 fn no_lock_is_held_around_any_call_of_an_interface_whatever_makes_the_frames() {
-    for input in [Input::Batched, Input::PerPacket, Input::ExclusiveLock, Input::Exclusive] {
+    for input in Input::ALL {
         in_time("an interface that always calls back", move || {
             let (left, right) = wire(&WireConfig::default()).unwrap();
             let inner: Arc<Mutex<Option<Stack>>> = Arc::default();
@@ -333,10 +333,10 @@ fn no_lock_is_held_around_any_call_of_an_interface_whatever_makes_the_frames() {
                     drop(TcpListener::bind_on(&stack, "10.9.0.1:0"));
                 }
             };
-            let [stack, peer] = [input, Input::default()].map(|input| {
+            let [stack, peer] = [*input, Input::default()].map(|input| {
                 common::stack_with(|c| {
                     config(c);
-                    c.experiments.input = input;
+                    input.set(c);
                 })
             });
             stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 use std::time::Duration;
 
-use sockeye::experiments::{Entry, Experiments};
 use sockeye::netif::{ChannelConfig, Netif, RxFrame, Sent, TxFrame, Waking, channel};
 use sockeye::unix::{UnixDatagram, UnixListener, UnixSeqpacket, UnixStream};
-use sockeye::{Config, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
+use sockeye::{PanicSource, TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::common::{self, counter, eventually};
-use crate::{LONG, Reports, waker};
+use crate::{Reports, waker};
 
 #[test]
 fn a_connect_that_calls_a_waker_that_panics_succeeds_and_wakes_the_others() {
@@ -194,38 +193,5 @@ impl<N: Netif> Netif for Gate<N> {
 
     fn interrupt(&self, queue: usize) {
         self.netif.interrupt(queue);
-    }
-}
-
-/// A stack whose only worker runs everything, so that wakers are called there.
-fn by_worker() -> (Stack, TcpStream, TcpStream) {
-    let config = Config {
-        workers: 1,
-        experiments: Experiments { entry: Entry::Fill, ..Experiments::default() },
-        ..Config::default()
-    };
-    let stack = Stack::new(config).unwrap();
-    let (one, other) = common::pair(&stack);
-    one.set_read_timeout(Some(LONG)).unwrap();
-    other.set_read_timeout(Some(LONG)).unwrap();
-    (stack, one, other)
-}
-
-#[test]
-fn a_worker_on_which_a_waker_panics_goes_on() {
-    let (stack, one, other) = by_worker();
-    let bad = waker(|| panic!("in a waker"));
-    let mut reader = sockeye::tokio::TcpStream::from_std(other).unwrap();
-    let mut bytes = [0; 5];
-    let mut buf = ReadBuf::new(&mut bytes);
-    assert!(Pin::new(&mut reader).poll_read(&mut Context::from_waker(&bad), &mut buf).is_pending());
-    (&one).write_all(b"hello").unwrap();
-    eventually("the waker is called", || counter(&stack, "panics_foreign") == 1);
-    let reader = reader.into_std();
-    reader.set_nonblocking(false).unwrap();
-    for _ in 0..3 {
-        (&reader).read_exact(&mut bytes).unwrap();
-        (&one).write_all(&bytes).unwrap();
-        assert_eq!(&bytes, b"hello");
     }
 }

@@ -1,11 +1,12 @@
 //! Both ends may vanish in every state, and nothing is left: no connection, no memory, no thread.
 
+use crate::common::settings::{Setting, grains};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{self, Random, assert_empty, grains, join_all, scaled, stack_with, watchdog};
+use crate::common::{self, Random, assert_empty, join_all, scaled, stack_with, watchdog};
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
 /// What one end does with its life; then it is dropped.
@@ -73,7 +74,10 @@ fn every_pair_of_ends_leaves_nothing_behind() {
     let _guard = watchdog("every_pair_of_ends_leaves_nothing_behind");
     for encode in [false, true] {
         for grain in grains() {
-            let stack = stack_with(|c| (c.experiments.grain, c.loopback_encode) = (grain, encode));
+            let stack = stack_with(|c| {
+                grain.set(c);
+                c.loopback_encode = encode;
+            });
             for one in ACTS {
                 for other in ACTS {
                     let (client, server) = common::pair(&stack);
@@ -186,7 +190,7 @@ fn thousands_of_connects_and_closes_at_once_are_all_served() {
     let _guard = watchdog("thousands_of_connects_and_closes_at_once_are_all_served");
     let mut random = Random::new("churn");
     for grain in grains() {
-        let stack = stack_with(|c| c.experiments.grain = grain);
+        let stack = stack_with(|c| grain.set(c));
         let listener = common::listener(&stack);
         let (clients, each) = (8, scaled(400));
         let answered = std::sync::Arc::new(AtomicUsize::new(0));

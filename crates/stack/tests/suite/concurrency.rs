@@ -1,6 +1,7 @@
 //! Many threads on one connection: reader, writer, closer, option setters and pollers at once, clones
 //! dropped in any order, stacks dropped before their sockets. Nothing hangs, nothing is lost or mixed up.
 
+use crate::common::settings::{Setting, grains};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{
-    self, Random, assert_empty, grains, hash_of, join, join_all, pair, scaled, stack_with, watchdog,
+    self, Random, assert_empty, hash_of, join, join_all, pair, scaled, stack_with, watchdog,
 };
 use sha2::{Digest, Sha256};
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
@@ -128,7 +129,7 @@ fn readers_writers_closers_and_tinkerers_meet_on_one_connection() {
     let _guard = watchdog("readers_writers_closers_and_tinkerers_meet_on_one_connection");
     let mut random = Random::new("meeting");
     for grain in grains() {
-        let stack = stack_with(|c| c.experiments.grain = grain);
+        let stack = stack_with(|c| grain.set(c));
         for _ in 0..scaled(60) {
             round(&stack, &mut random);
         }

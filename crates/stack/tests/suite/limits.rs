@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::common::{
     self, Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog,
 };
-use sockeye::experiments::Entry;
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 fn listen_with_backlog(stack: &Stack, backlog: usize) -> TcpListener {
@@ -65,7 +64,7 @@ fn no_more_than_the_backlog_wait_for_accept() {
     assert!(counter(&stack, "listen_overflows") > 0);
     let mut came: Vec<_> = waiting.iter().map(|client| client.local_addr().unwrap()).collect();
     let mut served: Vec<_> = waiting.iter().map(|_| listener.accept().unwrap().1).collect();
-    if stack.config().experiments.entry != Entry::Process {
+    if !common::settings::callers_run_queues(stack.config()) {
         // Third segments are run by several workers.
         came.sort_unstable();
         served.sort_unstable();

@@ -9,6 +9,7 @@ mod abort;
 mod blocking;
 mod concurrency;
 mod limits;
+#[cfg(feature = "experiments")]
 mod matrix;
 mod mbufs;
 mod notsent;

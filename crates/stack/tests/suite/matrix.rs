@@ -2,13 +2,12 @@
 //! all pairs, each time with shorter loops.
 //!
 //! A row runs in a process of its own (settings come by the environment, see `common`), so that a hang or an abort names
-//! its row. Alone: `SOCKEYE_TEST_SWITCHES="grain=PerCore rcvd=sync …" cargo test -p sockeye --test suite`.
+//! its row. Alone: `SOCKEYE_TEST_SWITCHES="grain=per_core rcvd=sync …" cargo test -p sockeye --test suite`.
 
 use std::process::{Command, Output};
 
-use sockeye::experiments::{Entry, Input, Rcvd, RxFree, Wake};
-
-use crate::common::{self, GRAINS, SWITCHES};
+use crate::common;
+use crate::common::settings::{Entry, Grain, Input, Rcvd, RxFree, SWITCHES, Wake};
 
 /// Percent of the usual loops: rows times this is about one more ordinary run.
 const SCALE_PERCENT: usize = 6;
@@ -25,7 +24,7 @@ type Row = Vec<usize>;
 fn switches() -> Vec<Switch> {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     vec![
-        ("grain", GRAINS.iter().map(|grain| format!("{grain:?}")).collect()),
+        (Grain::KEY, names(Grain::NAMES)),
         (Rcvd::KEY, names(Rcvd::NAMES)),
         (Input::KEY, names(Input::NAMES)),
         (RxFree::KEY, names(RxFree::NAMES)),

@@ -1,6 +1,7 @@
 //! A search for lost readiness: many connections, few threads, random sizes; if one event is lost, the
 //! stress does not end and the watchdog says so.
 
+use crate::common::settings::{Setting, grains};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{self, Random, grains, hash_of, join_all, scaled, stack_with, watchdog};
+use crate::common::{self, Random, hash_of, join_all, scaled, stack_with, watchdog};
 use sha2::{Digest, Sha256};
 use sockeye::TcpStream;
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
@@ -123,7 +124,11 @@ fn no_readiness_is_lost_between_event_loops() {
     for grain in grains() {
         for trigger in [Trigger::Level, Trigger::Edge] {
             let (sndbuf, rcvbuf) = (4096 + random.size(100_000) as u32, 4096 + random.size(100_000) as u32);
-            let stack = stack_with(|c| (c.experiments.grain, c.sndbuf, c.rcvbuf) = (grain, sndbuf, rcvbuf));
+            let stack = stack_with(|c| {
+                grain.set(c);
+                c.sndbuf = sndbuf;
+                c.rcvbuf = rcvbuf;
+            });
             let mut loops: Vec<HashMap<usize, End>> = (0..4).map(|_| HashMap::new()).collect();
             let mut expected = HashMap::new();
             for number in 0..scaled(40) {

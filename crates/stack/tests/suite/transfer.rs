@@ -3,11 +3,12 @@
 //! Both directions are busy at once in every transfer; the receiver compares the SHA-256 of what came with
 //! that of what was sent. Without threads: `driven.rs`. Single shapes of reading and writing: `shapes.rs`.
 
+use crate::common::settings::{Setting, grains};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::common::{
-    self, Random, assert_empty, grains, hash_of, join, join_all, receive_chunked, scaled, send_chunked,
+    self, Random, assert_empty, hash_of, join, join_all, receive_chunked, scaled, send_chunked,
 };
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
@@ -79,7 +80,7 @@ fn random_transfers_arrive_whole_at_every_grain() {
     let _guard = common::watchdog("random_transfers_arrive_whole_at_every_grain");
     let mut random = Random::new("grains");
     for grain in grains() {
-        transfers(&common::stack_with(|c| c.experiments.grain = grain), scaled(12), &mut random);
+        transfers(&common::stack_with(|c| grain.set(c)), scaled(12), &mut random);
     }
 }
 
@@ -231,7 +232,7 @@ fn many_transfers_at_once_do_not_mix() {
     let _guard = common::watchdog("many_transfers_at_once_do_not_mix");
     let mut random = Random::new("parallel");
     for grain in grains() {
-        let stack = common::stack_with(|c| c.experiments.grain = grain);
+        let stack = common::stack_with(|c| grain.set(c));
         let threads = (0..scaled(12)).map(|_| {
             let (stack, mut random) = (stack.clone(), random.fork());
             std::thread::spawn(move || {

@@ -4,7 +4,7 @@
 //! Invariants: a line may differ only as [`DIFFERENCES`] says, or where the library's types have no such
 //! call; a case in which nothing was compared fails.
 
-use sockeye::experiments::UnixLocking;
+use crate::common::settings::{Setting, UnixLocking};
 
 use crate::common;
 use crate::kernel::Kernel;
@@ -75,7 +75,7 @@ pub(crate) use cases;
 pub fn compare(case: &str, on_kernel: fn(&mut Run<Kernel>), on_sockeye: fn(&mut Run<Ours>)) {
     let kernel = run(Kernel::new(), on_kernel);
     for locking in UnixLocking::ALL {
-        let stack = common::stack_with(|config| config.experiments.unix_locking = *locking);
+        let stack = common::stack_with(|config| locking.set(config));
         let sockeye = run(Ours::new(&stack), on_sockeye);
         let title = format!("{case}, unix_locking = {locking}");
         if let Some(text) = difference(&title, case, &kernel, &sockeye) {

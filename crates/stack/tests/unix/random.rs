@@ -8,9 +8,9 @@
 //! Invariants: nothing blocks; so little is sent that no buffer's size matters; a socket that is passed
 //! along never carries one itself, so nothing waits for the kernel's collector, which runs when it likes.
 
+use crate::common::settings::{Setting, UnixLocking};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use sockeye::experiments::UnixLocking;
 
 use crate::common;
 use crate::compare::difference;
@@ -172,7 +172,7 @@ fn carrier(slot: Slot) -> String {
 /// Makes the calls on both sides and compares after each.
 fn run_both(locking: UnixLocking, calls: &[Call]) -> Result<(), TestCaseError> {
     let stack = common::stack_with(|config| {
-        config.experiments.unix_locking = locking;
+        locking.set(config);
         config.workers = 1;
     });
     let (mut kernel, mut ours) = (Run::new(Kernel::new()), Run::new(Ours::new(&stack)));
@@ -210,11 +210,13 @@ fn random_calls(locking: UnixLocking) {
     }
 }
 
+#[cfg(feature = "experiments")]
 #[test]
 fn random_calls_are_answered_as_by_the_kernel_under_the_global_lock() {
     random_calls(UnixLocking::Global);
 }
 
+#[cfg(feature = "experiments")]
 #[test]
 fn random_calls_are_answered_as_by_the_kernel_under_pair_locks() {
     random_calls(UnixLocking::Pair);

@@ -2,17 +2,15 @@
 
 use std::io::Write;
 
-use sockeye::experiments::{Experiments, UnixLocking};
+use crate::common::settings::{Setting, UnixLocking};
 use sockeye::unix::{SocketInfo, SocketKind, UnixDatagram, UnixListener, UnixSeqpacket, UnixStream};
 use sockeye::{Config, Stack};
 
-fn stacks() -> [Stack; 3] {
-    [UnixLocking::Global, UnixLocking::Pair, UnixLocking::Direct].map(|unix_locking| {
-        Stack::new(Config {
-            experiments: Experiments { unix_locking, ..Experiments::default() },
-            ..Config::default()
-        })
-        .unwrap()
+fn stacks() -> impl Iterator<Item = Stack> {
+    UnixLocking::ALL.iter().map(|locking| {
+        let mut config = Config::default();
+        locking.set(&mut config);
+        Stack::new(config).unwrap()
     })
 }
 

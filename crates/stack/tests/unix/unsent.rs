@@ -1,7 +1,7 @@
 //! SIOCOUTQ, without the kernel beside: there it counts its own bookkeeping too. What is documented is that
 //! it is what the peer has not received yet.
 
-use sockeye::experiments::UnixLocking;
+use crate::common::settings::{Setting, UnixLocking};
 use sockeye::unix::{UnixDatagram, UnixSeqpacket, UnixStream};
 
 use crate::common;
@@ -10,7 +10,7 @@ use crate::common;
 fn what_was_sent_is_unsent_until_the_peer_receives_it() {
     use std::io::{Read, Write};
     for locking in UnixLocking::ALL {
-        let stack = common::stack_with(|config| config.experiments.unix_locking = *locking);
+        let stack = common::stack_with(|config| locking.set(config));
         let (mut a, mut b) = UnixStream::pair_on(&stack).unwrap();
         assert_eq!(a.bytes_unsent().unwrap(), 0);
         a.write_all(b"abcdef").unwrap();
