@@ -258,6 +258,16 @@ mod tests {
         assert_eq!((set.input, set.entry), (Input::ExclusiveLock, Entry::NoDrain));
     }
 
+    /// `sockeye-tidy` looks for this test's name where it has the library built and tested without the feature.
+    #[cfg(not(feature = "experiments"))]
+    #[test]
+    fn without_the_feature_there_are_no_older_settings() {
+        for key in ["grain", "rcvd", "input", "rx_free", "pool", "wake", "entry", "unix_locking"] {
+            assert!(!Config::keys().any(|known| known == key), "{key}");
+            assert!(Config::default().set(key, "").is_err());
+        }
+    }
+
     #[test]
     fn a_refusal_names_key_value_and_remedy_and_changes_nothing() {
         let mut config = Config::default();

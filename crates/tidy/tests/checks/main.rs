@@ -8,10 +8,10 @@
 //! | check | what it runs |
 //! |---|---|
 //! | format | `cargo fmt --all --check` |
-//! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings` |
+//! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` without `experiments` |
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
-//! | sanitizer | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer |
+//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | packages | `cargo package` of what is published, without a build; what is in them |
 //! | oldest compiler | `cargo check` of what is published, with the compiler of `rust-version` |
@@ -46,6 +46,10 @@ fn clippy_has_nothing_to_say() {
         .args(["--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"])
         .needs(Need::Component("clippy"))
         .run("lints");
+    Child::cargo("clippy")
+        .args(["-p", "sockeye", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"])
+        .needs(Need::Component("clippy"))
+        .run("lints");
 }
 
 #[test]
@@ -72,10 +76,14 @@ fn the_models_of_packet_memory_hold() {
         .run_tests("loom");
 }
 
+/// A test of the library that is there only without the feature `experiments`.
+const OF_PRODUCT: &str = "without_the_feature_there_are_no_older_settings ... ok";
+
+/// One build for both: `--workspace` turns `experiments` on, as the bench asks for it, and these packages alone do not.
 #[test]
-fn the_address_sanitizer_finds_nothing() {
+fn the_library_passes_without_the_feature_experiments_and_under_the_address_sanitizer() {
     let packages = SANITIZED.iter().flat_map(|name| ["-p", *name]);
-    Child::cargo("test")
+    let child = Child::cargo("test")
         .args(packages)
         .args(["--features", FEATURES, "--lib", "--tests"])
         .args(["--target", child::host()])
@@ -86,8 +94,10 @@ fn the_address_sanitizer_finds_nothing() {
         // reachable, which the leak check knows, so it stays on.
         .env("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
         .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
-        .needs(Need::Sanitizer)
-        .run_tests("asan");
+        .needs(Need::Sanitizer);
+    let Some(output) = child.output("asan") else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(OF_PRODUCT), "the library was not built without the feature");
 }
 
 /// They are a workspace of their own.
