@@ -175,8 +175,9 @@ impl<T> BriefMutex<T> {
     #[cold]
     #[inline(never)]
     fn wake(&self) {
-        // A swap: of several owners one after the other, one wakes.
-        if self.parked.swap(NOBODY, Ordering::Relaxed) != NOBODY {
+        // Of several owners one after the other, one wakes. Not a swap, which would write where it finds nobody: loom, which does not know
+        // that nothing comes between what an exchange reads and writes, would let that hide the mark of a later sleeper.
+        if self.parked.compare_exchange(SOMEBODY, NOBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.parked.wake_one();
         }
     }

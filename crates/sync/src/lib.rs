@@ -7,6 +7,8 @@
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
+//! | `tasks` | how a task comes onto that list, and looks at what stands elsewhere | head of `tasks.rs` |
+//! | `reserved` | room in a buffer that a writer has reserved for a copy outside of its mutex | head of `reserved.rs` |
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `polled` | what a poller and a socket do with that word | head of `polled.rs` |
 //! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
@@ -75,6 +77,7 @@ mod perimeter;
 pub mod poll_queue;
 pub mod polled;
 mod readiness;
+pub mod reserved;
 mod run_queue;
 mod seq_cell;
 mod serials;
@@ -84,6 +87,7 @@ pub mod slots;
 pub mod socket_lock;
 mod spin;
 mod take_queue;
+pub mod tasks;
 mod wait;
 mod wait_list;
 

@@ -1,7 +1,7 @@
 //! Tasks that wait for a socket.
 //!
 //! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says who is on
-//! it and why no wake-up is lost. It comes onto it in one of two ways:
+//! it, and `sockeye_sync`'s [`tasks`](sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two ways:
 //!
 //! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;
 //! * a *future* ([`Waiting`]) has a place of its own for as long as it lives. Any number of them waits, all are woken, and one that is dropped
@@ -12,16 +12,16 @@
 //! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a
 //! panic in `clone` there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
 //!
-//! Must not know what is waited for. Tests: `tests/waiting`.
+//! Must not know what is waited for. Tests: `tests/waiting`; models in `crates/sync/tests/loom/{tasks,wait_list}.rs`.
 
 use std::io;
 use std::task::{Poll, Waker};
 
-use sockeye_sync::Key;
+use sockeye_sync::{Key, tasks};
 
 use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
-use crate::rt::poll::{Ready, Waiters};
+use crate::rt::poll::{Ready, Registration, Waiters};
 
 /// What a task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ pub(crate) trait Waitable {
 /// # Errors
 /// [`waker_panicked`].
 pub(crate) fn poll(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
-    register(socket, want, &mut |_| Key::slot(want.interest()), waker)
+    register(socket, want, |_| Key::slot(want.interest()), waker)
 }
 
 /// [`poll`] without an attempt before it: does not clone the waker if the wait is over.
@@ -90,8 +90,8 @@ impl<'a, S: Waitable> Waiting<'a, S> {
     /// As [`poll`], for this future alone.
     pub fn poll(&mut self, waker: &Waker) -> Poll<io::Result<()>> {
         let (want, key) = (self.want, &mut self.key);
-        let mut own = |list: &mut Waiters| *key.get_or_insert_with(|| list.issue(want.interest()));
-        register(self.socket, want, &mut own, waker)
+        let own = |list: &mut Waiters| *key.get_or_insert_with(|| list.issue(want.interest()));
+        register(self.socket, want, own, waker)
     }
 
     /// [`poll`](Self::poll) without an attempt before it: does not clone the waker if the wait is over.
@@ -105,34 +105,45 @@ impl<S: Waitable> Drop for Waiting<'_, S> {
         // In a child of fork(2) the list is its parent's.
         if let Some(key) = self.key
             && let Ok(env) = self.socket.env()
-            && let Ok(gone) = self.socket.with_list(self.want, |_, list| list.remove(key))
         {
-            discard(env, gone);
+            let _or_lost = tasks::leave(&Of(self.socket), self.want, key, |gone| discard(env, Some(gone)));
         }
     }
 }
 
+/// A socket as `sockeye_sync` has it.
+struct Of<'a, S>(&'a S);
+
+impl<S: Waitable> tasks::Waitable for Of<'_, S> {
+    type Poller = Registration;
+    type Want = Want;
+    type Error = io::Error;
+
+    #[inline]
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        self.0.with_list(want, f)
+    }
+
+    #[inline]
+    fn is_ready_elsewhere(&self, want: Want) -> io::Result<bool> {
+        self.0.is_ready_elsewhere(want)
+    }
+}
+
 fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
-    Ok(socket.with_list(want, |is_over, _| is_over)? || socket.is_ready_elsewhere(want)?)
+    tasks::is_over(&Of(socket), want)
 }
 
 fn register(
     socket: &impl Waitable,
     want: Want,
-    key: &mut dyn FnMut(&mut Waiters) -> Key,
+    key: impl FnOnce(&mut Waiters) -> Key,
     waker: &Waker,
 ) -> Poll<io::Result<()>> {
     let env = socket.env()?;
     let Some(own) = clone(env, waker) else { return Poll::Ready(Err(waker_panicked())) };
-    let (is_over, unused) = socket.with_list(want, |is_over, list| {
-        if is_over {
-            return (true, Some(own));
-        }
-        let key = key(list);
-        (false, list.register(key, own))
-    })?;
-    discard(env, unused);
-    if is_over || socket.is_ready_elsewhere(want)? { Poll::Ready(Ok(())) } else { Poll::Pending }
+    let is_over = tasks::register(&Of(socket), want, key, own, |unused| discard(env, Some(unused)))?;
+    if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
 /// A clone of a task's waker, made with no lock held. `None` if that panicked.

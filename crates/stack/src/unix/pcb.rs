@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
 use sockeye_sync::pair::{Link, Linked};
+use sockeye_sync::reserved::Reserved;
 use sockeye_sync::{BriefMutex, WaitQueue};
 
 use super::addr::Name;
@@ -124,7 +125,7 @@ pub(crate) struct So {
     /// Boundaries of what is in `data`; none in a stream.
     pub records: Records,
     /// Bytes that a writer is copying right now, already counted against `hiwat`.
-    pub reserved: usize,
+    pub reserved: Reserved,
     /// What may wait here of a connected peer, bytes: the peer's SO_SNDBUF.
     pub hiwat: usize,
     pub error: Option<Errno>,
@@ -242,7 +243,7 @@ impl So {
     fn new(hiwat: usize) -> Self {
         Self {
             data: Bytes::new(),
-            reserved: 0,
+            reserved: Reserved::new(),
             hiwat,
             is_connected: false,
             shut: false,
@@ -267,7 +268,7 @@ impl So {
     /// What is charged against `hiwat`.
     #[inline]
     pub fn used(&self) -> usize {
-        self.data.len() + self.reserved + self.records.len() * RECORD_COST
+        self.data.len() + self.reserved.bytes() as usize + self.records.len() * RECORD_COST
     }
 
     /// Bytes that a stream's writer may add now.

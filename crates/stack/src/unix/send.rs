@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Pool};
 use sockeye_sync::Ticket;
 use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::reserved::Reservation;
 
 use super::ancillary::{MsgFlags, SendAncillary, UCred};
 use super::bytes::COPY_LOCKED_MAX;
@@ -260,23 +261,22 @@ fn append(
 ) -> Result<(), Refusal> {
     let want = rest.len.min(CHUNK_MAX);
     let is_small = want <= COPY_LOCKED_MAX;
-    let take = if is_small { want } else { reserve(peer, want, blocks)? };
+    let reserved = if is_small { None } else { Some(reserve(peer, want, blocks)?) };
     let before = *rest;
-    let mut chain = (!is_small).then(|| rest.copy(&core.pool, take));
+    let mut copy = reserved.map(|reserved| (rest.copy(&core.pool, reserved.bytes()), reserved));
     let mut wakes = Wakes::new(core);
     let attempt = |so: &mut So, wakes: &mut Wakes<'_>| {
-        let result = match chain.take() {
+        let result = match copy.take() {
             None => check(so).and_then(|()| {
                 let room = room(peer, so, want, blocks)?;
                 let taken = rest.take(room, |piece| so.data.push(&core.pool, piece).unwrap_or(0));
                 if taken == 0 && want > 0 { Err(Refusal::NoMemory) } else { Ok(taken) }
             }),
-            Some(chain) => {
-                so.reserved -= take;
+            Some((chain, reserved)) => {
                 let taken = chain.len();
                 let is_open = check(so);
-                if is_open.is_err() || taken < take {
-                    // Another writer may wait for what we had reserved and did not use.
+                // Another writer may wait for what we had reserved and do not use.
+                if so.reserved.give_back(reserved, if is_open.is_ok() { taken } else { 0 }) {
                     wakes.writers(peer, so);
                 }
                 match is_open {
@@ -325,12 +325,12 @@ fn room(peer: &Pcb, so: &So, want: usize, blocks: bool) -> Result<usize, Refusal
 }
 
 /// Takes room for a copy that is made without the mutex.
-fn reserve(peer: &Pcb, want: usize, blocks: bool) -> Result<usize, Refusal> {
+fn reserve(peer: &Pcb, want: usize, blocks: bool) -> Result<Reservation, Refusal> {
     let mut so = peer.so.lock();
     check(&so)?;
     let room = room(peer, &so, want, blocks)?;
-    so.reserved += room;
-    Ok(room)
+    // At most a chunk.
+    Ok(so.reserved.take(room as u32))
 }
 
 /// Notes what came along with the last `taken` bytes of a stream.

@@ -73,3 +73,20 @@ fn who_only_tries_wakes_those_who_wait() {
         assert!([1, 11].contains(&*mutex.lock()));
     });
 }
+
+#[test]
+fn three_threads_one_of_which_locks_twice() {
+    check_bounded(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let (once, twice) = (mutex.clone(), mutex.clone());
+        let once = thread::spawn(move || add_one(&once));
+        let twice = thread::spawn(move || {
+            add_one(&twice);
+            add_one(&twice);
+        });
+        add_one(&mutex);
+        once.join().unwrap();
+        twice.join().unwrap();
+        assert_eq!(*mutex.lock(), 4);
+    });
+}

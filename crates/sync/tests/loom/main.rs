@@ -12,6 +12,7 @@
 #![cfg(loom)]
 
 mod admission;
+mod bed;
 mod brief;
 mod delegate;
 mod exit;
@@ -33,6 +34,7 @@ mod socket_lock;
 #[path = "../support/mod.rs"]
 mod support;
 mod take_queue;
+mod tasks;
 mod wait;
 mod wait_list;
 

@@ -1,14 +1,17 @@
-//! Everybody who waits for one buffer (`wait_list.rs`): tasks against a `notify`, tasks that give up, a place that changes hands, threads and pollers
+//! Everybody who waits for one buffer (`wait_list.rs`, `tasks.rs`): tasks against a `notify`, tasks that give up, a place that changes hands, threads and pollers
 //! beside them, and a close.
 //!
 //! A task here is a thread that polls and then sleeps until its waker is called. A lost wake-up shows as a deadlock, which loom reports.
 
-use std::task::{Poll, Wake, Waker};
+use std::convert::Infallible;
+use std::task::{Poll, Waker};
 
-use loom::sync::{Arc, Condvar, Mutex as LoomMutex};
+use loom::sync::{Arc, Mutex as LoomMutex};
 use loom::thread;
+use sockeye_sync::tasks::{self, Waitable};
 use sockeye_sync::{Key, Mutex, Poller, Spin, WaitList, WaitQueue};
 
+use crate::bed::Bed;
 use crate::{check, check_bounded};
 
 const READ: u8 = 1;
@@ -49,35 +52,19 @@ impl From<Waker> for Owed {
     }
 }
 
-/// A task's bed.
-struct Bed {
-    is_woken: LoomMutex<bool>,
-    changed: Condvar,
-}
+impl Waitable for Socket {
+    type Poller = Marks;
+    type Want = ();
+    type Error = Infallible;
 
-/// Wakers are `std`'s, so they count references of their own.
-struct BedWaker(Arc<Bed>);
-
-impl Wake for BedWaker {
-    fn wake(self: std::sync::Arc<Self>) {
-        *self.0.is_woken.lock().unwrap() = true;
-        self.0.changed.notify_one();
-    }
-}
-
-impl Bed {
-    fn new() -> (Arc<Self>, Waker) {
-        let bed = Arc::new(Self { is_woken: LoomMutex::new(false), changed: Condvar::new() });
-        let waker = Waker::from(std::sync::Arc::new(BedWaker(bed.clone())));
-        (bed, waker)
+    fn with_list<R>(&self, (): (), f: impl FnOnce(bool, &mut WaitList<Marks>) -> R) -> Result<R, Infallible> {
+        let mut buffer = self.buffer.lock();
+        let is_over = buffer.bytes > 0 || buffer.is_closed;
+        Ok(f(is_over, &mut buffer.list))
     }
 
-    fn sleep(&self) {
-        let mut is_woken = self.is_woken.lock().unwrap();
-        while !*is_woken {
-            is_woken = self.changed.wait(is_woken).unwrap();
-        }
-        *is_woken = false;
+    fn is_ready_elsewhere(&self, (): ()) -> Result<bool, Infallible> {
+        Ok(false)
     }
 }
 
@@ -89,22 +76,16 @@ impl Socket {
 
     /// Looks, and comes onto the list if there is nothing.
     fn poll(&self, key: &mut Option<Key>, waker: &Waker) -> Poll<()> {
-        let own = waker.clone();
-        let mut buffer = self.buffer.lock();
-        if buffer.bytes > 0 || buffer.is_closed {
-            return Poll::Ready(());
-        }
-        let key = *key.get_or_insert_with(|| buffer.list.issue(READ));
-        let unused = buffer.list.register(key, own);
-        drop(buffer);
-        drop(unused);
-        Poll::Pending
+        let own = |list: &mut WaitList<Marks>| *key.get_or_insert_with(|| list.issue(READ));
+        let Ok(is_over) = tasks::register(self, (), own, waker.clone(), drop);
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// What dropping a future does.
     fn give_up(&self, key: Option<Key>) {
-        let gone = key.and_then(|key| self.buffer.lock().list.remove(key));
-        drop(gone);
+        if let Some(key) = key {
+            let Ok(()) = tasks::leave(self, (), key, drop);
+        }
     }
 
     /// A future that is awaited.

@@ -1,0 +1,37 @@
+//! A task is a thread here, which sleeps in its bed until its waker is called.
+
+use std::task::{Wake, Waker};
+
+use loom::sync::{Arc, Condvar, Mutex as LoomMutex};
+
+/// A task's bed.
+pub struct Bed {
+    is_woken: LoomMutex<bool>,
+    changed: Condvar,
+}
+
+/// Wakers are `std`'s, so they count references of their own.
+struct BedWaker(Arc<Bed>);
+
+impl Wake for BedWaker {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.is_woken.lock().unwrap() = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Bed {
+    pub fn new() -> (Arc<Self>, Waker) {
+        let bed = Arc::new(Self { is_woken: LoomMutex::new(false), changed: Condvar::new() });
+        let waker = Waker::from(std::sync::Arc::new(BedWaker(bed.clone())));
+        (bed, waker)
+    }
+
+    pub fn sleep(&self) {
+        let mut is_woken = self.is_woken.lock().unwrap();
+        while !*is_woken {
+            is_woken = self.changed.wait(is_woken).unwrap();
+        }
+        *is_woken = false;
+    }
+}
