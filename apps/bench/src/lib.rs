@@ -14,13 +14,14 @@
 
 use std::process::ExitCode;
 
-use sockeye_shared::end::CommandError;
+use sockeye_shared::end::{CommandError, UsageError};
 use sockeye_shared::progress::Progress;
 
 mod against;
 pub mod args;
+mod built;
 pub mod child;
-mod experiment;
+pub mod experiment;
 mod hostile;
 mod machine;
 pub mod meter;
@@ -42,6 +43,10 @@ pub use args::BenchArgs;
 
 /// Measures. Blocks until everything is done; the exit code says whether all of it was.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
+    if cfg!(feature = "count") {
+        let message = "this build counts hand-offs, so its times mean nothing: run sockeye bench";
+        return Err(CommandError::Usage(UsageError(message.to_owned())));
+    }
     args.check_only_flags().map_err(CommandError::Usage)?;
     providers::kernel::raise_descriptor_limit();
     args.check_record().map_err(CommandError::Usage)?;

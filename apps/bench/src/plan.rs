@@ -122,7 +122,7 @@ impl Plan {
     /// Something cannot be had.
     pub fn prepare(&self) -> io::Result<()> {
         let is_http = |case: &Case| matches!(case.workload, Workload::Http(_));
-        if self.cases.iter().any(is_http) { http::prepare() } else { Ok(()) }
+        if self.cases.iter().any(is_http) { http::APPS.prepare() } else { Ok(()) }
     }
 
     /// Samples of all sides of all rows.

@@ -2,16 +2,12 @@
 //!
 //! Hand-offs between cores are counted by the facade of `sockeye-sync` (`docs/adr/0015`). A word, lock or reference count
 //! that passes the facade by would be missing in every count, silently. So the crates whose traffic is counted
-//! may not name the machine's own. And the instrumented packages, which are the same sources once more, must have
-//! the same dependencies as the plain ones.
+//! may not name the machine's own.
 //!
 //! Must not know which types there are: every path into `std::sync` is one too many, those that share nothing as well.
 //! Tests of a crate may use what they like. Tests: at the end, and `tests/house.rs`.
 
-use std::collections::BTreeSet;
-
 use crate::finding::Finding;
-use crate::metadata::{Kind, Package};
 use crate::tokens::{Token, tokens};
 use crate::tree::Source;
 
@@ -34,14 +30,6 @@ const WORDS: [&str; 8] = [
     "crossbeam_queue",
     "AtomicCell",
 ];
-/// A plain package and the instrumented one with the same sources.
-const TWINS: [(&str, &str); 4] = [
-    ("sockeye-sync", "sockeye-sync-counted"),
-    ("sockeye-mbuf", "sockeye-mbuf-counted"),
-    ("sockeye-netif", "sockeye-netif-counted"),
-    ("sockeye", "sockeye-counted"),
-];
-
 /// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let is_door = DOOR.iter().any(|door| source.path.starts_with(door)) && source.path != NOT_DOOR;
@@ -60,33 +48,6 @@ pub fn check(source: &Source) -> Vec<Finding> {
         Finding::new(&source.path, line, "one-door", message)
     };
     (0..product.len()).filter(|&at| passes_by(&product, at)).map(|at| found(product[at].line)).collect()
-}
-
-/// Checks that each instrumented package depends on what its twin does.
-pub fn check_manifests(packages: &[Package]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (plain, counted) in TWINS {
-        let named = |name: &str| packages.iter().find(|package| package.name == name);
-        let (Some(plain), Some(counted)) = (named(plain), named(counted)) else {
-            let message =
-                format!("{plain} and {counted} must both be there: one is timed, the other counted");
-            findings.push(Finding::new("Cargo.toml", 0, "twins", message));
-            continue;
-        };
-        let (of_plain, of_counted) = (dependencies(plain), dependencies(counted));
-        for name in of_plain.symmetric_difference(&of_counted) {
-            let message = format!("{name} is a dependency of {} or of its twin, not of both", counted.name);
-            findings.push(Finding::new(&counted.manifest, 0, "twins", message));
-        }
-    }
-    findings
-}
-
-/// What a package is built from, an instrumented one of ours by the name of its twin.
-fn dependencies(package: &Package) -> BTreeSet<&str> {
-    let product = package.dependencies.iter().filter(|dependency| dependency.kind == Kind::Normal);
-    let plain = |name| TWINS.iter().find(|(_, counted)| *counted == name).map_or(name, |&(plain, _)| plain);
-    product.map(|dependency| plain(dependency.name.as_str())).collect()
 }
 
 /// Whether what begins at `at` names a shared word past the door.
@@ -166,7 +127,6 @@ const ATTRIBUTE_TOKENS_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::Dependency;
 
     fn found(path: &str, text: &str) -> usize {
         check(&Source::new(path, text)).len()
@@ -218,32 +178,5 @@ mod tests {
         let tests = "#[cfg(all(test, not(loom)))]\nmod tests { mod a {} use std::sync::Arc; }";
         assert_eq!(found(path, tests), 0);
         assert_eq!(found(path, &format!("{tests}\nuse std::sync::Arc;")), 1);
-    }
-
-    #[test]
-    fn twins_with_different_dependencies_are_found() {
-        let package = |name: &str, on: &[&str]| Package {
-            name: name.to_owned(),
-            manifest: format!("{name}/Cargo.toml"),
-            dependencies: on
-                .iter()
-                .map(|name| Dependency { name: (*name).to_owned(), kind: Kind::Normal, line: 1 })
-                .collect(),
-        };
-        let mut packages = vec![
-            package("sockeye-sync", &["libc"]),
-            package("sockeye-sync-counted", &["libc"]),
-            package("sockeye-mbuf", &["sockeye-sync"]),
-            package("sockeye-mbuf-counted", &["sockeye-sync-counted"]),
-            package("sockeye-netif", &["sockeye-mbuf"]),
-            package("sockeye-netif-counted", &["sockeye-mbuf-counted"]),
-            package("sockeye", &["sockeye-mbuf", "smallvec"]),
-            package("sockeye-counted", &["sockeye-mbuf-counted"]),
-        ];
-        let findings = check_manifests(&packages);
-        assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!(findings[0].file, "sockeye-counted/Cargo.toml");
-        packages.pop();
-        assert_eq!(check_manifests(&packages).len(), 1);
     }
 }

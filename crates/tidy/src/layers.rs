@@ -34,34 +34,20 @@ const DIAG: &str = "sockeye-diag";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SHARED: &str = "sockeye-shared";
-const SYNC_COUNTED: &str = "sockeye-sync-counted";
-const MBUF_COUNTED: &str = "sockeye-mbuf-counted";
-const NETIF_COUNTED: &str = "sockeye-netif-counted";
-const STACK_COUNTED: &str = "sockeye-counted";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 18] = [
+pub const LAYERS: [Layer; 14] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
     layer(NETIF, "crates/netif", &[SYNC, MBUF], false, false),
     layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF, NETIF], false, false),
-    layer(SYNC_COUNTED, "crates/counted/sync", &[], true, false),
-    layer(MBUF_COUNTED, "crates/counted/mbuf", &[SYNC_COUNTED], true, false),
-    layer(NETIF_COUNTED, "crates/counted/netif", &[SYNC_COUNTED, MBUF_COUNTED], false, false),
-    layer(
-        STACK_COUNTED,
-        "crates/counted/stack",
-        &[PROTO, SYNC_COUNTED, MBUF_COUNTED, NETIF_COUNTED],
-        false,
-        false,
-    ),
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, NETIF], true, false),
     layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
-    layer("sockeye-bench", "apps/bench", &[STACK, STACK_COUNTED, DRIVERS, SHARED], false, false),
+    layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),
     layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED], false, false),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),

@@ -108,7 +108,7 @@ impl Build {
 
 /// The program of the applications that belongs to a bench.
 fn apps_of(bench: &Path) -> Result<PathBuf, String> {
-    http::program(bench).map_err(|error| error.to_string())
+    http::APPS.find(bench).map_err(|error| error.to_string())
 }
 
 /// What to give instead.

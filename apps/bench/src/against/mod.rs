@@ -38,7 +38,7 @@ pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
     let rows = rows(args).map_err(CommandError::Usage)?;
     let takes_apps = rows.iter().any(Row::takes_apps);
     if takes_apps {
-        http::prepare()?;
+        http::APPS.prepare()?;
     }
     if cfg!(debug_assertions) {
         eprintln!(

@@ -22,7 +22,8 @@ use std::process::{Command, Stdio};
 use sockeye_shared::progress::Activity;
 
 use super::cannot;
-use crate::workloads::http::{self, Lock};
+use crate::built::Lock;
+use crate::workloads::http;
 
 /// What was built.
 pub struct Built {
@@ -49,7 +50,7 @@ pub fn build(named: &str, takes_apps: bool) -> io::Result<Built> {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |dir| repository.join(dir));
     let cache = target.join(FOLDER);
     let kept = cache.join(&id);
-    let apps = kept.join(http::PROGRAM);
+    let apps = kept.join(http::APPS.program);
     if let Some(program) = program_in(&kept)
         && (!takes_apps || apps.is_file())
     {
@@ -139,13 +140,13 @@ impl<'a> Worktree<'a> {
     /// Builds the program of the applications, and copies it to `new`.
     fn build_apps(&self, target: &Path, new: &Path) -> io::Result<()> {
         let bench = self.path.join("apps/bench");
-        let manifest = http::manifest(&bench);
+        let manifest = http::APPS.manifest(&bench);
         if manifest.is_file() {
-            http::build(&cargo(), &manifest, target, Lock::Kept)?;
+            http::APPS.build(&cargo(), &manifest, target, Lock::Kept)?;
         } else {
-            http::build(&cargo(), &http::lend(&bench)?, target, Lock::Adapted)?;
+            http::APPS.build(&cargo(), &http::lend(&bench)?, target, Lock::Adapted)?;
         }
-        fs::copy(target.join("release").join(http::PROGRAM), new).map(drop)
+        fs::copy(target.join("release").join(http::APPS.program), new).map(drop)
     }
 }
 

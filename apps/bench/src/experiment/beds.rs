@@ -16,7 +16,7 @@ use crate::meter::{Timing, Window};
 use crate::pin::{Pin, Placement};
 use crate::provider::Provider;
 use crate::providers::kernel::Kernel;
-use crate::providers::{counted, sockeye};
+use crate::providers::sockeye;
 use crate::workloads::{crr, rr, stream};
 
 /// What is done to a provider's sockets.
@@ -83,9 +83,6 @@ impl Work for Loopback {
             (On::Sockeye(config), shape) => {
                 self.bed(sockeye::Sockeye::over((*config).clone())?, shape, self.pin)?
             }
-            (On::Counted(settings), shape) => {
-                self.bed(counted::Sockeye::over(counted::configured(settings)?)?, shape, self.pin)?
-            }
         })
     }
 }
@@ -116,10 +113,6 @@ impl Work for OverWire {
             On::Kernel => return Err(io::Error::from(io::ErrorKind::Unsupported)),
             On::Sockeye(config) => {
                 let wire = sockeye::Wire::over(config, self.mtu, self.queues)?;
-                Box::new(Opened::new(wire, shape, pin)?)
-            }
-            On::Counted(settings) => {
-                let wire = counted::Wire::over(&counted::configured(settings)?, self.mtu, self.queues)?;
                 Box::new(Opened::new(wire, shape, pin)?)
             }
         })
@@ -169,14 +162,12 @@ mod tests {
             Shape::Crr(crr::Spec { clients: 2, acceptors: 1, size: 100, response: 512 }),
         ] {
             let config = Config::default();
-            for on in [On::Kernel, On::Sockeye(&config), On::Counted(&[])] {
+            for on in [On::Kernel, On::Sockeye(&config)] {
                 let work = Loopback { shape: shape.clone(), pin: Pin::None };
                 let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
                 assert!(taken.value > 0.0 && taken.operations >= 1.0, "{shape:?}: {taken:?}");
                 let counts = !matches!(on, On::Kernel);
                 assert_eq!(taken.counters.get("segments_in").is_some_and(|&n| n > 0), counts, "{taken:?}");
-                let handed_off = taken.counters.contains_key("handoffs_lock");
-                assert_eq!(handed_off, matches!(on, On::Counted(_)));
             }
         }
     }
@@ -191,10 +182,8 @@ mod tests {
             let work = OverWire { shape, pin: Pin::None, mtu: 1500, queues: 2 };
             assert!(work.open(&On::Kernel).is_err());
             let config = Config::default();
-            for on in [On::Sockeye(&config), On::Counted(&[])] {
-                let taken = work.open(&on).unwrap().sample(TIMING).unwrap();
-                assert!(taken.value > 0.0 && taken.counters["frames_in"] > 0, "{taken:?}");
-            }
+            let taken = work.open(&On::Sockeye(&config)).unwrap().sample(TIMING).unwrap();
+            assert!(taken.value > 0.0 && taken.counters["frames_in"] > 0, "{taken:?}");
         }
     }
 }

@@ -10,6 +10,7 @@
 use crate::experiment::model::{Experiment, Line, Per};
 use crate::experiment::run::LaneResult;
 use crate::provider::Counters;
+use crate::providers::handoffs::NAMES;
 
 /// An experiment's lines, and those of hand-offs.
 pub fn lines(experiment: &Experiment) -> impl Iterator<Item = &'static Line> {
@@ -54,7 +55,7 @@ fn sum(counters: &Counters, names: &[&str]) -> Option<f64> {
 
 /// Hand-offs of cache lines between threads, from the counting pass.
 pub const HANDOFFS: &[Line] = &[
-    Line { name: HANDOFFS_ALL, of: ALL_KINDS, per: Per::Operation },
+    Line { name: HANDOFFS_ALL, of: &NAMES, per: Per::Operation },
     Line { name: HANDOFFS_LOCK, of: &["handoffs_lock"], per: Per::Operation },
     Line { name: "  of queues and wake words", of: &["handoffs_queue"], per: Per::Operation },
     Line { name: "  of statistics and quotas", of: &["handoffs_counter"], per: Per::Operation },
@@ -70,25 +71,15 @@ pub const HANDOFFS_ALL: &str = "hand-offs per operation";
 /// Those of locks alone.
 pub const HANDOFFS_LOCK: &str = "  of locks and perimeters";
 
-const ALL_KINDS: &[&str] = &[
-    "handoffs_lock",
-    "handoffs_queue",
-    "handoffs_counter",
-    "handoffs_references",
-    "handoffs_buffer",
-    "handoffs_guarded",
-    "handoffs_other",
-];
-
 /// For a counter that is not there.
 pub const ABSENT: &str = "-";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::run::Counted;
+    use crate::experiment::counting::Counted;
     use crate::experiment::run::tests::lane;
-    use crate::providers::counted::{KINDS, TRANSFERS};
+    use crate::providers::handoffs::TRANSFERS;
 
     const TWO: Line = Line { name: "two", of: &["a", "b"], per: Per::Operation };
 
@@ -113,15 +104,13 @@ mod tests {
 
     #[test]
     fn hand_offs_come_from_the_counting_pass_and_every_kind_has_its_line() {
-        let names: Vec<&str> = KINDS.iter().map(|(_, name)| *name).collect();
-        assert_eq!(names, ALL_KINDS);
         assert!(HANDOFFS.iter().any(|line| line.of == [TRANSFERS]));
-        for name in names {
+        for name in NAMES {
             assert!(HANDOFFS.iter().any(|line| line.of == [name]), "{name}");
         }
         let mut found = lane("sync", &[1.0], &[]);
         assert_eq!(value(&HANDOFFS[0], &found), None);
-        let counters = ALL_KINDS.iter().map(|name| ((*name).to_owned(), 2)).collect();
+        let counters = NAMES.iter().map(|name| ((*name).to_owned(), 2)).collect();
         found.counted = Some(Counted { operations: 7.0, counters, top: Vec::new() });
         assert_eq!(value(&HANDOFFS[0], &found), Some(2.0));
     }

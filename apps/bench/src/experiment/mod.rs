@@ -24,6 +24,7 @@ use crate::workloads::Params;
 
 mod beds;
 mod counters;
+pub mod counting;
 mod device;
 mod figures;
 mod goals;
@@ -41,6 +42,7 @@ pub mod text;
 mod unix;
 mod wake;
 
+use counting::Counting;
 use model::{KERNEL, Lane};
 use plan::Plan;
 use run::{LaneResult, Outcome};
@@ -78,12 +80,14 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     let stored = stored(args, target, &machine);
     let mut out = Output { json: args.json, file: stored.as_deref().map(File::create).transpose()? };
     out.say(&text::header(&machine, &plan))?;
+    let counting = counting()?;
     let mut measured = Vec::new();
     if plan.measures {
-        measured = measure(&plan, &machine, &mut out)?;
+        measured = measure(&plan, counting.as_ref(), &machine, &mut out)?;
     }
     out.say(&text::footer(&measured))?;
-    let predictions = if plan.predicts { predict(&plan, &machine, &mut out)? } else { Vec::new() };
+    let predictions =
+        if plan.predicts { predict(&plan, counting.as_ref(), &machine, &mut out)? } else { Vec::new() };
     if let Some(path) = stored.filter(|_| args.out.is_none()) {
         out.say(&format!("\nstored in {}\n", path.display()))?;
     }
@@ -96,6 +100,18 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// What hand-offs are counted with. A bench without the program measures all the same, and says what is missing.
+fn counting() -> io::Result<Option<Counting>> {
+    match Counting::prepare() {
+        Ok(counting) => Ok(Some(counting)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            eprintln!("warning: hand-offs between cores are not counted: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// The file that JSON lines go to: the one that is named, and for the prediction alone one that bears the number of cores.
 fn stored(args: &BenchArgs, target: Target, machine: &Machine) -> Option<PathBuf> {
     let unnamed = || {
@@ -106,6 +122,7 @@ fn stored(args: &BenchArgs, target: Target, machine: &Machine) -> Option<PathBuf
 
 fn measure<'a>(
     plan: &'a Plan,
+    counting: Option<&Counting>,
     machine: &Machine,
     out: &mut Output,
 ) -> Result<Vec<Measured<'a>>, CommandError> {
@@ -117,7 +134,7 @@ fn measure<'a>(
         let name = part.experiment.name;
         progress.step(index, name, &row.label);
         let lanes = part.lanes_of(row);
-        let outcome = run::run_row(plan, part.experiment.key, row, &lanes, true, || progress.sample());
+        let outcome = run::run_row(plan, part.experiment, row, &lanes, counting, || progress.sample());
         for failure in &outcome.failures {
             let (lane, error) = (failure.lane.name(), &failure.error);
             progress.suspend(|| eprintln!("error: {name} ({}) with {lane}: {error}", row.label));
@@ -132,6 +149,7 @@ fn measure<'a>(
 
 fn predict<'a>(
     plan: &'a Plan,
+    counting: Option<&Counting>,
     machine: &Machine,
     out: &mut Output,
 ) -> Result<Vec<Prediction<'a>>, CommandError> {
@@ -141,7 +159,9 @@ fn predict<'a>(
     let mut predictions = Vec::new();
     for (index, part) in plan.parts.iter().enumerate() {
         progress.step(index, part.experiment.name, "on one core and on all");
-        let Some(found) = scale::predict(plan, part, handoff, || progress.sample())? else { continue };
+        let Some(found) = scale::predict(plan, part, (handoff, counting), || progress.sample())? else {
+            continue;
+        };
         for failure in &found.failures {
             let (name, lane, error) = (part.experiment.name, failure.lane.name(), &failure.error);
             progress.suspend(|| eprintln!("error: {name} for a prediction with {lane}: {error}"));

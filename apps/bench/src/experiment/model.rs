@@ -132,8 +132,6 @@ pub enum On<'a> {
     Kernel,
     /// A stack of its own with this configuration.
     Sockeye(&'a Config),
-    /// The stack that counts hand-offs, with these settings. What cannot be counted fails with `Unsupported`.
-    Counted(&'a [(String, String)]),
 }
 
 /// A workload that can be opened on either side.

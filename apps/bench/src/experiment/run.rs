@@ -15,11 +15,11 @@
 use std::io;
 use std::time::Duration;
 
-use crate::experiment::model::{Bed, Lane, On, Row, Taken};
+use crate::experiment::counting::{Counted, Counting};
+use crate::experiment::model::{Bed, Experiment, Lane, On, Row, Taken};
 use crate::experiment::plan::Plan;
 use crate::meter::Timing;
 use crate::provider::Counters;
-use crate::providers::counted;
 use crate::stats::ministat::Moments;
 use crate::{record, watchdog};
 
@@ -42,19 +42,8 @@ pub struct LaneResult {
     pub seconds: f64,
     /// Added up over the windows.
     pub counters: Counters,
-    /// What a pass of its own counted, on the stack that counts hand-offs.
+    /// What a pass of its own counted, in the build that counts hand-offs.
     pub counted: Option<Counted>,
-}
-
-/// A counting pass.
-#[derive(Clone, Debug)]
-pub struct Counted {
-    /// Operations in its window.
-    pub operations: f64,
-    /// Counters, with those of hand-offs.
-    pub counters: Counters,
-    /// The places with the most hand-offs, setting up included, and their share of all that were counted.
-    pub top: Vec<(String, f64)>,
 }
 
 /// A lane that could not be measured.
@@ -87,16 +76,17 @@ impl Outcome {
     }
 }
 
-/// Takes all samples of a row, and counts hand-offs afterwards if told to. `advanced` is called after each sample. Blocks
+/// Takes all samples of a row, and counts hand-offs afterwards, if there is something to count with. `advanced` is called after each sample. Blocks
 /// for as long as that takes.
 pub fn run_row(
     plan: &Plan,
-    key: &str,
+    experiment: &Experiment,
     row: &Row,
     lanes: &[Lane],
-    counts: bool,
+    counting: Option<&Counting>,
     mut advanced: impl FnMut(),
 ) -> Outcome {
+    let key = experiment.key;
     let what = |lane: &Lane| format!("a sample of {key} ({}) with {}", row.label, lane.name());
     let mut running: Vec<Running> = lanes.iter().map(|lane| Running::open(plan, key, row, lane)).collect();
     for round in 0..plan.samples {
@@ -114,10 +104,11 @@ pub fn run_row(
             Err(failure) => outcome.failures.push(failure),
         }
     }
-    for lane in outcome.lanes.iter_mut().filter(|_| counts) {
+    for lane in &mut outcome.lanes {
+        let (Some(counting), Lane::Setting(setting)) = (counting, &lane.lane) else { continue };
         let _armed = watchdog::arm(limit(plan, row), format!("counting: {}", what(&lane.lane)));
-        match count(plan, key, row, &lane.lane) {
-            Ok(counted) => lane.counted = counted,
+        match counting.count(experiment, row, setting, limit(plan, row)) {
+            Ok(counted) => lane.counted = Some(counted),
             Err(error) => outcome.failures.push(Failure { lane: lane.lane.clone(), error }),
         }
     }
@@ -127,25 +118,6 @@ pub fn run_row(
 fn limit(plan: &Plan, row: &Row) -> Duration {
     plan.timing.warm_up + plan.timing.timed + row.setup + watchdog::GRACE
 }
-
-/// One sample of a lane on the stack that counts; `None` where nothing can be counted, as with the kernel.
-fn count(plan: &Plan, key: &str, row: &Row, lane: &Lane) -> io::Result<Option<Counted>> {
-    let Lane::Setting(setting) = lane else { return Ok(None) };
-    let bed = match row.work.open(&On::Counted(&row.settings(&plan.given, key, setting))) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
-        opened => opened?,
-    };
-    counted::reset();
-    let taken = bed.sample(plan.timing)?;
-    let top = counted::top(usize::MAX);
-    let all: u64 = top.iter().map(|(_, handoffs)| handoffs).sum();
-    let share = |(site, handoffs): (String, u64)| (site, handoffs as f64 / all.max(1) as f64);
-    let top = top.into_iter().take(PLACES_SHOWN).map(share).collect();
-    Ok(Some(Counted { operations: taken.operations, counters: taken.counters, top }))
-}
-
-/// Places with the most hand-offs, as many as say where it hurts.
-const PLACES_SHOWN: usize = 5;
 
 /// In which order the lanes of a round take turns: the rows of a balanced square (E. J. Williams, 1949), from the left and
 /// from the right by turns, so that an odd number of lanes is balanced too.

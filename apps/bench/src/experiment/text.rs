@@ -11,11 +11,12 @@
 
 use crate::experiment::Measured;
 use crate::experiment::counters::{cell, is_known, lines, value};
+use crate::experiment::counting::Counted;
 use crate::experiment::figures::DISCLAIMER;
 use crate::experiment::goals::verdict;
 use crate::experiment::model::{Figure, KERNEL, Line};
 use crate::experiment::plan::Plan;
-use crate::experiment::run::{Counted, LaneResult, Outcome};
+use crate::experiment::run::{LaneResult, Outcome};
 use crate::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
 use crate::machine::Machine;
 use crate::stats::ministat::{self, Difference, general};

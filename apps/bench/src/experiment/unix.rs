@@ -20,8 +20,8 @@ use crate::experiment::{at_most, params};
 use crate::meter::Timing;
 use crate::pin::{Pin, Placement};
 use crate::plan::{BULK_SIZE, bytes};
+use crate::providers::sockeye;
 use crate::providers::unix_kernel::UnixKernel;
-use crate::providers::{counted, sockeye};
 use crate::workloads::unix::provider::{FanIn, Kind, UnixProvider};
 use crate::workloads::unix::{FLOODER, SELDOM, Shape, TASKS_MAX};
 
@@ -211,14 +211,6 @@ impl Work for Unix {
                     Kind::Datagram => many(sockeye::Datagrams::over(config)?, shape, placement),
                 }
             }
-            On::Counted(settings) => {
-                let config = counted::configured(settings)?;
-                match kind {
-                    Kind::Stream => one(counted::Streams::over(config)?, shape, placement),
-                    Kind::Seqpacket => one(counted::Seqpackets::over(config)?, shape, placement),
-                    Kind::Datagram => many(counted::Datagrams::over(config)?, shape, placement),
-                }
-            }
         })
     }
 }
@@ -355,7 +347,6 @@ mod tests {
         }
         let config = Config { spin_max: Duration::ZERO, ..Config::default() };
         every_shape_counts_operations(&On::Sockeye(&config));
-        every_shape_counts_operations(&On::Counted(&[]));
     }
 
     #[test]

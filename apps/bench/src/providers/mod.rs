@@ -1,8 +1,8 @@
-//! The two sides: the kernel's sockets, and Sockeye's, once as it is used and once counting hand-offs.
+//! The two sides: the kernel's sockets, and Sockeye's; and what a counting build counts.
 
 #[cfg(test)]
 pub mod checks;
-pub mod counted;
+pub mod handoffs;
 pub mod kernel;
 pub mod sockeye;
 pub mod unix_kernel;

@@ -19,7 +19,7 @@ use crate::experiment::text::pairs;
 use crate::machine::Machine;
 use crate::plan::Case;
 use crate::provider::{Counters, Side};
-use crate::providers::counted::TRANSFERS;
+use crate::providers::handoffs::TRANSFERS;
 use crate::providers::kernel::congestion;
 use crate::run::Outcome;
 use crate::stats::Ratio;

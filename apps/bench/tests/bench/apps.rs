@@ -9,7 +9,7 @@ use sockeye_shared::testing::{copy_program, script};
 use super::*;
 
 /// A folder with a copy of the bench, so that its neighbour can be chosen; it goes with the value.
-pub struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Self {

@@ -4,6 +4,7 @@
 
 mod against;
 mod apps;
+mod counting;
 mod experiments;
 mod helpers;
 mod manual;
@@ -16,10 +17,10 @@ use std::process::{Command, Output, Stdio};
 
 use sockeye_shared::testing::{run, stderr, stdout};
 
-/// The program with `line`'s words as arguments.
+/// The program with `line`'s words as arguments; not under cargo, where it would build its other programs.
 fn bench(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sockeye-bench"));
-    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command.args(line.split_whitespace()).stdin(Stdio::null()).env_remove("CARGO");
     command
 }
 

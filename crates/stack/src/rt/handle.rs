@@ -25,7 +25,7 @@
 //! The layers of a stack lie in one value, a [`Whole`]. Nothing here knows what it is: a lane has a pointer to each of its parts ([`Parts`]),
 //! and code of a layer asks for its own by its type ([`Layer`]).
 //!
-//! Tests: below; `tests/panics/ends.rs`; `crates/counted/stack/tests/lives.rs` (no core writes another's line).
+//! Tests: below; `tests/panics/ends.rs`; `apps/bench-counted/tests/lives.rs` (no core writes another's line).
 
 use std::any::Any;
 use std::io;

@@ -106,7 +106,7 @@ impl Counts {
             let has =
                 |name: &str| inside.iter().any(|part| Path::new(part).with_extension("").as_os_str() == name);
             // The bench was a module of the command once, and is a package now.
-            if has("bench") || has("bench-apps") {
+            if ["bench", "bench-apps", "bench-counted"].into_iter().any(has) {
                 counts.bench += lines;
             } else if has("experiments") {
                 counts.experiments += lines;

@@ -13,6 +13,7 @@
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
+//! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
 //! | packages | `cargo package` of what is published, without a build; what is in them |
 //! | oldest compiler | `cargo check` of what is published, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
@@ -106,6 +107,14 @@ fn the_benchs_applications_build_and_answer() {
     Child::cargo("test")
         .args(["--manifest-path", "apps/bench-apps/Cargo.toml", "--locked"])
         .run_tests("bench-apps");
+}
+
+/// A workspace of its own, too: its library has the feature `count`.
+#[test]
+fn the_counting_build_counts_each_hand_off() {
+    Child::cargo("test")
+        .args(["--manifest-path", "apps/bench-counted/Cargo.toml", "--locked"])
+        .run_tests("bench-counted");
 }
 
 /// The oldest compiler, by rustup's name.

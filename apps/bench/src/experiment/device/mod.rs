@@ -45,8 +45,8 @@ impl Work for OverTun {
     fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
         let config = match on {
             On::Sockeye(config) => *config,
-            // Drivers are of the library that does not count, and the kernel receives from no device of ours.
-            On::Kernel | On::Counted(_) => return Err(io::ErrorKind::Unsupported.into()),
+            // The kernel receives from no device of ours.
+            On::Kernel => return Err(io::ErrorKind::Unsupported.into()),
         };
         let tun_config = TunConfig { queues: self.queues, offload: self.offload, ..TunConfig::default() };
         let (client, tun) = ends::device(&tun_config)?;
@@ -148,7 +148,7 @@ mod tests {
         for sender in [Sender::Own, Sender::here()] {
             for (streams, queues, offload) in [(1, 1, true), (3, 2, false)] {
                 let work = OverTun { streams, queues, offload, sender };
-                assert!(work.open(&On::Kernel).is_err() && work.open(&On::Counted(&[])).is_err());
+                assert!(work.open(&On::Kernel).is_err());
                 let bed = work.open(&On::Sockeye(&config)).unwrap();
                 for _ in 0..2 {
                     let taken = bed.sample(TIMING).unwrap();

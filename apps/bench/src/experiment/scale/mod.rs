@@ -17,6 +17,7 @@ use std::thread;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::experiment::counters::{HANDOFFS_ALL, HANDOFFS_LOCK, lines, value};
+use crate::experiment::counting::Counting;
 use crate::experiment::model::{Experiment, Lane, Row};
 use crate::experiment::plan::{Part, Plan};
 use crate::experiment::run::{Failure, LaneResult, Outcome, run_row};
@@ -178,15 +179,15 @@ fn steps(cores: usize) -> Vec<usize> {
 pub fn predict<'a>(
     plan: &Plan,
     part: &'a Part,
-    handoff: Option<f64>,
+    (handoff, counting): (Option<f64>, Option<&Counting>),
     advanced: impl Fn() + Sync,
 ) -> io::Result<Option<Prediction<'a>>> {
     let Some(row) = part.rows.iter().find(|row| row.scales) else { return Ok(None) };
     let (cores, lanes) = (usable_cores()?, part.lanes_of(row));
     let mut outcomes = Vec::new();
     for step in steps(cores.len()) {
-        let counts = step == cores.len();
-        let work = || run_row(plan, part.experiment.key, row, &lanes, counts, &advanced);
+        let counting = counting.filter(|_| step == cores.len());
+        let work = || run_row(plan, part.experiment, row, &lanes, counting, &advanced);
         outcomes.push((step, on_cores(&cores[..step], work)?));
     }
     let curves = lanes.iter().filter_map(|lane| {

@@ -3,7 +3,7 @@
 //! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the
 //! spinning, or what an experiment compares.
 //!
-//! Must not know: the workloads; which of the two libraries it is compiled over.
+//! Must not know: the workloads.
 //!
 //! Invariants: one stack and one listener live as long as their provider, as on the kernel's side:
 //! [`Provider::listen`] hands out clones of the listener, so the TIME-WAIT states that `crr` leaves
@@ -15,10 +15,11 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
-use super::library::poll::{Events, Interest, Poll, Token, Trigger};
-use super::library::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 use crate::plan::Spin;
 use crate::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream};
+use crate::providers::handoffs;
+use ::sockeye::poll::{Events, Interest, Poll, Token, Trigger};
+use ::sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 /// A stack of its own.
 pub struct Sockeye {
@@ -66,7 +67,7 @@ impl Provider for Sockeye {
 
     fn counters(&self) -> Counters {
         let named = |(name, value): (&str, u64)| (name.to_owned(), value);
-        self.stack.counters().into_iter().chain(super::handoffs()).map(named).collect()
+        self.stack.counters().into_iter().chain(handoffs::so_far()).map(named).collect()
     }
 
     fn pairs_max(&self) -> usize {
@@ -157,16 +158,6 @@ impl Poller for Readiness {
 /// A poller that spins as the stack's sockets do.
 pub fn readiness(stack: &Stack) -> Readiness {
     Readiness { poll: Poll::new(stack.config().spin_max), events: Events::with_capacity(EVENTS_MAX) }
-}
-
-/// The default configuration but for these settings.
-pub fn configured(settings: &[(String, String)]) -> io::Result<Config> {
-    let mut config = Config::default();
-    for (key, value) in settings {
-        let set = config.set(key, value);
-        set.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
-    }
-    Ok(config)
 }
 
 fn listen_on(stack: &Stack) -> io::Result<TcpListener> {

@@ -3,17 +3,18 @@
 //! Purpose: Sockeye as a program would use it, a stack with the configuration that is measured, through the public
 //! types. A provider for each kind, because each kind has a type of its own.
 //!
-//! Must not know: the workloads; which of the two libraries it is compiled over. Tests: `experiment/unix.rs`.
+//! Must not know: the workloads. Tests: `experiment/unix.rs`.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 
-use super::library::unix::{
+use crate::provider::Counters;
+use crate::providers::handoffs;
+use crate::workloads::unix::provider::{FanIn, UnixEnd, UnixProvider};
+use ::sockeye::unix::{
     MsgFlags, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram, UnixSeqpacket, UnixStream,
 };
-use super::library::{Config, Stack};
-use crate::provider::Counters;
-use crate::workloads::unix::provider::{FanIn, UnixEnd, UnixProvider};
+use ::sockeye::{Config, Stack};
 
 /// Stream sockets of a stack.
 pub struct Streams(Stack);
@@ -40,7 +41,7 @@ macro_rules! provider {
 
             fn counters(&self) -> Counters {
                 let named = |(name, value): (&str, u64)| (name.to_owned(), value);
-                self.0.counters().into_iter().chain(super::handoffs()).map(named).collect()
+                self.0.counters().into_iter().chain(handoffs::so_far()).map(named).collect()
             }
         }
     };

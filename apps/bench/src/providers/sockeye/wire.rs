@@ -4,7 +4,7 @@
 //! allocates. Connections are made from one stack to the other; [`Provider::counters`] are the receiving one's, which is
 //! the one under test.
 //!
-//! Must not know: the workloads; which of the two libraries it is compiled over.
+//! Must not know: the workloads.
 //!
 //! Invariants: both stacks have the same settings. The wire trusts checksums, as with devices that compute them, and
 //! loses nothing but what a full queue drops, which is counted.
@@ -14,11 +14,12 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::library::netif::{CaptureConfig, Prefix, WireConfig, capture, wire};
-use super::library::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 use super::stack::{Readiness, readiness};
 use crate::provider::{BACKLOG_MAX, Counters, Provider};
+use crate::providers::handoffs;
 use crate::record;
+use ::sockeye::netif::{CaptureConfig, Prefix, WireConfig, capture, wire};
+use ::sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 /// A sender's and a receiver's stack.
 pub struct Wire {
@@ -78,7 +79,7 @@ impl Provider for Wire {
 
     fn counters(&self) -> Counters {
         let named = |(name, value): (&str, u64)| (name.to_owned(), value);
-        self.receiver.counters().into_iter().chain(super::handoffs()).map(named).collect()
+        self.receiver.counters().into_iter().chain(handoffs::so_far()).map(named).collect()
     }
 
     fn pairs_max(&self) -> usize {

@@ -5,7 +5,7 @@
 //! own; with the defaults there is none, and everything here goes on to the socket lock ([`serve`]).
 //!
 //! A thread leaves a squeue only through `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest
-//! to a worker ([`leave`](super::leave)). With `Entry::Process` a thread runs what is queued. With `Entry::NoDrain` it runs its own item only
+//! to a worker ([`leave`]). With `Entry::Process` a thread runs what is queued. With `Entry::NoDrain` it runs its own item only
 //! and leaves at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free squeue is a worker's. Workers
 //! always run everything. A connect may wait for its turn ([`connect`]).
 //!

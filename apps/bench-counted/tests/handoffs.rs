@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::thread;
 
-use sockeye_counted::count::{self, Kind};
-use sockeye_counted::{TcpListener, TcpStream};
+use sockeye::count::{self, Kind};
+use sockeye::{TcpListener, TcpStream};
 
 /// Round trips of one byte.
 const ROUND_TRIPS: u64 = 500;

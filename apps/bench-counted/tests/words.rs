@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex as Turns, MutexGuard as Turn, PoisonError};
 use std::thread;
 
-use sockeye_sync_counted::count::{self, Handoffs, Kind};
-use sockeye_sync_counted::facade::{
+use sockeye_sync::count::{self, Handoffs, Kind};
+use sockeye_sync::facade::{
     Arc, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, RwLock, memory_read,
     memory_written,
 };
-use sockeye_sync_counted::{Counters, Perimeter};
+use sockeye_sync::{Counters, Perimeter};
 
 /// Rounds of two threads that take turns.
 const ROUNDS: u64 = 100;
@@ -243,7 +243,7 @@ fn the_top_list_names_the_place_and_is_in_order() {
     thread::scope(|scope| scope.spawn(|| seldom.0.store(1, Ordering::Relaxed)).join().expect("no panic"));
     let places = count::top(2);
     assert_eq!(places.len(), 2);
-    assert!(places[0].site.ends_with(&format!("handoffs.rs:{line}")), "{places:?}");
+    assert!(places[0].site.ends_with(&format!("words.rs:{line}")), "{places:?}");
     assert_eq!((places[0].handoffs, places[0].kind), (2 * ROUNDS - 1, Kind::Other));
     assert_eq!((places[1].handoffs, places[1].transfers), (1, 0));
     assert_eq!(count::top(0), []);

@@ -8,8 +8,8 @@ use std::sync::Barrier;
 use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use sockeye_counted::count::{self, Kind};
-use sockeye_counted::{Config, Stack, TcpListener, TcpStream};
+use sockeye::count::{self, Kind};
+use sockeye::{Config, Stack, TcpListener, TcpStream};
 
 /// Connections of each thread.
 const CONNECTIONS: u32 = 2_000;
