@@ -1,7 +1,7 @@
 //! Tasks that wait for a socket.
 //!
 //! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says who is on
-//! it, and `sockeye_sync`'s [`tasks`](sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two ways:
+//! it, and `sockeye_sync`'s [`tasks`](mod@sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two ways:
 //!
 //! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;
 //! * a *future* ([`Waiting`]) has a place of its own for as long as it lives. Any number of them waits, all are woken, and one that is dropped
