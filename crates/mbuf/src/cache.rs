@@ -15,7 +15,7 @@
 //! A cache empties itself when the generation in the control word has moved, when the pool is closed,
 //! and at its thread's end. An idle thread does none of this until it touches a pool again: it keeps
 //! at most [`CACHE_BYTES`], and the quota bounds what all threads keep.
-//! Tests: `tests/accounting.rs`, `tests/threads.rs`.
+//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `parking/models.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -25,6 +25,7 @@ use sockeye_sync::facade::unmodelled::Arc;
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
 use crate::cpu;
+use crate::facade::thread_local;
 use crate::freed::FreeList;
 use crate::magazine::Magazine;
 use crate::quota::{CLOSED, FLAGS};
@@ -74,6 +75,8 @@ const CACHE_BYTES: usize = {
 thread_local! {
     /// The cache used last. Has no destructor, so it can be read until the thread is gone.
     static CURRENT: Cell<*const ThreadCache> = const { Cell::new(ptr::null()) };
+}
+thread_local! {
     /// All caches of this thread.
     static CACHES: Caches = const { Caches(RefCell::new(Vec::new())) };
 }
@@ -85,8 +88,19 @@ struct Caches(RefCell<Vec<Box<ThreadCache>>>);
 impl Drop for Caches {
     fn drop(&mut self) {
         // From here on this thread has no caches: `CACHES` cannot be reached any more.
-        CURRENT.set(ptr::null());
+        set_current(ptr::null());
     }
+}
+
+/// The cache used last, or null.
+#[inline]
+fn current() -> *const ThreadCache {
+    CURRENT.try_with(Cell::get).unwrap_or(ptr::null())
+}
+
+fn set_current(cache: *const ThreadCache) {
+    // In a model the thread may be past its locals.
+    let _ = CURRENT.try_with(|current| current.set(cache));
 }
 
 /// A free cluster of at least the class's capacity, or `None` at the cap.
@@ -159,7 +173,7 @@ pub(crate) fn flush(store: &Arc<Store>) {
 
 /// Drops the calling thread's caches of closed pools, and what they hold.
 pub(crate) fn forget_closed() {
-    CURRENT.set(ptr::null());
+    set_current(ptr::null());
     // The thread may be past its thread-local destructors; then it has no caches.
     let _ = CACHES.try_with(|caches| {
         let is_closed = |cache: &mut Box<ThreadCache>| {
@@ -178,7 +192,7 @@ pub(crate) fn forget_closed() {
 /// alive.
 #[inline]
 fn with_cache<R>(store: *const Store, f: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
-    let current = CURRENT.get();
+    let current = current();
     // SAFETY: `CURRENT` is null or points to a cache of this thread, which only this thread drops,
     // and not while `f` runs.
     let cache = unsafe { current.as_ref() };
@@ -209,7 +223,7 @@ fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
                 }
             };
             let cache = ptr::from_ref::<ThreadCache>(&caches[at]);
-            CURRENT.set(cache);
+            set_current(cache);
             Some(cache)
         })
         .ok()

@@ -23,7 +23,7 @@ use std::ptr::{self, NonNull};
 
 use crate::class::Class;
 use crate::cpu;
-use crate::facade::{AtomicU32, Ordering, fence};
+use crate::facade::{AtomicU32, Ordering, alloc, dealloc, fence};
 use crate::stats::Event;
 use crate::store::Store;
 
@@ -72,7 +72,7 @@ impl Cluster {
     /// the pool that `store` stands for, unless it returns `None`.
     pub(crate) fn obtain(class: Class, store: *const Store) -> Option<NonNull<Cluster>> {
         // SAFETY: the layout's size is not zero, it contains the header.
-        let raw = unsafe { std::alloc::alloc(Cluster::layout(class)) };
+        let raw = unsafe { alloc(Cluster::layout(class)) };
         let cluster = NonNull::new(raw)?.cast::<Cluster>();
         let header = Cluster {
             refs: AtomicU32::new(0),
@@ -98,7 +98,7 @@ impl Cluster {
         // SAFETY: the header was initialised by `obtain` and is not used again.
         unsafe { cluster.drop_in_place() };
         // SAFETY: `obtain` allocated this pointer with the layout of the same class.
-        unsafe { std::alloc::dealloc(cluster.as_ptr().cast(), Cluster::layout(class)) };
+        unsafe { dealloc(cluster.as_ptr().cast(), Cluster::layout(class)) };
         store
     }
 

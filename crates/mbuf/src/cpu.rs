@@ -1,6 +1,18 @@
 //! Which core a thread runs on, as a hint: by the time it is used the thread may run on another.
 //!
-//! Under the model checker there is one core, so that models stay small. Tests: with the depot.
+//! Under the model checker there is one place for what cores have of their own, so that models stay small, and a thread is on the core that
+//! it has named. Tests: with the depot.
+
+#[cfg(loom)]
+crate::facade::thread_local! {
+    static CORE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// The thread of a model runs on this core from now on.
+#[cfg(all(test, loom))]
+pub(crate) fn run_on(core: u32) {
+    CORE.with(|own| own.set(core));
+}
 
 /// How many cores there are.
 pub(crate) fn count() -> usize {
@@ -10,7 +22,17 @@ pub(crate) fn count() -> usize {
 /// The number of the core that this thread runs on; 0 if the system does not say.
 #[inline]
 pub(crate) fn current() -> u32 {
-    if cfg!(any(loom, miri)) {
+    #[cfg(loom)]
+    // Without its locals a thread is at its end.
+    return CORE.try_with(std::cell::Cell::get).unwrap_or(0);
+    #[cfg(not(loom))]
+    on_machine()
+}
+
+#[cfg(not(loom))]
+#[inline]
+fn on_machine() -> u32 {
+    if cfg!(miri) {
         return 0;
     }
     // SAFETY: the call takes nothing and only reads the thread's own registration with the kernel.

@@ -1,9 +1,9 @@
-//! The one door to atomics and locks: those of `sockeye-sync`'s facade, or loom's models of them under
+//! The one door to atomics, locks, thread locals and the system's memory: those of `sockeye-sync`'s facade and `std`, or loom's models of them under
 //! `cfg(loom)`.
 //!
-//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot`, `park` and `quota`, whose
+//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot`, `park`, `quota` and `cache`, whose
 //! races are modelled, take their primitives from here only. Statistics, which order nothing, are never modelled, so that models stay small.
-//! Tests: the models at the ends of those files.
+//! Tests: the models at the ends of those files, and `parking/models.rs`.
 
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -13,6 +13,9 @@ pub(crate) use modelled::*;
 
 #[cfg(not(loom))]
 mod real {
+    pub(crate) use std::alloc::{alloc, dealloc};
+    pub(crate) use std::thread_local;
+
     pub(crate) use sockeye_sync::facade::{
         AtomicPtr, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence,
     };
@@ -23,8 +26,18 @@ mod real {
 mod modelled {
     use std::time::Instant;
 
+    // They report what is leaked, or given back twice.
+    pub(crate) use loom::alloc::{alloc, dealloc};
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+
+    /// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
+    macro_rules! model_thread_local {
+        ($(#[$meta:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
+            loom::thread_local! { static $name: $type = $init; }
+        };
+    }
+    pub(crate) use model_thread_local as thread_local;
 
     /// Models do not count.
     pub(crate) fn memory_written<T>(_place: *const T) {}

@@ -24,7 +24,7 @@
 //!   lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
 //!   consistent fences: either the pusher sees the flag and takes back what it put, or the emptying sees it.
 //!
-//! Tests: loom models at the end; `tests/parking.rs`.
+//! Tests: loom models at the end, and of who parks in `parking/models.rs`; `tests/parking.rs`.
 
 use std::ptr;
 
@@ -237,8 +237,6 @@ impl CoreLists {
 mod models {
     use super::*;
     use crate::class::Class;
-    use crate::facade::fence;
-    use crate::quota::Quota;
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::thread;
@@ -435,27 +433,6 @@ mod models {
             assert!(rest <= 1);
             taken += rest;
             assert_eq!(taken, put);
-        });
-    }
-
-    #[test]
-    fn nothing_stays_parked_while_somebody_is_refused() {
-        loom::model(|| {
-            let place = Place::<1>::new();
-            let quota = Arc::new(Quota::new(8 * ONE, true));
-            let (other, flags) = (Arc::clone(&place), Arc::clone(&quota));
-            let parker = thread::spawn(move || {
-                if !flags.keeps() || !other.park(0, 4).0 {
-                    return 0;
-                }
-                // As `Pool::park_in_list`.
-                fence(Ordering::SeqCst);
-                if flags.keeps() { 0 } else { other.keep(other.list.take_list()) }
-            });
-            quota.refuse();
-            let reclaimed = place.keep(place.list.take_if_any());
-            let taken_back = parker.join().unwrap();
-            assert!(place.list.is_empty(), "{reclaimed} reclaimed, {taken_back} taken back");
         });
     }
 }

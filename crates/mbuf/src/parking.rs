@@ -5,7 +5,13 @@
 //! cap or has refused an allocation parks nothing (`park.rs` tells why nothing slips past).
 //!
 //! It must not know connections, or who is told of a kick. Nothing here blocks, but for a depot lock in the flushes.
-//! Tests: `tests/parking.rs`; models in `park.rs`.
+//!
+//! `announce` and `kick` are foreign code. If one panics nothing is lost: what `announce` was to tell of is taken back, what a kick was to tell of
+//! stays parked if it may, and the rest goes to the cache of the thread. The second look is taken all the same.
+//! Tests: `tests/parking.rs`; models in `park.rs` and `parking/models.rs`.
+
+#[cfg(all(test, loom))]
+mod models;
 
 use sockeye_sync::facade::unmodelled::Arc;
 
@@ -53,9 +59,7 @@ impl Pool {
                 return;
             }
         }
-        if !self.is_welcome(announce) {
-            freed.append(slot.take());
-        }
+        self.look_again(announce, || freed.append(slot.take()));
     }
 
     /// Parks those of `freed` in `list` that were allocated on another core, as long as the list holds no more than
@@ -74,8 +78,8 @@ impl Pool {
         if foreign.is_empty() {
             return;
         }
-        if self.put(foreign, list, bytes_max, freed).is_some() && !self.is_welcome(announce) {
-            freed.append(list.take());
+        if self.put(foreign, list, bytes_max, freed).is_some() {
+            self.look_again(announce, || freed.append(list.take()));
         }
     }
 
@@ -89,8 +93,9 @@ impl Pool {
             return false;
         }
         let here = cpu::current();
-        let (mut own, mut is_parked) = (Freed::new(), false);
-        let (mut group, mut core) = (FreeList::new(), here);
+        // Dropped, they go to this thread's cache, also if `kick` panics.
+        let (mut own, mut group, mut core) = (Freed::new(), Freed::new(), here);
+        let mut parked = Parked { pool: self, is_any: false };
         // Mostly all of it is one core's, and goes in one push.
         while let Some(cluster) = freed.list.pop() {
             // SAFETY: the list owned the cluster, so the header is valid.
@@ -101,31 +106,14 @@ impl Pool {
                 unsafe { own.list.push(cluster) };
                 continue;
             }
-            if of != core && !group.is_empty() {
-                let group = std::mem::replace(&mut group, FreeList::new());
-                is_parked |= self.park_group(group, core, &mut own, &mut kick);
-            }
-            core = of;
+            let before = if of == core { Freed::new() } else { std::mem::take(&mut group) };
             // SAFETY: the list handed the cluster over.
-            unsafe { group.push(cluster) };
+            unsafe { group.list.push(cluster) };
+            parked.park_group(before, core, &mut own, &mut kick);
+            core = of;
         }
-        if !group.is_empty() {
-            is_parked |= self.park_group(group, core, &mut own, &mut kick);
-        }
-        if is_parked && !self.is_welcome(|| true) {
-            self.store().drain_parked();
-        }
-        is_parked
-    }
-
-    /// Parks what one core allocated. True if there was room for any of it.
-    fn park_group(&self, group: FreeList, core: u32, rest: &mut Freed, kick: &mut impl FnMut(u32)) -> bool {
-        let lists = &self.store().parked;
-        let put = self.put(group, lists.of(core), lists.bytes_max, rest);
-        if put == Some(Fill::Half) {
-            kick(core);
-        }
-        put.is_some()
+        parked.park_group(group, core, &mut own, &mut kick);
+        parked.is_any
     }
 
     /// Takes what is parked for `core` into the depot's rack of that core. Returns the bytes taken.
@@ -193,11 +181,14 @@ impl Pool {
         self.store().quota.parks()
     }
 
-    /// The second look, after a push.
-    fn is_welcome(&self, announce: impl FnOnce() -> bool) -> bool {
+    /// The second look, after a push: `take_back` if what was parked may not stay, or if `announce` panics.
+    fn look_again(&self, announce: impl FnOnce() -> bool, take_back: impl FnOnce()) {
         // Pairs with the fences in `Quota::refuse` and `Quota::close`: see `park.rs`.
         fence(Ordering::SeqCst);
-        announce() && self.parks()
+        let unwound = OnDrop(Some(take_back));
+        if announce() && self.parks() {
+            std::mem::forget(unwound);
+        }
     }
 
     /// Whether this pool handed the cluster out.
@@ -255,6 +246,47 @@ impl Pool {
             }
         }
         filled
+    }
+}
+
+/// What one call has parked for cores. Dropped, at its end or because a kick panics, it takes the second look.
+struct Parked<'a> {
+    pool: &'a Pool,
+    is_any: bool,
+}
+
+impl Parked<'_> {
+    /// Parks what one core allocated, as far as there is room.
+    fn park_group(&mut self, mut group: Freed, core: u32, rest: &mut Freed, kick: &mut impl FnMut(u32)) {
+        if group.is_empty() {
+            return;
+        }
+        let group = std::mem::replace(&mut group.list, FreeList::new());
+        let lists = &self.pool.store().parked;
+        let put = self.pool.put(group, lists.of(core), lists.bytes_max, rest);
+        self.is_any |= put.is_some();
+        if put == Some(Fill::Half) {
+            kick(core);
+        }
+    }
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        if self.is_any {
+            self.pool.look_again(|| true, || self.pool.store().drain_parked());
+        }
+    }
+}
+
+/// Calls it when it is dropped.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            f();
+        }
     }
 }
 

@@ -86,7 +86,11 @@ impl Error for Exhausted {}
 impl Pool {
     /// A pool that holds nothing yet.
     pub fn new(config: PoolConfig) -> Pool {
-        let store = Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max, config.reuse);
+        Pool::of(Store::new(config.memory_max.max(MEMORY_MIN), config.depot_max, config.reuse))
+    }
+
+    /// A pool with a cap of any size.
+    pub(crate) fn of(store: Store) -> Pool {
         Pool { handle: Arc::new(Handle { store: Arc::new(store), on_refused: OnceLock::new() }) }
     }
 

@@ -1,0 +1,232 @@
+//! Models of whole pools, with the caches of their threads: every interleaving of a thread that allocates, one that parks for it, and one that is
+//! refused or ends.
+//!
+//! loom reports memory that is leaked, or given back twice. Threads are on the core that they name (`cpu.rs`); what waits for cores is in one
+//! list, whatever the core. Threads end with their caches (`cache.rs`), as threads of a process do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::class::Class;
+use crate::cluster::Cluster;
+use crate::cpu;
+use crate::facade::{AtomicUsize, Ordering, fence};
+use crate::freed::Freed;
+use crate::mbuf::Mbuf;
+use crate::park::{ParkList, ParkSlot};
+use crate::pool::Pool;
+use crate::store::Store;
+
+/// Bytes of the smallest cluster.
+const ONE: usize = Cluster::footprint(Class::B256);
+/// What is too much for a [small] pool.
+const TOO_MUCH: usize = 60_000;
+/// The core of the thread that allocates, and that of the thread that frees.
+const OWNER: u32 = 0;
+const OTHER: u32 = 1;
+
+/// Runs `model` under all interleavings with at most three forced switches.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Two of the smallest clusters may be parked; the first is a half. Too small for caches of threads.
+fn small() -> Pool {
+    Pool::of(Store::new(16 * ONE, ONE, true))
+}
+
+/// With a cache for each thread.
+fn large() -> Pool {
+    Pool::of(Store::new(64 << 20, 1 << 20, true))
+}
+
+fn freed(mbufs: impl IntoIterator<Item = Mbuf>) -> Freed {
+    let mut freed = Freed::new();
+    mbufs.into_iter().for_each(|mbuf| freed.release(mbuf));
+    freed
+}
+
+/// A thread allocates and ends, with its cache and its handle, while another one parks for its core and a worker flushes.
+fn an_owner_ends(make: fn() -> Pool) {
+    let pool = make();
+    let worker = pool.clone();
+    let owner = thread::spawn(move || {
+        cpu::run_on(OWNER);
+        let [parked, cached] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));
+        let other = pool.clone();
+        let parker = thread::spawn(move || {
+            cpu::run_on(OTHER);
+            other.park_by_core(freed([parked]), |core| assert_eq!(core, OWNER));
+        });
+        drop(cached);
+        parker
+    });
+    worker.flush_core(OWNER);
+    drop(worker);
+    owner.join().unwrap().join().unwrap();
+}
+
+#[test]
+fn what_is_parked_for_a_thread_that_ends_is_given_back_once() {
+    for make in [small, large] {
+        check(move || an_owner_ends(make));
+    }
+}
+
+#[test]
+fn nothing_stays_parked_for_a_core_while_somebody_is_refused() {
+    check(|| {
+        let pool = small();
+        let mbuf = pool.alloc(100).expect("far from the cap");
+        let other = pool.clone();
+        let parker = thread::spawn(move || {
+            cpu::run_on(OTHER);
+            other.park_by_core(freed([mbuf]), |_| ())
+        });
+        assert!(pool.alloc(TOO_MUCH).is_err());
+        parker.join().unwrap();
+        assert!(!pool.has_parked_by_core());
+    });
+}
+
+/// Where one connection's memory waits.
+struct Shelf {
+    list: ParkList,
+    slot: ParkSlot,
+    is_closed: AtomicUsize,
+}
+
+impl Shelf {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { list: ParkList::new(), slot: ParkSlot::new(), is_closed: AtomicUsize::new(0) })
+    }
+
+    /// Parks in the list or in the slot, as long as it is open.
+    fn park(&self, pool: &Pool, mbuf: Mbuf, is_list: bool) {
+        let mut freed = freed([mbuf]);
+        // Relaxed: `announce` comes after a fence.
+        let announce = || self.is_closed.load(Ordering::Relaxed) == 0;
+        if is_list {
+            pool.park_in_list(&mut freed, &self.list, ONE, announce);
+        } else {
+            pool.park_in_slot(&mut freed, &self.slot, announce);
+        }
+    }
+
+    /// As `ParkList::take` and `ParkSlot::take`, which look first: see the models of `park.rs`.
+    fn empty(&self) {
+        drop(Freed::unparked(self.list.take_list()));
+        drop(Freed::unparked(self.slot.take_list()));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.slot.is_empty()
+    }
+}
+
+/// A connection's memory is parked by its reader while its writer is refused.
+fn a_writer_is_refused(is_list: bool) {
+    let (pool, shelf) = (small(), Shelf::new());
+    let mbuf = pool.alloc(100).expect("far from the cap");
+    let (other, reader) = (pool.clone(), shelf.clone());
+    let reader = thread::spawn(move || {
+        cpu::run_on(OTHER);
+        reader.park(&other, mbuf, is_list);
+    });
+    assert!(pool.alloc(TOO_MUCH).is_err());
+    shelf.empty();
+    reader.join().unwrap();
+    assert!(shelf.is_empty());
+}
+
+#[test]
+fn nothing_stays_parked_for_a_connection_while_somebody_is_refused() {
+    for is_list in [true, false] {
+        check(move || a_writer_is_refused(is_list));
+    }
+}
+
+/// A connection closes and gives back what is parked for its writer, while its reader parks. Nobody else looks there.
+fn a_connection_closes(is_list: bool) {
+    let (pool, shelf) = (large(), Shelf::new());
+    let mbuf = pool.alloc(100).expect("far from the cap");
+    let (other, reader) = (pool.clone(), shelf.clone());
+    let reader = thread::spawn(move || {
+        cpu::run_on(OTHER);
+        reader.park(&other, mbuf, is_list);
+    });
+    shelf.is_closed.store(1, Ordering::Relaxed);
+    // Pairs with the fence of the second look.
+    fence(Ordering::SeqCst);
+    shelf.empty();
+    reader.join().unwrap();
+    assert!(shelf.is_empty());
+}
+
+#[test]
+fn nothing_stays_parked_for_a_connection_that_is_closed() {
+    for is_list in [true, false] {
+        check(move || a_connection_closes(is_list));
+    }
+}
+
+/// The last reference to the places goes with what is in them.
+#[test]
+fn what_is_parked_goes_with_its_place() {
+    for is_list in [true, false] {
+        check(move || {
+            let (pool, shelf) = (large(), Shelf::new());
+            let mbuf = pool.alloc(100).expect("far from the cap");
+            let (other, reader) = (pool.clone(), shelf.clone());
+            let reader = thread::spawn(move || {
+                cpu::run_on(OTHER);
+                reader.park(&other, mbuf, is_list);
+            });
+            drop(shelf);
+            drop(pool);
+            reader.join().unwrap();
+        });
+    }
+}
+
+/// A kick panics while clusters of two cores are parked, and just when somebody is refused: nothing is leaked, and nothing stays parked. One thread:
+/// loom's locks take an unwinding for that of all threads.
+#[test]
+fn a_kick_that_panics_loses_nothing() {
+    check(|| {
+        let pool = small();
+        let mbufs = [OWNER, OTHER + 1, OWNER].map(|core| {
+            cpu::run_on(core);
+            pool.alloc(100).expect("far from the cap")
+        });
+        cpu::run_on(OTHER);
+        let kick = |_| {
+            assert!(pool.has_parked_by_core() && pool.alloc(TOO_MUCH).is_err());
+            panic!("of a model");
+        };
+        let park = || pool.park_by_core(freed(mbufs), kick);
+        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
+        assert!(!pool.has_parked_by_core());
+        assert_eq!(pool.in_use(), 0);
+    });
+}
+
+#[test]
+fn an_announcement_that_panics_takes_back_what_was_parked() {
+    check(|| {
+        let (pool, shelf) = (large(), Shelf::new());
+        let [one, other] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));
+        cpu::run_on(OTHER);
+        let announce = || -> bool { panic!("of a model") };
+        let (mut listed, mut placed) = (freed([one]), freed([other]));
+        let park = || pool.park_in_list(&mut listed, &shelf.list, ONE, announce);
+        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
+        let park = || pool.park_in_slot(&mut placed, &shelf.slot, announce);
+        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
+        assert!(shelf.is_empty() && (listed.count(), placed.count()) == (1, 1));
+    });
+}
