@@ -26,6 +26,12 @@
 //! anew ([`relink`]) waits until it is 0. Without that rule an `a` that was unlinked from `b` and linked to
 //! `c` and back to `b` in the window would look as if nothing had happened.
 //!
+//! # What changes with the pointer
+//!
+//! What the owner keeps beside a pointer, such as whom alone a block receives from, changes in the section that changes the pointer: `admit` of [`relink`] and
+//! [`unlink_if`] runs under the mutexes that guard it. A look at the peer that is to be followed by an unlinking belongs into `admit` as well: in
+//! a section of its own, it would say nothing of the peer that is unlinked.
+//!
 //! # Why no wake-up is lost
 //!
 //! Who waits for `busy == 0` takes its ticket under `a`'s mutex, in the section that saw it greater; who
@@ -215,7 +221,18 @@ pub fn link_both<T: Linked>(a: &Arc<T>, b: &Arc<T>) -> PairCost {
 
 /// Points `a` at nothing; returns what it pointed at.
 pub fn unlink<T: Linked>(a: &T) -> (Option<Arc<T>>, PairCost) {
-    let old = a.link().state.lock().peer.take();
+    unlink_if(a, |_| true)
+}
+
+/// Points `a` at nothing, if `admit` says so of what it points at, if anything; returns what it pointed at. `admit` runs under the mutex of
+/// `a`. If it panics nothing is changed.
+pub fn unlink_if<T: Linked>(
+    a: &T,
+    admit: impl FnOnce(Option<&Arc<T>>) -> bool,
+) -> (Option<Arc<T>>, PairCost) {
+    let mut own = a.link().state.lock();
+    let old = if admit(own.peer.as_ref()) { own.peer.take() } else { None };
+    drop(own);
     (old, PairCost { locks: 1, ..PairCost::default() })
 }
 

@@ -2,11 +2,11 @@
 //!
 //! The pointer to the peer is in the pcb's link (`sockeye_sync::pair`); what the other side's senders must
 //! know of it, in the buffers: `flows.only` of a connected socket names the only one that may send to it, and a
-//! sender that is connected keeps its flow at the receiver. All three change together, under both pcb
-//! mutexes. What follows Linux: when a socket gets another peer, or finds its peer gone, datagrams that it
+//! sender that is connected keeps its flow at the receiver. Pointer and `only` change together, under the pcb's
+//! mutex, and under both where there is a new peer. What follows Linux: when a socket gets another peer, or finds its peer gone, datagrams that it
 //! has not read are dropped, and the old peer, if it was connected to it, gets ECONNRESET.
 //!
-//! Tests: `tests/unix/`, `tests/unix_stress.rs`.
+//! Tests: `tests/unix/`, `tests/unix_stress.rs`; models in `crates/sync/tests/loom/pair.rs`.
 
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -66,13 +66,27 @@ pub(crate) fn connect(core: &Env, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), E
 
 /// connect(2) with AF_UNSPEC: `pcb` has no peer any more. If this panics it has none all the same.
 pub(crate) fn disconnect(core: &Env, pcb: &Arc<Pcb>) {
+    disconnect_if(core, pcb, |_| true);
+}
+
+/// A send found that its peer `dead` has closed. If another thread has connected the socket anew meanwhile it stays so.
+pub(crate) fn lose(core: &Env, pcb: &Arc<Pcb>, dead: usize) {
+    disconnect_if(core, pcb, |peer| peer.is_some_and(|peer| peer.id() == dead));
+}
+
+fn disconnect_if(core: &Env, pcb: &Arc<Pcb>, is_it: impl Fn(Option<&Arc<Pcb>>) -> bool) {
     pcb.is_relinked.store(true, Ordering::Release);
     let mut old = None;
     let unlinked = panics::catch(PanicSource::Protocol, "disconnect", || {
         Chosen::relinking(core, || {
-            let (peer, cost) = pair::unlink(&**pcb);
+            let (peer, cost) = pair::unlink_if(&**pcb, |peer| {
+                let is_it = is_it(peer);
+                if is_it {
+                    pcb.so.lock().flows.only = 0;
+                }
+                is_it
+            });
             old = peer;
-            pcb.so.lock().flows.only = 0;
             failpoints::hit(Point::UnixDisconnect, 0);
             ((), cost)
         });
@@ -81,14 +95,6 @@ pub(crate) fn disconnect(core: &Env, pcb: &Arc<Pcb>) {
         leave(core, pcb, &old);
     }
     unlinked.unwrap_or_else(|caught| caught.resume());
-}
-
-/// A send found that its peer `dead` has closed.
-pub(crate) fn lose(core: &Env, pcb: &Arc<Pcb>, dead: usize) {
-    let is_it = pcb.link.peer().is_some_and(|peer| peer.id() == dead);
-    if is_it {
-        disconnect(core, pcb);
-    }
 }
 
 /// The socket closes. Its peer still points at it, and finds out when it sends.

@@ -3,15 +3,20 @@
 //! in `pair.rs`. What a mutex guards is counted by a relaxed load and a store, so two threads under it at a
 //! time, or one that does not see what the last one did, lose a count.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use sockeye_sync::Mutex;
 use sockeye_sync::pair::{self, Link, Linked};
 
-use crate::{check, check_bounded};
+use crate::{check, check_bounded, check_three};
 
 struct Pcb {
     link: Link<Pcb>,
+    /// Who alone may send to it, by its place in [`in_order`]; changes with the link.
+    only: Mutex<Option<usize>>,
     /// Datagrams received; guarded by the pcb's mutex.
     received: AtomicU32,
 }
@@ -23,7 +28,7 @@ impl Linked for Pcb {
 }
 
 fn pcb() -> Arc<Pcb> {
-    Arc::new(Pcb { link: Link::new(), received: AtomicU32::new(0) })
+    Arc::new(Pcb { link: Link::new(), only: Mutex::new(None), received: AtomicU32::new(0) })
 }
 
 /// Pcbs in the order of their addresses: a model has to be the same each time that it is run.
@@ -181,5 +186,76 @@ fn a_loop_of_three_has_no_deadlock() {
         for pcb in &ring {
             drop(pair::unlink(&**pcb));
         }
+    });
+}
+
+/// Links `from` to `to`, which alone may send to it from then on.
+fn connect_only(from: &Pcb, to: &Arc<Pcb>) -> Option<Arc<Pcb>> {
+    let admit = |_: Option<&Arc<Pcb>>| {
+        *from.only.lock() = Some(address(to));
+        Ok::<(), ()>(())
+    };
+    pair::relink(from, to, admit).0.expect("nobody refuses")
+}
+
+/// Unlinks `from`, if its peer is this one.
+fn lose(from: &Pcb, dead: usize) -> Option<Arc<Pcb>> {
+    let lost = pair::unlink_if(from, |peer| {
+        let is_it = peer.is_some_and(|peer| address(peer) == dead);
+        if is_it {
+            *from.only.lock() = None;
+        }
+        is_it
+    });
+    lost.0
+}
+
+fn address(pcb: &Pcb) -> usize {
+    std::ptr::from_ref(pcb).addr()
+}
+
+/// Two sends have found the peer dead, while another thread links the sender anew: the new link stays, and what goes with it.
+#[test]
+fn a_peer_that_is_lost_late_takes_no_new_one_along() {
+    check_bounded(|| {
+        let [a, b, c] = in_order();
+        assert!(connect_only(&a, &b).is_none());
+        let (sender, connector) = (a.clone(), (a.clone(), c.clone()));
+        let dead = address(&b);
+        let sender = thread::spawn(move || lose(&sender, dead).is_some());
+        let connector = thread::spawn(move || connect_only(&connector.0, &connector.1).is_some());
+        let is_lost = lose(&a, dead).is_some();
+        let others = [sender.join().unwrap(), connector.join().unwrap()];
+        assert_eq!(
+            u32::from(is_lost) + others.map(u32::from).iter().sum::<u32>(),
+            1,
+            "the old peer is left once"
+        );
+        assert!(a.link.peer().is_some_and(|peer| Arc::ptr_eq(&peer, &c)));
+        assert_eq!(*a.only.lock(), Some(address(&c)));
+        drop(pair::unlink(&*a));
+    });
+}
+
+/// What runs under the mutexes panics: they are free, and nothing has changed.
+#[test]
+fn a_panic_under_the_mutexes_leaves_the_link_as_it_was() {
+    check_three(|| {
+        let [b, a, c] = in_order();
+        let _cost = pair::link_both(&a, &b);
+        let other = b.clone();
+        let back = thread::spawn(move || send(&other));
+        let calls: [&dyn Fn(); 4] = [
+            &|| drop(pair::unlink_if(&*a, |_| panic!("of a model"))),
+            &|| drop(pair::relink(&*a, &c, |_| -> Result<(), ()> { panic!("of a model") })),
+            &|| drop(pair::with_peer(&*a, None, |_| panic!("of a model"))),
+            &|| drop(pair::with_both(&*a, &*c, || panic!("of a model"))),
+        ];
+        for call in calls {
+            assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        }
+        assert!(back.join().unwrap() && send(&a));
+        assert_eq!((received(&a), received(&b), received(&c)), (1, 1, 0));
+        let _cost = pair::unlink_both(&*a, &*b);
     });
 }
