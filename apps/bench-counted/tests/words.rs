@@ -12,7 +12,7 @@ use sockeye_sync::facade::{
     Arc, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, RwLock, memory_read,
     memory_written,
 };
-use sockeye_sync::{Counters, Perimeter};
+use sockeye_sync::{Counters, Squeue};
 
 /// Rounds of two threads that take turns.
 const ROUNDS: u64 = 100;
@@ -213,18 +213,18 @@ fn threads_that_count_for_themselves_hand_nothing_over() {
 }
 
 #[test]
-fn a_perimeter_is_one_line_and_what_stands_in_it_another() {
+fn a_squeue_is_one_line_and_what_stands_in_it_another() {
     let _turn = my_turn();
-    let perimeter = Alone(Perimeter::<u64>::new());
+    let squeue = Alone(Squeue::<u64>::new());
     let enter = || {
-        let inside = perimeter.0.try_enter().expect("free");
+        let inside = squeue.0.try_enter().expect("free");
         assert!(inside.leave().is_ok());
     };
     let counted = in_turn(enter, enter);
     assert_eq!((counted.lock, counted.total()), (2 * ROUNDS - 1, 2 * ROUNDS - 1));
     let guarded = Alone(AtomicU32::new(0));
     let open = || {
-        let inside = perimeter.0.try_enter().expect("free");
+        let inside = squeue.0.try_enter().expect("free");
         guarded.0.store(1, Ordering::Relaxed);
         assert!(inside.leave().is_ok());
     };

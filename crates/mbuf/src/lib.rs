@@ -10,7 +10,7 @@
 //! * [`Spare`]: the room behind a view, for a system call to write into.
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
-//! What this crate must not know: sockets, protocols, perimeters, drivers. Of ours it uses the facade of
+//! What this crate must not know: sockets, protocols, socket locks, drivers. Of ours it uses the facade of
 //! `sockeye-sync` alone: the door to atomics and locks.
 //!
 //! Invariants that hold across its files:

@@ -195,7 +195,7 @@ impl Recorder {
         state.packets += 1;
     }
 
-    /// Wakes the writer. Outside of perimeters.
+    /// Wakes the writer. With no socket lock held.
     fn wake(&self) {
         let state = self.state.lock();
         let owed = self.filled.notify().is_wake_owed();

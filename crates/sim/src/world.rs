@@ -1,6 +1,6 @@
 //! The world: hosts, pipes, what is on its way, and the clock. One mutex around all of it.
 //!
-//! It is entered by a host's interface (`port.rs`, from inside the stack, with a perimeter held), by the programs'
+//! It is entered by a host's interface (`port.rs`, from inside the stack, with a socket lock held), by the programs'
 //! handles (`network.rs`) and by the loop that drives everything (`drive.rs`). Under the mutex nothing of a stack is called, no
 //! program's code runs but a link's predicate, and nothing wakes: the mutex is a leaf. Only one thread of a simulation
 //! runs at a time, so it is never contended; it is a mutex because interfaces have to be `Sync`.

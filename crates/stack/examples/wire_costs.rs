@@ -4,7 +4,7 @@
 //! cargo run -p sockeye --release --example wire_costs -- [streams] [queues] [mtu] [rounds] [ms]
 //! ```
 //!
-//! Prints for each setting the median rate and, per received packet, how often input went into a perimeter,
+//! Prints for each setting the median rate and, per received packet, how often input went into a socket lock,
 //! how often that was occupied, and the mean run.
 //!
 //! ```text

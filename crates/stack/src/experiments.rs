@@ -99,16 +99,16 @@ switch! {
 
 switch! {
     /// What excludes whom while segments from a wire are processed (technique 2). Loopback is the same in all of
-    /// them: its segments are run by the sender's thread, or by whoever is inside the receiver's perimeter.
+    /// them: its segments are run by the sender's thread, or by whoever is running the receiver's items.
     Input = "input" {
-        /// One lock around all TCP input, none of a connection's own: connections over wires share one perimeter,
+        /// One lock around all TCP input, none of a connection's own: connections over wires share one squeue,
         /// whatever the grain.
         Exclusive = "exclusive",
-        /// One lock around all TCP input, and each packet enters its connection's perimeter.
+        /// One lock around all TCP input, and each packet takes its connection's lock.
         ExclusiveLock = "exclusive+lock",
-        /// Input threads run in parallel; each packet enters its connection's perimeter.
+        /// Input threads run in parallel; each packet takes its connection's lock.
         PerPacket = "per_packet",
-        /// Input threads run in parallel; a run of one connection's packets enters its perimeter once.
+        /// Input threads run in parallel; a run of one connection's packets takes its lock once.
         #[default]
         Batched = "batched",
     }
@@ -141,7 +141,7 @@ switch! {
 }
 
 switch! {
-    /// What a thread does when it leaves a perimeter whose queue is not empty (technique 4).
+    /// What a thread does when it leaves a squeue whose queue is not empty (technique 4).
     Wake = "wake" {
         /// The worker is not woken; it looks every 10 ms.
         Delayed = "delayed",
@@ -154,7 +154,7 @@ switch! {
 }
 
 switch! {
-    /// How the threads of an application enter a perimeter (techniques 1 and 4). Workers always run everything. A stack
+    /// How the threads of an application enter a squeue (techniques 1 and 4). Workers always run everything. A stack
     /// without workers has nobody to leave work to: its calls enter as with `process`, whatever is set.
     Entry = "entry" {
         /// They leave their item to a worker and never run protocol code themselves.

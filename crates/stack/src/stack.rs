@@ -256,7 +256,7 @@ impl Stack {
 
     /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
-    /// perimeter of every connection.
+    /// socket lock of every connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
         self.core::<Core>().map_or_else(|_lost| Vec::new(), |core| snapshot::sockets(core, details))
     }

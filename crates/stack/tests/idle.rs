@@ -10,7 +10,7 @@ use sockeye::Stack;
 
 /// Everything that costs an idle stack something.
 fn activity(stack: &Stack) -> [u64; 4] {
-    ["worker_sleeps", "timers_fired", "segments_in", "perimeter_entered"].map(|name| counter(stack, name))
+    ["worker_sleeps", "timers_fired", "segments_in", "conn_entered"].map(|name| counter(stack, name))
 }
 
 /// Waits until nothing has moved for a while; `false` if something always does.

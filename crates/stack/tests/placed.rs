@@ -218,7 +218,7 @@ fn packets_that_nobody_has_checked_are_placed_and_damaged_ones_are_not() {
 }
 
 #[test]
-fn many_small_frames_enter_the_perimeter_together_whatever_a_reader_has_room_for() {
+fn many_small_frames_are_taken_together_whatever_a_reader_has_room_for() {
     let _guard = common::watchdog("placed batches");
     for (offload, room) in [(false, 300_000), (false, 5000), (true, 300_000), (true, 5000)] {
         let config = WireConfig { offload, ..WireConfig::default() };

@@ -24,7 +24,7 @@ fn cycle(stack: &Stack, listener: &TcpListener) {
     assert_eq!(answer, [2; 512]);
 }
 
-/// How often workers were woken for cycles on a stack whose connections share perimeters, and how often needlessly.
+/// How often workers were woken for cycles on a stack whose connections share squeues, and how often needlessly.
 fn wakes_of_cycles(wake: Wake, count: usize) -> (u64, u64) {
     let stack = stack_with(|c| {
         Grain::PerCore.set(c);

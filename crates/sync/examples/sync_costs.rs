@@ -24,7 +24,7 @@ mod measured {
     use std::time::Instant;
 
     use sockeye_sync::{
-        Counters, Entry, Mutex, Notify, Outcome, Perimeter, RunQueue, Sleeper, Spin, WaitQueue, cpu,
+        Counters, Entry, Mutex, Notify, Outcome, RunQueue, Sleeper, Spin, Squeue, WaitQueue, cpu,
     };
 
     pub fn main() {
@@ -46,18 +46,18 @@ mod measured {
 
     /// One thread, lines that nobody else wants.
     fn alone() {
-        let perimeter = Perimeter::<u64>::new();
+        let squeue = Squeue::<u64>::new();
         report("try_enter + leave", || {
             repeat(|| {
-                let inside = black_box(&perimeter).try_enter().expect("free");
+                let inside = black_box(&squeue).try_enter().expect("free");
                 assert!(inside.leave().is_ok());
             })
         });
-        report("enter with one item + drain", || repeat(|| enter_and_drain(&perimeter)));
+        report("enter with one item + drain", || repeat(|| enter_and_drain(&squeue)));
         report("fill + resume + pop + leave", || {
             repeat(|| {
-                let _wake = perimeter.fill(1);
-                let mut inside = perimeter.resume().expect("on paper");
+                let _wake = squeue.fill(1);
+                let mut inside = squeue.resume().expect("scheduled");
                 black_box(inside.pop());
                 assert!(inside.leave().is_ok());
             })
@@ -90,9 +90,9 @@ mod measured {
 
     /// Two threads that want the same line.
     fn contended() {
-        let perimeter = Perimeter::<u64>::new();
-        report("enter + drain, two threads on one perimeter", || both(|| enter_and_drain(&perimeter)));
-        report("hand-off: one thread fills, one runs", || hand_off(&perimeter));
+        let squeue = Squeue::<u64>::new();
+        report("enter + drain, two threads on one squeue", || both(|| enter_and_drain(&squeue)));
+        report("hand-off: one thread fills, one runs", || hand_off(&squeue));
         let notify = Notify::new();
         report("notify: post, two threads", || both(|| notify.post(1)));
         let counters = Counters::<8>::new();
@@ -102,8 +102,8 @@ mod measured {
     }
 
     /// Enters with an item and runs it and all that is queued meanwhile; or leaves it to the thread inside.
-    fn enter_and_drain(perimeter: &Perimeter<u64>) {
-        match black_box(perimeter).enter(1) {
+    fn enter_and_drain(squeue: &Squeue<u64>) {
+        match black_box(squeue).enter(1) {
             Entry::Inside(inside, item) => {
                 black_box(item);
                 let outcome = inside.drain(usize::MAX, |_inside, item| {
@@ -117,14 +117,14 @@ mod measured {
     }
 
     /// A producer only queues, a consumer resumes and runs.
-    fn hand_off(perimeter: &Perimeter<u64>) -> f64 {
+    fn hand_off(squeue: &Squeue<u64>) -> f64 {
         let is_done = AtomicBool::new(false);
         let start = Instant::now();
         thread::scope(|scope| {
             scope.spawn(|| {
                 pin(1);
-                while !is_done.load(Ordering::Acquire) || perimeter.is_occupied() {
-                    if let Some(inside) = perimeter.resume() {
+                while !is_done.load(Ordering::Acquire) || squeue.is_occupied() {
+                    if let Some(inside) = squeue.resume() {
                         let _left = inside.drain(usize::MAX, |_inside, item| {
                             black_box(item);
                         });
@@ -133,7 +133,7 @@ mod measured {
             });
             pin(0);
             for _ in 0..CONTENDED_COUNT {
-                let _told_by_the_flag = perimeter.fill(1);
+                let _told_by_the_flag = squeue.fill(1);
             }
             is_done.store(true, Ordering::Release);
         });

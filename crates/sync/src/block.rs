@@ -1,6 +1,6 @@
 //! Memory for queue nodes, recycled.
 //!
-//! A node is made by the thread that finds a perimeter occupied and given back by the thread
+//! A node is made by the thread that finds a squeue occupied and given back by the thread
 //! inside, so with a plain allocator each contended hand-off would free memory of another thread,
 //! the slowest thing that allocators do. Here every thread keeps two magazines of blocks and trades
 //! whole ones with a depot: one lock per [`MAGAZINE_BLOCKS`] hand-offs, no allocation once the

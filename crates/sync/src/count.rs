@@ -6,7 +6,7 @@
 //! (`sites.rs`).
 //!
 //! What counts, and as what, is [`Kind`]. Each is counted by cache line, so two words on one line count as one, and a
-//! word on the line of a lock that its user has just taken does not count again. What a lock or a perimeter guards,
+//! word on the line of a lock that its user has just taken does not count again. What a lock or a squeue guards,
 //! and what a buffer holds, counts as one line however many are touched: the counts are what *has* to travel, a lower bound.
 //!
 //! What is not seen: memory of the application's, of the allocator's, of the kernel's, and of threads' own wake-ups
@@ -29,7 +29,7 @@ pub(crate) use sites::Site;
 /// Hand-offs by kind, and reads of lines that another thread had written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Handoffs {
-    /// Words of locks and of perimeters.
+    /// Words of locks and of squeues.
     pub lock: u64,
     /// Heads and links of queues, and the words through which threads and work items are told of each other.
     pub queue: u64,
@@ -39,7 +39,7 @@ pub struct Handoffs {
     pub references: u64,
     /// Buffers of packet memory: their headers, and their bytes as one line a buffer.
     pub buffer: u64,
-    /// What locks and perimeters guard, as one line each.
+    /// What locks and squeues guard, as one line each.
     pub guarded: u64,
     /// Every other word.
     pub other: u64,

@@ -2,7 +2,7 @@
 //!
 //! | module | what | its argument |
 //! |---|---|---|
-//! | `perimeter` | the right to run protocol code, its queue, its ways in and out | head of `perimeter.rs` |
+//! | `squeue` | the right to run protocol code, its queue, its ways in and out | head of `squeue.rs` |
 //! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
@@ -31,7 +31,7 @@
 //!
 //! # Lock rank
 //!
-//! Nothing here holds a lock while it calls the user's code, except a perimeter: that *is* the user's
+//! Nothing here holds a lock while it calls the user's code, except a squeue: that *is* the user's
 //! code. `Notify`, `WaitQueue::notify`, `RunQueue::push` and `Sleeper::wake_if_sleeping` take no lock
 //! and may be called under any; the last one and `WaitQueue::wake` make a system call, so they
 //! belong after all locks.
@@ -73,7 +73,6 @@ pub mod outlet;
 pub mod pair;
 mod parts;
 mod payload;
-mod perimeter;
 pub mod poll_queue;
 pub mod polled;
 mod readiness;
@@ -86,6 +85,7 @@ pub mod slot;
 pub mod slots;
 pub mod socket_lock;
 mod spin;
+mod squeue;
 mod take_queue;
 pub mod tasks;
 mod wait;
@@ -104,10 +104,6 @@ pub use once_arc::{Lent, OnceArc};
 pub use outlet::Outlet;
 pub use parts::Parts;
 pub use payload::discard_payload;
-pub use perimeter::{
-    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Outcome, Perimeter, PerimeterId,
-    Poisoned, Served,
-};
 pub use readiness::{Generation, Look, Readiness};
 pub use run_queue::RunQueue;
 pub use seq_cell::SeqCell;
@@ -115,6 +111,10 @@ pub use serials::Serials;
 pub use sleeper::{Drowsy, Sleeper};
 pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
+pub use squeue::{
+    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Outcome, Poisoned, Served, Squeue,
+    SqueueId,
+};
 pub use take_queue::TakeQueue;
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

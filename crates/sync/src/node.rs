@@ -1,4 +1,4 @@
-//! Queue nodes, and the batch that a consumer takes: the links under the perimeter and the run
+//! Queue nodes, and the batch that a consumer takes: the links under the squeue and the run
 //! queue.
 //!
 //! A queue of this crate is one word with a list, newest first. Producers push; the one consumer
@@ -11,13 +11,13 @@
 //! * the consumer, from taking the list (acquire) until [`Node::unbox`].
 //!
 //! This file must not know what word the list hangs on. Its memory comes from `block.rs`.
-//! Tests: `perimeter/tests.rs`, `tests/loom`.
+//! Tests: `squeue/tests.rs`, `tests/loom`.
 
 use core::ptr;
 
 use crate::block;
 use crate::facade::{UnsafeCell, thread};
-use crate::perimeter::Grant;
+use crate::squeue::Grant;
 
 /// One link of a queue. Aligned so that a word pointing to it has three low bits to spare.
 #[repr(C, align(8))]
@@ -30,7 +30,7 @@ pub(crate) struct Node<T> {
 pub(crate) enum Load<T> {
     /// Work for whoever is inside.
     Item(T),
-    /// A thread that sleeps until it is given the perimeter itself.
+    /// A thread that sleeps until it is given the squeue itself.
     Waiter(Waiter<T>),
 }
 

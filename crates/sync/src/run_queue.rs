@@ -1,4 +1,4 @@
-//! The run queue: how perimeters that were put on paper reach their worker.
+//! The run queue: how squeues that were scheduled reach their worker.
 //!
 //! Any thread pushes, one takes everything at once. One word with a list, newest first; the
 //! argument against recycled addresses stands at the head of `node.rs`.
@@ -7,7 +7,7 @@
 //! worker calls `prepare_sleep`, then looks here once more. Why that loses nothing stands at the
 //! head of `sleeper.rs`.
 //!
-//! Bound: that of what is queued. A perimeter is put on paper by one thread and queued once for
+//! Bound: that of what is queued. A squeue is scheduled by one thread and queued once for
 //! it.
 //!
 //! Tests: below, `tests/loom`, `tests/stress.rs`.

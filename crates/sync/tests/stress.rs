@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye_sync::{
-    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, Post, RunQueue, Sleeper, Spin, WaitQueue, Woken,
+    Entry, Filled, Inside, Mutex, Notify, Outcome, Post, RunQueue, Sleeper, Spin, Squeue, WaitQueue, Woken,
 };
 use support::Guarded;
 
@@ -39,7 +39,7 @@ impl Ran {
 }
 
 struct Connection {
-    perimeter: Perimeter<Item>,
+    squeue: Squeue<Item>,
     ran: Guarded<Ran>,
     told: RunQueue<Arc<Connection>>,
     sleeper: Sleeper,
@@ -47,9 +47,9 @@ struct Connection {
 
 impl Connection {
     fn new() -> Arc<Self> {
-        let perimeter = Perimeter::new();
+        let squeue = Squeue::new();
         let ran = Guarded::new(Ran { next: [0; THREADS_COUNT] });
-        Arc::new(Self { perimeter, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
+        Arc::new(Self { squeue, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
@@ -70,7 +70,7 @@ impl Connection {
 
     /// Runs `item` and up to `bound` others, or leaves it to the thread inside.
     fn process(self: &Arc<Self>, item: Item, bound: usize) {
-        match self.perimeter.enter(item) {
+        match self.squeue.enter(item) {
             Entry::Inside(mut inside, item) => {
                 self.record(&mut inside, item);
                 self.conclude(inside.drain(bound, |inside, item| self.record(inside, item)));
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Leaves `item` to another thread.
     fn fill(self: &Arc<Self>, item: Item) {
-        match self.perimeter.fill(item) {
+        match self.squeue.fill(item) {
             Filled::WakeWorker => self.tell_worker(),
             Filled::Queued => {}
             Filled::Poisoned => panic!("nobody panicked"),
@@ -90,7 +90,7 @@ impl Connection {
     }
 
     fn assert_all_ran(&self) {
-        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("everybody has left");
         assert!(inside.peek().is_none());
         self.ran.with(&mut inside, |ran| assert_eq!(ran.next, [ITEMS_COUNT; THREADS_COUNT]));
         assert!(inside.leave().is_ok());
@@ -106,7 +106,7 @@ fn every_item_runs_once_and_in_order_however_it_comes() {
             let deadline = Instant::now() + LOST;
             while is_done.load(Ordering::Acquire) == 0 || !connection.told.is_empty() {
                 for told in connection.told.take_all() {
-                    if let Some(inside) = told.perimeter.resume() {
+                    if let Some(inside) = told.squeue.resume() {
                         let outcome = inside.drain(32, |i, item| connection.record(i, item));
                         connection.conclude(outcome);
                     }
@@ -152,7 +152,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
                 for number in 0..items_count {
                     let item = (producer, number);
                     let inside = if number % 2 == 0 {
-                        let mut inside = connection.perimeter.enter_blocking().expect("no panic");
+                        let mut inside = connection.squeue.enter_blocking().expect("no panic");
                         // Order: what this thread queued before has to run first.
                         while let Some(item) = inside.pop() {
                             connection.record(&mut inside, item);
@@ -160,7 +160,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
                         connection.record(&mut inside, item);
                         inside
                     } else {
-                        match connection.perimeter.enter(item) {
+                        match connection.squeue.enter(item) {
                             Entry::Inside(mut inside, item) => {
                                 connection.record(&mut inside, item);
                                 inside
@@ -175,7 +175,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
             });
         }
     });
-    let mut inside = connection.perimeter.try_enter().expect("everybody has left");
+    let mut inside = connection.squeue.try_enter().expect("everybody has left");
     connection.ran.with(&mut inside, |ran| assert_eq!(ran.next, [items_count; THREADS_COUNT]));
     assert!(inside.leave().is_ok());
 }

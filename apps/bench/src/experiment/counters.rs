@@ -69,7 +69,7 @@ pub const HANDOFFS: &[Line] = &[
 /// All of them.
 pub const HANDOFFS_ALL: &str = "hand-offs per operation";
 /// Those of locks alone.
-pub const HANDOFFS_LOCK: &str = "  of locks and perimeters";
+pub const HANDOFFS_LOCK: &str = "  of locks and squeues";
 
 /// For a counter that is not there.
 pub const ABSENT: &str = "-";

@@ -126,12 +126,8 @@ pub const LINES: &[Line] = &[
     Line { name: "magazines to the depot per operation", of: &["mbuf_depot_stores"], per: Per::Operation },
     Line { name: "buffers allocated per operation", of: &["mbuf_allocated"], per: Per::Operation },
     Line { name: "of these from the system", of: &["mbuf_fresh"], per: Per::Operation },
-    Line { name: "perimeter entries per operation", of: &["perimeter_entered"], per: Per::Operation },
-    Line {
-        name: "items left to the one inside per operation",
-        of: &["perimeter_queued"],
-        per: Per::Operation,
-    },
+    Line { name: "lock or squeue entries per operation", of: &["conn_entered"], per: Per::Operation },
+    Line { name: "items left to the one inside per operation", of: &["conn_queued"], per: Per::Operation },
 ];
 
 const REMOTE: &str = "remote frees per operation";

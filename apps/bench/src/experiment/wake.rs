@@ -1,7 +1,7 @@
 //! `bench wake`: who is woken by a thread that leaves work behind.
 //!
 //! Purpose: the workload of the change that elides a squeue's wake-ups: a client connects, sends a request of 100 bytes
-//! and gets a response of 512, the server closes; 1, 8 and 64 clients, four server threads at most. One perimeter a core, and callers that run their own item
+//! and gets a response of 512, the server closes; 1, 8 and 64 clients, four server threads at most. One squeue a core, and callers that run their own item
 //! and nobody else's, are that system's squeues; one row is as Sockeye is by default. A bulk stream is the control, which must
 //! not change.
 //!
@@ -105,12 +105,8 @@ pub const LINES: &[Line] = &[
     Line { name: "left, other head, depth 1", of: &["left_other_1"], per: Per::Operation },
     Line { name: "left, other head, depth 2", of: &["left_other_2"], per: Per::Operation },
     Line { name: "left, other head, depth 3+", of: &["left_other_3"], per: Per::Operation },
-    Line { name: "perimeter entries per operation", of: &["perimeter_entered"], per: Per::Operation },
-    Line {
-        name: "items left to the one inside per operation",
-        of: &["perimeter_queued"],
-        per: Per::Operation,
-    },
+    Line { name: "lock or squeue entries per operation", of: &["conn_entered"], per: Per::Operation },
+    Line { name: "items left to the one inside per operation", of: &["conn_queued"], per: Per::Operation },
     Line { name: "waits of callers per operation", of: &["user_sleeps"], per: Per::Operation },
 ];
 
@@ -123,7 +119,7 @@ const REQUEST: usize = 100;
 const RESPONSE: usize = 512;
 /// More server threads than this were not used there.
 const SERVERS_MAX: usize = 4;
-/// One perimeter a core, and whoever leaves runs nobody else's items.
+/// One squeue a core, and whoever leaves runs nobody else's items.
 const SQUEUES: &[(&str, &str)] = &[("grain", "per_core"), ("entry", "no_drain")];
 /// "Unchanged": a ratio that far below 1 is more than noise.
 const BULK_UNCHANGED: f64 = 0.95;

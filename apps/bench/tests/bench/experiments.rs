@@ -60,7 +60,7 @@ fn a_terminal_gets_ministats_lines_counters_documents_and_goals() {
         "Stddev\nx      2 ",
         "elide against immediate:\n",
         "at 95.0% confidence",
-        "perimeter entries per operation",
+        "lock or squeue entries per operation",
         "hand-offs per operation",
         "illumos, OS-6344",
         "goal: elide >= 1.16 x immediate: is",

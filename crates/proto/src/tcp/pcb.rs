@@ -8,7 +8,7 @@
 //! from its front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
 //!
 //! It must not know buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
-//! connection's perimeter touches it, so it holds no lock and can lose no wake-up; the two decisions
+//! connection's socket lock touches it, so it holds no lock and can lose no wake-up; the two decisions
 //! that others take without entering are made by pure functions of what it published:
 //! [`Pcb::snd_due_at`] for the writer, [`window_update_due`](super::window::window_update_due) for
 //! the reader.

@@ -63,10 +63,10 @@ pub const COUNT: usize = 59;
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
     "segments_out",
-    "perimeter_entered",
-    "perimeter_queued",
+    "conn_entered",
+    "conn_queued",
     "notify_coalesced",
-    "perimeter_handed_off",
+    "conn_handed_off",
     "user_sleeps",
     "worker_sleeps",
     "timers_fired",

@@ -22,7 +22,7 @@ use crate::rt::panics::{self, PanicSource};
 use crate::rt::timers::TimerKey;
 
 /// Takes packet memory by `take`, once more if what is parked could be given back. If there is none all the same, what lies
-/// behind holes is given up soon. Not to be called with a lock of the stack's held, nor inside a perimeter.
+/// behind holes is given up soon. Not to be called with a lock of the stack's held, nor under a socket lock.
 #[inline]
 pub(crate) fn obtain<T, E>(env: &Env, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
     take().or_else(|refused| once_more(env, refused, take))
@@ -93,7 +93,7 @@ impl Pruner {
         Self { is_asked: AtomicBool::new(false) }
     }
 
-    /// Packet memory was refused. Not to be called with a lock held, nor inside a perimeter.
+    /// Packet memory was refused. Not to be called with a lock held, nor under a socket lock.
     #[cold]
     pub fn ask(&self, env: &Env) {
         if let Some((at, key)) = self.ask_later(env) {
@@ -102,7 +102,7 @@ impl Pruner {
         }
     }
 
-    /// Packet memory was refused to a thread that may hold locks or be inside a perimeter. Returns the call that it asks of the wheel when
+    /// Packet memory was refused to a thread that may hold locks or be under a socket lock. Returns the call that it asks of the wheel when
     /// it has let go of them; `None` if another thread has asked since the latest sweep began.
     #[cold]
     pub fn ask_later(&self, env: &Env) -> Option<(u64, TimerKey)> {

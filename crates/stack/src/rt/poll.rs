@@ -1,7 +1,7 @@
 //! Readiness, in the manner of `mio`: many sockets, one thread, level- or edge-triggered.
 //!
 //! A [`Poll`] has a queue of registrations that *may* be ready. A socket's protocol code marks a
-//! registration (from inside the perimeter, but only its word and the queue) and the thread in
+//! registration (from under the socket lock, but only its word and the queue) and the thread in
 //! [`Poll::wait`] finds it there; nothing is scanned.
 //!
 //! # Why no readiness is lost

@@ -15,7 +15,7 @@
 //! # Without threads
 //! Whoever calls `Stack::poll` is told when to call again, and may be doing something else when an application's call
 //! makes that too late. `sleeps_until` is then what he was last told ([`Workers::told`] writes it, and looks at the queue
-//! *afterwards*). Whoever arms an earlier timer, or puts a perimeter into the queue, looks at `sleeps_until` under the
+//! *afterwards*). Whoever arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the
 //! same mutex *afterwards*, and sets it to 0. So of the two that come together one sees the other, and the driver's hook
 //! ([`Workers::set_driver`]) is owed one call for each answer that was overtaken.
 //!
@@ -304,7 +304,7 @@ impl Workers {
     }
 
     /// After the threads have ended: runs what was handed to them and not done. A connection in the queue of a
-    /// shared perimeter keeps that perimeter, which keeps the queue: neither would ever be freed.
+    /// shared squeue keeps that squeue, which keeps the queue: neither would ever be freed.
     pub fn finish(&self, duties: &impl Duties) {
         let mut due = Vec::new();
         let lanes = || 0..self.lanes.len();

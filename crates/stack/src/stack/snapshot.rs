@@ -1,7 +1,7 @@
 //! What sockets a stack has, as `ss` shows it.
 //!
 //! Goes through the tables and copies what there is to see. Connections are taken out of their shard as references
-//! first and looked at afterwards, since their perimeters and buffers rank differently. Must not change anything.
+//! first and looked at afterwards, since their socket locks and buffers rank differently. Must not change anything.
 //! Tests: `tests/snapshot.rs`.
 
 use std::net::SocketAddr;

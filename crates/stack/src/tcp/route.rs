@@ -1,6 +1,6 @@
 //! A segment whose receiver is not known yet: from its 4-tuple to whatever answers for it.
 //!
-//! Runs outside every perimeter. The order of the questions is RFC 9293's: is there a connection
+//! Runs with no socket lock held. The order of the questions is RFC 9293's: is there a connection
 //! (section 3.10.7.4), one in TIME-WAIT, a half-open one, a listener (3.10.7.2), nothing (3.10.7.1)?
 //! This is where a connection learns who its peer is, so its data segments do not come here.
 

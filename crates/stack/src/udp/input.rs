@@ -1,6 +1,6 @@
 //! Datagrams, and errors about them, that come in from the Internet layer.
 //!
-//! Runs in the context of who received, outside of all perimeters; wakes are left in the outbox, so that a batch of
+//! Runs in the context of who received, with no socket lock held; wakes are left in the outbox, so that a batch of
 //! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for nobody, is counted by its reason.
 //!
 //! Must not know how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.

@@ -1,6 +1,6 @@
 //! UDP sockets (RFC 768), in the shape of `std::net::UdpSocket`.
 //!
-//! Semantics are Linux's; `docs/udp.md` has them, with the differences. They stand outside of the perimeters: a datagram
+//! Semantics are Linux's; `docs/udp.md` has them, with the differences. They stand outside of the connections' locks: a datagram
 //! to an address of the stack's own is appended to its receiver's queue by the thread that sends it, under that queue's
 //! mutex, which is the only thing that senders and receivers share. Read in the order of a datagram's way: `send.rs`,
 //! `deliver.rs`, `pcb.rs`, `recv.rs`; names: `naming.rs`, `ports.rs`, `table.rs`.

@@ -28,7 +28,7 @@
 //! | `registry.rs`, `snapshot.rs` | the list of all sockets, for people who look |
 //! | `common.rs`, `stream.rs`, `seqpacket.rs`, `datagram.rs`, `listener.rs`, `socket.rs` | public types |
 //!
-//! Outside of the perimeters: nothing here enters one. Tests: at the ends of files, `tests/unix*`.
+//! It takes no connection's lock. Tests: at the ends of files, `tests/unix*`.
 
 mod addr;
 mod ancillary;

@@ -153,7 +153,7 @@ fn the_hook_of_a_driver_is_called_without_locks_and_may_use_the_whole_stack() {
         stack.poll(Duration::ZERO);
         stack.set_driver_wake(Some(move || {
             called.fetch_add(1, Ordering::Relaxed);
-            // Every shard of the table, every perimeter and the lists of names.
+            // Every shard of the table, every socket lock and the lists of names.
             assert!(!inner.sockets(true).is_empty());
             drop(TcpListener::bind_on(&inner, "127.0.0.1:0").unwrap());
             inner.poll(Duration::ZERO);

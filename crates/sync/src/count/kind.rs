@@ -22,7 +22,7 @@ pub enum What {
 /// What lies on a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// The word of a lock or of a perimeter (which is also the head of its queue).
+    /// The word of a lock or of a squeue (which is also the head of its queue).
     Lock,
     /// A queue's head or link, or a word by which threads and work items are told of each other.
     Queue,
@@ -32,7 +32,7 @@ pub enum Kind {
     References,
     /// A buffer of packet memory.
     Buffer,
-    /// What a lock or a perimeter guards.
+    /// What a lock or a squeue guards.
     Guarded,
     /// Any other word.
     Other,
@@ -79,7 +79,7 @@ impl Kind {
 
 /// Parts of paths, and what the words of such files are; the first that fits decides.
 const FILES: [(&str, Kind); 14] = [
-    ("sync/src/perimeter", Kind::Lock),
+    ("sync/src/squeue", Kind::Lock),
     ("sync/src/block.rs", Kind::Queue),
     ("sync/src/node.rs", Kind::Queue),
     ("sync/src/run_queue.rs", Kind::Queue),
@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(Kind::of(What::Guarded, file), Kind::Queue);
         assert_eq!(Kind::of(What::Lock, file), Kind::Lock);
         assert_eq!(Kind::of(What::References, file), Kind::References);
-        assert_eq!(Kind::of(What::Guarded, "crates/sync/src/perimeter/inside.rs"), Kind::Guarded);
-        assert_eq!(Kind::of(What::Word, "crates/sync/src/perimeter/inside.rs"), Kind::Lock);
+        assert_eq!(Kind::of(What::Guarded, "crates/sync/src/squeue/inside.rs"), Kind::Guarded);
+        assert_eq!(Kind::of(What::Word, "crates/sync/src/squeue/inside.rs"), Kind::Lock);
         assert_eq!(Kind::of(What::Word, "crates/new/src/lib.rs"), Kind::Other);
     }
 

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use sockeye_sync::{
-    Entry, Filled, Inside, Mutex, Notify, Outcome, Perimeter, Post, RunQueue, Sleeper, Spin, WaitQueue,
+    Entry, Filled, Inside, Mutex, Notify, Outcome, Post, RunQueue, Sleeper, Spin, Squeue, WaitQueue,
 };
 
 use crate::check_bounded;
@@ -17,7 +17,7 @@ use crate::support::Guarded;
 const REPLY: u32 = 1;
 const CLOSE: u32 = 2;
 
-/// What stands in the queue of the connection's own perimeter.
+/// What stands in the queue of the connection's own squeue.
 enum Work {
     Notify,
     Segment,
@@ -39,7 +39,7 @@ struct Pcb {
 }
 
 struct Connection {
-    perimeter: Perimeter<Work>,
+    squeue: Squeue<Work>,
     pcb: Guarded<Pcb>,
     notify: Notify,
     replies: Mutex<Replies>,
@@ -57,10 +57,10 @@ struct World {
 
 impl World {
     fn new() -> Arc<Self> {
-        let perimeter = Perimeter::new();
+        let squeue = Squeue::new();
         let pcb = Guarded::new(Pcb::default());
         let connection = Connection {
-            perimeter,
+            squeue,
             pcb,
             notify: Notify::new(),
             replies: Mutex::new(Replies::default()),
@@ -97,7 +97,7 @@ impl World {
 
     /// A caller that may run protocol code.
     fn enter(&self, work: Work) {
-        match self.connection.perimeter.enter(work) {
+        match self.connection.squeue.enter(work) {
             Entry::Queued => {}
             Entry::Poisoned(_) => panic!("nobody panicked"),
             Entry::Inside(mut inside, work) => {
@@ -115,7 +115,7 @@ impl World {
         replies.asked += 1;
         let request = replies.asked;
         drop(replies);
-        if conn.notify.post(REPLY) == Post::Fire && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
+        if conn.notify.post(REPLY) == Post::Fire && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
             self.queue.push(());
             self.sleeper.wake_if_sleeping();
         }
@@ -134,7 +134,7 @@ impl World {
     fn work(&self) {
         loop {
             for () in self.queue.take_all() {
-                if let Some(inside) = self.connection.perimeter.resume() {
+                if let Some(inside) = self.connection.squeue.resume() {
                     self.drain(inside, false);
                 }
             }
@@ -184,13 +184,13 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
         let conn = &world.connection;
         conn.replies.lock().asked += 1;
         let has_fired = conn.notify.post(REPLY) == Post::Fire;
-        if has_fired && conn.perimeter.fill(Work::Notify) == Filled::WakeWorker {
-            let inside = conn.perimeter.resume().expect("nobody else was told");
+        if has_fired && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
+            let inside = conn.squeue.resume().expect("nobody else was told");
             world.drain(inside, false);
         }
         peer.join().unwrap();
         closer.join().unwrap();
-        let mut inside = conn.perimeter.try_enter().expect("everybody has left");
+        let mut inside = conn.squeue.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
         conn.pcb.with(&mut inside, |pcb| {
             assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());

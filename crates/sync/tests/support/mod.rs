@@ -1,9 +1,9 @@
-//! What several tests of perimeters share.
+//! What several tests of squeues share.
 
 use sockeye_sync::Inside;
 use sockeye_sync::facade::UnsafeCell;
 
-/// A value that only the thread inside one perimeter touches. Loom and Miri report an access by two threads at a time, and one
+/// A value that only the thread inside one squeue touches. Loom and Miri report an access by two threads at a time, and one
 /// that does not see what the last owner did.
 pub struct Guarded<V>(UnsafeCell<V>);
 
@@ -15,9 +15,9 @@ impl<V> Guarded<V> {
         Self(UnsafeCell::new(value))
     }
 
-    /// Calls `f` with the value. The caller is inside the perimeter that the value belongs to.
+    /// Calls `f` with the value. The caller is inside the squeue that the value belongs to.
     pub fn with<T, R>(&self, _inside: &mut Inside<'_, T>, f: impl FnOnce(&mut V) -> R) -> R {
-        // SAFETY: each test has one perimeter for each value, and there is one `Inside` of it at a time.
+        // SAFETY: each test has one squeue for each value, and there is one `Inside` of it at a time.
         self.0.with_mut(|value| f(unsafe { &mut *value }))
     }
 }

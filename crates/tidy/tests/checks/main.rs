@@ -62,7 +62,7 @@ fn the_documentation_builds_without_warnings() {
 }
 
 #[test]
-fn the_models_of_perimeter_and_notify_hold() {
+fn the_models_of_the_locks_and_queues_hold() {
     Child::cargo("test")
         .args(["-p", "sockeye-sync", "--release", "--test", "loom"])
         .env("RUSTFLAGS", "--cfg loom")

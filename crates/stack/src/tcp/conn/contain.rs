@@ -141,7 +141,7 @@ fn abort(core: &Core, conn: &Arc<Conn>, caught: Caught) -> io::Error {
     SockError::Panicked.into()
 }
 
-/// Ends a connection because of a panic. Outside all locks and perimeters.
+/// Ends a connection because of a panic. Outside all locks and socket locks.
 #[cold]
 pub(super) fn end_outside(cx: &mut Context<'_>, conn: &Arc<Conn>, caught: Caught) {
     cx.outbox.caught.push(caught);

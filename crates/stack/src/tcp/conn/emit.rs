@@ -1,6 +1,6 @@
 //! Where a segment of a connection goes: to its receiver in this process, to a device, or to whoever a lookup finds.
 //!
-//! Called inside the sender's perimeter: what has to be run or woken for it goes into the outbox, in order. Must not know
+//! Called under the sender's lock: what has to be run or woken for it goes into the outbox, in order. Must not know
 //! why the segment is sent. Tests: the socket layer's.
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};

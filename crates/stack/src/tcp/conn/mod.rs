@@ -74,7 +74,7 @@ pub(crate) struct Conn {
     pub notify: Notify,
     /// (a) `SO_ERROR`, taken by whoever reads it first.
     so_error: AtomicU8,
-    /// (a) The pcb's state as of the last time the perimeter was left, and whether something lay behind a hole then
+    /// (a) The pcb's state as of the last time the lock was let go, and whether something lay behind a hole then
     /// ([`HAS_HOLE`]).
     state: AtomicU8,
     /// (a) Out of the demux table.
@@ -295,12 +295,12 @@ impl Conn {
         self.dead.store(true, Ordering::Release);
     }
 
-    /// The pcb's state when its perimeter was last left.
+    /// The pcb's state when its lock was last let go.
     pub fn state(&self) -> State {
         state_of(self.state.load(Ordering::Relaxed) & !HAS_HOLE)
     }
 
-    /// True if something lay behind a hole when the perimeter was last left.
+    /// True if something lay behind a hole when the lock was last let go.
     pub fn has_hole(&self) -> bool {
         self.state.load(Ordering::Relaxed) & HAS_HOLE != 0
     }

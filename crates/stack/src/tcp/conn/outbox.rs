@@ -155,7 +155,7 @@ pub(crate) struct Outbox {
     pub discipline: <Chosen as Discipline>::OfCall,
     /// Calls to ask of the timer wheel.
     pub timers: Vec<(u64, TimerKey)>,
-    /// Frames of the connection that was run last; handed over before its perimeter is left.
+    /// Frames of the connection that was run last; handed over before its lock is let go.
     pub pending: Pending,
     /// A frame of another protocol, for as long as it is handed over. Empty else.
     pub frames: Vec<TxFrame>,
@@ -235,7 +235,7 @@ impl<'s> Context<'s> {
     }
 
     /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
-    /// Outside every perimeter. What panics is dropped, and the rest is done.
+    /// With no socket lock held. What panics is dropped, and the rest is done.
     pub fn settle(&mut self) {
         self.drain("what was left to do", Self::settle_rest);
     }

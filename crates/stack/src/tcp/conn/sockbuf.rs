@@ -19,7 +19,7 @@
 //! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
 //! makes such a change wakes in the section that makes it ([`notsent`]).
 //!
-//! Rank: after a perimeter, if there is one, before a poller's inbox. A writer that holds it may go on as its runner: the pcb stands under
+//! Rank: after a squeue, if there is one, before a poller's inbox. A writer that holds it may go on as its runner: the pcb stands under
 //! it too.
 
 use std::ops::{Deref, DerefMut};

@@ -2,7 +2,7 @@
 //!
 //! A thread that does not drain (`Entry::NoDrain`), or that has drained up to its bound, leaves what is queued
 //! to a worker. The protocol of leaving, and what may be run on the way out instead, is
-//! `sockeye_sync`'s `perimeter/exit.rs`; this file says which item is whose, counts, and calls the worker:
+//! `sockeye_sync`'s `squeue/leave_undrained.rs`; this file says which item is whose, counts, and calls the worker:
 //!
 //! | setting | |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! A connection's squeue is constant, so an item in this one is always for a connection that has it. The question is asked all the same,
 //! because an answer of "mine" runs protocol code on the strength of this squeue.
 //!
-//! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/exit.rs`.
+//! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/leave_undrained.rs`.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Exit, Found, Outcome, Served};
@@ -50,7 +50,7 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: 
         squeue::of(conn).is_some_and(|it| it.id() == home),
         "a thread leaves the squeue of the connection that it has served"
     );
-    let Exit { outcome, found, left } = inside.leave_without_draining(&mut served, elide, RUN_MAX);
+    let Exit { outcome, found, left } = inside.leave_undrained(&mut served, elide, RUN_MAX);
     cx.core.count(counter_of(at, found));
     match outcome {
         Outcome::Left => {}

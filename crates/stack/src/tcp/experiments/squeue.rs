@@ -11,14 +11,14 @@
 //!
 //! Order of locks: a squeue before the socket locks. A writer who has the lock only tries to enter, which never waits.
 //!
-//! The states, and the argument against lost work, are at the head of `sync/src/perimeter.rs`. Tests: `tests/suite`, `tests/wake.rs`;
+//! The states, and the argument against lost work, are at the head of `sync/src/squeue.rs`. Tests: `tests/suite`, `tests/wake.rs`;
 //! at the end.
 
 use std::ops::Deref;
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::Left;
-use sockeye_sync::{Entry as Entered, Filled, Inside, Perimeter};
+use sockeye_sync::{Entry as Entered, Filled, Inside};
 
 use super::deferred_output;
 use super::leave::{self, At};
@@ -34,22 +34,22 @@ use crate::tcp::conn::{Conn, Locked, Work, contain, reason, serve};
 
 /// See the module's head.
 pub(super) struct Squeue {
-    perimeter: Perimeter<Item>,
+    queue: sockeye_sync::Squeue<Item>,
     /// Several connections have it.
     pub is_shared: bool,
 }
 
 impl Squeue {
     pub fn new(is_shared: bool) -> Self {
-        Self { perimeter: Perimeter::new(), is_shared }
+        Self { queue: sockeye_sync::Squeue::new(), is_shared }
     }
 }
 
 impl Deref for Squeue {
-    type Target = Perimeter<Item>;
+    type Target = sockeye_sync::Squeue<Item>;
     #[inline]
-    fn deref(&self) -> &Perimeter<Item> {
-        &self.perimeter
+    fn deref(&self) -> &sockeye_sync::Squeue<Item> {
+        &self.queue
     }
 }
 

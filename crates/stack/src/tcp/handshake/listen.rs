@@ -2,7 +2,7 @@
 //!
 //! Bound: `backlog` connections wait at most. A place is reserved before a child is made, so the
 //! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
-//! The queue's mutex ranks after the perimeters, and only a poller's inbox is locked under it.
+//! The queue's mutex ranks after the socket locks, and only a poller's inbox is locked under it.
 
 use std::io;
 use std::net::IpAddr;

@@ -4,7 +4,7 @@
 //! [`SynCookies`] says so, the answer carries a cookie and nothing is remembered: what comes back is held against the
 //! cookie then. Either way a finished handshake is an [`Accepted`], from which [`establish`] makes the connection.
 //!
-//! Runs outside every perimeter; of the tables, the connection's shard is locked while handshake and connection are
+//! Runs with no socket lock held; of the tables, the connection's shard is locked while handshake and connection are
 //! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/syn_flood.rs`.
 
 use sockeye_proto::seq::SeqNum;

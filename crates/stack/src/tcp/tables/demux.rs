@@ -2,7 +2,7 @@
 //!
 //! The table is cut into shards by a keyed hash of the 4-tuple; a shard is one mutex over three
 //! tables, because the three answers exclude each other. It is off the path of data: a connection
-//! whose peer is in this process remembers it. Rank: a shard's mutex is taken while no perimeter is
+//! whose peer is in this process remembers it. Rank: a shard's mutex is taken while no socket lock is
 //! held inline and no buffer is locked; under it only the bind table is read.
 //!
 //! Bounds: connections by `Config::connections_max`, TIME-WAIT by `TcpConfig::time_wait_max` (beyond it a

@@ -2,21 +2,21 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Entry, Inside, Outcome, Perimeter};
+use sockeye_sync::{Entry, Inside, Outcome, Squeue};
 
 use crate::support::Guarded;
 use crate::{check, check_bounded};
 
 struct Connection {
-    perimeter: Perimeter<usize>,
+    squeue: Squeue<usize>,
     sum: Guarded<usize>,
 }
 
 impl Connection {
     fn new() -> Arc<Self> {
-        let perimeter = Perimeter::new();
+        let squeue = Squeue::new();
         let sum = Guarded::new(0);
-        Arc::new(Self { perimeter, sum })
+        Arc::new(Self { squeue, sum })
     }
 
     fn add(&self, inside: &mut Inside<'_, usize>, amount: usize) {
@@ -29,7 +29,7 @@ impl Connection {
     }
 
     fn process(&self, amount: usize) {
-        match self.perimeter.enter(amount) {
+        match self.squeue.enter(amount) {
             Entry::Queued => {}
             Entry::Poisoned(_) => panic!("nobody panicked"),
             Entry::Inside(mut inside, amount) => {
@@ -40,13 +40,13 @@ impl Connection {
     }
 
     fn process_blocking(&self, amount: usize) {
-        let mut inside = self.perimeter.enter_blocking().expect("nobody panicked");
+        let mut inside = self.squeue.enter_blocking().expect("nobody panicked");
         self.add(&mut inside, amount);
         self.drain(inside);
     }
 
     fn finish(&self) -> usize {
-        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
         let sum = self.sum.with(&mut inside, |sum| *sum);
         assert!(inside.leave().is_ok());
@@ -89,7 +89,7 @@ fn two_sleepers_are_both_granted() {
 fn a_sleeper_and_a_producer_behind_the_same_owner() {
     check_bounded(|| {
         let connection = Connection::new();
-        let mut inside = connection.perimeter.try_enter().expect("nobody else is here yet");
+        let mut inside = connection.squeue.try_enter().expect("nobody else is here yet");
         let (sleeper, producer) = (connection.clone(), connection.clone());
         let sleeper = thread::spawn(move || sleeper.process_blocking(1));
         let producer = thread::spawn(move || producer.process(10));
@@ -105,13 +105,13 @@ fn a_sleeper_and_a_producer_behind_the_same_owner() {
 fn handing_off_reaches_a_worker_or_a_sleeper() {
     check_bounded(|| {
         let connection = Connection::new();
-        let inside = connection.perimeter.try_enter().expect("nobody else is here yet");
+        let inside = connection.squeue.try_enter().expect("nobody else is here yet");
         let other = connection.clone();
         let sleeper = thread::spawn(move || other.process_blocking(1));
         let _tell_worker = inside.hand_off();
         let other = connection.clone();
         let worker = thread::spawn(move || {
-            if let Some(inside) = other.perimeter.resume() {
+            if let Some(inside) = other.squeue.resume() {
                 other.drain(inside);
             }
         });
@@ -125,21 +125,21 @@ fn handing_off_reaches_a_worker_or_a_sleeper() {
 #[test]
 fn a_panic_inside_strands_neither_sleeper_nor_item() {
     check_bounded(|| {
-        let perimeter = Arc::new(Perimeter::new());
+        let squeue = Arc::new(Squeue::new());
         let item = Arc::new(());
-        let inside = perimeter.try_enter().expect("nobody else is here yet");
-        let (other, queued) = (perimeter.clone(), item.clone());
+        let inside = squeue.try_enter().expect("nobody else is here yet");
+        let (other, queued) = (squeue.clone(), item.clone());
         let producer = thread::spawn(move || match other.enter(queued) {
             Entry::Queued | Entry::Poisoned(_) => {}
-            Entry::Inside(..) => panic!("a poisoned perimeter was entered"),
+            Entry::Inside(..) => panic!("a poisoned squeue was entered"),
         });
-        let other = perimeter.clone();
+        let other = squeue.clone();
         let sleeper = thread::spawn(move || assert!(other.enter_blocking().is_err()));
         // What unwinding does.
         drop(inside);
         producer.join().unwrap();
         sleeper.join().unwrap();
-        assert!(perimeter.is_poisoned());
+        assert!(squeue.is_poisoned());
         assert_eq!(Arc::strong_count(&item), 1);
     });
 }

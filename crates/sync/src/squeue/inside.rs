@@ -1,61 +1,61 @@
 //! Being inside: running what is queued, and the ways out.
 //!
-//! Invariants: `taken` of the perimeter and the list of waiters here belong to the holder of the
+//! Invariants: `taken` of the squeue and the list of waiters here belong to the holder of the
 //! `Inside`. There are three ways out and no other: [`Inside::leave`], [`Inside::hand_off`], and
 //! `Drop`, which poisons. A waiter that was taken from the queue stays in the `Inside` until it is
-//! granted the perimeter; it never runs as an item, is never seen by [`Inside::peek`], and so is
+//! granted the squeue; it never runs as an item, is never seen by [`Inside::peek`], and so is
 //! never popped by somebody who only wants the next item of his own connection.
 //!
-//! The essay stands at the head of `perimeter.rs`.
+//! The essay stands at the head of `squeue.rs`.
 
 use core::mem::ManuallyDrop;
 use core::ptr;
 
 use super::grant::{Verdict, tell};
 use super::word::Word;
-use super::{Perimeter, PerimeterId};
+use super::{Squeue, SqueueId};
 use crate::facade::Ordering;
 use crate::node::{Batch, Load, Node, reverse};
 
-/// The proof of being inside a perimeter. Given back by [`Inside::leave`] or [`Inside::hand_off`];
-/// dropping it poisons the perimeter.
-#[must_use = "dropping the proof poisons the perimeter: leave or hand off"]
+/// The proof of being inside a squeue. Given back by [`Inside::leave`] or [`Inside::hand_off`];
+/// dropping it poisons the squeue.
+#[must_use = "dropping the proof poisons the squeue: leave or hand off"]
 pub struct Inside<'p, T> {
-    perimeter: &'p Perimeter<T>,
-    /// Threads that sleep until they get the perimeter, oldest first.
+    squeue: &'p Squeue<T>,
+    /// Threads that sleep until they get the squeue, oldest first.
     waiters: *mut Node<T>,
 }
 
-/// The ownership was put on paper: *now* tell a worker to [`Perimeter::resume`] it.
+/// The ownership was scheduled: *now* tell a worker to [`Squeue::resume`] it.
 ///
 /// Telling before would be a lost wake-up: the worker could look, find the caller still inside, and
 /// go back to sleep.
-#[must_use = "a perimeter on paper waits for its worker: tell it"]
+#[must_use = "a scheduled squeue waits for its worker: tell it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandedOff;
 
 impl<'p, T> Inside<'p, T> {
     /// # Safety
-    /// The caller has just become the one owner of `perimeter`.
-    pub(super) unsafe fn new(perimeter: &'p Perimeter<T>) -> Self {
-        Self { perimeter, waiters: ptr::null_mut() }
+    /// The caller has just become the one owner of `squeue`.
+    pub(super) unsafe fn new(squeue: &'p Squeue<T>) -> Self {
+        Self { squeue, waiters: ptr::null_mut() }
     }
 
     /// # Safety
     /// As for [`Inside::new`], and the list `waiters` is the caller's.
-    pub(super) unsafe fn granted(perimeter: &'p Perimeter<T>, waiters: *mut Node<T>) -> Self {
-        Self { perimeter, waiters }
+    pub(super) unsafe fn granted(squeue: &'p Squeue<T>, waiters: *mut Node<T>) -> Self {
+        Self { squeue, waiters }
     }
 
-    /// The perimeter one is inside of.
-    pub fn perimeter(&self) -> &'p Perimeter<T> {
-        self.perimeter
+    /// The squeue one is inside of.
+    pub fn squeue(&self) -> &'p Squeue<T> {
+        self.squeue
     }
 
     /// Its name.
     #[inline]
-    pub fn id(&self) -> PerimeterId {
-        self.perimeter.id
+    pub fn id(&self) -> SqueueId {
+        self.squeue.id
     }
 
     /// The oldest item that was queued, if any.
@@ -108,7 +108,7 @@ impl<'p, T> Inside<'p, T> {
     /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs what
     /// arrived or hands off. Uncontended: one compare-exchange. Never blocks.
     ///
-    /// A thread asleep in [`Perimeter::enter_blocking`] is given the perimeter on the way.
+    /// A thread asleep in [`Squeue::enter_blocking`] is given the squeue on the way.
     #[inline]
     pub fn leave(self) -> Result<(), Self> {
         if !self.taken().is_null() {
@@ -118,7 +118,7 @@ impl<'p, T> Inside<'p, T> {
             return self.leave_to_waiter();
         }
         // Release: what was done inside, with the acquire of the next entry.
-        match self.perimeter.exchange(Word::INSIDE, Word::FREE, Ordering::Release) {
+        match self.squeue.exchange(Word::INSIDE, Word::FREE, Ordering::Release) {
             Ok(()) => {
                 let _left = ManuallyDrop::new(self);
                 Ok(())
@@ -127,11 +127,11 @@ impl<'p, T> Inside<'p, T> {
         }
     }
 
-    /// Goes out but keeps the perimeter owned on paper, with all that is queued, until somebody
-    /// [`Perimeter::resume`]s it. The caller tells a worker afterwards. Never blocks.
+    /// Goes out but keeps the squeue owned and scheduled, with all that is queued, until somebody
+    /// [`Squeue::resume`]s it. The caller tells a worker afterwards. Never blocks.
     ///
-    /// If a thread in [`Perimeter::enter_blocking`] came before the items not yet looked at, it gets
-    /// the perimeter instead, and the worker's `resume` finds nothing: whoever was granted runs or
+    /// If a thread in [`Squeue::enter_blocking`] came before the items not yet looked at, it gets
+    /// the squeue instead, and the worker's `resume` finds nothing: whoever was granted runs or
     /// hands off what is queued. So a thread waits for one bounded round after its turn came, not
     /// for the queue to run dry.
     pub fn hand_off(self) -> HandedOff {
@@ -140,26 +140,26 @@ impl<'p, T> Inside<'p, T> {
             return HandedOff;
         }
         let this = ManuallyDrop::new(self);
-        let mut seen = this.perimeter.load(Ordering::Relaxed);
+        let mut seen = this.squeue.load(Ordering::Relaxed);
         // Release: what was done inside, with the acquire of `resume`.
-        while let Err(now) = this.perimeter.exchange(seen, seen.on_paper(), Ordering::Release) {
+        while let Err(now) = this.squeue.exchange(seen, seen.scheduled(), Ordering::Release) {
             seen = now;
         }
         HandedOff
     }
 
-    /// [`Inside::leave`] while threads wait for the perimeter: items go first.
+    /// [`Inside::leave`] while threads wait for the squeue: items go first.
     #[cold]
     fn leave_to_waiter(self) -> Result<(), Self> {
-        // Relaxed: what arrives after this look is run by the thread that gets the perimeter.
-        if !self.perimeter.load(Ordering::Relaxed).list().is_null() {
+        // Relaxed: what arrives after this look is run by the thread that gets the squeue.
+        if !self.squeue.load(Ordering::Relaxed).list().is_null() {
             return Err(self);
         }
         self.grant_first();
         Ok(())
     }
 
-    /// Gives the perimeter, the other waiters and all that is queued to the oldest waiter.
+    /// Gives the squeue, the other waiters and all that is queued to the oldest waiter.
     fn grant_first(self) {
         let this = ManuallyDrop::new(self);
         let first = this.waiters;
@@ -183,11 +183,11 @@ impl<'p, T> Inside<'p, T> {
     fn collect(&mut self) {
         // Relaxed: only whether the exchange is worth it; a push that is missed here makes
         // `leave` fail.
-        if self.perimeter.load(Ordering::Relaxed).list().is_null() {
+        if self.squeue.load(Ordering::Relaxed).list().is_null() {
             return;
         }
         // Acquire: the nodes' contents, with the release of every push.
-        let arrived = self.perimeter.word.swap(Word::INSIDE.raw(), Ordering::Acquire);
+        let arrived = self.squeue.word.swap(Word::INSIDE.raw(), Ordering::Acquire);
         // SAFETY: the exchange made the list ours.
         let mut node = unsafe { reverse(Word::from_raw(arrived).list()) };
         let mut items = Chain::after(self.taken());
@@ -204,7 +204,7 @@ impl<'p, T> Inside<'p, T> {
         self.waiters = waiters.head;
     }
 
-    /// How many threads wait for the perimeter.
+    /// How many threads wait for the squeue.
     #[cfg(all(test, not(loom)))]
     pub(super) fn waiters_count(&mut self) -> usize {
         self.collect();
@@ -220,17 +220,17 @@ impl<'p, T> Inside<'p, T> {
 
     fn taken(&self) -> *mut Node<T> {
         // SAFETY: the field belongs to the thread inside, which we are.
-        self.perimeter.taken.with(|taken| unsafe { *taken })
+        self.squeue.taken.with(|taken| unsafe { *taken })
     }
 
     fn set_taken(&mut self, head: *mut Node<T>) {
         // SAFETY: the field belongs to the thread inside, which we are.
-        self.perimeter.taken.with_mut(|taken| unsafe { *taken = head });
+        self.squeue.taken.with_mut(|taken| unsafe { *taken = head });
     }
 }
 
 impl<T> Drop for Inside<'_, T> {
-    /// Poisons the perimeter; see the head of `perimeter.rs`.
+    /// Poisons the squeue; see the head of `squeue.rs`.
     #[cold]
     fn drop(&mut self) {
         self.collect();
@@ -238,11 +238,11 @@ impl<T> Drop for Inside<'_, T> {
         self.set_taken(ptr::null_mut());
         // Acquire: nodes that arrived since, with the release of their push. Release: pairs with
         // nothing that matters; nobody enters any more.
-        let late = self.perimeter.word.swap(Word::DEAD.raw(), Ordering::AcqRel);
+        let late = self.squeue.word.swap(Word::DEAD.raw(), Ordering::AcqRel);
         // SAFETY: the exchange made the list ours.
         let late = unsafe { reverse(Word::from_raw(late).list()) };
         for list in [self.waiters, taken, late] {
-            // SAFETY: all three lists are ours, and the perimeter has forgotten them.
+            // SAFETY: all three lists are ours, and the squeue has forgotten them.
             unsafe { refuse(list) };
         }
     }
@@ -254,7 +254,7 @@ impl<T> core::fmt::Debug for Inside<'_, T> {
     }
 }
 
-/// Drops the items of a list and tells its waiters that the perimeter is poisoned.
+/// Drops the items of a list and tells its waiters that the squeue is poisoned.
 ///
 /// # Safety
 /// The caller owns the list and gives it up.

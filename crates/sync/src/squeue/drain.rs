@@ -6,18 +6,18 @@
 use super::Inside;
 
 /// How a thread that was inside went out.
-#[must_use = "a perimeter that was handed off waits for its worker: tell it"]
+#[must_use = "a squeue that was handed off waits for its worker: tell it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Everything found was run, and the perimeter is left.
+    /// Everything found was run, and the squeue is left.
     Left,
-    /// The perimeter is owned on paper: the caller tells a worker to resume it.
+    /// The squeue is owned and scheduled: the caller tells a worker to resume it.
     HandOffNeeded,
 }
 
 impl<T> Inside<'_, T> {
     /// Runs up to `bound` queued items by calling `f`, then leaves, or hands off if there are more.
-    /// Never blocks, unless `f` does. If `f` panics, the perimeter is poisoned and the panic goes on.
+    /// Never blocks, unless `f` does. If `f` panics, the squeue is poisoned and the panic goes on.
     #[inline]
     pub fn drain<F>(mut self, bound: usize, mut f: F) -> Outcome
     where

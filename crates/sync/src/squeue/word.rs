@@ -1,7 +1,7 @@
-//! The perimeter's word taken apart: the head of a list and three flags in one pointer.
+//! The squeue's word taken apart: the head of a list and three flags in one pointer.
 //!
 //! Only arithmetic; who may change the word from what to what stands at the head of
-//! `perimeter.rs`. Node addresses are multiples of eight, so the flags have the low bits.
+//! `squeue.rs`. Node addresses are multiples of eight, so the flags have the low bits.
 
 use core::ptr;
 
@@ -40,8 +40,8 @@ impl<T> Word<T> {
         self.0.addr() & OWNED == 0
     }
 
-    pub(super) fn is_on_paper(self) -> bool {
-        self.0.addr() & (OWNED | ON_PAPER) == OWNED | ON_PAPER
+    pub(super) fn is_scheduled(self) -> bool {
+        self.0.addr() & (OWNED | SCHEDULED) == OWNED | SCHEDULED
     }
 
     pub(super) fn is_poisoned(self) -> bool {
@@ -54,19 +54,19 @@ impl<T> Word<T> {
         Self(newest.map_addr(|addr| addr | flags))
     }
 
-    pub(super) fn on_paper(self) -> Self {
-        Self(self.0.map_addr(|addr| addr | OWNED | ON_PAPER))
+    pub(super) fn scheduled(self) -> Self {
+        Self(self.0.map_addr(|addr| addr | OWNED | SCHEDULED))
     }
 
     pub(super) fn off_paper(self) -> Self {
-        Self(self.0.map_addr(|addr| addr & !ON_PAPER))
+        Self(self.0.map_addr(|addr| addr & !SCHEDULED))
     }
 }
 
-/// Somebody owns the perimeter.
+/// Somebody owns the squeue.
 const OWNED: usize = 1;
 /// The owner is not inside: the ownership waits for `resume`.
-const ON_PAPER: usize = 2;
+const SCHEDULED: usize = 2;
 /// The last owner did not leave; there will be no other.
 const POISONED: usize = 4;
-const FLAGS: usize = OWNED | ON_PAPER | POISONED;
+const FLAGS: usize = OWNED | SCHEDULED | POISONED;

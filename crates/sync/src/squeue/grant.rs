@@ -1,7 +1,7 @@
-//! Entering by waiting: a thread sleeps until the owner gives it the perimeter itself.
+//! Entering by waiting: a thread sleeps until the owner gives it the squeue itself.
 //!
 //! The waiter pushes a node that points to a [`Grant`] on its stack and sleeps. The owner gives it
-//! the perimeter when it leaves: the word stays *owned* all the time, so nobody can slip in
+//! the squeue when it leaves: the word stays *owned* all the time, so nobody can slip in
 //! between, and what is queued goes along. Memory: one node and one grant per sleeping thread.
 //!
 //! # Why the grant cannot be missed or outlived
@@ -13,29 +13,29 @@
 //! therefore takes the thread's handle out of the node *before* storing the verdict and touches
 //! nothing of the waiter's afterwards.
 //!
-//! Tests: `perimeter/tests.rs`, `tests/loom`.
+//! Tests: `squeue/tests.rs`, `tests/loom`.
 
 use core::fmt;
 use core::ptr;
 
 use super::inside::Inside;
-use super::{IfFree, Perimeter, Pushed};
+use super::{IfFree, Pushed, Squeue};
 use crate::facade::{AtomicU32, Ordering, UnsafeCell, thread};
 use crate::node::{Load, Node, Waiter};
 
-/// The perimeter was left by a panic: nobody will enter it again.
+/// The squeue was left by a panic: nobody will enter it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poisoned;
 
 impl fmt::Display for Poisoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the perimeter was left by a panic")
+        f.write_str("the squeue was left by a panic")
     }
 }
 
 impl std::error::Error for Poisoned {}
 
-/// Where a sleeping thread finds out that the perimeter is its own.
+/// Where a sleeping thread finds out that the squeue is its own.
 pub(crate) struct Grant<T> {
     /// (a) `WAITING` until the owner stores a verdict.
     state: AtomicU32,
@@ -50,16 +50,16 @@ pub(super) enum Verdict {
     Poisoned = 2,
 }
 
-impl<T> Perimeter<T> {
+impl<T> Squeue<T> {
     /// Sleeps until the caller is inside. **Blocks**, for as long as others are inside and for the
     /// items that were queued before.
     ///
     /// For the settings in which a call waits for the protocol (`sync`), and for what has to have
-    /// happened when a call returns. A thread that is inside this perimeter and calls this waits
+    /// happened when a call returns. A thread that is inside this squeue and calls this waits
     /// for itself.
     ///
     /// # Errors
-    /// [`Poisoned`] if the perimeter is, or becomes so while waiting.
+    /// [`Poisoned`] if the squeue is, or becomes so while waiting.
     pub fn enter_blocking(&self) -> Result<Inside<'_, T>, Poisoned> {
         if let Some(inside) = self.try_enter() {
             return Ok(inside);
@@ -77,7 +77,7 @@ impl<T> Perimeter<T> {
             // SAFETY: the push made us the owner.
             Pushed::NotEntered => Ok(unsafe { Inside::new(self) }),
             Pushed::NotPoisoned => Err(Poisoned),
-            Pushed::OnPaper => unreachable!("a free perimeter was to be entered"),
+            Pushed::Scheduled => unreachable!("a free squeue was to be entered"),
         }
     }
 
@@ -93,7 +93,7 @@ impl<T> Perimeter<T> {
         }
         // SAFETY: the owner wrote it before the verdict and does not touch it again.
         let others = grant.others.with(|others| unsafe { *others });
-        // SAFETY: the former owner gave us the perimeter and the list.
+        // SAFETY: the former owner gave us the squeue and the list.
         Ok(unsafe { Inside::granted(self, others) })
     }
 }

@@ -1,8 +1,8 @@
-//! The perimeter: exclusion, each item run once, none stranded, order per producer, taking over.
+//! The squeue: exclusion, each item run once, none stranded, order per producer, taking over.
 
 use loom::sync::Arc;
 use loom::thread;
-use sockeye_sync::{Entry, Filled, Inside, Outcome, Perimeter, RunQueue};
+use sockeye_sync::{Entry, Filled, Inside, Outcome, RunQueue, Squeue};
 
 use crate::support::Guarded;
 use crate::{check, check_bounded};
@@ -10,18 +10,18 @@ use crate::{check, check_bounded};
 /// An item: who made it and its number.
 type Item = (usize, usize);
 
-/// A perimeter and what belongs to it: the items that were run. Loom watches the cell, so two
+/// A squeue and what belongs to it: the items that were run. Loom watches the cell, so two
 /// threads inside at a time, or one that does not see what the last one did, fail the model.
 struct Connection {
-    perimeter: Perimeter<Item>,
+    squeue: Squeue<Item>,
     ran: Guarded<Vec<Item>>,
 }
 
 impl Connection {
     fn new() -> Arc<Self> {
-        let perimeter = Perimeter::new();
+        let squeue = Squeue::new();
         let ran = Guarded::new(Vec::new());
-        Arc::new(Self { perimeter, ran })
+        Arc::new(Self { squeue, ran })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
@@ -30,7 +30,7 @@ impl Connection {
 
     /// Enters with `item` and runs everything before leaving.
     fn process(&self, item: Item) {
-        match self.perimeter.enter(item) {
+        match self.squeue.enter(item) {
             Entry::Queued => {}
             Entry::Poisoned(_) => panic!("nobody panicked"),
             Entry::Inside(mut inside, item) => {
@@ -40,9 +40,9 @@ impl Connection {
         }
     }
 
-    /// Takes over what is on paper, if it is, and runs everything. True if it was.
+    /// Takes over what is scheduled, if it is, and runs everything. True if it was.
     fn resume(&self) -> bool {
-        let Some(mut inside) = self.perimeter.resume() else {
+        let Some(mut inside) = self.squeue.resume() else {
             return false;
         };
         // A look before anything is taken from the queue: what the last owner did has to be seen
@@ -66,7 +66,7 @@ impl Connection {
 
     /// What was run, when everybody is done: nothing may be queued any more.
     fn finish(&self) -> Vec<Item> {
-        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("everybody has left");
         assert!(inside.take().is_empty());
         let ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
@@ -114,7 +114,7 @@ fn three_producers_run_every_item_once() {
 
 /// Runs its own item, and hands off at once when leaving fails; the worker is told afterwards.
 fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
-    match connection.perimeter.enter(item) {
+    match connection.squeue.enter(item) {
         Entry::Queued => {}
         Entry::Poisoned(_) => panic!("nobody panicked"),
         Entry::Inside(mut inside, item) => {
@@ -155,10 +155,10 @@ fn what_no_drain_leaves_behind_reaches_the_worker() {
 }
 
 #[test]
-fn an_ownership_on_paper_is_taken_over_by_one() {
+fn a_scheduled_ownership_is_taken_over_by_one() {
     check_bounded(|| {
         let connection = Connection::new();
-        assert_eq!(connection.perimeter.fill((0, 0)), Filled::WakeWorker);
+        assert_eq!(connection.squeue.fill((0, 0)), Filled::WakeWorker);
         let threads: Vec<_> = (1..3)
             .map(|producer| {
                 let other = connection.clone();
@@ -180,7 +180,7 @@ fn fill_against_leave_announces_exactly_what_nobody_runs() {
     check(|| {
         let connection = Connection::new();
         let other = connection.clone();
-        let thread = thread::spawn(move || match other.perimeter.fill((1, 0)) {
+        let thread = thread::spawn(move || match other.squeue.fill((1, 0)) {
             Filled::Queued => {}
             Filled::Poisoned => panic!("nobody panicked"),
             Filled::WakeWorker => {
@@ -201,7 +201,7 @@ fn what_was_filled_is_whole_for_whoever_resumes() {
         let thread = thread::spawn(move || {
             // After a visit inside, so the one who resumes has to see that as well.
             other.process((1, 0));
-            assert_eq!(other.perimeter.fill((1, 1)), Filled::WakeWorker);
+            assert_eq!(other.squeue.fill((1, 1)), Filled::WakeWorker);
         });
         // A worker that polls: nothing but the word tells it of the item.
         connection.resume();
@@ -218,7 +218,7 @@ fn what_was_done_before_handing_off_is_seen_by_whoever_resumes() {
         let connection = Connection::new();
         let other = connection.clone();
         let thread = thread::spawn(move || {
-            let mut inside = other.perimeter.try_enter().expect("nobody else enters");
+            let mut inside = other.squeue.try_enter().expect("nobody else enters");
             other.record(&mut inside, (1, 0));
             let _polled_for = inside.hand_off();
         });

@@ -1,7 +1,7 @@
 //! Leaving without draining: nothing is stranded, nothing runs twice, nobody who sleeps is popped, and nothing runs
-//! in a perimeter that its connection has left.
+//! in a squeue that its connection has left.
 //!
-//! The stack never moves a connection to another perimeter. The last two models show what the question about an
+//! The stack never moves a connection to another squeue. The last two models show what the question about an
 //! item's home is for, should it ever do so: with it all is well, without it (the counter-example) an item runs in
 //! the wrong place.
 
@@ -11,7 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sockeye_sync::{Entry, Inside, Outcome, Perimeter, RunQueue, Served};
+use sockeye_sync::{Entry, Inside, Outcome, RunQueue, Served, Squeue};
 
 use crate::support::Guarded;
 use crate::{check, check_bounded};
@@ -19,9 +19,9 @@ use crate::{check, check_bounded};
 /// An item: the connection it is for, who made it, and its number.
 type Item = (usize, usize, usize);
 
-/// A perimeter that connections share, what was run in it, and what its worker was told.
+/// A squeue that connections share, what was run in it, and what its worker was told.
 struct Shared {
-    perimeter: Perimeter<Item>,
+    squeue: Squeue<Item>,
     ran: Guarded<Vec<Item>>,
     told: RunQueue<()>,
 }
@@ -62,14 +62,14 @@ fn other_end(connection: usize) -> usize {
 
 impl Shared {
     fn new() -> Arc<Self> {
-        let perimeter = Perimeter::new();
+        let squeue = Squeue::new();
         let ran = Guarded::new(Vec::new());
-        Arc::new(Self { perimeter, ran, told: RunQueue::new() })
+        Arc::new(Self { squeue, ran, told: RunQueue::new() })
     }
 
     fn leave(&self, inside: Inside<'_, Item>, connection: usize, elide: bool) {
         let mut one = One { shared: self, connection };
-        match inside.leave_without_draining(&mut one, elide, 2).outcome {
+        match inside.leave_undrained(&mut one, elide, 2).outcome {
             Outcome::Left => {}
             Outcome::HandOffNeeded => {
                 self.told.push(());
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     fn enter(&self, item: Item, elide: bool) {
-        match self.perimeter.enter(item) {
+        match self.squeue.enter(item) {
             Entry::Queued => {}
             Entry::Poisoned(_) => panic!("nobody panicked"),
             Entry::Inside(mut inside, item) => {
@@ -90,7 +90,7 @@ impl Shared {
 
     /// The synchronous section of connection 0.
     fn enter_blocking(&self) {
-        let mut inside = self.perimeter.enter_blocking().expect("nobody panicked");
+        let mut inside = self.squeue.enter_blocking().expect("nobody panicked");
         self.ran.with(&mut inside, |ran| ran.push((0, 9, 0)));
         self.leave(inside, 0, true);
     }
@@ -98,7 +98,7 @@ impl Shared {
     /// A worker's turn.
     fn work(&self) {
         for () in self.told.take_all() {
-            if let Some(inside) = self.perimeter.resume() {
+            if let Some(inside) = self.squeue.resume() {
                 let outcome =
                     inside.drain(usize::MAX, |inside, item| self.ran.with(inside, |ran| ran.push(item)));
                 assert_eq!(outcome, Outcome::Left);
@@ -109,7 +109,7 @@ impl Shared {
     /// What was run, sorted, when everybody is done.
     fn finish(&self) -> Vec<Item> {
         self.work();
-        let mut inside = self.perimeter.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("everybody has left");
         let mut ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
         for producer in 0..10 {
@@ -168,9 +168,9 @@ fn a_synchronous_section_is_granted_and_never_popped() {
     });
 }
 
-/// Two perimeters and a connection that moves from the first to the second. An item is its number.
+/// Two squeues and a connection that moves from the first to the second. An item is its number.
 struct World {
-    places: [Perimeter<usize>; 2],
+    places: [Squeue<usize>; 2],
     /// Written only by a thread inside the place it names.
     home: AtomicUsize,
     /// The connection's state, which loom watches: only who is inside its home may touch it.
@@ -221,7 +221,7 @@ impl World {
 
     fn leave(&self, inside: Inside<'_, usize>, place: usize) {
         let mut mover = Mover { world: self, place };
-        if inside.leave_without_draining(&mut mover, true, 1).outcome == Outcome::HandOffNeeded {
+        if inside.leave_undrained(&mut mover, true, 1).outcome == Outcome::HandOffNeeded {
             self.told.push(place);
         }
     }
@@ -264,10 +264,10 @@ impl World {
     }
 }
 
-/// A thread inside the first perimeter moves the connection to the second and leaves, while another brings an item.
+/// A thread inside the first squeue moves the connection to the second and leaves, while another brings an item.
 fn move_against_elision(asks: bool, is_misplaced: std::sync::Arc<PlainBool>) {
     let world = Arc::new(World {
-        places: [Perimeter::new(), Perimeter::new()],
+        places: [Squeue::new(), Squeue::new()],
         home: AtomicUsize::new(0),
         state: UnsafeCell::new(0),
         told: RunQueue::new(),

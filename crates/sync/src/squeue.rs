@@ -1,8 +1,8 @@
-//! The perimeter: the right to run protocol code for the connections that belong to it.
+//! The squeue: the right to run protocol code for the connections that belong to it.
 //!
-//! One thread at a time is *inside*. A thread that finds the perimeter occupied does not wait: it
+//! One thread at a time is *inside*. A thread that finds the squeue occupied does not wait: it
 //! leaves its item in the queue, and whoever is inside runs it before leaving, or hands the
-//! perimeter to a worker. How many connections share one (its grain: `global`, `per_core`,
+//! squeue to a worker. How many connections share one (its grain: `global`, `per_core`,
 //! `per_socket`) is the caller's choice; the object is the same.
 //!
 //! # States, all in one word
@@ -10,19 +10,19 @@
 //! ```text
 //!   free           0
 //!   inside         OWNED | list                 a thread holds the `Inside`
-//!   on paper       OWNED | ON_PAPER | list      owned, nobody inside; `resume` takes it over
+//!   scheduled      OWNED | SCHEDULED | list     owned, nobody inside; `resume` takes it over
 //!   poisoned       OWNED | POISONED             an `Inside` was dropped, not left: final
 //! ```
 //!
 //! | from → to | by | order |
 //! |---|---|---|
 //! | free → inside | any thread: `enter`, `try_enter`, `enter_blocking` | acquire, with *leave* |
-//! | free → on paper + item | any thread: `fill` | release, with *resume* |
+//! | free → scheduled + item | any thread: `fill` | release, with *resume* |
 //! | push an item: list grows | any thread, only while owned | release, with *take* |
 //! | take: list → empty | the thread inside | acquire, with *push* |
 //! | leave: inside with an empty list → free | the thread inside | release, with *enter* |
-//! | hand off: inside → on paper | the thread inside | release, with *resume* |
-//! | resume: on paper → inside | any thread, one succeeds | acquire, with *hand off*, *fill* |
+//! | hand off: inside → scheduled | the thread inside | release, with *resume* |
+//! | resume: scheduled → inside | any thread, one succeeds | acquire, with *hand off*, *fill* |
 //! | grant: stays inside, other thread | the thread inside → a sleeping one | `Grant::state` |
 //! | poison: inside → poisoned | the thread inside, in `Drop` | acquire and release |
 //!
@@ -33,39 +33,39 @@
 //! # Why no item is ever stranded
 //!
 //! An item can be pushed only onto a word that says *owned*, because the push is a compare-exchange
-//! against exactly the value it read. The perimeter becomes free only by the compare-exchange
+//! against exactly the value it read. The squeue becomes free only by the compare-exchange
 //! from `OWNED` with an empty list. The two are ordered by the word itself: either the push came
 //! first, then leaving fails and the owner, still inside, has to run the item or hand off; or
-//! leaving came first, then the push fails, sees *free* and enters instead. An owner on paper was
-//! announced to a worker by whoever put it on paper ([`HandedOff`] and [`Filled`] are
+//! leaving came first, then the push fails, sees *free* and enters instead. A scheduled ownership was
+//! announced to a worker by whoever scheduled it ([`HandedOff`] and [`Filled`] are
 //! `must_use`), and the worker's `resume` succeeds unless another thread resumed before, which
 //! then is inside and stands under the same rule. So to every item there is, at every moment, a
 //! thread inside or a worker about to be, and none of the two can go away without looking.
 //!
 //! # Why one thread is inside at a time
 //!
-//! `Inside` is made only by the transitions *free → inside* and *on paper → inside*, which one
+//! `Inside` is made only by the transitions *free → inside* and *scheduled → inside*, which one
 //! compare-exchange wins, and by a grant, whose giver forgets its own. It is neither `Clone` nor
 //! `Send`, and goes away only in `leave`, `hand_off` or `Drop`.
 //!
 //! # Panics inside
 //!
 //! An `Inside` that is dropped instead of left means that protocol code panicked half way. The
-//! state behind is not to be trusted and the queue would have no runner, so the perimeter is
+//! state behind is not to be trusted and the queue would have no runner, so the squeue is
 //! *poisoned*: queued items are dropped, sleepers in `enter_blocking` are told, and every later
 //! entry gets its item back as [`Entry::Poisoned`]. Nothing waits for ever, nothing runs on broken
-//! state, and other perimeters go on.
+//! state, and other squeues go on.
 //!
 //! The queue has no bound of its own. What is put in has one: an embedded `Notify` is queued at
 //! most once, a packet is charged to its buffer pool, a sleeper is a thread.
 //!
-//! This file must not know what an item is or what a worker does. Tests: `perimeter/tests.rs`,
+//! This file must not know what an item is or what a worker does. Tests: `squeue/tests.rs`,
 //! `tests/loom`, `tests/stress.rs`.
 
 mod drain;
-mod exit;
 mod grant;
 mod inside;
+mod leave_undrained;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod word;
@@ -77,39 +77,39 @@ use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
 use crate::node::{Batch, Load, Node};
 
 pub use drain::Outcome;
-pub use exit::{DEPTH_MAX, ELIDE_MAX, Exit, Found, Served};
 pub(crate) use grant::Grant;
 pub use grant::Poisoned;
 pub use inside::{HandedOff, Inside};
+pub use leave_undrained::{DEPTH_MAX, ELIDE_MAX, Exit, Found, Served};
 use word::Word;
 
-/// Names a perimeter; unique in the process, never used again.
+/// Names a squeue; unique in the process, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PerimeterId(NonZeroU64);
+pub struct SqueueId(NonZeroU64);
 
 /// The right to run protocol code for the connections that belong to it; see the head of the file.
 ///
 /// `T` is the item that is queued. 24 bytes, so that each connection can have its own.
-pub struct Perimeter<T> {
+pub struct Squeue<T> {
     /// (c)
-    id: PerimeterId,
+    id: SqueueId,
     /// (a) Flags and the list of what arrived, newest first.
     word: AtomicPtr<Node<T>>,
     /// (p) What was taken from the word and has not run yet, oldest first, items only.
     taken: UnsafeCell<*mut Node<T>>,
 }
 
-// SAFETY: the perimeter owns queued items, which travel to the thread inside: `T: Send`. Its other
+// SAFETY: the squeue owns queued items, which travel to the thread inside: `T: Send`. Its other
 // field that is not atomic, `taken`, is touched only by the thread inside.
-unsafe impl<T: Send> Send for Perimeter<T> {}
+unsafe impl<T: Send> Send for Squeue<T> {}
 // SAFETY: as above; no reference to an item is ever given to two threads.
-unsafe impl<T: Send> Sync for Perimeter<T> {}
+unsafe impl<T: Send> Sync for Squeue<T> {}
 
-/// What came of [`Perimeter::enter`].
+/// What came of [`Squeue::enter`].
 #[must_use]
 #[derive(Debug)]
 pub enum Entry<'p, T> {
-    /// The perimeter was free; the caller is inside and has its item back to run it.
+    /// The squeue was free; the caller is inside and has its item back to run it.
     Inside(Inside<'p, T>, T),
     /// Occupied: the item is in the queue, and whoever is inside or resumes will run it.
     Queued,
@@ -117,11 +117,11 @@ pub enum Entry<'p, T> {
     Poisoned(T),
 }
 
-/// What came of [`Perimeter::fill`].
-#[must_use = "a perimeter that was put on paper waits for its worker: tell it"]
+/// What came of [`Squeue::fill`].
+#[must_use = "a squeue that was scheduled waits for its worker: tell it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
-    /// The perimeter was free and is now owned on paper: the caller tells a worker to resume it.
+    /// The squeue was free and is now owned and scheduled: the caller tells a worker to resume it.
     WakeWorker,
     /// It was occupied: whoever owns it will run the item.
     Queued,
@@ -129,22 +129,22 @@ pub enum Filled {
     Poisoned,
 }
 
-impl<T> Perimeter<T> {
-    /// A free perimeter.
+impl<T> Squeue<T> {
+    /// A free squeue.
     pub fn new() -> Self {
         Self {
-            id: PerimeterId::next(),
+            id: SqueueId::next(),
             word: AtomicPtr::new(Word::FREE.raw()),
             taken: UnsafeCell::new(ptr::null_mut()),
         }
     }
 
     /// Its name.
-    pub fn id(&self) -> PerimeterId {
+    pub fn id(&self) -> SqueueId {
         self.id
     }
 
-    /// Whether somebody owns it, inside or on paper, or it is poisoned. True the moment it was
+    /// Whether somebody owns it, inside or scheduled, or it is poisoned. True the moment it was
     /// looked at.
     pub fn is_occupied(&self) -> bool {
         // Relaxed: a hint, which orders nothing.
@@ -157,7 +157,7 @@ impl<T> Perimeter<T> {
         self.load(Ordering::Relaxed).is_poisoned()
     }
 
-    /// Enters if the perimeter is free. One compare-exchange; never blocks.
+    /// Enters if the squeue is free. One compare-exchange; never blocks.
     #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
         // Acquire: with the release of the `leave` that made it free.
@@ -168,7 +168,7 @@ impl<T> Perimeter<T> {
         }
     }
 
-    /// Enters if the perimeter is free, else leaves `item` in the queue. Never blocks.
+    /// Enters if the squeue is free, else leaves `item` in the queue. Never blocks.
     #[inline]
     pub fn enter(&self, item: T) -> Entry<'_, T> {
         match self.try_enter() {
@@ -181,10 +181,10 @@ impl<T> Perimeter<T> {
     #[inline]
     pub fn fill(&self, item: T) -> Filled {
         let node = Node::boxed(Load::Item(item));
-        match self.push(node, IfFree::PushOnPaper) {
+        match self.push(node, IfFree::PushScheduled) {
             Pushed::Onto => Filled::Queued,
-            Pushed::OnPaper => Filled::WakeWorker,
-            Pushed::NotEntered => unreachable!("a free perimeter was to be put on paper"),
+            Pushed::Scheduled => Filled::WakeWorker,
+            Pushed::NotEntered => unreachable!("a free squeue was to be scheduled"),
             Pushed::NotPoisoned => {
                 // SAFETY: the node was not pushed, so it is still ours.
                 drop(unsafe { Node::unbox(node) });
@@ -193,14 +193,14 @@ impl<T> Perimeter<T> {
         }
     }
 
-    /// Takes over an ownership that was put on paper. Exactly one caller succeeds. Never blocks.
+    /// Takes over an ownership that was scheduled. Exactly one caller succeeds. Never blocks.
     ///
-    /// `None` if it is not on paper (any more): another thread took it over, or the ownership was
-    /// granted to a thread in [`Perimeter::enter_blocking`].
+    /// `None` if it is not scheduled (any more): another thread took it over, or the ownership was
+    /// granted to a thread in [`Squeue::enter_blocking`].
     pub fn resume(&self) -> Option<Inside<'_, T>> {
         let mut seen = self.load(Ordering::Relaxed);
-        while seen.is_on_paper() {
-            // Acquire: with the release of the `hand_off` or `fill` that put it on paper. A push
+        while seen.is_scheduled() {
+            // Acquire: with the release of the `hand_off` or `fill` that scheduled it. A push
             // in between continues that release sequence.
             match self.exchange(seen, seen.off_paper(), Ordering::Acquire) {
                 // SAFETY: the exchange took the ownership off the paper, and only one can.
@@ -211,7 +211,7 @@ impl<T> Perimeter<T> {
         None
     }
 
-    /// [`Perimeter::enter`] when the first attempt found it occupied.
+    /// [`Squeue::enter`] when the first attempt found it occupied.
     #[cold]
     #[inline(never)]
     fn enter_occupied(&self, item: T) -> Entry<'_, T> {
@@ -229,11 +229,11 @@ impl<T> Perimeter<T> {
             // SAFETY: the push made us the owner.
             Pushed::NotEntered => Entry::Inside(unsafe { Inside::new(self) }, item),
             Pushed::NotPoisoned => Entry::Poisoned(item),
-            Pushed::Onto | Pushed::OnPaper => unreachable!("the node was not pushed"),
+            Pushed::Onto | Pushed::Scheduled => unreachable!("the node was not pushed"),
         }
     }
 
-    /// Pushes `node`, unless the perimeter turns out to be free and `if_free` says to enter.
+    /// Pushes `node`, unless the squeue turns out to be free and `if_free` says to enter.
     fn push(&self, node: *mut Node<T>, if_free: IfFree) -> Pushed {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
@@ -247,11 +247,11 @@ impl<T> Perimeter<T> {
                 // Acquire: with the release of the `leave` that made it free.
                 (true, IfFree::Enter) => (Word::INSIDE, Ordering::Acquire, Pushed::NotEntered),
                 // Release: the node's contents, with the acquire of `resume`.
-                (true, IfFree::PushOnPaper) => {
-                    (Word::FREE.with_list(node).on_paper(), Ordering::Release, Pushed::OnPaper)
+                (true, IfFree::PushScheduled) => {
+                    (Word::FREE.with_list(node).scheduled(), Ordering::Release, Pushed::Scheduled)
                 }
                 // Release: the node's contents, with the acquire of the owner's `take`.
-                (false, IfFree::Enter | IfFree::PushOnPaper) => {
+                (false, IfFree::Enter | IfFree::PushScheduled) => {
                     (seen.with_list(node), Ordering::Release, Pushed::Onto)
                 }
             };
@@ -275,14 +275,14 @@ impl<T> Perimeter<T> {
     }
 }
 
-impl<T> Default for Perimeter<T> {
+impl<T> Default for Squeue<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Drop for Perimeter<T> {
-    /// Drops what is still queued: only an ownership on paper that nobody resumed leaves anything.
+impl<T> Drop for Squeue<T> {
+    /// Drops what is still queued: only a scheduled ownership that nobody resumed leaves anything.
     fn drop(&mut self) {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
         let seen = self.load(Ordering::Relaxed);
@@ -293,25 +293,25 @@ impl<T> Drop for Perimeter<T> {
         });
         for list in [taken, newest] {
             // SAFETY: `&mut self`: the lists are ours. Nobody sleeps in `enter_blocking`, which
-            // borrows the perimeter, so they carry only items.
+            // borrows the squeue, so they carry only items.
             drop(unsafe { Batch::from_list(list) });
         }
     }
 }
 
-impl<T> core::fmt::Debug for Perimeter<T> {
+impl<T> core::fmt::Debug for Squeue<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let word = self.load(Ordering::Relaxed);
-        f.debug_struct("Perimeter")
+        f.debug_struct("Squeue")
             .field("id", &self.id)
             .field("is_occupied", &!word.is_free())
-            .field("is_on_paper", &word.is_on_paper())
+            .field("is_scheduled", &word.is_scheduled())
             .field("is_poisoned", &word.is_poisoned())
             .finish_non_exhaustive()
     }
 }
 
-impl PerimeterId {
+impl SqueueId {
     /// The next name. 2^64 of them do not run out.
     fn next() -> Self {
         use unmodelled::{AtomicU64, Ordering};
@@ -334,18 +334,18 @@ impl PerimeterId {
     }
 }
 
-/// What [`Perimeter::push`] does to a free perimeter.
+/// What [`Squeue::push`] does to a free squeue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfFree {
     Enter,
-    PushOnPaper,
+    PushScheduled,
 }
 
-/// What [`Perimeter::push`] did. The node is still the caller's in the cases that begin with Not.
+/// What [`Squeue::push`] did. The node is still the caller's in the cases that begin with Not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pushed {
     Onto,
-    OnPaper,
+    Scheduled,
     NotEntered,
     NotPoisoned,
 }

@@ -1,7 +1,7 @@
 //! Leaving without draining: the way out of a thread that came for one connection only.
 //!
 //! Such a thread runs its own item and goes. What is queued by then belongs to a worker, and waking a worker
-//! costs more than most items do. So before it hands the perimeter over it looks at the head of the queue:
+//! costs more than most items do. So before it hands the squeue over it looks at the head of the queue:
 //!
 //! * The head is for the *other end* of the connection served, to which it has just delivered: it is run, once after
 //!   each own item. It is part of what the thread came for.
@@ -10,15 +10,15 @@
 //! * It is for another connection: it is a worker's.
 //!
 //! Identity is asked of the item itself each time, never of what was seen before, because a connection may have moved
-//! to another perimeter since its item was queued: [`Served`] says so, and an item that has moved is not the thread's
-//! own. A thread that sleeps until it is given the perimeter is no item (`inside.rs` keeps such nodes apart), so it is
-//! never popped here, and is granted the perimeter by the same [`Inside::leave`] or [`Inside::hand_off`] as anywhere
-//! else. Those two remain the only ways out; this file adds none, so the argument of `perimeter.rs` that no item is
+//! to another squeue since its item was queued: [`Served`] says so, and an item that has moved is not the thread's
+//! own. A thread that sleeps until it is given the squeue is no item (`inside.rs` keeps such nodes apart), so it is
+//! never popped here, and is granted the squeue by the same [`Inside::leave`] or [`Inside::hand_off`] as anywhere
+//! else. Those two remain the only ways out; this file adds none, so the argument of `squeue.rs` that no item is
 //! stranded covers it.
 //!
 //! Bounded: at most `ELIDE_MAX` own items and `1 + ELIDE_MAX` runs of the other end.
 //!
-//! Must not know what an item or a connection is. Tests: below, `tests/loom/exit.rs`.
+//! Must not know what an item or a connection is. Tests: below, `tests/loom/leave_undrained.rs`.
 
 use super::Inside;
 use super::drain::Outcome;
@@ -31,10 +31,10 @@ pub const DEPTH_MAX: usize = 4;
 
 /// The connection that a thread has just served, as its exit sees it.
 pub trait Served<T> {
-    /// Whether `item` is for the connection served, and this perimeter is still its home.
+    /// Whether `item` is for the connection served, and this squeue is still its home.
     fn is_own(&self, item: &T) -> bool;
 
-    /// Whether `item` is for the other end of the connection served, and this perimeter is its home.
+    /// Whether `item` is for the other end of the connection served, and this squeue is its home.
     fn is_other_end(&self, item: &T) -> bool;
 
     /// Pops the head of the queue and runs it, and of what follows it for the same connection so much that it is
@@ -67,7 +67,7 @@ pub struct Exit {
 impl<T> Inside<'_, T> {
     /// Leaves without draining; see the head of the file. `run_max` bounds a run of the other end's items. Never
     /// blocks, unless `served` does.
-    pub fn leave_without_draining<S>(self, served: &mut S, elide: bool, run_max: usize) -> Exit
+    pub fn leave_undrained<S>(self, served: &mut S, elide: bool, run_max: usize) -> Exit
     where
         S: Served<T>,
     {
@@ -80,7 +80,7 @@ impl<T> Inside<'_, T> {
                 Ok(()) => return Exit { outcome: Outcome::Left, found, left: Found::Nothing },
                 Err(inside) => inside,
             };
-            // Nobody but threads that wait for the perimeter: the next attempt to leave grants it.
+            // Nobody but threads that wait for the squeue: the next attempt to leave grants it.
             let Some(head) = inside.peek() else { continue };
             if is_other_ends_turn && served.is_other_end(head) {
                 is_other_ends_turn = false;
@@ -109,7 +109,7 @@ impl<T> Inside<'_, T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Filled, Perimeter};
+    use crate::{Filled, Squeue};
 
     /// Items are the names of connections; number 1 is served, 2 is its other end.
     struct One {
@@ -139,7 +139,7 @@ mod tests {
             }
             while head == 2 && self.answers > 0 {
                 self.answers -= 1;
-                assert_eq!(inside.perimeter().fill(1), Filled::Queued);
+                assert_eq!(inside.squeue().fill(1), Filled::Queued);
             }
             ran
         }
@@ -147,17 +147,17 @@ mod tests {
 
     /// What a thread that found `queued` ran, and how it left.
     fn leave(queued: &[u32], answers: usize, elide: bool) -> (Vec<u32>, Outcome, Found) {
-        let perimeter = Perimeter::new();
-        let inside = perimeter.try_enter().expect("nobody is there");
+        let squeue = Squeue::new();
+        let inside = squeue.try_enter().expect("nobody is there");
         for item in queued {
-            assert_eq!(perimeter.fill(*item), Filled::Queued);
+            assert_eq!(squeue.fill(*item), Filled::Queued);
         }
         let mut one = One { ran: Vec::new(), answers };
-        let Exit { outcome, found, left } = inside.leave_without_draining(&mut one, elide, 16);
+        let Exit { outcome, found, left } = inside.leave_undrained(&mut one, elide, 16);
         let is_left = outcome == Outcome::Left;
-        assert_eq!(perimeter.is_occupied(), !is_left);
+        assert_eq!(squeue.is_occupied(), !is_left);
         assert_eq!(left == Found::Nothing, is_left);
-        assert_eq!(perimeter.resume().map(|inside| inside.drain(99, |_, _| ())).is_some(), !is_left);
+        assert_eq!(squeue.resume().map(|inside| inside.drain(99, |_, _| ())).is_some(), !is_left);
         (one.ran, outcome, found)
     }
 

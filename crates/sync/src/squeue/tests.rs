@@ -1,4 +1,4 @@
-//! What one thread can show of a perimeter, and what needs a second one but no interleaving.
+//! What one thread can show of a squeue, and what needs a second one but no interleaving.
 //! The interleavings are in `tests/loom`.
 
 use std::cell::RefCell;
@@ -7,34 +7,34 @@ use std::sync::Arc;
 
 use super::*;
 
-fn free<T>(perimeter: &Perimeter<T>) -> Inside<'_, T> {
-    perimeter.try_enter().expect("the perimeter is free")
+fn free<T>(squeue: &Squeue<T>) -> Inside<'_, T> {
+    squeue.try_enter().expect("the squeue is free")
 }
 
-/// Leaves a perimeter that is expected to have nothing queued.
+/// Leaves a squeue that is expected to have nothing queued.
 fn leave<T>(inside: Inside<'_, T>) {
     if let Err(inside) = inside.leave() {
-        let _on_paper = inside.hand_off();
+        let _scheduled = inside.hand_off();
         panic!("something was queued");
     }
 }
 
-fn fill<T>(perimeter: &Perimeter<T>, items: impl IntoIterator<Item = T>) {
+fn fill<T>(squeue: &Squeue<T>, items: impl IntoIterator<Item = T>) {
     for item in items {
-        assert_eq!(perimeter.fill(item), Filled::Queued);
+        assert_eq!(squeue.fill(item), Filled::Queued);
     }
 }
 
 #[test]
 fn is_small_enough_for_every_connection() {
-    assert!(size_of::<Perimeter<Arc<()>>>() <= 24);
+    assert!(size_of::<Squeue<Arc<()>>>() <= 24);
     assert!(size_of::<Inside<'_, Arc<()>>>() <= 16);
 }
 
 #[test]
 fn names_are_unique_across_types_and_threads() {
-    let here = (0..100).map(|_| Perimeter::<u8>::new().id());
-    let there = std::thread::spawn(|| (0..100).map(|_| Perimeter::<u16>::new().id()).collect::<Vec<_>>());
+    let here = (0..100).map(|_| Squeue::<u8>::new().id());
+    let there = std::thread::spawn(|| (0..100).map(|_| Squeue::<u16>::new().id()).collect::<Vec<_>>());
     let mut ids: Vec<_> = here.collect();
     ids.extend(there.join().expect("no panic"));
     let different: std::collections::HashSet<_> = ids.iter().collect();
@@ -43,23 +43,23 @@ fn names_are_unique_across_types_and_threads() {
 
 #[test]
 fn one_is_inside_at_a_time() {
-    let perimeter = Perimeter::<u8>::new();
-    assert!(!perimeter.is_occupied());
-    let inside = free(&perimeter);
-    assert!(perimeter.is_occupied());
-    assert!(perimeter.try_enter().is_none());
-    assert!(perimeter.resume().is_none());
-    assert_eq!(inside.id(), perimeter.id());
+    let squeue = Squeue::<u8>::new();
+    assert!(!squeue.is_occupied());
+    let inside = free(&squeue);
+    assert!(squeue.is_occupied());
+    assert!(squeue.try_enter().is_none());
+    assert!(squeue.resume().is_none());
+    assert_eq!(inside.id(), squeue.id());
     leave(inside);
-    assert!(!perimeter.is_occupied());
-    leave(free(&perimeter));
+    assert!(!squeue.is_occupied());
+    leave(free(&squeue));
 }
 
 #[test]
-fn a_free_perimeter_gives_the_item_back_to_run() {
-    let perimeter = Perimeter::new();
-    let Entry::Inside(mut inside, item) = perimeter.enter(7) else {
-        panic!("the perimeter is free");
+fn a_free_squeue_gives_the_item_back_to_run() {
+    let squeue = Squeue::new();
+    let Entry::Inside(mut inside, item) = squeue.enter(7) else {
+        panic!("the squeue is free");
     };
     assert_eq!(item, 7);
     assert_eq!(inside.pop(), None);
@@ -68,10 +68,10 @@ fn a_free_perimeter_gives_the_item_back_to_run() {
 
 #[test]
 fn an_occupied_one_keeps_items_in_order_and_is_not_left_with_any() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
     for item in 1..=3 {
-        assert!(matches!(perimeter.enter(item), Entry::Queued));
+        assert!(matches!(squeue.enter(item), Entry::Queued));
     }
     inside = inside.leave().expect_err("three items are queued");
     assert_eq!(inside.peek(), Some(&1));
@@ -82,11 +82,11 @@ fn an_occupied_one_keeps_items_in_order_and_is_not_left_with_any() {
 
 #[test]
 fn pop_goes_on_with_what_arrives_later() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
-    fill(&perimeter, [1, 2]);
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
+    fill(&squeue, [1, 2]);
     assert_eq!(inside.pop(), Some(1));
-    fill(&perimeter, [3]);
+    fill(&squeue, [3]);
     inside = inside.leave().expect_err("two items are queued");
     assert_eq!(inside.pop(), Some(2));
     inside = inside.leave().expect_err("one item is queued");
@@ -97,107 +97,107 @@ fn pop_goes_on_with_what_arrives_later() {
 
 #[test]
 fn what_is_handed_off_is_resumed_once_with_all_that_was_queued() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
-    fill(&perimeter, [1, 2]);
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
+    fill(&squeue, [1, 2]);
     assert_eq!(inside.pop(), Some(1));
     let HandedOff = inside.hand_off();
-    assert!(perimeter.is_occupied());
-    assert!(perimeter.try_enter().is_none());
-    fill(&perimeter, [3]);
+    assert!(squeue.is_occupied());
+    assert!(squeue.try_enter().is_none());
+    fill(&squeue, [3]);
 
-    let mut resumed = perimeter.resume().expect("it is on paper");
-    assert!(perimeter.resume().is_none());
+    let mut resumed = squeue.resume().expect("it is scheduled");
+    assert!(squeue.resume().is_none());
     assert_eq!(resumed.take().collect::<Vec<_>>(), [2, 3]);
     leave(resumed);
-    assert!(perimeter.resume().is_none());
+    assert!(squeue.resume().is_none());
 }
 
 #[test]
-fn filling_a_free_perimeter_asks_for_the_worker_once() {
-    let perimeter = Perimeter::new();
-    assert_eq!(perimeter.fill(1), Filled::WakeWorker);
-    assert_eq!(perimeter.fill(2), Filled::Queued);
-    assert!(matches!(perimeter.enter(3), Entry::Queued));
-    let mut inside = perimeter.resume().expect("it is on paper");
+fn filling_a_free_squeue_asks_for_the_worker_once() {
+    let squeue = Squeue::new();
+    assert_eq!(squeue.fill(1), Filled::WakeWorker);
+    assert_eq!(squeue.fill(2), Filled::Queued);
+    assert!(matches!(squeue.enter(3), Entry::Queued));
+    let mut inside = squeue.resume().expect("it is scheduled");
     assert_eq!(inside.take().collect::<Vec<_>>(), [1, 2, 3]);
     leave(inside);
 }
 
 #[test]
-fn dropping_a_perimeter_or_a_batch_drops_the_items() {
+fn dropping_a_squeue_or_a_batch_drops_the_items() {
     let item = Arc::new(());
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
-    fill(&perimeter, vec![item.clone(); 3]);
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
+    fill(&squeue, vec![item.clone(); 3]);
     assert!(inside.pop().is_some());
     drop(inside.take());
-    fill(&perimeter, vec![item.clone(); 3]);
+    fill(&squeue, vec![item.clone(); 3]);
     assert!(inside.peek().is_some());
-    fill(&perimeter, [item.clone()]);
+    fill(&squeue, [item.clone()]);
     assert_eq!(Arc::strong_count(&item), 5);
     let HandedOff = inside.hand_off();
-    drop(perimeter);
+    drop(squeue);
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
 #[test]
 fn draining_runs_what_came_before_and_meanwhile() {
-    let perimeter = Perimeter::new();
+    let squeue = Squeue::new();
     let ran = RefCell::new(Vec::new());
-    let inside = free(&perimeter);
-    fill(&perimeter, [1]);
+    let inside = free(&squeue);
+    fill(&squeue, [1]);
     let outcome = inside.drain(8, |_inside, item| {
         if item == 1 {
-            fill(&perimeter, [2, 3]);
+            fill(&squeue, [2, 3]);
         }
         ran.borrow_mut().push(item);
     });
     assert_eq!(outcome, Outcome::Left);
     assert_eq!(*ran.borrow(), [1, 2, 3]);
-    assert!(!perimeter.is_occupied());
+    assert!(!squeue.is_occupied());
 }
 
 #[test]
 fn draining_hands_off_what_is_beyond_its_bound() {
     // Nothing, just enough, and one too few.
     for (bound, outcome) in [(0, Outcome::HandOffNeeded), (2, Outcome::Left), (1, Outcome::HandOffNeeded)] {
-        let perimeter = Perimeter::new();
-        let inside = free(&perimeter);
-        fill(&perimeter, [2, 3]);
+        let squeue = Squeue::new();
+        let inside = free(&squeue);
+        fill(&squeue, [2, 3]);
         let mut ran = Vec::new();
         assert_eq!(inside.drain(bound, |_inside, item| ran.push(item)), outcome);
         assert_eq!(ran.len(), bound);
-        if let Some(inside) = perimeter.resume() {
+        if let Some(inside) = squeue.resume() {
             assert_eq!(inside.drain(8, |_inside, item| ran.push(item)), Outcome::Left);
         }
         assert_eq!(ran, [2, 3]);
-        assert!(!perimeter.is_occupied());
+        assert!(!squeue.is_occupied());
     }
 }
 
 #[test]
 fn a_panic_inside_poisons_and_strands_nobody() {
     let item = Arc::new(());
-    let perimeter = Perimeter::new();
+    let squeue = Squeue::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let inside = free(&perimeter);
-        fill(&perimeter, [item.clone()]);
+        let inside = free(&squeue);
+        fill(&squeue, [item.clone()]);
         inside.drain(8, |inside, _item| {
-            fill(&perimeter, vec![item.clone(); 2]);
+            fill(&squeue, vec![item.clone(); 2]);
             assert!(inside.peek().is_some());
-            fill(&perimeter, vec![item.clone(); 2]);
+            fill(&squeue, vec![item.clone(); 2]);
             panic!("protocol code has a bug");
         })
     }));
     assert!(panicked.is_err());
     assert_eq!(Arc::strong_count(&item), 1);
-    assert!(perimeter.is_poisoned());
-    assert!(perimeter.try_enter().is_none());
-    assert!(perimeter.resume().is_none());
-    assert!(matches!(perimeter.enter(item.clone()), Entry::Poisoned(_)));
-    assert_eq!(perimeter.fill(item.clone()), Filled::Poisoned);
-    assert_eq!(perimeter.enter_blocking().expect_err("poisoned"), Poisoned);
+    assert!(squeue.is_poisoned());
+    assert!(squeue.try_enter().is_none());
+    assert!(squeue.resume().is_none());
+    assert!(matches!(squeue.enter(item.clone()), Entry::Poisoned(_)));
+    assert_eq!(squeue.fill(item.clone()), Filled::Poisoned);
+    assert_eq!(squeue.enter_blocking().expect_err("poisoned"), Poisoned);
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
@@ -209,13 +209,13 @@ fn await_waiters<T>(inside: &mut Inside<'_, T>, count: usize) {
 }
 
 #[test]
-fn a_sleeper_is_given_the_perimeter_after_the_items_that_came_before() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
+fn a_sleeper_is_given_the_squeue_after_the_items_that_came_before() {
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
     std::thread::scope(|scope| {
-        fill(&perimeter, [1]);
+        fill(&squeue, [1]);
         let sleeper = scope.spawn(|| {
-            let mut inside = perimeter.enter_blocking().expect("not poisoned");
+            let mut inside = squeue.enter_blocking().expect("not poisoned");
             let found = inside.take().collect::<Vec<_>>();
             leave(inside);
             found
@@ -227,38 +227,38 @@ fn a_sleeper_is_given_the_perimeter_after_the_items_that_came_before() {
         leave(inside);
         assert_eq!(sleeper.join().expect("no panic"), []);
     });
-    assert!(!perimeter.is_occupied());
+    assert!(!squeue.is_occupied());
 }
 
 #[test]
-fn handing_off_gives_a_sleeper_the_perimeter_and_the_queue() {
-    let perimeter = Perimeter::new();
-    let mut inside = free(&perimeter);
+fn handing_off_gives_a_sleeper_the_squeue_and_the_queue() {
+    let squeue = Squeue::new();
+    let mut inside = free(&squeue);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut inside = perimeter.enter_blocking().expect("not poisoned");
+            let mut inside = squeue.enter_blocking().expect("not poisoned");
             let found = inside.take().collect::<Vec<_>>();
             leave(inside);
             found
         });
         await_waiters(&mut inside, 1);
-        fill(&perimeter, [1, 2]);
+        fill(&squeue, [1, 2]);
         let HandedOff = inside.hand_off();
         assert_eq!(sleeper.join().expect("no panic"), [1, 2]);
     });
-    assert!(perimeter.resume().is_none());
-    assert!(!perimeter.is_occupied());
+    assert!(squeue.resume().is_none());
+    assert!(!squeue.is_occupied());
 }
 
 #[test]
 fn several_sleepers_get_it_one_after_the_other() {
-    let perimeter = Perimeter::<u8>::new();
+    let squeue = Squeue::<u8>::new();
     let entered = std::sync::Mutex::new(0);
-    let mut inside = free(&perimeter);
+    let mut inside = free(&squeue);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let inside = perimeter.enter_blocking().expect("not poisoned");
+                let inside = squeue.enter_blocking().expect("not poisoned");
                 *entered.try_lock().expect("one is inside at a time") += 1;
                 leave(inside);
             });
@@ -268,20 +268,20 @@ fn several_sleepers_get_it_one_after_the_other() {
         leave(inside);
     });
     assert_eq!(entered.into_inner().unwrap(), 4);
-    assert!(!perimeter.is_occupied());
+    assert!(!squeue.is_occupied());
 }
 
 #[test]
 fn sleepers_are_told_of_a_panic() {
-    let perimeter = Perimeter::<u8>::new();
-    let mut inside = free(&perimeter);
+    let squeue = Squeue::<u8>::new();
+    let mut inside = free(&squeue);
     std::thread::scope(|scope| {
-        let sleepers: Vec<_> = (0..2).map(|_| scope.spawn(|| perimeter.enter_blocking().is_err())).collect();
+        let sleepers: Vec<_> = (0..2).map(|_| scope.spawn(|| squeue.enter_blocking().is_err())).collect();
         await_waiters(&mut inside, 2);
         drop(inside);
         for sleeper in sleepers {
             assert!(sleeper.join().expect("no panic"));
         }
     });
-    assert!(perimeter.is_poisoned());
+    assert!(squeue.is_poisoned());
 }
