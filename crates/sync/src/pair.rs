@@ -41,6 +41,10 @@
 //! both directions make a cycle, so [`unlink_both`] or two [`unlink`]s must end it. Tests:
 //! `tests/loom/pair.rs`, and below.
 
+mod remembered;
+
+pub use remembered::Remembered;
+
 use crate::facade::{Arc, TryMutex, TryMutexGuard};
 use crate::spin::Spin;
 use crate::wait::WaitQueue;

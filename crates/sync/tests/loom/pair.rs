@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 use sockeye_sync::Mutex;
-use sockeye_sync::pair::{self, Link, Linked};
+use sockeye_sync::pair::{self, Link, Linked, Remembered};
 
 use crate::{check, check_bounded, check_three};
 
@@ -17,6 +17,7 @@ struct Pcb {
     link: Link<Pcb>,
     /// Who alone may send to it, by its place in [`in_order`]; changes with the link.
     only: Mutex<Option<usize>>,
+    remembered: Remembered,
     /// Datagrams received; guarded by the pcb's mutex.
     received: AtomicU32,
 }
@@ -28,7 +29,12 @@ impl Linked for Pcb {
 }
 
 fn pcb() -> Arc<Pcb> {
-    Arc::new(Pcb { link: Link::new(), only: Mutex::new(None), received: AtomicU32::new(0) })
+    Arc::new(Pcb {
+        link: Link::new(),
+        only: Mutex::new(None),
+        remembered: Remembered::new(),
+        received: AtomicU32::new(0),
+    })
 }
 
 /// Pcbs in the order of their addresses: a model has to be the same each time that it is run.
@@ -212,6 +218,41 @@ fn lose(from: &Pcb, dead: usize) -> Option<Arc<Pcb>> {
 
 fn address(pcb: &Pcb) -> usize {
     std::ptr::from_ref(pcb).addr()
+}
+
+/// The peer that a send goes to: the one that the socket was made with, or that under the mutex.
+fn peer_of(from: &Pcb, known: &Arc<Pcb>) -> Option<Arc<Pcb>> {
+    from.remembered.peer(Some(known)).cloned().or_else(|| from.link.peer())
+}
+
+/// A socket of a pair is linked anew, while others send from it. What is sent after the new peer can have sent something goes to the new one; before
+/// that, to one of the two.
+#[test]
+fn an_answer_to_a_new_peer_goes_to_it() {
+    check_bounded(|| {
+        let [a, b, c] = in_order();
+        assert!(connect_only(&a, &b).is_none());
+        let (connector, sender) = ((a.clone(), c.clone()), (a.clone(), b.clone(), c.clone()));
+        let connector = thread::spawn(move || {
+            connector.0.remembered.forget();
+            connect_only(&connector.0, &connector.1).is_some()
+        });
+        let sender = thread::spawn(move || {
+            let (a, b, c) = sender;
+            // The new peer may send from now on, and has.
+            let is_new = *a.only.lock() == Some(address(&c));
+            let to = peer_of(&a, &b).expect("there always is one");
+            assert!(Arc::ptr_eq(&to, &c) || (!is_new && Arc::ptr_eq(&to, &b)));
+        });
+        let to = peer_of(&a, &b).expect("there always is one");
+        assert!(Arc::ptr_eq(&to, &b) || Arc::ptr_eq(&to, &c));
+        sender.join().unwrap();
+        assert!(connector.join().unwrap(), "the old peer is left once");
+        // The call has returned.
+        assert!(peer_of(&a, &b).is_some_and(|to| Arc::ptr_eq(&to, &c)));
+        drop(pair::unlink(&*a));
+        assert!(peer_of(&a, &b).is_none());
+    });
 }
 
 /// Two sends have found the peer dead, while another thread links the sender anew: the new link stays, and what goes with it.
