@@ -22,7 +22,7 @@ fn stack(setting: RxFree) -> Stack {
     // A reader who runs his own input frees what he has allocated himself.
     stack_with(|c| {
         setting.set(c);
-        c.host_input = false;
+        c.delegate_input = false;
     })
 }
 

@@ -89,7 +89,7 @@ impl Row {
     pub fn settings(&self, given: &[(String, String)], key: &str, setting: &str) -> Vec<(String, String)> {
         let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
         // Who runs what is what experiments are about: readers who run what comes for them came later than all of them.
-        let own = [("host_input", "off")].iter().chain(self.base).map(owned);
+        let own = [("delegate_input", "off")].iter().chain(self.base).map(owned);
         own.chain(given.iter().cloned()).chain([(key.to_owned(), setting.to_owned())]).collect()
     }
 

@@ -47,7 +47,7 @@ pub const FASTOPEN_COOKIE_REQD: usize = 50;
 pub const FASTOPEN_BLACKHOLE: usize = 51;
 /// Queues behind holes that were dropped at the memory cap.
 pub const OFO_PRUNED: usize = 52;
-pub const HOSTED: usize = 53;
+pub const DELEGATED: usize = 53;
 /// Run tokens that writers have waited for.
 pub const WRITERS_ADMITTED: usize = 54;
 /// Panics of wakers, hooks and interfaces that were caught.
@@ -114,7 +114,7 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
     "ofo_pruned",
-    "segments_hosted",
+    "segments_delegated",
     "writers_admitted",
     "panics_foreign",
     "panics_protocol",

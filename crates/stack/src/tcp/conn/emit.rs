@@ -16,7 +16,7 @@ use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
 /// the segment that the two are better done side by side.
-pub(super) const HOSTED_MAX: usize = 4096;
+pub(super) const DELEGATED_MAX: usize = 4096;
 
 /// Hands a segment to `peer`, while the lock of the connection that sends it is held. It is run once that is let go.
 fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Work, text_len: usize) {
@@ -28,8 +28,8 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
     }
     // A reader that waits on another core runs what brings it text. A segment without text brings a reader nothing: its end's writer
     // waits for it, if anybody does.
-    if cx.hosts
-        && (1..=HOSTED_MAX).contains(&text_len)
+    if cx.delegates
+        && (1..=DELEGATED_MAX).contains(&text_len)
         && let Some(cpu) = peer.options.delegate.cpu()
         && cpu != cx.cpu
     {
@@ -39,7 +39,7 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
         // Only whoever runs a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
         // our section.
         OtherEnd::Lent(peer)
-            if text_len <= HOSTED_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
+            if text_len <= DELEGATED_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
         {
             match peer.so.try_run(work) {
                 Turn::Mine(locked, work) => {
@@ -71,7 +71,7 @@ fn leave_with_reader(cx: &mut Context<'_>, peer: OtherEnd<'_>, work: Work) {
     if !matches!(left, Left::First) || !peer.options.delegate.takes_over() {
         return owe(cx, &peer, left);
     }
-    cx.core.count(counter::HOSTED);
+    cx.core.count(counter::DELEGATED);
     if peer.rcv_wait.nudge().is_wake_owed() {
         cx.outbox.wakes.push(Wake::Reader(Arc::clone(&peer)));
     }

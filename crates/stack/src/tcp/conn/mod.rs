@@ -8,7 +8,6 @@
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
-pub(crate) mod birth;
 pub(crate) mod close;
 pub(crate) mod contain;
 mod cork;
@@ -16,6 +15,7 @@ mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
 mod fast_open;
+pub(crate) mod init;
 pub(crate) mod notsent;
 pub(crate) mod outbox;
 pub(crate) mod placed;
@@ -229,7 +229,7 @@ pub(crate) mod reason {
 }
 
 /// What a new connection is made of.
-pub(crate) struct Birth {
+pub(crate) struct ConnInit {
     pub discipline: <Chosen as Discipline>::OfConn,
     pub pcb: Pcb<Data>,
     pub tuple: FourTuple,
@@ -241,24 +241,24 @@ pub(crate) struct Birth {
 }
 
 impl Conn {
-    pub fn new(serial: u64, birth: Birth) -> Arc<Self> {
-        let state = AtomicU8::new(state_code(birth.pcb.state()));
+    pub fn new(serial: u64, init: ConnInit) -> Arc<Self> {
+        let state = AtomicU8::new(state_code(init.pcb.state()));
         let buffers =
-            Buffers { snd: birth.snd, rcv: birth.rcv, waiters: poll::Waiters::default(), fast_open: None };
+            Buffers { snd: init.snd, rcv: init.rcv, waiters: poll::Waiters::default(), fast_open: None };
         Arc::new(Self {
-            discipline: birth.discipline,
+            discipline: init.discipline,
             filled_from: AtomicU8::new(0),
             notify: Notify::new(),
             users: AtomicU32::new(1),
-            so: SocketLock::new(Socket::new(buffers, birth.pcb)),
+            so: SocketLock::new(Socket::new(buffers, init.pcb)),
             snd_wait: WaitQueue::new(),
             rcv_wait: WaitQueue::new(),
             peer: OnceLock::new(),
             timer_at: AtomicU64::new(0),
-            tuple: birth.tuple,
-            hash: birth.hash,
+            tuple: init.tuple,
+            hash: init.hash,
             serial,
-            via: ViaCell::new(birth.via),
+            via: ViaCell::new(init.via),
             input_at: PlaceCell::default(),
             rcv_watched_at: PlaceCell::default(),
             snd_watched_at: PlaceCell::default(),
@@ -266,7 +266,7 @@ impl Conn {
             so_error: AtomicU8::new(0),
             state,
             dead: AtomicBool::new(false),
-            options: birth.options,
+            options: init.options,
         })
     }
 

@@ -170,8 +170,8 @@ pub(crate) struct Context<'s> {
     pub core: &'s Core,
     pub now: Instant,
     pub cpu: u32,
-    /// Whether segments may be left with readers who wait: [`Config::host_input`](crate::Config::host_input).
-    pub hosts: bool,
+    /// Whether segments may be left with readers who wait: [`Config::delegate_input`](crate::Config::delegate_input).
+    pub delegates: bool,
     /// Runs what was left with it as such a reader.
     pub is_delegate: bool,
     /// The two ends of a connection, as a handle of the application holds them for the time of this call.
@@ -206,7 +206,7 @@ impl<'s> Context<'s> {
             core,
             now: core.clock.now(),
             cpu: core.cpu(),
-            hosts: core.hosts,
+            delegates: core.delegates,
             is_delegate: false,
             ends: None,
             beside: None,

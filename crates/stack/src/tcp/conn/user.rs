@@ -322,7 +322,7 @@ pub(super) fn recv_into<S: Sink>(
                 continue;
             }
             let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &conn.rcv_wait, so.rcv.cpu));
-            let may_offer = core.hosts && so.rcv.is_small;
+            let may_offer = core.delegates && so.rcv.is_small;
             serve::release(core, ends, so);
             if at_end? {
                 return Ok(0);

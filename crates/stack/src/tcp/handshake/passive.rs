@@ -25,7 +25,7 @@ use crate::inet::input::count;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
-use crate::tcp::conn::birth::{self, Name};
+use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::conn::{Conn, Work, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
@@ -326,8 +326,8 @@ fn establish(
         return None;
     }
     let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
-        let settings = birth::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
-        let conn = birth::make(core, name, discipline, make(&settings), &listener.settings, listener.is_v6);
+        let settings = init::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
+        let conn = init::make(core, name, discipline, make(&settings), &listener.settings, listener.is_v6);
         shard.half_open.remove(&tuple);
         failpoints::hit(Point::Establish, u64::from(tuple.local.port));
         core.ports.note_conn(tuple.local.port);

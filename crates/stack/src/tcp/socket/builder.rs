@@ -20,7 +20,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::tcp::Core;
-use crate::tcp::conn::birth::{self, Name};
+use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::{Conn, user};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::listen::Listener;
@@ -366,11 +366,11 @@ impl TcpSocket {
             shard.wake_resting(hash, &tuple);
         }
         let name = Name { tuple, hash, via };
-        let mut tcp = birth::tcp_settings(core, &name, &self.settings, ts_offset);
+        let mut tcp = init::tcp_settings(core, &name, &self.settings, ts_offset);
         tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
         let conn =
-            birth::make(core, name, Chosen::of_conn(core, hash, via, None), pcb, &self.settings, self.is_v6);
+            init::make(core, name, Chosen::of_conn(core, hash, via, None), pcb, &self.settings, self.is_v6);
         self.fast_open.prepare(&conn, tcp.fast_open);
         failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
         core.ports.note_conn(tuple.local.port);

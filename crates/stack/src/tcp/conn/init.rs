@@ -10,7 +10,7 @@ use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::sockbuf::{RecvBuf, SendBuf};
-use super::{Birth, Conn, SocketOptions};
+use super::{Conn, ConnInit, SocketOptions};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::netif::table::Via;
@@ -64,7 +64,7 @@ pub(crate) fn make(
     }
     Conn::new(
         core.conn_serials.next(core.cpu()),
-        Birth {
+        ConnInit {
             discipline,
             pcb,
             tuple: name.tuple,

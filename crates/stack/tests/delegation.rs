@@ -1,4 +1,4 @@
-//! Readers who run what comes for them while they wait (`Config::host_input`): that they do, that the bytes are the same, and
+//! Readers who run what comes for them while they wait (`Config::delegate_input`): that they do, that the bytes are the same, and
 //! that nothing hangs or is lost when their waits end in other ways. The argument is at the head of `sync/src/socket_lock/delegate.rs`.
 
 mod common;
@@ -38,23 +38,23 @@ fn ping_pong(client: &TcpStream, server: &TcpStream, count: usize) {
 }
 
 /// Segments left with readers by some round trips under this configuration.
-fn hosted(change: impl FnOnce(&mut Config)) -> u64 {
+fn delegated(change: impl FnOnce(&mut Config)) -> u64 {
     let stack = stack_with(change);
     let (client, server) = pair(&stack);
     ping_pong(&client, &server, scaled(2000).max(200));
     drop((client, server));
     assert_empty(&stack);
-    counter(&stack, "segments_hosted")
+    counter(&stack, "segments_delegated")
 }
 
 #[test]
 fn readers_on_two_cores_run_what_comes_and_only_with_the_settings_that_say_so() {
-    let _guard = watchdog("hosted round trips");
+    let _guard = watchdog("delegated round trips");
     let (first, second) = cores();
     // Whoever is not at his wait yet when the segment comes gets it as ever: some are enough.
-    assert_eq!(hosted(|_| {}) > 0, first != second);
-    assert_eq!(hosted(|c| c.spin_max = Duration::ZERO) > 0, first != second);
-    assert_eq!(hosted(|c| c.host_input = false), 0);
+    assert_eq!(delegated(|_| {}) > 0, first != second);
+    assert_eq!(delegated(|c| c.spin_max = Duration::ZERO) > 0, first != second);
+    assert_eq!(delegated(|c| c.delegate_input = false), 0);
 }
 
 #[cfg(feature = "experiments")]
@@ -63,11 +63,11 @@ fn with_older_settings_no_reader_runs_what_comes() {
     use crate::common::settings::{Entry, Grain, Rcvd, RxFree, Setting, Wake};
 
     let _guard = watchdog("round trips with older settings");
-    assert_eq!(hosted(|c| Grain::Global.set(c)), 0);
-    assert_eq!(hosted(|c| Entry::Fill.set(c)), 0);
-    assert_eq!(hosted(|c| Rcvd::Async.set(c)), 0);
-    assert_eq!(hosted(|c| Wake::Immediate.set(c)), 0);
-    assert_eq!(hosted(|c| RxFree::Slot.set(c)), 0);
+    assert_eq!(delegated(|c| Grain::Global.set(c)), 0);
+    assert_eq!(delegated(|c| Entry::Fill.set(c)), 0);
+    assert_eq!(delegated(|c| Rcvd::Async.set(c)), 0);
+    assert_eq!(delegated(|c| Wake::Immediate.set(c)), 0);
+    assert_eq!(delegated(|c| RxFree::Slot.set(c)), 0);
 }
 
 /// Reads until the end, in slices of time that often end between the sender's look at the mark and his filling.
@@ -218,7 +218,7 @@ fn acknowledgments_do_not_disturb_a_reader() {
     let stack = stack_with(|c| c.spin_max = Duration::ZERO);
     let (client, server) = pair(&stack);
     ping_pong(&client, &server, 50);
-    let before = ["user_sleeps", "segments_hosted"].map(|name| counter(&stack, name));
+    let before = ["user_sleeps", "segments_delegated"].map(|name| counter(&stack, name));
     let reader = {
         let mut client = client.try_clone().unwrap();
         std::thread::spawn(move || {
@@ -246,7 +246,7 @@ fn acknowledgments_do_not_disturb_a_reader() {
     { &client }.write_all(&vec![1; len]).unwrap();
     let server = join(sink);
     assert!(!reader.is_finished());
-    assert_eq!(counter(&stack, "segments_hosted"), before[1], "what came had no text");
+    assert_eq!(counter(&stack, "segments_delegated"), before[1], "what came had no text");
     { &server }.write_all(&[9]).unwrap();
     assert_eq!(join(reader), [9]);
 }
