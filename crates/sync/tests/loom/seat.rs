@@ -1,21 +1,23 @@
-//! A queue of frames that an input thread and a waiting caller take from (`stack/src/inet/input/busy.rs`): no frame is
-//! stranded, and the caller who gives up and parks is woken.
+//! A queue of frames that an input thread and a waiting caller take from (`busy_poll.rs`): no frame is
+//! stranded, and a caller that gives up and parks is woken.
 //!
 //! The caller's spin is [`LOOKS`] looks long; the input thread that stands aside has a deadline, and waits at its interface
-//! without one. Loom reports anybody who sleeps for ever as a deadlock: a caller who parks although his frame has
+//! without one. Loom reports a thread that sleeps for ever as a deadlock: a caller that parks although its frame has
 //! come, or an input thread that waits at an interface which has a frame. Without the
 //! deadline it finds one: a frame that comes when the caller has gone, between the input thread's look at the mark and its sleep.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 use std::time::{Duration, Instant};
 
-use sockeye_sync::{Mutex, Sleeper, Spin, WaitQueue};
+use sockeye_sync::busy_poll::{BusyPoll, Turn};
+use sockeye_sync::{Mutex, Sleeper, WaitQueue};
 
 use crate::check_bounded;
 
-/// Looks of a caller before he parks: one that finds nothing, and one behind which something may have come.
+/// Looks of a caller before it parks: one that finds nothing, and one behind which something may have come.
 const LOOKS: usize = 2;
 
 /// An interface with a level to wait for.
@@ -28,8 +30,7 @@ struct Device {
 
 struct World {
     device: Device,
-    seat: Mutex<()>,
-    served: AtomicBool,
+    busy: BusyPoll<()>,
     bed: Sleeper,
     /// Bytes that the caller waits for, and where he does.
     buffer: Mutex<usize>,
@@ -40,8 +41,7 @@ impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             device: Device::default(),
-            seat: Mutex::new(()),
-            served: AtomicBool::new(false),
+            busy: BusyPoll::new(()),
             bed: Sleeper::new(),
             buffer: Mutex::new(0),
             wait: WaitQueue::new(),
@@ -59,7 +59,7 @@ impl World {
         self.device.changed.notify_all();
     }
 
-    /// Takes a frame, if there is one, and wakes whoever waits for it. The seat is held.
+    /// Takes a frame, if there is one, and wakes whoever waits for it. The batch is held.
     fn turn(&self) -> bool {
         let mut frames = self.device.frames.lock().unwrap();
         if frames.0 == 0 {
@@ -80,14 +80,12 @@ impl World {
     /// The input thread, until `count` frames were taken by anybody.
     fn input(&self, count: usize) {
         loop {
-            let held = if self.served.load(Ordering::Relaxed) { None } else { self.seat.try_lock() };
-            let Some(seat) = held else {
-                self.served.store(false, Ordering::Relaxed);
-                self.bed.prepare_sleep().sleep(later(), Spin::OFF);
+            let Turn::Own(batch) = self.busy.turn(false) else {
+                BusyPoll::<()>::stand_aside(&self.bed, later());
                 continue;
             };
             let found = self.turn();
-            drop(seat);
+            drop(batch);
             if *self.buffer.lock() == count {
                 return;
             }
@@ -98,13 +96,7 @@ impl World {
         }
     }
 
-    fn mark(&self) {
-        if !self.served.load(Ordering::Relaxed) {
-            self.served.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// The caller, until he has bytes of `count` frames.
+    /// The caller, until it has bytes of `count` frames.
     fn read(&self, count: usize) {
         loop {
             let buffer = self.buffer.lock();
@@ -114,8 +106,7 @@ impl World {
             let ticket = self.wait.prepare();
             drop(buffer);
             if !self.looks(|| self.wait.is_over(ticket)) {
-                self.served.store(false, Ordering::Relaxed);
-                self.bed.wake_if_sleeping();
+                self.busy.leave(&self.bed);
                 self.wait.park(ticket, None);
             }
         }
@@ -127,15 +118,7 @@ impl World {
             if is_over() {
                 return true;
             }
-            match self.seat.try_lock() {
-                Some(seat) => {
-                    if self.turn() {
-                        self.mark();
-                    }
-                    drop(seat);
-                }
-                None => self.mark(),
-            }
+            self.busy.look(|()| usize::from(self.turn()));
         }
         is_over()
     }
@@ -164,4 +147,22 @@ fn two_frames() {
 #[test]
 fn whoever_takes_frames_none_is_stranded_and_who_parks_is_woken() {
     check_bounded(two_frames);
+}
+
+/// A caller's turn panics when it has taken a frame, while the input thread looks: the queue is free again, and the other frame is taken.
+#[test]
+fn a_turn_that_panics_leaves_the_queue_free() {
+    check_bounded(|| {
+        let world = World::new();
+        world.arrive();
+        world.arrive();
+        let other = world.clone();
+        let input = thread::spawn(move || other.input(2));
+        let look = || world.busy.look(|()| if world.turn() { panic!("of a model") } else { 0 });
+        let _or_found_nothing = catch_unwind(AssertUnwindSafe(look));
+        world.busy.leave(&world.bed);
+        world.end();
+        input.join().unwrap();
+        assert!(world.busy.try_take().is_some() && *world.buffer.lock() == 2);
+    });
 }
