@@ -24,6 +24,7 @@ mod base;
 mod config;
 #[cfg(feature = "experiments")]
 pub mod experiments;
+mod icmp;
 mod inet;
 mod rt;
 mod stack;
@@ -48,7 +49,7 @@ pub use rt::{fork, poll};
 pub use tcp::handshake::fastopen;
 
 pub use config::{Config, SetError, SynCookies, TcpConfig};
-pub use inet::icmp::{EchoError, EchoReply, IcmpSocket};
+pub use icmp::{EchoError, EchoReply, IcmpSocket};
 pub use inet::ip::output::MtuDiscover;
 pub use rt::handle::Stack;
 pub use rt::panics::{PanicReport, PanicSource};

@@ -7,6 +7,7 @@
 //! peer finds out as it would if a host lost its power.
 
 mod duties;
+mod protocols;
 mod scope;
 pub(crate) mod snapshot;
 
@@ -91,6 +92,7 @@ impl Stack {
         let weak = Arc::downgrade(&core);
         let _ = core.this.set(weak.clone());
         core.set_above(Box::new(duties::Asked(weak.clone())));
+        core.set_protocols(Box::new(protocols::Asked(weak.clone())));
         core.pool.set_on_refused(move || {
             if let Some(core) = weak.upgrade() {
                 core.pruner.ask(&core);

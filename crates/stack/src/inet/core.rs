@@ -4,11 +4,14 @@
 
 use std::ops::Deref;
 
+use sockeye_sync::facade::OnceLock;
+
 use crate::inet::input::Input;
 use crate::inet::ip::Ip;
 use crate::inet::link::Links;
 use crate::inet::netif::loopback::Loopback;
 use crate::inet::netif::table::Netifs;
+use crate::inet::protocols::Protocols;
 use crate::rt::env::Env;
 use crate::rt::handle::Layer;
 
@@ -20,6 +23,7 @@ pub(crate) struct Core {
     pub input: Input,
     pub ip: Ip,
     pub links: Links,
+    protocols: OnceLock<Box<dyn Protocols>>,
 }
 
 impl Core {
@@ -30,8 +34,20 @@ impl Core {
             input: Input::new(),
             ip: Ip::new(),
             links: Links::new(),
+            protocols: OnceLock::new(),
             env,
         }
+    }
+
+    /// Says whom to ask. Once, before anything else is done.
+    pub fn set_protocols(&self, protocols: Box<dyn Protocols>) {
+        let _ = self.protocols.set(protocols);
+    }
+
+    /// The protocols above.
+    #[inline]
+    pub fn protocols(&self) -> &dyn Protocols {
+        self.protocols.get().expect("each stack has set it").as_ref()
     }
 }
 

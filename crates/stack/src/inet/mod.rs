@@ -5,14 +5,16 @@
 //! | [`netif`] | addresses, routes and queues of interfaces; frames out |
 //! | [`input`] | frames in: parsing, checks, and who runs the packets |
 //! | [`ip`] | packets other than whole segments of TCP; fragments; path MTU |
-//! | [`icmp`] | sockets for echo requests |
 //! | [`link`] | Ethernet: neighbors, addresses of our own, groups |
+//! | [`context`] | one call into the stack, and what it leaves to be done at its end |
+//! | [`protocols`] | what is asked of the protocols above |
 
+pub(crate) mod context;
 mod core;
-pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod ip;
 pub(crate) mod link;
 pub mod netif;
+pub(crate) mod protocols;
 
 pub(crate) use self::core::Core;

@@ -67,7 +67,7 @@ impl Duties for Core {
             TimerKey::Prune => Context::run_as_worker(self, prune::on_timer),
             #[cfg(feature = "experiments")]
             TimerKey::Parked => self.discipline.shelves.sweep(self),
-            TimerKey::Fragments => fragments::on_timer(self),
+            TimerKey::Fragments => Context::run_as_worker(self, |cx| fragments::on_timer(cx)),
             TimerKey::Frames { netif, lane } => {
                 let Some(exit) = Exit::of_timer(netif, lane) else { return };
                 Context::run_as_worker(self, |cx| departures::pick_up(cx, exit));

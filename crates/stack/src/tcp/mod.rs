@@ -7,12 +7,14 @@
 //! | [`handshake`] | from a SYN to an accepted connection |
 //! | [`tables`] | connections by name, ports, listeners |
 //! | [`route`] | a segment whose receiver is not known yet |
+//! | [`aside`] | segments that came in fragments, reports about those that were not delivered |
 //! | [`handed`] | connections that are left to workers |
 //! | [`prune`] | memory: what is given up under pressure |
 //! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
 //!
 //! The protocol itself is `sockeye_proto::tcp`.
 
+pub(crate) mod aside;
 pub(crate) mod conn;
 mod core;
 pub(crate) mod discipline;

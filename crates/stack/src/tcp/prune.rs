@@ -10,21 +10,14 @@
 //! Bound: once in ten milliseconds, a look at a word of each connection and an item for each that has a hole.
 //!
 //! The sweep takes no memory, so it asks for none. Rank: asking takes the leaf of a timer wheel and may wake
-//! a worker, so nobody asks with a lock held, and under a socket lock the request is [left](ask_later) with the outbox's
-//! timers. The sweep takes the demux table's shards one by one, and runs connections when it has let go of them. Tests:
+//! a worker, so nobody asks with a lock held, and under a socket lock the request is [left](crate::inet::context::Context::ask_for_memory)
+//! with the outbox's timers. The sweep takes the demux table's shards one by one, and runs connections when it has let go of them. Tests:
 //! `crates/sim/tests/memory.rs`, `crates/stack/tests/pruning.rs`.
 
 use sockeye_sync::facade::Arc;
 
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{Conn, engine, reason};
-
-/// Packet memory was refused to somebody who may hold locks or be under a socket lock: the wheel is asked when his outbox is
-/// emptied.
-#[cold]
-pub(crate) fn ask_later(cx: &mut Context<'_>) {
-    cx.outbox.timers.extend(cx.core.pruner.ask_later(cx.core));
-}
 
 /// The wheel's call.
 pub(crate) fn on_timer(cx: &mut Context<'_>) {

@@ -12,13 +12,12 @@ use sockeye_sync::facade::Arc;
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::count;
-use crate::inet::netif::output;
 use crate::inet::netif::table::Via;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::conn::outbox::{Context, Routed, Wake};
-use crate::tcp::conn::{Conn, Work};
+use crate::tcp::conn::{Conn, Work, transmit};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission;
 use crate::tcp::handshake::passive;
@@ -33,7 +32,7 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
                 deliver(cx, Routed { from, to, header, payload });
             }
         }
-        Some(via) => output::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),
+        Some(via) => transmit::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),
         None => core.input.count(count::UNSENDABLE, 1),
     }
 }
@@ -85,7 +84,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
             Err(caught) => {
                 // The record is half changed: the name is free now.
                 shard.wake_resting(hash, &tuple);
-                return cx.outbox.caught.push(caught);
+                return cx.due.caught.push(caught);
             }
         };
         match action {

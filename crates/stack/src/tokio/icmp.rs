@@ -11,7 +11,7 @@ use super::wait::{op, poll_op, poll_until, until};
 use sockeye_sync::coop::cooperative;
 use sockeye_sync::facade::Arc;
 
-use crate::inet::icmp::EchoReply;
+use crate::icmp::EchoReply;
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -21,7 +21,7 @@ use crate::udp::naming::Handle;
 /// [`crate::IcmpSocket`], which [`get_ref`](Self::get_ref) gives for options and errors.
 #[derive(Debug)]
 pub struct IcmpSocket {
-    inner: crate::inet::icmp::IcmpSocket,
+    inner: crate::icmp::IcmpSocket,
 }
 
 impl IcmpSocket {
@@ -39,14 +39,14 @@ impl IcmpSocket {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn bind_on(stack: &Stack, addr: IpAddr) -> io::Result<Self> {
-        Self::from_std(crate::inet::icmp::IcmpSocket::bind_on(stack, addr)?)
+        Self::from_std(crate::icmp::IcmpSocket::bind_on(stack, addr)?)
     }
 
     /// Wraps a socket of the blocking kind, which from now on does not block.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn from_std(inner: crate::inet::icmp::IcmpSocket) -> io::Result<Self> {
+    pub fn from_std(inner: crate::icmp::IcmpSocket) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
     }
@@ -55,12 +55,12 @@ impl IcmpSocket {
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn into_std(self) -> io::Result<crate::inet::icmp::IcmpSocket> {
+    pub fn into_std(self) -> io::Result<crate::icmp::IcmpSocket> {
         Ok(self.inner)
     }
 
     /// The socket of the blocking kind, for its queries, options and errors.
-    pub fn get_ref(&self) -> &crate::inet::icmp::IcmpSocket {
+    pub fn get_ref(&self) -> &crate::icmp::IcmpSocket {
         &self.inner
     }
 

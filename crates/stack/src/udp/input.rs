@@ -16,10 +16,11 @@ use super::count;
 use super::deliver::{Flow, Load, Loads};
 use super::errors::{self, Unsent};
 use crate::base::addr::{Endpoint, FourTuple};
+use crate::inet::context::Context;
 use crate::inet::ip::output::MtuDiscover;
 use crate::inet::ip::{Cast, Received};
 use crate::inet::netif::Checksum;
-use crate::tcp::conn::outbox::Context;
+use crate::inet::protocols::Undelivered;
 
 /// A packet that says it is a datagram has come in for us.
 pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
@@ -59,7 +60,7 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     };
     let mut loads: Loads = Loads::new();
     loads.push(load);
-    let wakes = &mut cx.outbox.told;
+    let wakes = &mut cx.due.told;
     match received.cast {
         Cast::Unicast => {
             if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
@@ -107,13 +108,8 @@ fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
 /// An ICMP error quotes a datagram of ours: `addresses` as we sent it, `quoted` from the UDP header on. Whoever sent it
 /// is told, and the caller that there is such a socket. A forged one can at most report an error to a socket whose name it
 /// knows, and make what goes to its peer go in smaller packets.
-pub(crate) fn on_icmp_error(
-    cx: &mut Context<'_>,
-    addresses: &Addresses,
-    mut quoted: Chain,
-    error: icmp::Error,
-    offender: std::net::IpAddr,
-) -> bool {
+pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
+    let Undelivered { addresses, mut quoted, error, offender } = undelivered;
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
         return false;
@@ -128,7 +124,7 @@ pub(crate) fn on_icmp_error(
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.told);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.told);
     true
 }
 

@@ -43,10 +43,10 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::{Counters, cpu};
 
 use crate::base::addr::HashKey;
+use crate::inet::Core;
 use crate::inet::link;
 use crate::inet::netif::NetifId;
 use crate::rt::env::{Env, Kept};
-use crate::tcp::Core;
 use groups::{Groups, Membership};
 use ports::Ports;
 use table::Table;

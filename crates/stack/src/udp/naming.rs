@@ -20,10 +20,10 @@ use super::ports::Ports;
 use super::route;
 use super::table::Table;
 use crate::base::addr::{Endpoint, connect_target};
+use crate::inet::Core;
 use crate::inet::netif::{NetifId, scope};
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
-use crate::tcp::Core;
 
 /// What the handles of one socket share. The last one closes it.
 pub(crate) struct Handle {

@@ -17,10 +17,10 @@ use sockeye_sync::facade::Ordering;
 use super::count;
 use super::deliver::{Flow, Load};
 use super::pcb::Pcb;
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::ip::output::{self, ChecksumAt, Outgoing, SendError};
 use crate::inet::netif::NetifId;
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
 
 /// Where in a header the checksum stands.
 const CHECKSUM_AT: usize = 6;

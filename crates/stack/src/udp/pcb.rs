@@ -71,7 +71,7 @@ pub(crate) struct Pcb {
 pub(crate) enum Protocol {
     /// UDP's.
     Udp,
-    /// Echo requests and their answers (`crate::inet::icmp`).
+    /// Echo requests and their answers (`crate::icmp`).
     Echo,
 }
 

@@ -29,6 +29,7 @@ use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::inet::Core;
 use crate::inet::ip::output::MtuDiscover;
 use crate::inet::netif::scope::LOOPBACK;
 use crate::inet::netif::{NetifId, scope};
@@ -37,7 +38,6 @@ use crate::rt::counter;
 use crate::rt::memory;
 use crate::rt::panics;
 use crate::rt::wake::{Wake, fire_all};
-use crate::tcp::Core;
 
 /// What a datagram needs besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -17,11 +17,11 @@ use super::route;
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::inet;
+use crate::inet::Core;
 use crate::inet::ip::output::MtuDiscover;
 use crate::inet::netif::scope::LOOPBACK;
 use crate::rt::blocking::{load_timeout, store_timeout};
 use crate::rt::panics;
-use crate::tcp::Core;
 
 /// A pair of methods that set and tell an option which needs no checks.
 macro_rules! option {

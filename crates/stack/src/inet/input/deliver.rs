@@ -26,7 +26,7 @@ const RUN_MAX: usize = BATCH_MAX;
 
 /// Handles all of `packets`, in order within each flow.
 pub(crate) fn in_runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) {
-    runs(cx, at, packets, RUN_MAX, departures::depart);
+    runs(cx, at, packets, RUN_MAX, |cx| departures::depart(cx));
 }
 
 /// Each run of at most `run_max` packets is brought to its connection, and `after` it is done what need not wait for the others.

@@ -267,7 +267,7 @@ fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: Rx
 
 /// Handles what was taken from a queue.
 fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
-    cx.outbox.caught.append(&mut batch.caught);
+    cx.due.caught.append(&mut batch.caught);
     // What panics is dropped, and the rest goes on.
     let mut arps = batch.arps.drain(..);
     cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));

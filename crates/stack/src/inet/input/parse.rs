@@ -164,7 +164,7 @@ fn not_for_us(core: &Core, header: &ip::Header, why: Verdict) -> usize {
 
 /// Who takes `dst`, if that is everybody on the link or a group of ours.
 fn cast_to_many(core: &Core, from: Origin<'_>, dst: IpAddr) -> Option<Cast> {
-    let is_member = || dst.is_multicast() && crate::udp::shared(core).is_member(core.cpu(), from.netif, dst);
+    let is_member = || dst.is_multicast() && core.protocols().is_member(core, from.netif, dst);
     let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
     from.tables.cast(from.netif, dst).or_else(of_group)
 }

@@ -13,14 +13,14 @@ use sockeye_proto::ip::{Addresses, ParseError, V6_HEADER_LEN, ecn};
 use sockeye_sync::Mutex;
 
 use super::{Cast, Received, count, dispatch, icmp};
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::input::count as frames;
 use crate::inet::input::{is_for_all, problem};
 use crate::inet::netif::Checksum;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::timers::TimerKey;
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
 
 /// Bytes of bookkeeping that a fragment costs beside its payload.
 const OVERHEAD: usize = 320;
@@ -81,7 +81,7 @@ pub(super) fn input(cx: &mut Context<'_>, mut received: Received, place: Fragmen
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(caught) => {
-            cx.outbox.caught.push(caught);
+            cx.due.caught.push(caught);
             return cx.core.ip.count(count::REASM_FAILS);
         }
     };
@@ -170,33 +170,32 @@ fn arm(core: &Core, held: &mut Held) {
 }
 
 /// The wheel's call: datagrams whose time is over are dropped, and their senders told (RFC 792, RFC 4443 section 3.3).
-pub(crate) fn on_timer(core: &Core) {
-    Context::run_as_worker(core, |cx| {
-        let mut told = Vec::new();
-        let expired = {
-            let mut held = core.ip.fragments.0.lock();
-            held.is_armed = false;
-            let next = held.reass.next_key();
-            let expired = panics::catch(PanicSource::Protocol, "the timer of reassembly", || {
-                failpoints::hit(Point::ReassemblyTimer, 0);
-                held.reass.expire(cx.now, |first| told.push(first))
-            });
-            if let (Err(_), Some(next)) = (&expired, &next) {
-                held.reass.forget(next);
-            }
-            arm(core, &mut held);
-            expired.unwrap_or_else(|caught| {
-                cx.outbox.caught.push(caught);
-                0
-            })
-        };
-        core.ip.count_many(count::REASM_TIMEOUT, expired);
-        core.ip.count_many(count::REASM_FAILS, expired);
-        for (mut first, payload) in told {
-            first.payload = payload;
-            icmp::error(cx, &first, Error::ReassemblyTimeExceeded);
+pub(crate) fn on_timer(cx: &mut Context<'_>) {
+    let core = cx.core;
+    let mut told = Vec::new();
+    let expired = {
+        let mut held = core.ip.fragments.0.lock();
+        held.is_armed = false;
+        let next = held.reass.next_key();
+        let expired = panics::catch(PanicSource::Protocol, "the timer of reassembly", || {
+            failpoints::hit(Point::ReassemblyTimer, 0);
+            held.reass.expire(cx.now, |first| told.push(first))
+        });
+        if let (Err(_), Some(next)) = (&expired, &next) {
+            held.reass.forget(next);
         }
-    });
+        arm(core, &mut held);
+        expired.unwrap_or_else(|caught| {
+            cx.due.caught.push(caught);
+            0
+        })
+    };
+    core.ip.count_many(count::REASM_TIMEOUT, expired);
+    core.ip.count_many(count::REASM_FAILS, expired);
+    for (mut first, payload) in told {
+        first.payload = payload;
+        icmp::error(cx, &first, Error::ReassemblyTimeExceeded);
+    }
 }
 
 fn counter_of(why: Refused) -> usize {

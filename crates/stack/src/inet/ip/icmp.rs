@@ -24,14 +24,11 @@ use sockeye_sync::facade::OnceLock;
 use super::output::{ChecksumAt, MtuDiscover, Outgoing, flow_of, send};
 use super::{Cast, Received, count};
 use crate::base::addr::{Endpoint, FourTuple, HashKey};
-use crate::inet::icmp::echo;
+use crate::inet::context::{Aside, Context};
 use crate::inet::link;
 use crate::inet::netif::TxFrame;
 use crate::inet::netif::table::{NETIFS_MAX, NetifId};
-use crate::tcp::conn::Work;
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::discipline::{Chosen, Discipline};
-use crate::tcp::prune;
+use crate::inet::protocols::Undelivered;
 
 /// Bytes of an IPv4 packet with an error in it (RFC 1812 section 4.3.2.3).
 const ERROR_V4_MAX: usize = 576;
@@ -90,7 +87,7 @@ pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
         }
         Message::EchoReply { id, .. } => {
             core.ip.count(count::ICMP_IN_ECHO_REPS);
-            echo::on_reply(cx, id, received);
+            core.protocols().echo_reply(cx, id, received);
         }
         Message::Error(error) => on_error(cx, error, &received),
         Message::Neighbor(_) => link::ndp::input(cx, &received),
@@ -124,7 +121,7 @@ pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame)
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
     let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
     let Ok((header, _)) = parsed else { return };
-    let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return prune::ask_later(cx) };
+    let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return cx.ask_for_memory() };
     quoted.append(frame.payload.clone());
     undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), (netif, header.addresses.src()));
 }
@@ -150,11 +147,9 @@ fn undelivered(
         cx.core.ip.count(count::ICMP_IN_ELSEWHERE);
     } else if header.protocol == ip::PROTOCOL_TCP {
         segment_undelivered(cx, &header.addresses, &quoted, error);
-    } else if header.protocol == ip::PROTOCOL_UDP {
-        let is_ours = crate::udp::input::on_icmp_error(cx, &header.addresses, quoted, error, offender);
-        path_reported(cx, is_ours, &header.addresses, range.end, error);
-    } else if matches!(header.protocol, ip::PROTOCOL_ICMP | ip::PROTOCOL_ICMPV6) {
-        let is_ours = echo::on_error(cx, &header.addresses, quoted, error, offender);
+    } else {
+        let undelivered = Undelivered { addresses: &header.addresses, quoted, error, offender };
+        let is_ours = cx.core.protocols().undelivered(cx, header.protocol, undelivered);
         path_reported(cx, is_ours, &header.addresses, range.end, error);
     }
     len >= QUOTED_PAYLOAD_MIN
@@ -174,8 +169,7 @@ fn path_reported(cx: &Context<'_>, is_ours: bool, addresses: &ip::Addresses, len
     }
 }
 
-/// A segment of ours, of which at least ports and sequence number are quoted, did not arrive. Its connection judges by
-/// the number whether to believe it (RFC 5927).
+/// A segment of ours, of which at least ports and sequence number are quoted, did not arrive.
 fn segment_undelivered(cx: &mut Context<'_>, addresses: &ip::Addresses, quoted: &Chain, error: Error) {
     let mut first = [0; 8];
     if quoted.copy_to(0, &mut first) < first.len() {
@@ -186,12 +180,7 @@ fn segment_undelivered(cx: &mut Context<'_>, addresses: &ip::Addresses, quoted: 
         local: Endpoint::new(addresses.src(), u16::from_be_bytes([s0, s1])),
         remote: Endpoint::new(addresses.dst(), u16::from_be_bytes([d0, d1])),
     };
-    let hash = tuple.hash(&cx.core.key);
-    let conn = cx.core.demux.shard(hash).conn(hash, &tuple).cloned();
-    if let Some(conn) = conn {
-        let seq = SeqNum::new(u32::from_be_bytes(seq));
-        Chosen::enter(cx, &conn, Work::Undelivered(seq, error));
-    }
+    cx.due.aside.push_back(Aside::Undelivered(tuple, SeqNum::new(u32::from_be_bytes(seq)), error));
 }
 
 /// Bytes of IP headers that are read in a quoted packet.
@@ -330,7 +319,7 @@ fn quote(cx: &mut Context<'_>, family: Family, received: &Received) -> Option<Ch
     };
     let head = received.head.bytes();
     let Ok(mut quote) = cx.core.pool.copy_in(head) else {
-        prune::ask_later(cx);
+        cx.ask_for_memory();
         return None;
     };
     if received.head.is_whole() {

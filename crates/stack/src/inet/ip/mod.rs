@@ -23,17 +23,13 @@ use std::net::IpAddr;
 use sockeye_proto::group::igmp;
 use sockeye_proto::icmp::Family;
 use sockeye_proto::ip;
-use sockeye_proto::tcp::segment::Flags;
-use sockeye_proto::tcp::wire;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Counters;
 
-use crate::base::addr::{Endpoint, FourTuple};
-use crate::base::payload::Data;
 use crate::inet::Core;
+use crate::inet::context::{Aside, Context};
 use crate::inet::input::count as frames;
 use crate::inet::link;
-use crate::tcp::conn::outbox::{Context, Routed};
 
 pub(crate) use received::{Cast, Head, Received};
 
@@ -106,11 +102,11 @@ fn dispatch(cx: &mut Context<'_>, received: Received) {
         }
         (ip::PROTOCOL_TCP, Family::V4 | Family::V6) => {
             cx.core.ip.count(count::IN_DELIVERS);
-            segment(cx, received);
+            cx.due.aside.push_back(Aside::Fragmented(received));
         }
         (ip::PROTOCOL_UDP, Family::V4 | Family::V6) => {
             cx.core.ip.count(count::IN_DELIVERS);
-            crate::udp::input::input(cx, received);
+            cx.core.protocols().datagram(cx, received);
         }
         (igmp::PROTOCOL, Family::V4) => {
             cx.core.ip.count(count::IN_DELIVERS);
@@ -125,41 +121,3 @@ fn dispatch(cx: &mut Context<'_>, received: Received) {
         }
     }
 }
-
-/// A TCP segment that came in fragments. It takes the way of segments without a connection, which finds one.
-fn segment(cx: &mut Context<'_>, mut received: Received) {
-    let input = &cx.core.input;
-    // To an address of ours, but by a frame to all on the link (RFC 1122 section 4.2.3.10): no host sends that.
-    if received.cast != Cast::Unicast {
-        input.count(frames::TCP_TO_MANY, 1);
-        return input.count(frames::NOT_FOR_US, 1);
-    }
-    if !received.checksum_holds() {
-        input.count(frames::BAD_TCP_CHECKSUM, 1);
-        return input.count(frames::BAD_CHECKSUM, 1);
-    }
-    let (first, len) = received.first::<SEGMENT_HEAD_MAX>();
-    let Ok((ports, mut header, in_head)) = wire::parse(&first[..len], wire::ChecksumIn::Trusted) else {
-        input.count(frames::BAD_TCP_HEADER, 1);
-        return input.count(frames::MALFORMED, 1);
-    };
-    if header.flags.has(Flags::BAD_OPTION) {
-        header.flags = header.flags.without(Flags::BAD_OPTION);
-        input.count(frames::BAD_TCP_OPTIONS, 1);
-    }
-    if ip::ecn::is_marked(received.header.traffic_class) {
-        header.flags = header.flags.with(Flags::CE);
-        input.count(frames::MARKED, 1);
-    }
-    received.payload.trim_front(in_head.start);
-    let addresses = received.header.addresses;
-    let to = FourTuple {
-        local: Endpoint::new(addresses.dst(), ports.dst),
-        remote: Endpoint::new(addresses.src(), ports.src),
-    };
-    input.count(frames::PACKETS, 1);
-    crate::tcp::route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload) });
-}
-
-/// Bytes of the longest TCP header.
-const SEGMENT_HEAD_MAX: usize = 60;

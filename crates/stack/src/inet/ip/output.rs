@@ -14,12 +14,11 @@ use sockeye_sync::facade::{AtomicU32, Ordering};
 
 use super::{Cast, Head, Received, count};
 use crate::base::addr::{Endpoint, FourTuple};
+use crate::inet::context::Context;
 use crate::inet::netif::output::hand_over;
 use crate::inet::netif::table::{NetifId, Via};
 use crate::inet::netif::tables::NoWay;
 use crate::inet::netif::{Checksum, HEAD_MAX, TxFrame};
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::prune;
 
 /// Bytes of the longest header of a protocol inside that [`send`] takes.
 pub(crate) const TRANSPORT_HEAD_MAX: usize = 64;
@@ -286,11 +285,11 @@ impl Ids {
 /// Hands one frame to the interface.
 fn transmit(cx: &mut Context<'_>, via: Via, flow: u64, frame: TxFrame) -> Result<(), SendError> {
     // The list keeps its memory between calls.
-    let mut frames = std::mem::take(&mut cx.outbox.frames);
+    let mut frames = std::mem::take(&mut cx.due.frames);
     frames.push(frame);
     let dropped_count = hand_over(cx, via, flow, &mut frames);
     frames.clear();
-    cx.outbox.frames = frames;
+    cx.due.frames = frames;
     if dropped_count == 0 {
         return Ok(());
     }
@@ -313,13 +312,13 @@ fn loop_back(
         return Err(SendError::TooLong(u32::from(u16::MAX)));
     };
     let Ok(mut whole) = cx.core.pool.copy_in(bytes) else {
-        prune::ask_later(cx);
+        cx.ask_for_memory();
         cx.core.ip.count(count::OUT_DISCARDS);
         return Err(SendError::QueueFull);
     };
     whole.append(payload);
     cx.core.ip.count(count::LOOPED);
-    cx.outbox.looped.push_back(Received {
+    cx.due.looped.push_back(Received {
         netif: NetifId::LOOPBACK,
         link_src: None,
         header,

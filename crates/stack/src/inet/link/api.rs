@@ -8,11 +8,11 @@ use sockeye_proto::ndp::stable::Identifiers;
 pub use sockeye_proto::neighbor::State as NeighborState;
 
 use super::station::Station;
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::netif::{MacAddr, NetifId, RpFilter};
 use crate::rt::handle::Stack;
 use crate::rt::panics;
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
 
 /// A neighbor: a host on the link of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,9 +11,9 @@ use sockeye_proto::neighbor::Advert;
 use super::station::{ETHERTYPE_ARP, Work};
 use super::{addresses, count};
 use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::conn::outbox::Context;
 
 /// A packet has come in at `id`.
 pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {

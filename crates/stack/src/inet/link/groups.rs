@@ -13,11 +13,11 @@ use sockeye_sync::facade::Ordering;
 
 use super::station::{Station, Work};
 use super::{addresses, count, ndp};
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::ip::Received;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
 
 /// Words of the filter.
 pub(super) const FILTER_WORDS: usize = 4;

@@ -44,9 +44,9 @@ use std::net::IpAddr;
 use sockeye_sync::Counters;
 use sockeye_sync::facade::{OnceLock, Ordering};
 
+use crate::inet::context::Context;
 use crate::inet::netif::output::HOP_LIMIT;
 use crate::inet::netif::table::{NETIFS_MAX, NetifId, Via};
-use crate::tcp::conn::outbox::Context;
 
 pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub(crate) use groups::input as group_input;

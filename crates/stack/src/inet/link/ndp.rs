@@ -11,8 +11,8 @@ use sockeye_proto::neighbor::{Advert, LinkAddr};
 
 use super::station::{ETHERTYPE_IPV6, Work, group_mac};
 use super::{addresses, count};
+use crate::inet::context::Context;
 use crate::inet::ip::Received;
-use crate::tcp::conn::outbox::Context;
 
 /// Bytes of the longest message that is read.
 pub(super) const MESSAGE_MAX: usize = 2048;

@@ -17,11 +17,11 @@ use super::station::{
     BROADCAST, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Station, Work, group_mac, link_header,
 };
 use super::{count, ways};
+use crate::inet::context::Context;
 use crate::inet::netif::TxFrame;
 use crate::inet::netif::departures::{self, Queued};
 use crate::inet::netif::table::Via;
 use crate::rt::failpoints::{self, Point};
-use crate::tcp::conn::outbox::Context;
 
 /// Sends frames of one flow, all for one destination, by `via`. Returns how many were dropped. May be called inside a
 /// perimeter.

@@ -20,13 +20,12 @@ use super::api::LinkOptions;
 use super::slots::Slots;
 use super::{addresses, count, groups};
 use crate::base::addr::HashKey;
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::netif::departures::{self, Queued};
 use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::rt::panics::{self, Caught, PanicSource};
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::prune;
 
 /// See the module's head.
 pub(crate) struct Station {
@@ -207,14 +206,14 @@ impl Work<'_, '_> {
         let Some(deadline) = self.state.deadline() else { return };
         if self.state.armed.is_none_or(|armed| deadline < armed) {
             self.state.armed = Some(deadline);
-            self.cx.outbox.timers.push((deadline.as_micros(), super::timer_of(self.station.id)));
+            self.cx.due.timers.push((deadline.as_micros(), super::timer_of(self.station.id)));
         }
     }
 
     /// After a panic: forgets the neighbor or the group that it was about.
     #[cold]
     fn give_up(&mut self, about: Option<IpAddr>, caught: Caught) {
-        self.cx.outbox.caught.push(caught);
+        self.cx.due.caught.push(caught);
         let forgot = panics::catch(PanicSource::Protocol, "the link", || {
             self.retract_evicted();
             let by_timer = self.state.cache.drop_in_hand();
@@ -225,13 +224,13 @@ impl Work<'_, '_> {
                 self.cx.core.links.count_many(count::PENDING_DROPPED, waiting);
             }
         });
-        self.cx.outbox.caught.extend(forgot.err());
+        self.cx.due.caught.extend(forgot.err());
     }
 
     /// Sends one packet to a station.
     pub(super) fn send(&mut self, to: LinkAddr, ethertype: u16, packet: &[u8]) {
         let (head, rest) = packet.split_at(packet.len().min(HEAD_MAX));
-        let Ok(payload) = self.cx.core.pool.copy_in(rest) else { return prune::ask_later(self.cx) };
+        let Ok(payload) = self.cx.core.pool.copy_in(rest) else { return self.cx.ask_for_memory() };
         let Some(mut frame) = TxFrame::new(head, payload, Checksum::Software) else { return };
         frame.push_link(&link_header(to, self.station.mac, ethertype));
         self.transmit(0, &mut vec![frame]);

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use super::station::Work;
 use super::{addresses, count, groups};
+use crate::inet::context::Context;
 use crate::inet::ip::icmp;
 use crate::inet::netif::departures::Queued;
 use crate::inet::netif::table::NetifId;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::timers::TimerKey;
-use crate::tcp::conn::outbox::Context;
 
 /// The timer of an interface's link.
 pub(crate) fn timer_of(id: NetifId) -> TimerKey {

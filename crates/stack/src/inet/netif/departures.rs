@@ -26,9 +26,9 @@ use sockeye_sync::outlet::{Bounds, Claim, Offer};
 use super::TxFrame;
 use super::device::Device;
 use super::table::NetifId;
+use crate::inet::context::Context;
 use crate::inet::input::count;
 use crate::rt::timers::TimerKey;
-use crate::tcp::conn::outbox::Context;
 
 /// A lane of an interface, by which frames leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ pub(crate) fn offer(
 ) -> usize {
     let exit = Exit { netif: id, lane: netif.lane_of(hash) };
     let Some(outlet) = netif.outlet(exit.lane) else { return frames.len() };
-    let departures = &mut cx.outbox.departures;
+    let departures = &mut cx.due.departures;
     let queued = |frame| Queued { flow: hash, frame };
     match outlet.offer(frames, departures.claim(exit), LANE_BOUNDS, queued, TxFrame::len) {
         Offer::Keep => {
@@ -173,15 +173,15 @@ pub(crate) fn offer(
 /// called.
 #[inline]
 pub(crate) fn depart(cx: &mut Context<'_>) {
-    while let Some((exit, carries)) = cx.outbox.departures.exits.first().copied() {
+    while let Some((exit, carries)) = cx.due.departures.exits.first().copied() {
         carry(cx, exit, carries);
-        cx.outbox.departures.exits.remove(0);
+        cx.due.departures.exits.remove(0);
     }
 }
 
 /// Sees to frames that were left in a lane without anybody to carry it. They leave at the end of the call.
 pub(crate) fn pick_up(cx: &mut Context<'_>, exit: Exit) {
-    cx.outbox.departures.note(exit, Carries::Later);
+    cx.due.departures.note(exit, Carries::Later);
 }
 
 fn carry(cx: &mut Context<'_>, exit: Exit, carries: Carries) {
@@ -192,32 +192,32 @@ fn carry(cx: &mut Context<'_>, exit: Exit, carries: Carries) {
         if !outlet.pick_up() {
             return;
         }
-        if let Some(first) = cx.outbox.departures.exits.first_mut() {
+        if let Some(first) = cx.due.departures.exits.first_mut() {
             first.1 = Carries::Now;
         }
     }
-    while let Some(mut kept) = cx.outbox.departures.next_kept(exit) {
+    while let Some(mut kept) = cx.due.departures.next_kept(exit) {
         transmit(cx, exit.netif, netif, kept.flow, &mut kept.frames);
-        cx.outbox.departures.spare(kept.frames);
+        cx.due.departures.spare(kept.frames);
     }
-    let mut taken = std::mem::take(&mut cx.outbox.departures.taken);
+    let mut taken = std::mem::take(&mut cx.due.departures.taken);
     let mut carried = 0;
     while outlet.next(&mut taken) {
         carried += taken.len();
         transmit_queued(cx, exit.netif, netif, &mut taken);
         if carried >= CARRY_MAX {
             if outlet.put_down() {
-                cx.outbox.timers.push((cx.now.as_micros(), exit.timer()));
+                cx.due.timers.push((cx.now.as_micros(), exit.timer()));
             }
             break;
         }
     }
-    cx.outbox.departures.taken = taken;
+    cx.due.departures.taken = taken;
 }
 
 /// Hands over what was queued, each run of frames of one flow together.
 fn transmit_queued(cx: &mut Context<'_>, id: NetifId, netif: &Device, taken: &mut VecDeque<Queued>) {
-    let mut frames = cx.outbox.departures.spares.pop().unwrap_or_default();
+    let mut frames = cx.due.departures.spares.pop().unwrap_or_default();
     while let Some(Queued { flow, frame }) = taken.pop_front() {
         frames.push(frame);
         if taken.front().is_none_or(|next| next.flow != flow) {
@@ -225,7 +225,7 @@ fn transmit_queued(cx: &mut Context<'_>, id: NetifId, netif: &Device, taken: &mu
             frames.clear();
         }
     }
-    cx.outbox.departures.spare(frames);
+    cx.due.departures.spare(frames);
 }
 
 /// Gives frames of one flow to an interface, and notes whose bell to ring.
@@ -240,14 +240,14 @@ fn transmit(cx: &mut Context<'_>, id: NetifId, netif: &Device, flow: u64, frames
         core.input.count(count::QUEUE_FULL, dropped as u64);
     }
     let bell = Doorbell { netif: id, queue: sent.queue };
-    if !cx.outbox.doorbells.contains(&bell) {
-        cx.outbox.doorbells.push(bell);
+    if !cx.due.doorbells.contains(&bell) {
+        cx.due.doorbells.push(bell);
     }
 }
 
 /// Rings. Outside all locks.
 pub(crate) fn ring(cx: &mut Context<'_>) {
-    for bell in cx.outbox.doorbells.drain(..) {
+    for bell in cx.due.doorbells.drain(..) {
         if let Some(netif) = cx.core.netifs.netif(bell.netif) {
             netif.ring(cx.core, bell.queue);
         }

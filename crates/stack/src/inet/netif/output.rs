@@ -1,171 +1,18 @@
-//! From segments to frames: headers are written, frames handed to their interface, doorbells noted.
+//! Frames on their way out: to the interface itself, or to its link first.
 //!
-//! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and offered to a lane of their
-//! interface at the end of each run of items, or when another connection of the same perimeter sends, still inside that
-//! perimeter ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
-//! interface is told in `departures.rs`.
+//! How they get from a lane to the interface is told in `departures.rs`.
 //!
 //! What does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP finds the
 //! loss and slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
-use std::net::IpAddr;
-
-use sockeye_mbuf::Chain;
-use sockeye_proto::ip;
-use sockeye_proto::tcp::meter::Tally;
-use sockeye_proto::tcp::segment::{Flags, Header};
-use sockeye_proto::tcp::wire::{self, ChecksumOut};
-
+use super::TxFrame;
 use super::departures;
-use super::device::Device;
-use super::table::{PACKET_MAX, Via};
-use super::{Checksum, HEAD_MAX, TxFrame};
-use crate::base::addr::FourTuple;
-use crate::base::payload::Data;
-use crate::inet::input::count;
-use crate::inet::ip::count::OUT_NO_ROUTES;
+use super::table::Via;
+use crate::inet::context::Context;
 use crate::inet::link;
-use crate::tcp::conn::Conn;
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::socket::marks::Marks;
 
 /// TTL of the packets that we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
-
-// The headers that are written here fit into a frame.
-const _: () = assert!(ip::V6_HEADER_LEN + wire::HEADER_LEN_EMITTED_MAX == HEAD_MAX);
-
-/// Frames on their way to an interface, all of one flow.
-#[derive(Default)]
-pub(crate) struct Pending {
-    frames: Vec<TxFrame>,
-    /// Which way they go, and the hash of their flow; meaningless without frames.
-    flow: Option<(Via, u64)>,
-}
-
-impl Pending {
-    /// Whether nothing waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-}
-
-/// A segment of `conn`, which is over a wire, as the next of its frames. What another connection of the same
-/// perimeter has left goes first. What is longer than `mss` is for the device to cut.
-pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
-    let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
-    let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
-        return cx.core.ip.count(OUT_NO_ROUTES);
-    };
-    let marks = Marks::of(&conn.options);
-    add(cx, via, conn.hash, &conn.tuple, (header, gso_size, marks), payload);
-}
-
-/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
-pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
-    // The hash that a connection of this name has, so that its frames go the same way.
-    add(cx, via, tuple.hash(&cx.core.key), tuple, (header, 0, Marks::DEFAULT), payload);
-    flush(cx);
-}
-
-fn add(
-    cx: &mut Context<'_>,
-    via: Via,
-    hash: u64,
-    tuple: &FourTuple,
-    (header, gso_size, marks): (&Header, u16, Marks),
-    payload: Data,
-) {
-    let Some((id, netif)) = cx.core.netifs.out(via) else { return };
-    let marks = marks.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
-    let flow = Some((via, hash));
-    if cx.outbox.pending.flow != flow {
-        flush(cx);
-        cx.outbox.pending.flow = flow;
-    }
-    if gso_size > 0 {
-        let most = text_max(netif, tuple, header);
-        if payload.0.len() > most {
-            return add_parts(cx, netif, tuple, (header, gso_size, marks), payload.0, most);
-        }
-    }
-    add_frame(cx, netif, tuple, (header, gso_size, marks), payload.0);
-}
-
-/// Text of such a segment that the interface takes to be cut.
-fn text_max(netif: &Device, tuple: &FourTuple, header: &Header) -> usize {
-    let (ip_len, most) = match tuple.local.addr {
-        IpAddr::V4(_) => (ip::V4_HEADER_LEN, u32::MAX),
-        IpAddr::V6(_) => (ip::V6_HEADER_LEN, PACKET_MAX),
-    };
-    (netif.segment_max().min(most) as usize).saturating_sub(ip_len + wire::header_len(header))
-}
-
-/// [`add`] of more than the interface takes at once, in parts: the connection has made it for the way that it had when it
-/// began, and routes change.
-#[cold]
-fn add_parts(
-    cx: &mut Context<'_>,
-    netif: &Device,
-    tuple: &FourTuple,
-    (header, mss, marks): (&Header, u16, Marks),
-    mut payload: Chain,
-    most: usize,
-) {
-    let mss_len = usize::from(mss);
-    let part_len = (most - most % mss_len).max(mss_len);
-    let gso_size = |len: usize| if len > mss_len { mss } else { 0 };
-    let mut part = *header;
-    part.flags = header.flags.without(Flags::FIN).without(Flags::PSH);
-    while payload.len() > part_len {
-        let text = payload.split_front(part_len);
-        add_frame(cx, netif, tuple, (&part, gso_size(part_len), marks), text);
-        // Less than a segment has.
-        part.seq += part_len as u32;
-    }
-    part.flags = header.flags;
-    let gso_size = gso_size(payload.len());
-    add_frame(cx, netif, tuple, (&part, gso_size, marks), payload);
-}
-
-fn add_frame(
-    cx: &mut Context<'_>,
-    netif: &Device,
-    tuple: &FourTuple,
-    (header, gso_size, marks): (&Header, u16, Marks),
-    payload: Chain,
-) {
-    let Some(mut frame) = encode(netif, tuple, header, marks, payload, gso_size > 0) else {
-        return cx.core.input.count(count::UNSENDABLE, 1);
-    };
-    frame.gso_size = gso_size;
-    cx.outbox.pending.frames.push(frame);
-}
-
-/// Segments in what was pushed, as they will leave the device.
-pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
-    let mut tally = Tally::default();
-    for frame in &cx.outbox.pending.frames {
-        let bytes = u32::try_from(frame.payload.len()).unwrap_or(u32::MAX);
-        let packets = if frame.gso_size == 0 { 1 } else { bytes.div_ceil(u32::from(frame.gso_size)).max(1) };
-        tally.segments += packets;
-        tally.with_text += if bytes > 0 { packets } else { 0 };
-        tally.text_bytes = tally.text_bytes.saturating_add(bytes);
-    }
-    tally
-}
-
-/// Offers what was pushed to the interface. Inside the perimeter of the connection that has pushed it.
-pub(crate) fn flush(cx: &mut Context<'_>) {
-    let pending = &mut cx.outbox.pending;
-    let Some((via, hash)) = pending.flow.filter(|_| !pending.frames.is_empty()) else { return };
-    // The list keeps its memory between calls.
-    let mut frames = std::mem::take(&mut pending.frames);
-    hand_over(cx, via, hash, &mut frames);
-    frames.clear();
-    cx.outbox.pending.frames = frames;
-}
 
 /// Offers frames of one flow to the interface of `via`. Returns how many were dropped.
 pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut Vec<TxFrame>) -> usize {
@@ -175,33 +22,4 @@ pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut 
         None => departures::offer(cx, id, netif, hash, frames),
         Some(station) => link::output::transmit(cx, station, via, hash, frames),
     }
-}
-
-/// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be. One that `is_cut` by the
-/// device may be longer over IPv4.
-fn encode(
-    netif: &Device,
-    tuple: &FourTuple,
-    header: &Header,
-    marks: Marks,
-    payload: Chain,
-    is_cut: bool,
-) -> Option<TxFrame> {
-    let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
-    let tcp_len = wire::header_len(header) + payload.len();
-    let ecn = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
-    let ip_header = marks.header(addresses, ecn);
-    let mut head = [0; HEAD_MAX];
-    let emit = if is_cut { ip::emit_to_be_cut } else { ip::emit };
-    let ip_len = emit(&ip_header, tcp_len, &mut head).ok()?;
-    let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
-    let (checksum, sum) = if netif.offloads_checksum() {
-        (Checksum::Device, ChecksumOut::Offload(pseudo))
-    } else {
-        let payload_sum = payload.iter().fold(ip::Sum::ZERO, |sum, piece| sum.add_bytes(piece));
-        (Checksum::Software, ChecksumOut::Full(pseudo.join(payload_sum)))
-    };
-    let ports = wire::Ports { src: tuple.local.port, dst: tuple.remote.port };
-    let tcp_header_len = wire::emit(ports, header, sum, head.get_mut(ip_len..)?).ok()?;
-    TxFrame::new(head.get(..ip_len + tcp_header_len)?, payload, checksum)
 }

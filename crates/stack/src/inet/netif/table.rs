@@ -178,7 +178,7 @@ impl Link {
 }
 
 /// The longest IP packet that says its length, bytes.
-pub(super) const PACKET_MAX: u32 = u16::MAX as u32;
+pub(crate) const PACKET_MAX: u32 = u16::MAX as u32;
 /// The longest that is handed over to be cut, bytes: what Linux allows (`GSO_MAX_SIZE`).
 const SEGMENT_MAX: u32 = 8 * PACKET_MAX;
 /// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).

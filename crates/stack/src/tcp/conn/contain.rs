@@ -41,9 +41,8 @@ use super::emit::emit_bare;
 use super::error::SockError;
 use super::outbox::{Context, Gone};
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, Locked, engine, serve};
+use super::{Conn, Locked, engine, serve, transmit};
 use crate::base::payload::Data;
-use crate::inet::netif::output;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::poll::Ready;
@@ -63,7 +62,7 @@ pub(crate) fn guarded<'s, R>(
     match panics::catch(PanicSource::Protocol, place, || work(cx, pcb, conn, buffers)) {
         Ok(result) => Some(result),
         Err(caught) => {
-            cx.outbox.caught.push(caught);
+            cx.due.caught.push(caught);
             end(cx, conn, so);
             None
         }
@@ -134,7 +133,7 @@ pub(crate) fn call<R>(
 fn abort(core: &Core, conn: &Arc<Conn>, caught: Caught) -> io::Error {
     panics::contain(core, PanicSource::Protocol, "the end of a connection", || {
         Context::run(core, |cx| match conn.panicked() {
-            Some(_) => cx.outbox.caught.push(caught),
+            Some(_) => cx.due.caught.push(caught),
             None => end_outside(cx, conn, caught),
         });
     });
@@ -144,7 +143,7 @@ fn abort(core: &Core, conn: &Arc<Conn>, caught: Caught) -> io::Error {
 /// Ends a connection because of a panic. Outside all locks and socket locks.
 #[cold]
 pub(super) fn end_outside(cx: &mut Context<'_>, conn: &Arc<Conn>, caught: Caught) {
-    cx.outbox.caught.push(caught);
+    cx.due.caught.push(caught);
     end(cx, conn, &mut conn.so.lock());
 }
 
@@ -176,7 +175,7 @@ fn end(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Socket) {
             emit_bare(cx, conn, reset);
         }
         // What was sent before the panic goes first.
-        output::flush(cx);
+        transmit::flush(cx);
     });
 }
 
@@ -185,7 +184,7 @@ fn attempt<'s, R>(cx: &mut Context<'s>, step: impl FnOnce(&mut Context<'s>) -> R
     match panics::catch(PanicSource::Protocol, "the end of a connection", || step(cx)) {
         Ok(result) => Some(result),
         Err(caught) => {
-            cx.outbox.caught.push(caught);
+            cx.due.caught.push(caught);
             None
         }
     }

@@ -8,9 +8,8 @@ use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::socket_lock::{Left, Turn};
 
 use super::outbox::{Beside, Context, OtherEnd, Routed, Wake};
-use super::{Conn, Work};
+use super::{Conn, Work, transmit};
 use crate::base::payload::Data;
-use crate::inet::netif::output;
 use crate::rt::counter;
 use crate::tcp::discipline::{Chosen, Discipline};
 
@@ -101,7 +100,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
         Err(full) => (*full, std::mem::take(payload)),
     };
     if conn.via.last().is_wire() {
-        return output::push(cx, conn, &header, payload, mss);
+        return transmit::push(cx, conn, &header, payload, mss);
     }
     let to = conn.tuple.reversed();
     cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload });

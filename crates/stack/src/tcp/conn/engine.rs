@@ -24,9 +24,8 @@ use super::emit::{DELEGATED_MAX, emit, emit_bare};
 use super::error::failure;
 use super::outbox::{Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf};
-use super::{Conn, Work, fast_open, notsent, rcvd, reason};
+use super::{Conn, Work, fast_open, notsent, rcvd, reason, transmit};
 use crate::base::payload::Data;
-use crate::inet::netif::output;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::Ready;
@@ -370,8 +369,8 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
     if !cx.outbox.pending.is_empty() {
         so.snd.unit = pcb.full_len();
-        pcb.meter(Tally::default(), output::pushed(cx), cx.now);
-        output::flush(cx);
+        pcb.meter(Tally::default(), transmit::pushed(cx), cx.now);
+        transmit::flush(cx);
     }
     if pcb.is_metered() {
         pcb.meter_time(so.snd.is_writable(), cx.now);
@@ -388,7 +387,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
         conn.timer_at.store(at, Ordering::Relaxed);
-        cx.outbox.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 }));
+        cx.due.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 }));
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sockbuf;
 mod transfer;
+pub(crate) mod transmit;
 mod tune;
 mod undelivered;
 pub(crate) mod user;

@@ -2,27 +2,27 @@
 //!
 //! Under it nothing blocks, wakes, calls the application or waits for another connection. Such
 //! things are noted here and done by [`Context::flush`] from outside, in a loop, never in recursion.
+//! What any protocol notes is in the Internet layer's context (`inet/context.rs`), which this one contains.
 //! One context lives on a thread for the time of one call into the stack; its lists keep their
 //! memory between calls.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use sockeye_mbuf::{Chain, Freed};
 use sockeye_proto::tcp::segment::Header;
-use sockeye_proto::time::Instant;
 use sockeye_sync::WaitQueue;
 use sockeye_sync::facade::Arc;
 
+use super::transmit::Pending;
 use super::{Conn, Locked, Work, contain, engine, reason, serve};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::inet::context::{self, Due};
 use crate::inet::input::watch;
-use crate::inet::ip::Received;
-use crate::inet::netif::TxFrame;
-use crate::inet::netif::departures::{self, Departures, Doorbell};
-use crate::inet::netif::output::Pending;
+use crate::inet::ip;
+use crate::inet::netif::departures;
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::timers::TimerKey;
 use crate::rt::wake;
@@ -127,7 +127,7 @@ pub(crate) enum Gone {
     TimeWait(Arc<Conn>, sockeye_proto::tcp::accepted::TimeWaitParams),
 }
 
-/// The lists, see the module's head.
+/// TCP's lists, see the module's head.
 #[derive(Default)]
 pub(crate) struct Outbox {
     /// Connections in whose backlog this thread has left the first item: it runs them, if no other thread has by then.
@@ -137,39 +137,24 @@ pub(crate) struct Outbox {
     /// Connections with writes that were held back until the other end had run what came before.
     pub uncorked: Vec<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
-    /// Packets of other protocols from this stack to itself.
-    pub looped: VecDeque<Received>,
     pub gone: Vec<Gone>,
     /// Children of a listener that has closed: to be reset.
     pub orphans: Vec<Arc<Conn>>,
     pub wakes: Vec<Wake>,
-    /// Waiters for sockets of other protocols.
-    pub told: Vec<wake::Wake>,
-    /// Panics that were caught under a lock, to be reported outside of all.
-    pub caught: Vec<Caught>,
     /// Buffers to give back, outside the locks under which they were unlinked.
     pub freed: Vec<Chain>,
     /// Clusters without views, likewise.
     pub spares: Freed,
     /// What the settings that are measured against each other keep for the call.
     pub discipline: <Chosen as Discipline>::OfCall,
-    /// Calls to ask of the timer wheel.
-    pub timers: Vec<(u64, TimerKey)>,
     /// Frames of the connection that was run last; handed over before its lock is let go.
     pub pending: Pending,
-    /// A frame of another protocol, for as long as it is handed over. Empty else.
-    pub frames: Vec<TxFrame>,
-    /// Frames for interfaces, to be handed over outside all locks.
-    pub departures: Departures,
-    /// Interfaces that were given frames.
-    pub doorbells: Vec<Doorbell>,
 }
 
-/// One call into the stack: its time, its CPU and its outbox.
+/// One call into the stack: the Internet layer's context, and TCP's outbox.
 pub(crate) struct Context<'s> {
+    inet: context::Context<'s>,
     pub core: &'s Core,
-    pub now: Instant,
-    pub cpu: u32,
     /// Whether segments may be left with readers who wait: [`Config::delegate_input`](crate::Config::delegate_input).
     pub delegates: bool,
     /// Runs what was left with it as such a reader.
@@ -181,10 +166,25 @@ pub(crate) struct Context<'s> {
     pub outbox: Box<Outbox>,
 }
 
+impl<'s> Deref for Context<'s> {
+    type Target = context::Context<'s>;
+    #[inline]
+    fn deref(&self) -> &context::Context<'s> {
+        &self.inet
+    }
+}
+
+impl DerefMut for Context<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.inet
+    }
+}
+
 thread_local! {
-    /// The outbox between calls. A call inside a call (a waker that uses a socket) finds it taken and
-    /// works with a fresh one.
-    static SPARE: Cell<Option<Box<Outbox>>> = const { Cell::new(None) };
+    /// The lists between calls. A call inside a call (a waker that uses a socket) finds them taken and
+    /// works with new ones.
+    static SPARE: Cell<Option<(Box<Outbox>, Box<Due>)>> = const { Cell::new(None) };
 }
 
 impl<'s> Context<'s> {
@@ -200,12 +200,11 @@ impl<'s> Context<'s> {
     }
 
     fn run_as<R>(core: &'s Core, is_worker: bool, f: impl FnOnce(&mut Self) -> R) -> R {
-        let mut outbox = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let (mut outbox, due) = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         Chosen::begin(core, &mut outbox.discipline, is_worker);
         let mut cx = Self {
+            inet: context::Context::new(core, due),
             core,
-            now: core.clock.now(),
-            cpu: core.cpu(),
             delegates: core.delegates,
             is_delegate: false,
             ends: None,
@@ -216,7 +215,7 @@ impl<'s> Context<'s> {
         let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
         cx.drain("the rest of a call", Self::flush);
         // The thread may be ending; then the box is simply freed.
-        let _ = SPARE.try_with(|spare| spare.set(Some(cx.outbox)));
+        let _ = SPARE.try_with(|spare| spare.set(Some((cx.outbox, cx.inet.due))));
         result.unwrap_or_else(|caught| caught.resume())
     }
 
@@ -240,11 +239,17 @@ impl<'s> Context<'s> {
         self.drain("what was left to do", Self::settle_rest);
     }
 
+    /// The end of a call that was not TCP's and has left packets for this stack itself, with all that is due of it.
+    #[cold]
+    pub fn finish(core: &'s Core, due: &mut Box<Due>) {
+        Self::run(core, |cx| std::mem::swap(&mut cx.inet.due, due));
+    }
+
     /// Calls `rest` until it is done; each of its panics has used something up.
     #[inline]
     pub fn drain(&mut self, place: &'static str, mut rest: impl FnMut(&mut Self)) {
         while let Err(caught) = panics::catch(PanicSource::Protocol, place, || rest(self)) {
-            self.outbox.caught.push(caught);
+            self.due.caught.push(caught);
         }
     }
 
@@ -261,8 +266,10 @@ impl<'s> Context<'s> {
                 engine::notify(self, &conn, reason::OUTPUT);
             } else if let Some(segment) = self.outbox.routed.pop_front() {
                 crate::tcp::route::route(self, segment);
-            } else if let Some(received) = self.outbox.looped.pop_front() {
-                crate::inet::ip::input(self, received);
+            } else if let Some(received) = self.due.looped.pop_front() {
+                ip::input(self, received);
+            } else if let Some(aside) = self.due.aside.pop_front() {
+                crate::tcp::aside::input(self, aside);
             } else if let Some(gone) = self.outbox.gone.pop() {
                 self.core.demux.forget(self.core, gone, self.now);
             } else if let Some(orphan) = self.outbox.orphans.pop() {
@@ -279,42 +286,24 @@ impl<'s> Context<'s> {
             self.settle();
             departures::depart(self);
             self.drain("giving memory back", Chosen::release_rest);
-            if self.arm_timers() {
+            if self.arm_all() {
                 break;
             }
         }
         departures::ring(self);
         self.core.workers.tell_driver(self.core);
         fire_all(self.core, &mut self.outbox.wakes);
-        wake::fire_all(self.core, &mut self.outbox.told);
-        // After the wakes: the hook that is told may block.
-        while let Some(caught) = self.outbox.caught.pop() {
-            caught.report(self.core);
-        }
+        self.tell();
     }
 
     /// Asks the wheel for the calls that were noted. False if connections had to end: a connection without its timer could wait
     /// for ever.
     #[inline]
-    fn arm_timers(&mut self) -> bool {
-        if self.outbox.timers.is_empty() {
-            return true;
-        }
-        let mut timers = std::mem::take(&mut self.outbox.timers);
-        let (mut rest, mut arming, mut all_armed) = (timers.drain(..), None, true);
-        while let Err(caught) = panics::catch(PanicSource::Protocol, "arming a timer", || {
-            for (at, key) in rest.by_ref() {
-                arming = Some(key);
-                self.core.workers.arm(self.cpu, at, key);
-            }
-        }) {
+    fn arm_all(&mut self) -> bool {
+        let mut all_armed = true;
+        while let Err((key, caught)) = self.inet.arm_timers() {
             all_armed = false;
-            self.not_armed(arming, caught);
-        }
-        drop(rest);
-        if all_armed {
-            // The list keeps its memory between calls.
-            self.outbox.timers = timers;
+            self.not_armed(key, caught);
         }
         all_armed
     }
@@ -331,7 +320,7 @@ impl<'s> Context<'s> {
         };
         match conn {
             Some(conn) => contain::end_outside(self, &conn, caught),
-            None => self.outbox.caught.push(caught),
+            None => self.due.caught.push(caught),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn batch(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) 
             deliver::runs(cx, at, packets, 1, |_| ());
             drop(lock);
         }
-        Input::PerPacket => deliver::runs(cx, at, packets, 1, departures::depart),
+        Input::PerPacket => deliver::runs(cx, at, packets, 1, |cx| departures::depart(cx)),
         Input::Batched => deliver::in_runs(cx, at, packets),
     }
 }

@@ -110,26 +110,25 @@ impl Listener {
     /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
     /// close is reset.
     pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
-        let outbox = &mut cx.outbox;
         let mut queue = self.line.queue.lock();
-        let mut child = Some(child);
+        let (mut child, wakes) = (Some(child), &mut cx.outbox.wakes);
         let pushed = panics::catch(PanicSource::Protocol, "a listener's queue", || {
             failpoints::hit(Point::Queue, u64::from(self.local.port));
             if !queue.closed
                 && let Some(child) = child.take()
             {
-                outbox.wakes.extend(queue.ready.push(child).map(Wake::Threads));
+                wakes.extend(queue.ready.push(child).map(Wake::Threads));
             }
         });
-        outbox.caught.extend(pushed.err());
+        cx.due.caught.extend(pushed.err());
         if let Some(child) = child {
             // Nobody will accept it.
             drop(queue);
             self.unreserve();
-            outbox.orphans.push(child);
+            cx.outbox.orphans.push(child);
             return;
         }
-        queue.waiters.mark(Ready::READABLE.bits(), &mut outbox.wakes);
+        queue.waiters.mark(Ready::READABLE.bits(), &mut cx.outbox.wakes);
     }
 
     /// The oldest child, if there is one.

@@ -225,7 +225,7 @@ fn handshake<R>(
     match stepped {
         Ok(result) => Some(result),
         Err(caught) => {
-            cx.outbox.caught.push(caught);
+            cx.due.caught.push(caught);
             give_up(cx, shard, tuple);
             None
         }
@@ -236,7 +236,7 @@ fn handshake<R>(
 #[cold]
 fn give_up(cx: &mut Context<'_>, shard: &mut Shard, tuple: &FourTuple) {
     let forgot = panics::catch(PanicSource::Protocol, "a handshake", || drop(shard.half_open.remove(tuple)));
-    cx.outbox.caught.extend(forgot.err());
+    cx.due.caught.extend(forgot.err());
 }
 
 /// A segment that nothing in the tables answers for: it brings a cookie back, or it is a stray.
@@ -341,7 +341,7 @@ fn establish(
             Some(conn)
         }
         Err(caught) => {
-            cx.outbox.caught.push(caught);
+            cx.due.caught.push(caught);
             core.demux.unreserve();
             listener.unreserve();
             give_up(cx, shard, &tuple);

@@ -264,8 +264,8 @@ pub(crate) fn on_timer(cx: &mut crate::tcp::conn::outbox::Context<'_>, index: us
     shard.expire(cx.now);
     // A SYN-ACK that cannot be repeated takes its entry with it (`SynCache::on_timer`); the others are repeated all the same.
     cx.drain("the timer of handshakes", |cx| {
-        let routed = &mut cx.outbox.routed;
-        shard.half_open.on_timer(cx.now, |tuple, header| {
+        let (now, routed) = (cx.now, &mut cx.outbox.routed);
+        shard.half_open.on_timer(now, |tuple, header| {
             failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
             routed.push_back(crate::tcp::conn::outbox::Routed {
                 from: None,

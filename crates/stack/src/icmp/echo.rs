@@ -8,20 +8,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Exhausted};
-use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message};
+use sockeye_proto::icmp::{CHECKSUM_AT, Family, HEADER_LEN, Message};
 use sockeye_proto::ip;
 use sockeye_sync::facade::Ordering;
 
 use crate::base::addr::{Endpoint, FourTuple};
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::ip::count;
 use crate::inet::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
 use crate::inet::ip::{Cast, Received};
 use crate::inet::netif::{NetifId, scope};
+use crate::inet::protocols::Undelivered;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::memory;
 use crate::rt::panics;
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
 use crate::udp::errors;
 use crate::udp::input::what;
@@ -132,7 +133,7 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
     loads.push(Load { payload: received.payload, segment_size: 0 });
     let table = &crate::udp::shared(cx.core).echo.table;
     let is_single = received.cast == Cast::Unicast;
-    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.outbox.told));
+    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.due.told));
     if dropped.flatten() != Some(0) {
         cx.core.ip.count(count::ICMP_IN_ECHO_DROPS);
     }
@@ -140,13 +141,8 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
 
 /// An ICMP error quotes a message of ours: `addresses` as we sent it, `quoted` from the ICMP header on. True if a socket
 /// here may have sent it.
-pub(crate) fn on_error(
-    cx: &mut Context<'_>,
-    addresses: &ip::Addresses,
-    mut quoted: Chain,
-    error: Error,
-    offender: IpAddr,
-) -> bool {
+pub(crate) fn on_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
+    let Undelivered { addresses, mut quoted, error, offender } = undelivered;
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
         return false;
@@ -161,7 +157,7 @@ pub(crate) fn on_error(
     // The queue of errors has the request's number where it has a datagram's port.
     tuple.remote.port = seq;
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.outbox.told);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.told);
     true
 }
 
