@@ -126,7 +126,8 @@ impl Stack {
         let mut next: Option<Instant> = None;
         if core.config.workers == 0 {
             core.workers.driver_came();
-            let more = panics::contain(core, PanicSource::Protocol, "input", || core.input.poll(core));
+            let more =
+                panics::contain(core, PanicSource::Protocol, "input", || core.input.poll::<tcp::Core>(core));
             // Of what panicked nobody knows whether it was all.
             next = more.unwrap_or(true).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
@@ -220,7 +221,8 @@ impl Stack {
         for queue in (0..queues).filter(|_| core.config.workers > 0) {
             let name = format!("sockeye-in{}.{queue}", id.index());
             let core = Arc::clone(&shared);
-            self.spawn(name, Some(id.index() as u16), move || core.input.run(&core, id, queue))?;
+            let life = move || core.input.run::<tcp::Core>(&core, id, queue);
+            self.spawn(name, Some(id.index() as u16), life)?;
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);

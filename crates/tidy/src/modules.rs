@@ -34,7 +34,7 @@ pub const MODULES: [(&str, &[&str]); 11] = [
 ];
 
 /// Imports against the table that are still there: from, to, files.
-pub const KNOWN: [(&str, &str, usize); 2] = [("inet", "tcp", 6), ("unix", "tcp", 1)];
+pub const KNOWN: [(&str, &str, usize); 1] = [("unix", "tcp", 1)];
 
 /// Checks all files of the stack.
 pub fn check<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<Finding> {

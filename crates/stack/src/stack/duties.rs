@@ -131,7 +131,7 @@ impl Whole for Core {
 
     fn lose(&self, netif: u16) {
         if let Some(id) = NetifId::from_index(usize::from(netif)) {
-            down::is_gone(self, id);
+            down::is_gone::<tcp::Core>(self, id);
         }
     }
 }

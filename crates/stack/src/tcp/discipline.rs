@@ -22,8 +22,9 @@ use super::conn::outbox::Context;
 use super::conn::sockbuf::Buffers;
 use super::conn::user::Ends;
 use super::conn::{Conn, Locked, Work, engine, reason, run, serve};
+use super::input;
 use crate::config::Config;
-use crate::inet::input::{Packet, Place, deliver};
+use crate::inet::input::{Packet, Place};
 use crate::inet::netif::table::Via;
 
 /// See the module's head.
@@ -100,7 +101,7 @@ pub(crate) trait Discipline {
     /// Handles all of `packets`, which came in at `at`, in order within each flow.
     #[inline]
     fn batch(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) {
-        deliver::in_runs(cx, at, packets);
+        input::in_runs(cx, at, packets);
     }
 
     /// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way.

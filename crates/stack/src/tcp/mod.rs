@@ -6,6 +6,7 @@
 //! | [`conn`] | a connection: its state machine and buffers, and everything that runs them |
 //! | [`handshake`] | from a SYN to an accepted connection |
 //! | [`tables`] | connections by name, ports, listeners |
+//! | [`input`] | segments that came in by interfaces, run by run |
 //! | [`route`] | a segment whose receiver is not known yet |
 //! | [`aside`] | segments that came in fragments, reports about those that were not delivered |
 //! | [`handed`] | connections that are left to workers |
@@ -22,6 +23,7 @@ pub(crate) mod discipline;
 mod experiments;
 pub(crate) mod handed;
 pub(crate) mod handshake;
+pub(crate) mod input;
 pub(crate) mod prune;
 pub(crate) mod route;
 pub(crate) mod socket;

@@ -34,11 +34,11 @@ use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
 use sockeye_sync::{Lookout, Mutex, Seen, Spin};
 
 use super::placed::Placing;
-use super::{BATCH_BYTES_MAX, Batch, count, turn};
+use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
+use crate::inet::Core;
 use crate::inet::netif::NetifId;
 use crate::inet::netif::table::NETIFS_MAX;
 use crate::rt::discipline::{Chosen, Discipline};
-use crate::tcp::Core;
 
 /// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
 /// elsewhere waits so long at most.
@@ -182,7 +182,12 @@ pub(super) fn seat(core: &Core, at: Place) -> Option<&Seat> {
 
 /// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
 /// some sleep.
-pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &mut Deputy) -> Option<usize> {
+pub(super) fn turn_or_aside<T: Transport>(
+    core: &T,
+    at: Place,
+    bytes_max: usize,
+    deputy: &mut Deputy,
+) -> Option<usize> {
     let seat = core.input.seats.at(at)?;
     // Relaxed, as in `mark`: the bound on the sleep is what counts.
     let is_served = seat.served.load(Ordering::Relaxed);
@@ -206,7 +211,7 @@ pub(super) fn turn_or_aside(core: &Core, at: Place, bytes_max: usize, deputy: &m
 
 /// The turn of a driver of a stack without threads: how many frames there were. None while somebody else is at it, who may be
 /// the driver itself: an interface that polls the stack when it is asked for frames.
-pub(super) fn turn_of_driver(core: &Core, at: Place) -> usize {
+pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> usize {
     let batch = core.input.seats.at(at).and_then(|seat| seat.batch.try_lock());
     batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
 }
@@ -241,7 +246,7 @@ pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
 /// acknowledge is memory that his next bytes find in his core's cache. Not before there is much of it, `buffered` bytes: to look
 /// is a system call or two. Called without locks.
 #[inline]
-pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize, buffered: u32) {
+pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, buffered: u32) {
     if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
         return;
     }
@@ -257,11 +262,11 @@ pub(crate) fn has_written(core: &Core, at: &PlaceCell, bytes: usize, buffered: u
 
 /// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `placing` if they are what it waits for.
 /// Whether it was done, or `placing` has taken anything; who then parks calls [`leave`] first. Called without locks.
-pub(crate) fn until(
-    core: &Core,
+pub(crate) fn until<T: Transport>(
+    core: &T,
     at: Place,
     spin: Spin,
-    mut placing: Option<&mut Placing<'_>>,
+    mut placing: Option<&mut Placing<'_, T>>,
     done: impl Fn() -> bool,
 ) -> bool {
     let Some(seat) = seat(core, at) else { return spin.until(done) };
@@ -294,11 +299,11 @@ pub(crate) fn leave(core: &Core, at: Place) {
 }
 
 /// A caller's turn: how many frames there were.
-pub(super) fn turn_for(
-    core: &Core,
+pub(super) fn turn_for<T: Transport>(
+    core: &T,
     at: Place,
     batch: &mut Batch,
-    placing: Option<&mut Placing<'_>>,
+    placing: Option<&mut Placing<'_, T>>,
 ) -> usize {
     let placed =
         placing.filter(|placing| placing.fits(batch)).and_then(|placing| placing.turn(core, at, batch));

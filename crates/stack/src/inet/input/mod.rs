@@ -3,7 +3,7 @@
 //! ```text
 //!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
 //!   queue 1 ─► input thread 1 ─┤   buffers of this thread   ─►    takes its lock once        ─►  outbox
-//!   …                          ┘   (`parse`)                      (`deliver`, `conn/run.rs`)
+//!   …                          ┘   (`parse`)                      (`tcp/input.rs`, `conn/run.rs`)
 //! ```
 //!
 //! A flow's frames come in one queue, so they are handled by one thread and in order. Input threads run in parallel: they share no lock
@@ -29,10 +29,10 @@
 pub(crate) mod busy;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]
 pub(crate) mod count;
-pub(crate) mod deliver;
 mod ethernet;
 mod parse;
 pub(crate) mod placed;
+mod transport;
 pub(crate) mod watch;
 
 use std::ops::ControlFlow;
@@ -41,6 +41,8 @@ use sockeye_proto::icmp;
 use sockeye_sync::Counters;
 use sockeye_sync::facade::{AtomicBool, Ordering};
 
+use crate::inet::Core;
+use crate::inet::context::Context;
 use crate::inet::ip::{self, Received};
 use crate::inet::link;
 use crate::inet::netif::device::{FAULTS_MAX, pause_after};
@@ -50,13 +52,12 @@ use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::discipline::Discipline as _;
-use crate::tcp::{self, Core};
 
 pub(crate) use busy::Place;
 use parse::Parsed;
 pub(crate) use parse::{Packet, is_for_all, problem};
+pub(crate) use placed::Placed;
+pub(crate) use transport::{Lent, Transport};
 
 /// Most frames that are handled between two looks at the queue.
 pub(crate) const BATCH_MAX: usize = 64;
@@ -111,7 +112,7 @@ impl Input {
     }
 
     /// An input thread's life.
-    pub fn run(&self, core: &Core, netif: NetifId, queue: usize) {
+    pub fn run<T: Transport>(&self, core: &T, netif: NetifId, queue: usize) {
         threads::enter(Role::Input);
         let at = Place { netif, queue };
         let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
@@ -132,9 +133,9 @@ impl Input {
     }
 
     /// An input thread takes a batch, or stands aside, or waits. `Break` if the interface is gone.
-    fn step(
+    fn step<T: Transport>(
         &self,
-        core: &Core,
+        core: &T,
         at: Place,
         bytes_max: &mut usize,
         deputy: &mut busy::Deputy,
@@ -156,7 +157,7 @@ impl Input {
     }
 
     /// Handles what has arrived, for a stack without threads. True if there may be more.
-    pub fn poll(&self, core: &Core) -> bool {
+    pub fn poll<T: Transport>(&self, core: &T) -> bool {
         let mut more = false;
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
@@ -201,9 +202,9 @@ impl Faults {
 
 /// What was taken from a queue at a time. The lists keep their memory between turns.
 #[derive(Default)]
-struct Batch {
+pub(crate) struct Batch {
     /// Whole TCP segments.
-    packets: Vec<Packet>,
+    pub packets: Vec<Packet>,
     /// Everything else, which is handled after them.
     others: Vec<Received>,
     /// Packets whose senders are to hear why they were refused.
@@ -215,13 +216,13 @@ struct Batch {
     /// Whether one connection has the queue for itself.
     sole: watch::Sole,
     /// What a waiting reader's buffer has, during a turn for him.
-    gathered: Vec<placed::Placed>,
+    gathered: Vec<Placed>,
     /// Panics over frames, which were dropped. Told when the interface is done.
     caught: Vec<Caught>,
 }
 
 /// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
-fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
+fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let (id, queue) = (at.netif, at.queue);
     let Some(netif) = core.netifs.netif(id) else { return 0 };
     let largest = netif.mtu().max(netif.segment_max()).max(netif.udp_segment_max()).max(1) as usize;
@@ -237,7 +238,7 @@ fn turn(core: &Core, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
-    Context::run_as_worker(core, |cx| handle(cx, at, batch));
+    T::input(core, at, batch);
     frames
 }
 
@@ -265,13 +266,16 @@ fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: Rx
     }
 }
 
-/// Handles what was taken from a queue.
-fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
+/// Handles what comes before the segments of a batch.
+pub(crate) fn before(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
     cx.due.caught.append(&mut batch.caught);
     // What panics is dropped, and the rest goes on.
     let mut arps = batch.arps.drain(..);
     cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));
-    tcp::discipline::Chosen::batch(cx, at, &mut batch.packets);
+}
+
+/// Handles what comes after the segments of a batch.
+pub(crate) fn after(cx: &mut Context<'_>, batch: &mut Batch) {
     let mut others = batch.others.drain(..);
     cx.drain("packet input", |cx| others.by_ref().for_each(|received| ip::input(cx, received)));
     let mut refused = batch.refused.drain(..);

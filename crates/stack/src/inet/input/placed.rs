@@ -36,15 +36,13 @@ use sockeye_sync::facade::Arc;
 use super::busy::Place;
 use super::ethernet::LinkHeader;
 use super::parse::Origin;
-use super::{BATCH_MAX, Batch, Packet, count, handle, sort};
+use super::{BATCH_MAX, Batch, Lent, Packet, Transport, count, sort};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
+use crate::inet::Core;
 use crate::inet::ip::Cast;
 use crate::inet::netif::{Checksum, Medium, RxFrame, RxPlaced};
 use crate::rt::memory;
-use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
-use crate::tcp::conn::{self, Conn};
 
 /// Most frames that are gathered: a batch.
 const GATHERED_MAX: usize = BATCH_MAX;
@@ -57,8 +55,8 @@ const FULL_MAX: u8 = 16;
 const LARGE_MIN: usize = 8 << 10;
 
 /// A reader that waits with its buffer.
-pub(crate) struct Placing<'a> {
-    conn: &'a Arc<Conn>,
+pub(crate) struct Placing<'a, T: Transport> {
+    conn: &'a Arc<T::Conn>,
     buf: &'a mut [u8],
     /// Bytes that were received into the buffer.
     taken: usize,
@@ -127,9 +125,9 @@ impl Guess {
     }
 }
 
-impl<'a> Placing<'a> {
+impl<'a, T: Transport> Placing<'a, T> {
     /// A read into `buf`.
-    pub fn new(conn: &'a Arc<Conn>, buf: &'a mut [u8]) -> Self {
+    pub fn new(conn: &'a Arc<T::Conn>, buf: &'a mut [u8]) -> Self {
         Self { conn, buf, taken: 0 }
     }
 
@@ -141,11 +139,11 @@ impl<'a> Placing<'a> {
     /// Whether the next frame is likely one that fits.
     pub(super) fn fits(&self, batch: &Batch) -> bool {
         let guess = &batch.guess;
-        self.taken == 0 && self.buf.len() >= guess.room() && guess.is_to(&self.conn.tuple)
+        self.taken == 0 && self.buf.len() >= guess.room() && guess.is_to(T::tuple(self.conn))
     }
 
     /// Takes frames from the queue and handles them. Returns how many there were; `None` if the driver cannot do this.
-    pub(super) fn turn(&mut self, core: &Core, at: Place, batch: &mut Batch) -> Option<usize> {
+    pub(super) fn turn(&mut self, core: &T, at: Place, batch: &mut Batch) -> Option<usize> {
         // The list keeps its memory between turns.
         let mut gathered = std::mem::take(&mut batch.gathered);
         let taken = self.gather(core, at, batch, &mut gathered);
@@ -158,30 +156,25 @@ impl<'a> Placing<'a> {
     }
 
     /// Handles what was gathered, and the frame that ended it.
-    fn accept(&mut self, core: &Core, at: Place, batch: &mut Batch, gathered: &mut Vec<Placed>) {
+    fn accept(&mut self, core: &T, at: Place, batch: &mut Batch, gathered: &mut Vec<Placed>) {
         core.input.count(count::BATCHES, 1);
         core.input.count(count::PACKETS, (gathered.len() + batch.packets.len()) as u64);
-        Context::run_as_worker(core, |cx| {
-            let mut gathered = gathered.drain(..).peekable();
-            self.taken = conn::placed::input(cx, self.conn, &mut gathered);
-            let late: Vec<Packet> = gathered.filter_map(|placed| self.copied(core, placed)).collect();
-            // They came before the frame that ended the gathering.
-            batch.packets.splice(0..0, late);
-            handle(cx, at, batch);
-        });
+        let (to, buf) = (*T::tuple(self.conn), &*self.buf);
+        let lent = Lent { placed: gathered, taken: &mut self.taken };
+        core.input_placed(self.conn, at, batch, lent, |placed| copied(core, to, buf, placed));
     }
 
     /// Reads frames to the buffer until there is no more, one is not as guessed, or a bound is reached. Returns how many there
     /// were.
     fn gather(
         &mut self,
-        core: &Core,
+        core: &T,
         at: Place,
         batch: &mut Batch,
         gathered: &mut Vec<Placed>,
     ) -> Option<usize> {
         let Some(netif) = core.netifs.netif(at.netif) else { return Some(0) };
-        let (medium, conn) = (netif.medium(), self.conn);
+        let (medium, conn) = (netif.medium(), T::tuple(self.conn));
         let (mut frames, mut begin, mut is_full) = (0, 0, false);
         while !is_full {
             let (head_len, mut is_guessed, mut shown) = (batch.guess.head_len, false, 0);
@@ -218,16 +211,16 @@ impl<'a> Placing<'a> {
         }
         Some(frames)
     }
+}
 
-    /// A segment that was not accepted, in packet memory.
-    fn copied(&self, core: &Core, placed: Placed) -> Option<Packet> {
-        let Some(mut payload) = copy_in(core, &self.buf[placed.at]) else {
-            core.input.count(count::NO_MEMORY, 1);
-            return None;
-        };
-        payload.append(placed.rest);
-        Some(Packet { to: self.conn.tuple, header: placed.header, payload: Data(payload) })
-    }
+/// A segment that was not accepted, and whose text lies in `buf`, in packet memory.
+fn copied(core: &Core, to: FourTuple, buf: &[u8], placed: Placed) -> Option<Packet> {
+    let Some(mut payload) = copy_in(core, &buf[placed.at]) else {
+        core.input.count(count::NO_MEMORY, 1);
+        return None;
+    };
+    payload.append(placed.rest);
+    Some(Packet { to, header: placed.header, payload: Data(payload) })
 }
 
 /// Whether an interface has put a frame where it was told to. Where the text of an accepted segment lies is computed from that.
@@ -239,7 +232,7 @@ fn is_in_place(frame: &RxPlaced<'_>, place_at: *const u8, room: usize) -> bool {
 fn guessed(
     core: &Core,
     medium: Medium,
-    conn: &Conn,
+    conn: &FourTuple,
     frame: &RxPlaced<'_>,
     (head_len, begin): (usize, usize),
 ) -> Option<Placed> {
@@ -255,7 +248,7 @@ fn guessed(
     let addresses = ip_header.addresses;
     let local = Endpoint::new(addresses.dst(), ports.dst);
     let remote = Endpoint::new(addresses.src(), ports.src);
-    let is_ours = (FourTuple { local, remote }) == conn.tuple && !header.flags.has(Flags::BAD_OPTION);
+    let is_ours = (FourTuple { local, remote }) == *conn && !header.flags.has(Flags::BAD_OPTION);
     if !is_ours || !text.is_empty() || frame.head.len() != head_len {
         return None;
     }

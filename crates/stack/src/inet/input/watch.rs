@@ -32,12 +32,12 @@ use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::busy::{self, Place, PlaceCell};
 use super::placed::Placing;
-use super::{Batch, count};
+use super::{Batch, Transport, count};
 use crate::base::addr::FourTuple;
+use crate::inet::Core;
 use crate::inet::netif::Waited;
 use crate::rt::blocking::Timeout;
 use crate::rt::counter;
-use crate::tcp::Core;
 
 /// Packets of one connection in a row after which a queue counts as its own.
 const SOLE_MIN: u32 = 16;
@@ -102,7 +102,11 @@ pub(crate) struct Wait<'a> {
 
 /// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `placing` has taken anything, or the time is over. `None` if that cannot
 /// be, or not any more: the caller is to park. **Blocks**; called without locks.
-pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placing<'_>>) -> Option<Woken> {
+pub(crate) fn wait<T: Transport>(
+    core: &T,
+    wait: &Wait<'_>,
+    mut placing: Option<&mut Placing<'_, T>>,
+) -> Option<Woken> {
     let seat = busy::seat(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
     let watch = seat.lookout.take(wait.waiters.queue)?;
@@ -146,11 +150,11 @@ pub(crate) fn wait(core: &Core, wait: &Wait<'_>, mut placing: Option<&mut Placin
 
 /// Waits with a ticket for something that frames from an interface bring; `false` at the end of the time. As long as it is busy, the caller
 /// takes them from their queue itself (`busy.rs`), for `placing` where that can be, and then it may sleep there. Called without locks.
-pub(crate) fn wait_polling(
-    core: &Core,
+pub(crate) fn wait_polling<T: Transport>(
+    core: &T,
     (waiters, ticket): (Waiters<'_>, Ticket),
     (at, conn): (Place, &FourTuple),
-    mut placing: Option<&mut Placing<'_>>,
+    mut placing: Option<&mut Placing<'_, T>>,
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);

@@ -1,7 +1,7 @@
 //! The Internet layer beside TCP's own short way: packets of every other protocol, in and out.
 //!
 //! ```text
-//!  input/parse.rs ──► whole TCP segments: runs, then perimeters (`input/deliver.rs`)
+//!  input/parse.rs ──► whole TCP segments: runs, then perimeters (`tcp/input.rs`)
 //!        └─────────► Received ──► input() ──► UDP · ICMP · IGMP/MLD/NDP
 //!                       ▲
 //!       own addresses ──┘◄── output::send() ──► route, source, header, checksum ──► netif

@@ -16,8 +16,8 @@ use super::outbox::Context;
 use super::sockbuf::{Buffers, RecvBuf, Socket};
 use super::{Conn, contain, engine, run, serve, tune};
 use crate::base::payload::Data;
+use crate::inet::input::Placed;
 use crate::inet::input::count;
-use crate::inet::input::placed::Placed;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 

@@ -488,7 +488,7 @@ fn wait_for(
     core: &Core,
     conn: &Conn,
     (waiters, ticket): (Waiters<'_>, Option<(Ticket, u32)>),
-    placing: Option<&mut Placing<'_>>,
+    placing: Option<&mut Placing<'_, Core>>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
     let Some((ticket, cpu)) = ticket else {

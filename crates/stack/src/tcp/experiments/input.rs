@@ -21,12 +21,13 @@ use sockeye_sync::{Entry, Mutex, MutexGuard};
 use super::squeue::{self, In, Item, Squeue, drive};
 use crate::base::payload::Data;
 use crate::experiments::Input;
-use crate::inet::input::{BATCH_MAX, Packet, Place, count, deliver};
+use crate::inet::input::{BATCH_MAX, Packet, Place, count};
 use crate::inet::netif::departures;
 use crate::rt::counter;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::run::{self, Stay};
 use crate::tcp::conn::{Conn, Work};
+use crate::tcp::input as deliver;
 use sockeye_proto::tcp::segment::Header;
 
 /// What excludes input threads with the two oldest settings.

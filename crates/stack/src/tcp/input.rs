@@ -9,20 +9,73 @@
 //! nothing is nested when a child is made. The child is in the table before its third segment has been run;
 //! another thread that finds it there runs it as any other.
 //!
-//! Tests: `tests/wire.rs`.
+//! Below TCP is `inet/input/`, which takes the frames and sorts them. Tests: `tests/wire.rs`.
 
 use sockeye_sync::facade::Arc;
 
-use super::busy::Place;
-use super::{BATCH_MAX, Packet};
-use crate::inet::netif::departures;
-use crate::tcp::conn::Conn;
+use crate::base::addr::FourTuple;
+use crate::inet::input::{self, BATCH_MAX, Batch, Lent, Packet, Place, Placed, Transport};
+use crate::inet::netif::{NetifId, departures};
+use crate::tcp::Core;
+use crate::tcp::conn::error::SockError;
 use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::{Conn, engine, placed, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::route;
 
 /// Most packets of a run.
 const RUN_MAX: usize = BATCH_MAX;
+
+impl Transport for Core {
+    type Conn = Conn;
+
+    #[inline]
+    fn tuple(conn: &Conn) -> &FourTuple {
+        &conn.tuple
+    }
+
+    fn input(&self, at: Place, batch: &mut Batch) {
+        Context::run_as_worker(self, |cx| handle(cx, at, batch));
+    }
+
+    fn input_placed(
+        &self,
+        conn: &Arc<Conn>,
+        at: Place,
+        batch: &mut Batch,
+        lent: Lent<'_>,
+        copied: impl FnMut(Placed) -> Option<Packet>,
+    ) {
+        Context::run_as_worker(self, |cx| {
+            let mut segments = lent.placed.drain(..).peekable();
+            *lent.taken = placed::input(cx, conn, &mut segments);
+            let late: Vec<Packet> = segments.filter_map(copied).collect();
+            // They came before the frame that ended the gathering.
+            batch.packets.splice(0..0, late);
+            handle(cx, at, batch);
+        });
+    }
+
+    fn interface_gone(&self, netif: NetifId) {
+        let mut ended: Vec<Arc<Conn>> = Vec::new();
+        self.demux.each_shard(|shard| {
+            ended.extend(shard.conns().filter(|conn| conn.via.last().netif() == netif).cloned());
+        });
+        Context::run_as_worker(self, |cx| {
+            for conn in &ended {
+                conn.set_error(SockError::NetDown);
+                engine::notify(cx, conn, reason::ABORT);
+            }
+        });
+    }
+}
+
+/// Handles what was taken from a queue.
+fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
+    input::before(cx, at, batch);
+    Chosen::batch(cx, at, &mut batch.packets);
+    input::after(cx, batch);
+}
 
 /// Handles all of `packets`, in order within each flow.
 pub(crate) fn in_runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>) {
