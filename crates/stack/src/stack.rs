@@ -8,6 +8,7 @@
 
 mod duties;
 mod protocols;
+mod rights;
 mod scope;
 pub(crate) mod snapshot;
 

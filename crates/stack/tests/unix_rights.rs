@@ -15,7 +15,7 @@ use sockeye::unix::{
     IN_FLIGHT_MAX, MsgFlags, RIGHTS_MAX, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram,
     UnixListener, UnixSeqpacket, UnixSocket, UnixStream,
 };
-use sockeye::{Stack, TcpListener};
+use sockeye::{Stack, TcpListener, TcpStream};
 
 /// Runs `test` on a stack of each locking, which must be empty afterwards.
 fn on_each(test: impl Fn(&Stack)) {
@@ -69,10 +69,13 @@ fn every_kind_arrives_and_works() {
         let listener = UnixListener::bind_on(stack, "/l").unwrap();
         send(&a, b"4", listener);
         let tcp = TcpListener::bind_on(stack, "127.0.0.1:0").unwrap();
+        let client = TcpStream::connect_on(stack, tcp.local_addr().unwrap()).unwrap();
         send(&a, b"5", tcp);
+        send(&a, b"7", client);
         send(&a, b"6", std::fs::File::open("/dev/zero").unwrap().as_fd().try_clone_to_owned().unwrap());
-        assert_eq!(stack.unix_rights_in_flight(), 6);
-        for expected in b"123456" {
+        assert_eq!(stack.unix_rights_in_flight(), 7);
+        let mut accepted = None;
+        for expected in b"1234576" {
             let (bytes, mut rights, flags) = recv(&b, 10);
             assert_eq!((bytes, rights.len(), flags), (vec![*expected], 1, MsgFlags::NONE));
             match rights.remove(0) {
@@ -93,7 +96,19 @@ fn every_kind_arrives_and_works() {
                     let (_, from) = listener.accept().unwrap();
                     assert!(from.is_unnamed() && client.peer_addr().unwrap().as_pathname().is_some());
                 }
-                Right::TcpListener(tcp) => assert!(tcp.local_addr().is_ok()),
+                right @ Right::Foreign(_) if *expected == b'5' => {
+                    // It is a listener and nothing else, and so is its duplicate.
+                    let right = TcpStream::try_from(right).unwrap_err();
+                    let duplicate = TcpListener::try_from(right.try_clone().unwrap()).unwrap();
+                    let tcp = TcpListener::try_from(right).unwrap();
+                    assert_eq!(duplicate.local_addr().unwrap(), tcp.local_addr().unwrap());
+                    accepted = Some(tcp.accept().unwrap().0);
+                }
+                right @ Right::Foreign(_) => {
+                    let right = TcpListener::try_from(right).unwrap_err();
+                    TcpStream::try_from(right).unwrap().write_all(b"w").unwrap();
+                    assert_eq!(accepted.take().unwrap().read(&mut [0]).unwrap(), 1);
+                }
                 Right::Fd(fd) => {
                     let mut zero = [1];
                     rustix::io::read(&fd, &mut zero).unwrap();

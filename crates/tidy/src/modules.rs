@@ -1,12 +1,11 @@
 //! The modules inside the stack: which may import which.
 //!
 //! [`MODULES`] lists them from the bottom up. A row names the modules that a module may import, each of which has an earlier row, so the
-//! table has no cycle. [`KNOWN`] lists the imports that are against it, with the number of files that have one. The number is exact:
-//! one more file is refused, and with one less the number is to be lowered, until the row is deleted.
+//! table has no cycle. An import that it does not have is refused.
 //!
 //! Must not know what modules do. Tests: below, `tests/house.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::doors::without_tests;
 use crate::finding::Finding;
@@ -33,52 +32,18 @@ pub const MODULES: [(&str, &[&str]); 11] = [
     ("tokio", &["base", "rt", "inet", "tcp", "udp", "icmp", "unix", "stack"]),
 ];
 
-/// Imports against the table that are still there: from, to, files.
-pub const KNOWN: [(&str, &str, usize); 1] = [("unix", "tcp", 1)];
-
-/// Checks all files of the stack.
+/// Checks all files of the stack. There is one finding for each file and module that it must not import.
 pub fn check<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<Finding> {
-    judge(&against_the_table(sources), &KNOWN)
-}
-
-/// Files and lines, by the module that imports and the one that it must not.
-type Seen<'s> = BTreeMap<(&'static str, &'static str), Vec<(&'s str, usize)>>;
-
-/// The imports against the table, one for each file and module.
-fn against_the_table<'s>(sources: impl Iterator<Item = &'s Source>) -> Seen<'s> {
-    let mut seen = Seen::new();
+    let mut findings = Vec::new();
     for source in sources {
         let Some(from) = module_of(&source.path).filter(|_| source.is_product()) else { continue };
         let Some(tokens) = tokens(&source.text) else { continue };
         for (to, line) in imports(&without_tests(&tokens)) {
             if to != from && !may_import(from, to) {
-                seen.entry((from, to)).or_default().push((&source.path, line));
+                let message =
+                    format!("{from} must not import {to}: move the code to where both may be known");
+                findings.push(Finding::new(&source.path, line, "modules", message));
             }
-        }
-    }
-    seen
-}
-
-/// Compares the imports against the table with those that are known.
-fn judge(seen: &Seen<'_>, known: &[(&str, &str, usize)]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (&(from, to), places) in seen {
-        let allowed = known.iter().find(|row| (row.0, row.1) == (from, to)).map_or(0, |row| row.2);
-        if places.len() > allowed {
-            let message = format!(
-                "{from} must not import {to}: {} files do, {allowed} are known; move the code to where both may be known",
-                places.len()
-            );
-            let at = |&(path, line): &(&str, usize)| Finding::new(path, line, "modules", message.clone());
-            findings.extend(places.iter().map(at));
-        }
-    }
-    for &(from, to, count) in known {
-        let now = seen.get(&(from, to)).map_or(0, Vec::len);
-        if now < count {
-            let message =
-                format!("{now} files of {from} import {to}, {count} are known: lower the number in KNOWN");
-            findings.push(Finding::new("crates/tidy/src/modules.rs", 0, "modules", message));
         }
     }
     findings
@@ -139,12 +104,9 @@ mod tests {
             ),
             source("rt/poll.rs", "use crate::TcpStream;"),
         ];
-        let seen = against_the_table(files.iter());
-        assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [("rt", "tcp"), ("rt", ROOT)]);
-        assert_eq!(judge(&seen, &[]).len(), 2);
-        assert_eq!(judge(&seen, &[("rt", "tcp", 1), ("rt", ROOT, 1)]), []);
-        // A number that is too high is found as well.
-        assert_eq!(judge(&seen, &[("rt", "tcp", 2), ("rt", ROOT, 1)]).len(), 1);
-        assert_eq!(judge(&seen, &[("rt", "tcp", 1), ("rt", ROOT, 1), ("udp", "tcp", 3)]).len(), 1);
+        let found: Vec<_> = check(files.iter()).into_iter().map(|finding| finding.to_string()).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("rt must not import tcp") && found[0].contains("timers.rs:1"), "{found:?}");
+        assert!(found[1].contains(ROOT) && found[1].contains("poll.rs:1"), "{found:?}");
     }
 }

@@ -92,7 +92,7 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Packet memory was refused to a call that may hold locks or be inside a perimeter: the wheel is asked when the call ends that what
+    /// Packet memory was refused to a call that may hold locks: the wheel is asked when the call ends that what
     /// lies behind holes be given up.
     #[cold]
     pub fn ask_for_memory(&mut self) {

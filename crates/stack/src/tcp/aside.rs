@@ -1,6 +1,6 @@
 //! What the Internet layer has for TCP beside whole segments: segments that came in fragments, and reports about those that were not delivered.
 //!
-//! Handled when a call is settled, outside of all perimeters. Tests: `tests/ip`.
+//! Handled when a call is settled, with no socket lock held. Tests: `tests/ip`.
 
 use sockeye_proto::icmp::Error;
 use sockeye_proto::ip;

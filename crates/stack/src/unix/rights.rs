@@ -21,8 +21,11 @@
 //!
 //! Tests: `tests/unix_rights.rs`, `tests/unix_stress.rs`.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
+use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -34,7 +37,6 @@ use super::pcb::Contents;
 use super::sock::Sock;
 use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixSocket, UnixStream};
 use crate::rt::env::Env;
-use crate::tcp::socket::{TcpListener, TcpStream};
 
 /// Something that a message can carry: a socket of any stack, or a file descriptor of the kernel.
 #[derive(Debug)]
@@ -52,12 +54,41 @@ pub enum Right {
     SeqListener(UnixSeqListener),
     /// A socket that may be neither connected nor listening yet.
     Socket(UnixSocket),
-    /// A TCP connection.
-    TcpStream(TcpStream),
-    /// A TCP listener.
-    TcpListener(TcpListener),
+    /// A socket of another family, TCP's for now: [`TcpStream`](crate::TcpStream) and [`TcpListener`](crate::TcpListener) are made of a right
+    /// by `try_from`, which gives back what is none.
+    Foreign(Foreign),
     /// A file descriptor.
     Fd(OwnedFd),
+}
+
+/// A handle of a socket of another family. What it is, is known where it was sent from and where it is received.
+pub struct Foreign(Box<dyn Passed>);
+
+/// What a handle of another family can do in a message: nothing but be there, and be duplicated by a peek.
+pub(crate) trait Passed: Any + Debug + Send + Sync {
+    /// Another handle of the same.
+    fn duplicate(&self) -> io::Result<Foreign>;
+}
+
+impl Foreign {
+    pub(crate) fn new(socket: impl Passed) -> Self {
+        Self(Box::new(socket))
+    }
+
+    /// The handle, if it is of this type.
+    pub(crate) fn into_inner<T: Passed>(self) -> Result<T, Self> {
+        if !(&*self.0 as &dyn Any).is::<T>() {
+            return Err(self);
+        }
+        let Ok(socket) = (self.0 as Box<dyn Any>).downcast::<T>() else { unreachable!("it is of this type") };
+        Ok(*socket)
+    }
+}
+
+impl Debug for Foreign {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 macro_rules! right_from {
@@ -77,8 +108,7 @@ right_from! {
     UnixSeqpacket => Seqpacket,
     UnixSeqListener => SeqListener,
     UnixSocket => Socket,
-    TcpStream => TcpStream,
-    TcpListener => TcpListener,
+    Foreign => Foreign,
     OwnedFd => Fd,
 }
 
@@ -92,7 +122,7 @@ impl Right {
             Self::Seqpacket(socket) => socket.sock.unless_lost(),
             Self::SeqListener(socket) => socket.sock.unless_lost(),
             Self::Socket(socket) => socket.sock.unless_lost(),
-            Self::TcpStream(_) | Self::TcpListener(_) | Self::Fd(_) => None,
+            Self::Foreign(_) | Self::Fd(_) => None,
         }
     }
 
@@ -100,7 +130,7 @@ impl Right {
     ///
     /// # Errors
     /// EMFILE, for a file descriptor.
-    pub fn try_clone(&self) -> std::io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Stream(socket) => Self::Stream(socket.try_clone()?),
             Self::Listener(socket) => Self::Listener(socket.try_clone()?),
@@ -108,8 +138,7 @@ impl Right {
             Self::Seqpacket(socket) => Self::Seqpacket(socket.try_clone()?),
             Self::SeqListener(socket) => Self::SeqListener(socket.try_clone()?),
             Self::Socket(socket) => Self::Socket(socket.try_clone()?),
-            Self::TcpStream(socket) => Self::TcpStream(socket.try_clone()?),
-            Self::TcpListener(socket) => Self::TcpListener(socket.try_clone()?),
+            Self::Foreign(socket) => Self::Foreign(socket.0.duplicate()?),
             Self::Fd(fd) => Self::Fd(fd.try_clone()?),
         })
     }

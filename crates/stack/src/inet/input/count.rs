@@ -13,7 +13,7 @@ pub(crate) const FRAMES_OUT: usize = 1;
 pub(crate) const BATCHES: usize = 2;
 /// TCP segments taken from frames.
 pub(crate) const PACKETS: usize = 3;
-/// Times that input went into a perimeter.
+/// Times that input took a socket lock.
 pub(crate) const ACQUISITIONS: usize = 4;
 /// Times that it was occupied.
 pub(crate) const CONTENDED: usize = 5;

@@ -7,12 +7,12 @@
 //! so one wrong guess is followed by frames that are taken as always.
 //!
 //! A large frame is placed for the copy that it spares. Small ones are placed for what a batch spares, and that only if the
-//! buffer has room for as many as came last time: with less, each entry of the perimeter would serve fewer of them.
+//! buffer has room for as many as came last time: with less, each hold of the socket lock would serve fewer of them.
 //!
 //! # How
 //! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
 //!    end where they should. Nothing is locked but the seat.
-//! 2. The connection's perimeter is entered once for all of them (`conn/placed.rs`), and those that are
+//! 2. The connection's socket lock is tried once for all of them (`tcp/conn/placed.rs`), and those that are
 //!    expected next are *accepted*: they count as received and read, in one section of the buffers' mutex that finds
 //!    `so_rcv` empty. So no byte that came earlier is still unread, and none of a later one is returned before it.
 //! 3. Whatever was not accepted, and the frame that ended the gathering because the guess was wrong, is copied out of the
@@ -20,7 +20,7 @@
 //!
 //! What lies in the buffer behind the bytes that the read returns has no meaning, as with any read.
 //!
-//! It must not know perimeters. The bytes may be anything: what is not plainly the segment that was guessed is
+//! It must not know socket locks. The bytes may be anything: what is not plainly the segment that was guessed is
 //! parsed again by `parse.rs`, which is the only one to drop and to count. The interface is foreign code: a frame that it did not put
 //! where it was told to, or shows beside another, is dropped here ([`is_in_place`]). Tests: below, `tests/placed.rs`,
 //! `tests/panics/placing.rs`, `drivers/tests/transfers.rs`.
@@ -50,8 +50,8 @@ const GATHERED_MAX: usize = BATCH_MAX;
 const GATHERED_BYTES_MAX: usize = 256 << 10;
 /// Turns in a row that fill the reader's buffer before it is looked whether more frames come than it has room for.
 const FULL_MAX: u8 = 16;
-/// Text from which on a frame is placed though the buffer may hold fewer than come: its copy costs more than an entry of the
-/// perimeter.
+/// Text from which on a frame is placed though the buffer may hold fewer than come: its copy costs more than a hold of
+/// the socket lock.
 const LARGE_MIN: usize = 8 << 10;
 
 /// A reader that waits with its buffer.

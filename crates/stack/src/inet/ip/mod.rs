@@ -1,15 +1,15 @@
 //! The Internet layer beside TCP's own short way: packets of every other protocol, in and out.
 //!
 //! ```text
-//!  input/parse.rs ──► whole TCP segments: runs, then perimeters (`tcp/input.rs`)
+//!  input/parse.rs ──► whole TCP segments: runs, then socket locks (`tcp/input.rs`)
 //!        └─────────► Received ──► input() ──► UDP · ICMP · IGMP/MLD/NDP
 //!                       ▲
 //!       own addresses ──┘◄── output::send() ──► route, source, header, checksum ──► netif
 //! ```
 //!
-//! Everything here runs outside of all perimeters, in the [`Context`] of whoever received or sends: an input thread or
-//! a caller. Packets to this stack itself are left in the outbox and come in when it is settled, so nothing here calls
-//! itself. Must not know sockets. Tests: `tests/ip.rs`.
+//! Everything here runs with no socket lock held, in the [`Context`] of the thread that received or sends: an input thread or
+//! a caller. Packets to this stack itself are noted there and come in at the end of the call, so nothing here calls
+//! itself. What is TCP's is noted, too: it has a context of its own. Must not know sockets. Tests: `tests/ip`.
 
 pub(crate) mod count;
 pub(crate) mod fragments;

@@ -1,9 +1,8 @@
 //! Packets of protocols other than TCP on their way out.
 //!
 //! [`send`] finds the way and the source address, writes the IP header, fills in the checksum of the protocol inside
-//! and hands the frame to its interface; bells are rung when the outbox is flushed. What is for this stack itself
-//! comes in again from the outbox (`Context::settle`). It must not be called inside a perimeter or under a lock.
-//! Tests: `tests/ip.rs`.
+//! and hands the frame to its interface; bells are rung at the end of the call. What is for this stack itself
+//! comes in again then (`Due::looped`). It must not be called under a lock. Tests: `tests/ip`.
 
 use std::net::IpAddr;
 

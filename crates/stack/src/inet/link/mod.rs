@@ -15,7 +15,7 @@
 //! tables of addresses and routes.
 //!
 //! # Locks
-//! One mutex for each station. It may be taken inside a perimeter (a connection's frames whose neighbor is not known or
+//! One mutex for each station. It may be taken under a socket lock (a connection's frames whose neighbor is not known or
 //! was not heard of lately), so it is held shortly and nobody waits for anything under it; under it are taken the lock of
 //! the tables of addresses and routes, and a device's queue: packets that waited leave before later ones can find the
 //! neighbor. A sender that finds its neighbor takes no lock (`slots.rs`).
@@ -125,7 +125,7 @@ pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
 }
 
 /// Nothing is heard any more of what a connection sends: its next hop may have become another station without a word, and is
-/// asked (RFC 4861 section 7.3.3). May be called inside a perimeter.
+/// asked (RFC 4861 section 7.3.3). May be called under a socket lock.
 #[cold]
 pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {
     let core = cx.core;

@@ -23,8 +23,8 @@ use crate::inet::netif::departures::{self, Queued};
 use crate::inet::netif::table::Via;
 use crate::rt::failpoints::{self, Point};
 
-/// Sends frames of one flow, all for one destination, by `via`. Returns how many were dropped. May be called inside a
-/// perimeter.
+/// Sends frames of one flow, all for one destination, by `via`. Returns how many were dropped. May be called under a
+/// socket lock.
 pub(crate) fn transmit<'s>(
     cx: &mut Context<'s>,
     station: &'s Station,

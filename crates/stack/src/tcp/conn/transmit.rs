@@ -1,8 +1,8 @@
 //! From segments to frames: headers are written, and frames handed to their interface.
 //!
 //! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and offered to a lane of their
-//! interface at the end of each run of items, or when another connection of the same perimeter sends, still inside that
-//! perimeter ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
+//! interface at the end of each run of items, or when another connection sends in the same call, still under the lock
+//! ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
 //! interface is told in `inet/netif/departures.rs`.
 //!
 //! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
@@ -46,8 +46,8 @@ impl Pending {
     }
 }
 
-/// A segment of `conn`, which is over a wire, as the next of its frames. What another connection of the same
-/// perimeter has left goes first. What is longer than `mss` is for the device to cut.
+/// A segment of `conn`, which is over a wire, as the next of its frames. What another connection has
+/// left in the same call goes first. What is longer than `mss` is for the device to cut.
 pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
     let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
@@ -151,7 +151,7 @@ pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
     tally
 }
 
-/// Offers what was pushed to the interface. Inside the perimeter of the connection that has pushed it.
+/// Offers what was pushed to the interface. Under the lock of the connection that has pushed it.
 pub(crate) fn flush(cx: &mut Context<'_>) {
     let pending = &mut cx.outbox.pending;
     let Some((via, hash)) = pending.flow.filter(|_| !pending.frames.is_empty()) else { return };
