@@ -2,7 +2,7 @@
 //!
 //! | module | what | its argument |
 //! |---|---|---|
-//! | `squeue` | the right to run protocol code, its queue, its ways in and out | head of `squeue.rs` |
+//! | `squeue` | (feature `experiments`) the right to run protocol code, its queue, its ways in and out | head of `experiments/squeue.rs` |
 //! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
@@ -63,6 +63,8 @@ mod counters;
 pub mod cpu;
 mod credits;
 #[doc(hidden)]
+#[cfg(feature = "experiments")]
+mod experiments;
 pub mod facade;
 pub mod fork;
 #[cfg(not(loom))]
@@ -87,7 +89,6 @@ pub mod slot;
 pub mod slots;
 pub mod socket_lock;
 mod spin;
-mod squeue;
 mod take_queue;
 pub mod tasks;
 mod wait;
@@ -96,6 +97,11 @@ mod wait_list;
 pub use brief::{BriefGuard, BriefMutex};
 pub use counters::Counters;
 pub use credits::Credits;
+#[cfg(feature = "experiments")]
+pub use experiments::{
+    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Items, Outcome, Poisoned, Served,
+    Squeue, SqueueId,
+};
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(loom))]
 pub use local::Local;
@@ -113,10 +119,6 @@ pub use serials::Serials;
 pub use sleeper::{Drowsy, Sleeper};
 pub use socket_lock::SocketLock;
 pub use spin::{SPIN_MAX_DEFAULT, Spin};
-pub use squeue::{
-    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Outcome, Poisoned, Served, Squeue,
-    SqueueId,
-};
 pub use take_queue::TakeQueue;
 pub use wait::{Awaited, Notified, Ticket, WaitQueue, Woken};
 pub use wait_list::{Key, NoPollers, Poller, Pollers, WaitList};

@@ -1,5 +1,5 @@
-//! Queue nodes, and the batch that a consumer takes: the links under the squeue and the run
-//! queue.
+//! Queue nodes, and the batch that a consumer takes: the links under the backlog of a socket lock,
+//! the run queue and the squeue.
 //!
 //! A queue of this crate is one word with a list, newest first. Producers push; the one consumer
 //! takes the whole list at once and turns it round. Nothing is ever unlinked from the middle, and
@@ -11,47 +11,31 @@
 //! * the consumer, from taking the list (acquire) until [`Node::unbox`].
 //!
 //! This file must not know what word the list hangs on. Its memory comes from `block.rs`.
-//! Tests: `squeue/tests.rs`, `tests/loom`.
+//! Tests: those of the queues, `tests/loom`.
 
 use core::ptr;
 
 use crate::block;
-use crate::facade::{UnsafeCell, thread};
-use crate::squeue::Grant;
+use crate::facade::UnsafeCell;
 
 /// One link of a queue. Aligned so that a word pointing to it has three low bits to spare.
 #[repr(C, align(8))]
 pub(crate) struct Node<T> {
     next: UnsafeCell<*mut Node<T>>,
-    load: UnsafeCell<Option<Load<T>>>,
-}
-
-/// What a node carries.
-pub(crate) enum Load<T> {
-    /// Work for whoever is inside.
-    Item(T),
-    /// A thread that sleeps until it is given the squeue itself.
-    Waiter(Waiter<T>),
-}
-
-/// A thread asleep in `enter_blocking`, and where it looks for the grant.
-pub(crate) struct Waiter<T> {
-    pub(crate) thread: thread::Thread,
-    /// On the sleeping thread's stack; valid until a verdict is stored in it.
-    pub(crate) grant: *const Grant<T>,
+    load: UnsafeCell<T>,
 }
 
 impl<T> Node<T> {
     /// A node of its own memory, linked to nothing.
-    pub(crate) fn boxed(load: Load<T>) -> *mut Self {
-        block::put(Self { next: UnsafeCell::new(ptr::null_mut()), load: UnsafeCell::new(Some(load)) })
+    pub(crate) fn boxed(load: T) -> *mut Self {
+        block::put(Self { next: UnsafeCell::new(ptr::null_mut()), load: UnsafeCell::new(load) })
     }
 
     /// Takes the load out and gives the memory back.
     ///
     /// # Safety
     /// `node` came from [`Node::boxed`], the caller owns it, and never uses it again.
-    pub(crate) unsafe fn unbox(node: *mut Self) -> Option<Load<T>> {
+    pub(crate) unsafe fn unbox(node: *mut Self) -> T {
         // SAFETY: the caller owns the node, which came from `block::put`, and gives it up.
         let node = unsafe { block::take(node) };
         node.load.into_inner()
@@ -79,36 +63,17 @@ impl<T> Node<T> {
         node.next.with_mut(|link| unsafe { *link = next });
     }
 
-    /// Whether the node carries a waiter.
-    ///
-    /// # Safety
-    /// The caller owns `node`.
-    pub(crate) unsafe fn is_waiter(node: *mut Self) -> bool {
-        // SAFETY: owned by the caller, hence alive.
-        let node = unsafe { &*node };
-        node.load.with(|load| {
-            // SAFETY: owned by the caller, hence nobody writes the load now.
-            let load = unsafe { &*load };
-            match load {
-                Some(Load::Waiter(_)) => true,
-                Some(Load::Item(_)) | None => false,
-            }
-        })
-    }
-
-    /// The item that `node` carries, if it carries one.
+    /// What `node` carries.
     ///
     /// # Safety
     /// The caller owns `node` and keeps it for `'a`.
-    pub(crate) unsafe fn item<'a>(node: *mut Self) -> Option<&'a T> {
+    #[cfg(feature = "experiments")]
+    pub(crate) unsafe fn load<'a>(node: *mut Self) -> &'a T {
         // SAFETY: owned by the caller for 'a, hence alive.
         let node = unsafe { &*node };
         let load = node.load.with(|load| load);
         // SAFETY: owned by the caller for 'a, hence nobody writes the load in that time.
-        match unsafe { &*load } {
-            Some(Load::Item(item)) => Some(item),
-            Some(Load::Waiter(_)) | None => None,
-        }
+        unsafe { &*load }
     }
 }
 
@@ -143,7 +108,7 @@ impl<T> Batch<T> {
     /// A batch of this list.
     ///
     /// # Safety
-    /// The caller gives up the list, oldest first, which carries only items.
+    /// The caller gives up the list, oldest first.
     pub(crate) unsafe fn from_list(head: *mut Node<T>) -> Self {
         Self { head }
     }
@@ -165,10 +130,7 @@ impl<T> Iterator for Batch<T> {
         // SAFETY: the batch owns its nodes.
         self.head = unsafe { Node::next(node) };
         // SAFETY: as above, and the batch has just forgotten this one.
-        match unsafe { Node::unbox(node) } {
-            Some(Load::Item(item)) => Some(item),
-            Some(Load::Waiter(_)) | None => unreachable!("a batch is made of items"),
-        }
+        Some(unsafe { Node::unbox(node) })
     }
 }
 

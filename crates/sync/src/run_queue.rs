@@ -16,7 +16,7 @@ use core::fmt;
 use core::ptr;
 
 use crate::facade::{AtomicPtr, Ordering};
-use crate::node::{Batch, Load, Node, reverse};
+use crate::node::{Batch, Node, reverse};
 
 /// A queue with many producers and one consumer.
 pub struct RunQueue<T> {
@@ -37,7 +37,7 @@ impl<T> RunQueue<T> {
 
     /// Appends `item`. True if the queue was empty. Never blocks.
     pub fn push(&self, item: T) -> bool {
-        let node = Node::boxed(Load::Item(item));
+        let node = Node::boxed(item);
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the exchange below publishes it.

@@ -97,7 +97,7 @@ use core::fmt;
 use core::ptr;
 
 use crate::facade::{AtomicPtr, Futex, LockWord, Ordering, UnsafeCell, spin_loop, thread};
-use crate::node::{Batch, Load, Node};
+use crate::node::{Batch, Node};
 
 pub use delegate::Delegate;
 use guards::Inner;
@@ -225,16 +225,13 @@ impl<T, I> SocketLock<T, I> {
     /// Leaves `item` in the backlog, whether or not the lock is free. Never blocks.
     #[inline]
     pub fn leave(&self, item: I) -> Left<I> {
-        let node = Node::boxed(Load::Item(item));
+        let node = Node::boxed(item);
         // Relaxed: the exchange looks again.
         let mut seen = self.backlog.load(Ordering::Relaxed);
         loop {
             if seen == closed() {
                 // SAFETY: the node was not pushed, so it is still ours.
-                return match unsafe { Node::unbox(node) } {
-                    Some(Load::Item(item)) => Left::Dead(item),
-                    Some(Load::Waiter(_)) | None => unreachable!("the node was made with an item"),
-                };
+                return Left::Dead(unsafe { Node::unbox(node) });
             }
             // SAFETY: the node is ours until the exchange publishes it.
             unsafe { Node::link(node, seen) };

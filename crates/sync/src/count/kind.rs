@@ -79,7 +79,7 @@ impl Kind {
 
 /// Parts of paths, and what the words of such files are; the first that fits decides.
 const FILES: [(&str, Kind); 14] = [
-    ("sync/src/squeue", Kind::Lock),
+    ("sync/src/experiments/squeue", Kind::Lock),
     ("sync/src/block.rs", Kind::Queue),
     ("sync/src/node.rs", Kind::Queue),
     ("sync/src/run_queue.rs", Kind::Queue),
@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(Kind::of(What::Guarded, file), Kind::Queue);
         assert_eq!(Kind::of(What::Lock, file), Kind::Lock);
         assert_eq!(Kind::of(What::References, file), Kind::References);
-        assert_eq!(Kind::of(What::Guarded, "crates/sync/src/squeue/inside.rs"), Kind::Guarded);
-        assert_eq!(Kind::of(What::Word, "crates/sync/src/squeue/inside.rs"), Kind::Lock);
+        assert_eq!(Kind::of(What::Guarded, "crates/sync/src/experiments/squeue/inside.rs"), Kind::Guarded);
+        assert_eq!(Kind::of(What::Word, "crates/sync/src/experiments/squeue/inside.rs"), Kind::Lock);
         assert_eq!(Kind::of(What::Word, "crates/new/src/lib.rs"), Kind::Other);
     }
 

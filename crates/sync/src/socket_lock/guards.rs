@@ -12,7 +12,7 @@ use core::ptr;
 
 use super::{HandedOff, Left, NOBODY, RUN, SocketLock, YIELDS, closed};
 use crate::facade::{Ordering, thread};
-use crate::node::{Batch, Load, Node, reverse};
+use crate::node::{Batch, Node, reverse};
 
 /// What the holder has.
 #[repr(C)]
@@ -186,10 +186,7 @@ impl<T, I> Backlog<'_, T, I> {
         // SAFETY: in the list that belongs to the runner, and not empty.
         *self.kept = unsafe { Node::next(node) };
         // SAFETY: as above, and now it is out of the list.
-        match unsafe { Node::unbox(node) } {
-            Some(Load::Item(item)) => Some(item),
-            Some(Load::Waiter(_)) | None => unreachable!("the backlog is made of items"),
-        }
+        Some(unsafe { Node::unbox(node) })
     }
 }
 

@@ -5,10 +5,11 @@
 
 use core::ptr;
 
+use super::Load;
 use crate::node::Node;
 
 /// One value of the word.
-pub(super) struct Word<T>(*mut Node<T>);
+pub(super) struct Word<T>(*mut Node<Load<T>>);
 
 impl<T> Clone for Word<T> {
     fn clone(&self) -> Self {
@@ -23,16 +24,16 @@ impl<T> Word<T> {
     pub(super) const INSIDE: Self = Self(ptr::without_provenance_mut(OWNED));
     pub(super) const DEAD: Self = Self(ptr::without_provenance_mut(OWNED | POISONED));
 
-    pub(super) fn from_raw(raw: *mut Node<T>) -> Self {
+    pub(super) fn from_raw(raw: *mut Node<Load<T>>) -> Self {
         Self(raw)
     }
 
-    pub(super) fn raw(self) -> *mut Node<T> {
+    pub(super) fn raw(self) -> *mut Node<Load<T>> {
         self.0
     }
 
     /// The newest node, or null.
-    pub(super) fn list(self) -> *mut Node<T> {
+    pub(super) fn list(self) -> *mut Node<Load<T>> {
         self.0.map_addr(|addr| addr & !FLAGS)
     }
 
@@ -49,7 +50,7 @@ impl<T> Word<T> {
     }
 
     /// The same flags over the list that begins with `newest`.
-    pub(super) fn with_list(self, newest: *mut Node<T>) -> Self {
+    pub(super) fn with_list(self, newest: *mut Node<Load<T>>) -> Self {
         let flags = self.0.addr() & FLAGS;
         Self(newest.map_addr(|addr| addr | flags))
     }

@@ -13,9 +13,9 @@ use core::ptr;
 
 use super::grant::{Verdict, tell};
 use super::word::Word;
-use super::{Squeue, SqueueId};
+use super::{Load, Squeue, SqueueId};
 use crate::facade::Ordering;
-use crate::node::{Batch, Load, Node, reverse};
+use crate::node::{Batch, Node, reverse};
 
 /// The proof of being inside a squeue. Given back by [`Inside::leave`] or [`Inside::hand_off`];
 /// dropping it poisons the squeue.
@@ -23,7 +23,7 @@ use crate::node::{Batch, Load, Node, reverse};
 pub struct Inside<'p, T> {
     squeue: &'p Squeue<T>,
     /// Threads that sleep until they get the squeue, oldest first.
-    waiters: *mut Node<T>,
+    waiters: *mut Node<Load<T>>,
 }
 
 /// The ownership was scheduled: *now* tell a worker to [`Squeue::resume`] it.
@@ -43,7 +43,7 @@ impl<'p, T> Inside<'p, T> {
 
     /// # Safety
     /// As for [`Inside::new`], and the list `waiters` is the caller's.
-    pub(super) unsafe fn granted(squeue: &'p Squeue<T>, waiters: *mut Node<T>) -> Self {
+    pub(super) unsafe fn granted(squeue: &'p Squeue<T>, waiters: *mut Node<Load<T>>) -> Self {
         Self { squeue, waiters }
     }
 
@@ -65,8 +65,8 @@ impl<'p, T> Inside<'p, T> {
         self.set_taken(unsafe { Node::next(node) });
         // SAFETY: as above, and now it is out of the list.
         match unsafe { Node::unbox(node) } {
-            Some(Load::Item(item)) => Some(item),
-            Some(Load::Waiter(_)) | None => unreachable!("the taken list is made of items"),
+            Load::Item(item) => Some(item),
+            Load::Waiter(_) => unreachable!("the taken list is made of items"),
         }
     }
 
@@ -74,7 +74,10 @@ impl<'p, T> Inside<'p, T> {
     pub fn peek(&mut self) -> Option<&T> {
         let node = self.first()?;
         // SAFETY: in the taken list, which is ours and does not change while `self` is borrowed.
-        unsafe { Node::item(node) }
+        match unsafe { Node::load(node) } {
+            Load::Item(item) => Some(item),
+            Load::Waiter(_) => unreachable!("the taken list is made of items"),
+        }
     }
 
     /// [`Inside::pop`], if `is_wanted` says so of the item.
@@ -97,12 +100,12 @@ impl<'p, T> Inside<'p, T> {
 
     /// Everything queued so far, oldest first. A batch that is dropped drops its items. To run only a bounded
     /// number, use [`Inside::pop`].
-    pub fn take(&mut self) -> Batch<T> {
+    pub fn take(&mut self) -> Items<T> {
         self.collect();
         let list = self.taken();
         self.set_taken(ptr::null_mut());
-        // SAFETY: the list was ours, is now nobody's, and carries only items.
-        unsafe { Batch::from_list(list) }
+        // SAFETY: the list was ours, and is now nobody's.
+        Items(unsafe { Batch::from_list(list) })
     }
 
     /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs what
@@ -170,7 +173,7 @@ impl<'p, T> Inside<'p, T> {
     }
 
     /// The first node of the taken list, after a look at the queue if that is empty.
-    fn first(&mut self) -> Option<*mut Node<T>> {
+    fn first(&mut self) -> Option<*mut Node<Load<T>>> {
         if self.taken().is_null() {
             self.collect();
         }
@@ -196,7 +199,11 @@ impl<'p, T> Inside<'p, T> {
             // SAFETY: of the list that is ours.
             let next = unsafe { Node::next(node) };
             // SAFETY: as above.
-            let chain = if unsafe { Node::is_waiter(node) } { &mut waiters } else { &mut items };
+            let chain = if matches!(unsafe { Node::load(node) }, Load::Waiter(_)) {
+                &mut waiters
+            } else {
+                &mut items
+            };
             chain.append(node);
             node = next;
         }
@@ -218,12 +225,12 @@ impl<'p, T> Inside<'p, T> {
         count
     }
 
-    fn taken(&self) -> *mut Node<T> {
+    fn taken(&self) -> *mut Node<Load<T>> {
         // SAFETY: the field belongs to the thread inside, which we are.
         self.squeue.taken.with(|taken| unsafe { *taken })
     }
 
-    fn set_taken(&mut self, head: *mut Node<T>) {
+    fn set_taken(&mut self, head: *mut Node<Load<T>>) {
         // SAFETY: the field belongs to the thread inside, which we are.
         self.squeue.taken.with_mut(|taken| unsafe { *taken = head });
     }
@@ -258,12 +265,12 @@ impl<T> core::fmt::Debug for Inside<'_, T> {
 ///
 /// # Safety
 /// The caller owns the list and gives it up.
-unsafe fn refuse<T>(mut node: *mut Node<T>) {
+unsafe fn refuse<T>(mut node: *mut Node<Load<T>>) {
     while !node.is_null() {
         // SAFETY: the caller owns the list.
         let next = unsafe { Node::next(node) };
         // SAFETY: as above.
-        if unsafe { Node::is_waiter(node) } {
+        if matches!(unsafe { Node::load(node) }, Load::Waiter(_)) {
             // SAFETY: as above.
             unsafe { tell(node, Verdict::Poisoned, ptr::null_mut()) };
         } else {
@@ -274,15 +281,37 @@ unsafe fn refuse<T>(mut node: *mut Node<T>) {
     }
 }
 
+/// Items taken from a squeue, oldest first. Dropping it drops those that were not iterated.
+#[derive(Debug)]
+pub struct Items<T>(Batch<Load<T>>);
+
+impl<T> Items<T> {
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Iterator for Items<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match self.0.next()? {
+            Load::Item(item) => Some(item),
+            Load::Waiter(_) => unreachable!("the taken list is made of items"),
+        }
+    }
+}
+
 /// A list that grows at its end. Its nodes belong to whoever holds it.
 struct Chain<T> {
-    head: *mut Node<T>,
-    last: *mut Node<T>,
+    head: *mut Node<Load<T>>,
+    last: *mut Node<Load<T>>,
 }
 
 impl<T> Chain<T> {
     /// The list that begins with `head`, which the caller owns.
-    fn after(head: *mut Node<T>) -> Self {
+    fn after(head: *mut Node<Load<T>>) -> Self {
         let mut last = ptr::null_mut();
         let mut node = head;
         while !node.is_null() {
@@ -293,7 +322,7 @@ impl<T> Chain<T> {
         Self { head, last }
     }
 
-    fn append(&mut self, node: *mut Node<T>) {
+    fn append(&mut self, node: *mut Node<Load<T>>) {
         // SAFETY: the node is the caller's.
         unsafe { Node::link(node, ptr::null_mut()) };
         if self.last.is_null() {

@@ -19,9 +19,9 @@ use core::fmt;
 use core::ptr;
 
 use super::inside::Inside;
-use super::{IfFree, Pushed, Squeue};
+use super::{IfFree, Load, Pushed, Squeue};
 use crate::facade::{AtomicU32, Ordering, UnsafeCell, thread};
-use crate::node::{Load, Node, Waiter};
+use crate::node::Node;
 
 /// The squeue was left by a panic: nobody will enter it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,11 +36,18 @@ impl fmt::Display for Poisoned {
 impl std::error::Error for Poisoned {}
 
 /// Where a sleeping thread finds out that the squeue is its own.
-pub(crate) struct Grant<T> {
+pub(super) struct Grant<T> {
     /// (a) `WAITING` until the owner stores a verdict.
     state: AtomicU32,
     /// Written by the owner before the verdict, read by the waiter after: the waiters behind it.
-    others: UnsafeCell<*mut Node<T>>,
+    others: UnsafeCell<*mut Node<Load<T>>>,
+}
+
+/// A thread asleep in [`Squeue::enter_blocking`], and where it looks for the grant.
+pub(super) struct Waiter<T> {
+    thread: thread::Thread,
+    /// On the sleeping thread's stack; valid until a verdict is stored in it.
+    grant: *const Grant<T>,
 }
 
 /// What the owner has to say to a waiter.
@@ -103,11 +110,11 @@ impl<T> Squeue<T> {
 ///
 /// # Safety
 /// The caller owns `node`, which carries a waiter, and the list `others`, and gives up both.
-pub(super) unsafe fn tell<T>(node: *mut Node<T>, verdict: Verdict, others: *mut Node<T>) {
+pub(super) unsafe fn tell<T>(node: *mut Node<Load<T>>, verdict: Verdict, others: *mut Node<Load<T>>) {
     // SAFETY: the caller owns the node.
     let waiter = match unsafe { Node::unbox(node) } {
-        Some(Load::Waiter(waiter)) => waiter,
-        Some(Load::Item(_)) | None => unreachable!("the node carries a waiter"),
+        Load::Waiter(waiter) => waiter,
+        Load::Item(_) => unreachable!("the node carries a waiter"),
     };
     // SAFETY: the waiter does not return before it has read a verdict, which is not stored yet.
     let grant = unsafe { &*waiter.grant };

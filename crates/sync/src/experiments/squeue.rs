@@ -74,12 +74,11 @@ use core::num::NonZeroU64;
 use core::ptr;
 
 use crate::facade::{AtomicPtr, Ordering, UnsafeCell, unmodelled};
-use crate::node::{Batch, Load, Node};
+use crate::node::{Batch, Node};
 
 pub use drain::Outcome;
-pub(crate) use grant::Grant;
 pub use grant::Poisoned;
-pub use inside::{HandedOff, Inside};
+pub use inside::{HandedOff, Inside, Items};
 pub use leave_undrained::{DEPTH_MAX, ELIDE_MAX, Exit, Found, Served};
 use word::Word;
 
@@ -94,9 +93,9 @@ pub struct Squeue<T> {
     /// (c)
     id: SqueueId,
     /// (a) Flags and the list of what arrived, newest first.
-    word: AtomicPtr<Node<T>>,
+    word: AtomicPtr<Node<Load<T>>>,
     /// (p) What was taken from the word and has not run yet, oldest first, items only.
-    taken: UnsafeCell<*mut Node<T>>,
+    taken: UnsafeCell<*mut Node<Load<T>>>,
 }
 
 // SAFETY: the squeue owns queued items, which travel to the thread inside: `T: Send`. Its other
@@ -222,8 +221,8 @@ impl<T> Squeue<T> {
         }
         // SAFETY: the node was not pushed, so it is still ours.
         let item = match unsafe { Node::unbox(node) } {
-            Some(Load::Item(item)) => item,
-            Some(Load::Waiter(_)) | None => unreachable!("the node was made with an item"),
+            Load::Item(item) => item,
+            Load::Waiter(_) => unreachable!("the node was made with an item"),
         };
         match pushed {
             // SAFETY: the push made us the owner.
@@ -234,7 +233,7 @@ impl<T> Squeue<T> {
     }
 
     /// Pushes `node`, unless the squeue turns out to be free and `if_free` says to enter.
-    fn push(&self, node: *mut Node<T>, if_free: IfFree) -> Pushed {
+    fn push(&self, node: *mut Node<Load<T>>, if_free: IfFree) -> Pushed {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
             if seen.is_poisoned() {
@@ -339,6 +338,14 @@ impl SqueueId {
 enum IfFree {
     Enter,
     PushScheduled,
+}
+
+/// What a node of a squeue carries.
+enum Load<T> {
+    /// Work for the thread that is inside.
+    Item(T),
+    /// A thread that sleeps until it is given the squeue itself.
+    Waiter(grant::Waiter<T>),
 }
 
 /// What [`Squeue::push`] did. The node is still the caller's in the cases that begin with Not.
