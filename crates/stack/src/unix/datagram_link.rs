@@ -39,8 +39,8 @@ pub(crate) fn link_pair(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
 /// # Errors
 /// EPERM if `to` receives from another socket only; ECONNREFUSED if it has closed.
 pub(crate) fn connect(core: &Env, pcb: &Arc<Pcb>, to: &Arc<Pcb>) -> Result<(), Errno> {
-    // Release, before the link changes: see `Locking::with_datagram_peer`.
-    pcb.is_relinked.store(true, Ordering::Release);
+    // Before the link changes.
+    pcb.remembered.forget();
     let old = Chosen::relinking(core, || {
         pair::relink(&**pcb, to, |_| {
             let mut theirs = to.so.lock();
@@ -75,7 +75,7 @@ pub(crate) fn lose(core: &Env, pcb: &Arc<Pcb>, dead: usize) {
 }
 
 fn disconnect_if(core: &Env, pcb: &Arc<Pcb>, is_it: impl Fn(Option<&Arc<Pcb>>) -> bool) {
-    pcb.is_relinked.store(true, Ordering::Release);
+    pcb.remembered.forget();
     let mut old = None;
     let unlinked = panics::catch(PanicSource::Protocol, "disconnect", || {
         Chosen::relinking(core, || {

@@ -42,7 +42,7 @@
 //!
 //! Tests: `crates/sync/tests/loom/pair.rs`, `tests/unix_stress.rs` in all settings.
 
-use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::facade::Arc;
 use sockeye_sync::pair::PairCost;
 
 use super::pcb::Pcb;
@@ -76,9 +76,7 @@ pub(crate) trait Locking {
         known: Option<&Arc<Pcb>>,
         f: impl FnOnce(&Arc<Pcb>) -> R,
     ) -> Option<R> {
-        // Acquire, with the release in `datagram_link`: a thread that sees the pcb linked anew looks under its mutex.
-        let is_relinked = pcb.is_relinked.load(Ordering::Acquire);
-        if let Some(peer) = known.filter(|_| !is_relinked) {
+        if let Some(peer) = pcb.remembered.peer(known) {
             return Some(f(peer));
         }
         core.count(counter::UNIX_PCB_LOCKS);

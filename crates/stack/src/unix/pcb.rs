@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `so` | (b) its own mutex, the *receive buffer's* |
 //! | `link` | (u) the pcb's mutex, inside |
-//! | `options`, `users`, `in_flight`, `alert`, `is_relinked`, `peer_serial` | (a) atomics |
+//! | `options`, `users`, `in_flight`, `alert`, `remembered`, `peer_serial` | (a) atomics |
 //! | `kind`, `serial`, `name` (once set) | (c) constant |
 //!
 //! What a sender has to know of its receiver stands in the *receiver's* `so`, so that a send needs that
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Weak};
-use sockeye_sync::pair::{Link, Linked};
+use sockeye_sync::pair::{Link, Linked, Remembered};
 use sockeye_sync::reserved::Reserved;
 use sockeye_sync::{BriefMutex, WaitQueue};
 
@@ -67,8 +67,8 @@ pub(crate) struct Pcb {
     pub alert: AtomicBool,
     /// (a) What the socket is: see `listen::phase`.
     pub phase: AtomicU8,
-    /// (a) A datagram socket's peer is not (or no more) the one that it was made with.
-    pub is_relinked: AtomicBool,
+    /// (a) Whether a datagram socket's peer is the one that it was made with.
+    pub remembered: Remembered,
     /// (a) Where our flow was at the receiver that we sent to last; a hint.
     pub flow_hint: AtomicU32,
     /// (a) Handles, those in flight included.
@@ -198,7 +198,7 @@ impl Pcb {
             kind,
             alert: AtomicBool::new(false),
             phase: AtomicU8::new(0),
-            is_relinked: AtomicBool::new(false),
+            remembered: Remembered::new(),
             flow_hint: AtomicU32::new(0),
             users: AtomicU32::new(1),
             in_flight: AtomicU32::new(0),
