@@ -30,8 +30,9 @@
 
 use std::time::{Duration, Instant};
 
+use sockeye_sync::busy_poll::{BusyPoll, Turn};
 use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
-use sockeye_sync::{Lookout, Mutex, Seen, Spin};
+use sockeye_sync::{Lookout, Seen, Spin};
 
 use super::placed::Placing;
 use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
@@ -139,9 +140,8 @@ impl Deputy {
 /// The right to take frames from a queue.
 #[derive(Default)]
 pub(super) struct Seat {
-    pub batch: Mutex<Batch>,
-    /// (a) Callers take what comes.
-    served: AtomicBool,
+    /// The batch, and whether callers take what comes.
+    pub poll: BusyPoll<Batch>,
     /// A caller who sleeps at the interface; the input thread is its deputy, and sleeps in its bed when it stands aside.
     pub lookout: Lookout,
     /// (a) The interface has no place for callers who sleep.
@@ -189,21 +189,20 @@ pub(super) fn turn_or_aside<T: Transport>(
     deputy: &mut Deputy,
 ) -> Option<usize> {
     let seat = core.input.seats.at(at)?;
-    // Relaxed, as in `mark`: the bound on the sleep is what counts.
-    let is_served = seat.served.load(Ordering::Relaxed);
     let watcher = seat.lookout.seen();
-    let held = if is_served || watcher.is_some() { None } else { seat.batch.try_lock() };
-    let Some(mut batch) = held else {
-        seat.served.store(false, Ordering::Relaxed);
-        core.input.count(count::ASIDE, 1);
-        match watcher.filter(|_| deputy.knows(watcher) && !is_served) {
-            Some(seen) => seat.lookout.trust(seen),
-            None => {
-                let until = Instant::now() + deputy.stand_aside();
-                seat.lookout.bed().prepare_sleep().sleep(Some(until), Spin::OFF);
+    let mut batch = match seat.poll.turn(watcher.is_some()) {
+        Turn::Own(batch) => batch,
+        Turn::Aside { was_served } => {
+            core.input.count(count::ASIDE, 1);
+            match watcher.filter(|_| deputy.knows(watcher) && !was_served) {
+                Some(seen) => seat.lookout.trust(seen),
+                None => {
+                    let until = Instant::now() + deputy.stand_aside();
+                    BusyPoll::<Batch>::stand_aside(seat.lookout.bed(), Some(until));
+                }
             }
+            return None;
         }
-        return None;
     };
     deputy.stand_in();
     Some(turn(core, at, bytes_max, &mut batch))
@@ -212,7 +211,7 @@ pub(super) fn turn_or_aside<T: Transport>(
 /// The turn of a driver of a stack without threads: how many frames there were. None while somebody else is at it, who may be
 /// the driver itself: an interface that polls the stack when it is asked for frames.
 pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> usize {
-    let batch = core.input.seats.at(at).and_then(|seat| seat.batch.try_lock());
+    let batch = core.input.seats.at(at).and_then(|seat| seat.poll.try_take());
     batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
 }
 
@@ -225,9 +224,7 @@ pub(super) fn pause(core: &Core, at: Place, time: Duration) {
 
 /// A caller takes what comes next, or is about to.
 pub(super) fn mark(seat: &Seat) {
-    if !seat.served.load(Ordering::Relaxed) {
-        seat.served.store(true, Ordering::Relaxed);
-    }
+    seat.poll.mark();
 }
 
 /// A caller has found so much to read that he will be back for more before long: he takes it from the queue then, and on his
@@ -253,7 +250,7 @@ pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, 
     let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
     mark(seat);
     if buffered >= LOOK_MIN
-        && let Some(mut batch) = seat.batch.try_lock()
+        && let Some(mut batch) = seat.poll.try_take()
         && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
     {
         core.input.count(count::BY_CALLERS, 1);
@@ -274,16 +271,9 @@ pub(crate) fn until<T: Transport>(
         if done() {
             return true;
         }
-        let Some(mut batch) = seat.batch.try_lock() else {
-            // So the input thread leaves the next ones to us.
-            mark(seat);
-            return false;
-        };
-        if turn_for(core, at, &mut batch, placing.as_deref_mut()) > 0 {
+        if seat.poll.look(|batch| turn_for(core, at, batch, placing.as_deref_mut())) > 0 {
             core.input.count(count::BY_CALLERS, 1);
-            mark(seat);
         }
-        drop(batch);
         placing.as_ref().is_some_and(|placing| placing.taken() > 0) || done()
     })
 }
@@ -291,10 +281,7 @@ pub(crate) fn until<T: Transport>(
 /// A caller gives up and parks: the input thread need not wait for him any longer.
 pub(crate) fn leave(core: &Core, at: Place) {
     if let Some(seat) = seat(core, at) {
-        if seat.served.load(Ordering::Relaxed) {
-            seat.served.store(false, Ordering::Relaxed);
-        }
-        seat.lookout.bed().wake_if_sleeping();
+        seat.poll.leave(seat.lookout.bed());
     }
 }
 

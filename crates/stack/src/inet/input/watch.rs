@@ -63,7 +63,7 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     // Relaxed: a hint.
     busy::seat(core, at).is_some_and(|seat| {
         !seat.has_no_place.load(Ordering::Relaxed)
-            && seat.batch.try_lock().is_some_and(|batch| is_own(&batch, conn))
+            && seat.poll.try_take().is_some_and(|batch| is_own(&batch, conn))
     })
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn wait<T: Transport>(
             Waited::Woken => false,
         };
         // Whoever holds the seat is busy there, and takes what has come.
-        let mut batch = seat.batch.try_lock()?;
+        let mut batch = seat.poll.try_take()?;
         if busy::turn_for(core, wait.at, &mut batch, placing.as_deref_mut()) > 0 {
             core.input.count(count::BY_CALLERS, 1);
             busy::mark(seat);
