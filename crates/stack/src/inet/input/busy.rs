@@ -1,32 +1,31 @@
-//! Who takes frames from a queue: its input thread, or a caller that waits for what they bring.
+//! Busy polling: which thread takes frames from a receive queue, its input thread or a call that waits for what they bring.
 //!
 //! A thread that blocks in a read or write is busy for a while before it parks. If its connection is over an interface,
 //! it spends that time at the queue where the connection's frames come in: it takes a batch, handles it as the
 //! input thread would, and often finds that its own wait is over. That saves two switches of threads for each answer, and
 //! payload is copied out on the core that has just copied it in. (On sockets of the kernel this is SO_BUSY_POLL.)
 //!
-//! # Who may
-//! Whoever holds the mutex of the [`Seat`], in which the batch is. A caller only tries it; the input thread does, too: if
-//! it is held, somebody is at work there. It is the first lock of all; nothing is held when it is tried.
+//! # Ownership
+//! The thread that has the batch of the queue ([`BusyPoll`]) takes frames. A caller and the input thread both only try to get it: if it is
+//! taken, another thread is at work there. It comes before all locks; nothing is held when it is tried.
 //!
 //! # Standing aside
-//! An input thread that waits in its interface would be woken by each frame that a caller takes. So a caller marks the seat
-//! as *served* when he has found frames, when he finds the seat held, when he has read so much from his socket's
-//! buffer that he will be back ([`has_read`]), and when he has written as much ([`has_written`]): what comes then is his. An
-//! input thread that finds the mark, or the seat held, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if
-//! nobody has marked it again by then, it takes its turn and goes back to its interface. Where callers have served for long it
-//! sleeps longer, [`ASIDE_LONG_MAX`]. A caller that gives up and parks clears the mark and wakes it.
+//! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller marks the queue as *served* when it has
+//! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]),
+//! and when it has written as much ([`has_written`]): what comes next is the caller's. An input thread that finds the mark, or the batch
+//! taken, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if no caller has marked the queue again by then, it takes its turn and
+//! goes back to its interface. Where callers have served for long it sleeps longer, [`ASIDE_LONG_MAX`]. A caller that gives up and
+//! parks clears the mark and wakes it.
 //!
 //! # Why nothing is stranded
-//! Between two turns of anybody, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
-//! after a sleep during which nobody has served it takes a turn before it waits in its interface, which reports by level
-//! what is there. That bound also covers the race of a caller who leaves between the input thread's look at the
-//! mark and its sleep; `sync/tests/loom/seat.rs` has every order of the two. A caller who parks has a ticket from before his
-//! last look, and whoever delivers what he waits for ends it. One who sleeps at the interface instead (`watch.rs`) is
+//! Between two turns of any thread, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
+//! after a sleep during which no caller has served it takes a turn before it waits in its interface, which reports by level
+//! what is there. That bound also covers the race of a caller that leaves between the input thread's look at the
+//! mark and its sleep; `sync/tests/loom/seat.rs` runs every order of the two on [`BusyPoll`]. A caller that parks has a ticket from before
+//! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`watch.rs`) is
 //! a reason to stand aside too, and the only one to do so without that bound.
 //!
-//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in
-//! `crates/sync/tests/loom/seat.rs`.
+//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/seat.rs`.
 
 use std::time::{Duration, Instant};
 
