@@ -99,7 +99,7 @@ switch! {
 
 switch! {
     /// What excludes whom while segments from a wire are processed (technique 2). Loopback is the same in all of
-    /// them: its segments are run by the sender's thread, or by whoever is running the receiver's items.
+    /// them: its segments are run by the sender's thread, or by the thread that is running the receiver's items.
     Input = "input" {
         /// One lock around all TCP input, none of a connection's own: connections over wires share one squeue,
         /// whatever the grain.
@@ -120,9 +120,9 @@ switch! {
         /// To the pool, by the reader, at once.
         #[default]
         Inline = "inline",
-        /// One buffer waits in the connection for whoever receives its next packet.
+        /// One buffer waits in the connection for the thread that receives its next packet.
         Slot = "slot",
-        /// A list in the connection, taken by whoever receives its next packet.
+        /// A list in the connection, taken by the thread that receives its next packet.
         SocketList = "socket_list",
         /// A lock-free list of the core that allocated the buffer.
         CoreList = "core_list",

@@ -73,7 +73,7 @@ impl Stack {
 
     /// A stack without threads that does the same whenever it is told the same: hash keys, sequence numbers and
     /// ports come from `seed`, the time from [`poll`](Self::poll), and neither from the system; on which CPU it is
-    /// called makes no difference. For simulations and tests: whoever knows the seed knows all its secrets.
+    /// called makes no difference. For simulations and tests: anyone with the seed knows all its secrets.
     ///
     /// # Errors
     /// `InvalidInput` if a field of `config` is out of its bounds, or `workers` is not 0.

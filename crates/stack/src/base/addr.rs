@@ -1,4 +1,4 @@
-//! Who talks to whom: an endpoint, and the 4-tuple that names a connection.
+//! The names of both ends: an endpoint, and the 4-tuple that names a connection.
 //!
 //! Knows nothing of sockets or segments. A 4-tuple is written from the point of view of the side
 //! that owns it; [`FourTuple::reversed`] is the other side's name for the same connection.

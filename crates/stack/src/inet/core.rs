@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Says whom to ask. Once, before anything else is done.
+    /// Sets what to ask. Once, before anything else is done.
     pub fn set_protocols(&self, protocols: Box<dyn Protocols>) {
         let _ = self.protocols.set(protocols);
     }

@@ -38,7 +38,7 @@ pub(crate) struct Env {
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfStack,
     pub workers: Workers,
-    /// Whom the application has named to hear of panics.
+    /// The application's hook for panics.
     pub panics: Panics,
     counters: Counters<{ counter::COUNT }>,
     /// The CPU to take every thread for, where what happens may not depend on that.
@@ -88,7 +88,7 @@ impl Env {
         }
     }
 
-    /// Says whom to ask. Once, before anything else is done.
+    /// Sets what to ask. Once, before anything else is done.
     pub fn set_above(&self, above: Box<dyn Above>) {
         let _ = self.above.set(above);
     }

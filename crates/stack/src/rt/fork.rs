@@ -76,7 +76,7 @@ fn ask_in_child(whole: &Arc<dyn Whole>, env: &Env) -> io::Result<()> {
         let _adopting = env.home.adopting.lock();
         if env.home.origin.is_here() { Vec::new() } else { adopt(whole, env) }
     };
-    // Outside the lock: it wakes whoever waited for a connection.
+    // Outside the lock: it wakes the threads that waited for a connection.
     for netif in inherited {
         whole.lose(netif);
     }

@@ -72,7 +72,7 @@ struct Handle {
     end: Arc<End>,
 }
 
-/// Held by the threads and the handle: whoever is the last does what is left. See the module's head.
+/// Held by the threads and the handle: the last one does what is left. See the module's head.
 struct End {
     whole: Arc<dyn Whole>,
 }
@@ -94,7 +94,7 @@ pub(crate) trait Whole: Send + Sync {
     /// has lost, by their places.
     fn adopt(&self) -> Vec<u16>;
 
-    /// Wakes whoever waited for one of those.
+    /// Wakes the threads that waited for one of those.
     fn lose(&self, netif: u16);
 }
 

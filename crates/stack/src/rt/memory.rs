@@ -4,7 +4,7 @@
 //! here and is woken after [`PAUSE`] to try again. Polling, but only at the cap, and through the timer wheel, so
 //! that a stack without threads has it too.
 //!
-//! Whoever takes packet memory at once or does without [`obtain`]s it: what is parked is given back for him, and where that
+//! A thread that takes packet memory at once or does without [`obtain`]s it: what is parked is given back for it, and where that
 //! does not help what lies behind holes is given up soon: a thread that is refused memory [asks](Pruner::ask) for that, and so does one that
 //! waits for memory. `tcp/prune.rs` has what is then done, and why.
 //!

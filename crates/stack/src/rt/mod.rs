@@ -7,8 +7,8 @@
 //! | [`workers`], [`timers`] | the stack's own threads and their timer wheels |
 //! | [`threads`] | which kind of thread the calling one is |
 //! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |
-//! | [`wake`] | whom a change concerns, until it can be woken |
-//! | [`memory`] | who waits for packet memory |
+//! | [`wake`] | tasks and pollers that a change concerns, until they can be woken |
+//! | [`memory`] | threads and tasks that wait for packet memory |
 //! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
 //! | [`fork`] | what a child of fork(2) may do |

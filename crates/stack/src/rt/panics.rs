@@ -62,7 +62,7 @@ impl fmt::Display for PanicReport {
 /// What the application has set with [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
 pub(crate) type Hook = dyn Fn(&PanicReport) + Send + Sync;
 
-/// Whom a stack tells of panics. The mutex is a leaf; the hook is called and dropped outside of it.
+/// The hook that a stack tells of panics. The mutex is a leaf; the hook is called and dropped outside of it.
 #[derive(Default)]
 pub(crate) struct Panics {
     hook: Mutex<Option<Arc<Box<Hook>>>>,
@@ -160,7 +160,7 @@ pub(crate) fn discard<T>(value: T) {
 }
 
 impl Caught {
-    /// Lets the panic go on, to whoever catches it next.
+    /// Lets the panic go on, to the next frame that catches it.
     #[cold]
     pub fn resume(self) -> ! {
         std::panic::resume_unwind(self.payload)

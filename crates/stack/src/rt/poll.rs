@@ -8,7 +8,7 @@
 //! * *Registering*: the registration is added under the socket's mutex first, and the socket's buffers are
 //!   looked at afterwards, under it again. A deliverer changes the buffers and looks at the registrations
 //!   under the same mutex, in one go. One of the two sees the other.
-//! * *Queued once*: whoever makes a registration's word queued puts an entry into the inbox; it stays queued for as long as
+//! * *Queued once*: the thread that makes a registration's word queued puts an entry into the inbox; it stays queued for as long as
 //!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs` and `poll_queue.rs`).
 //! * *Level*: a registration that was reported stays with the poller, still queued, and is looked
 //!   at again by the next wait. It leaves when it is not ready, and the next mark queues it again.

@@ -3,7 +3,7 @@
 //! A hierarchical wheel of four levels of 64 slots. A deadline goes into the level of the highest
 //! six-bit digit in which it differs from the present, and comes down a level when that digit is
 //! reached, so inserting and firing are O(1). Nothing is ever taken out: a deadline that has moved or
-//! gone is noticed by whoever is called, and a connection has at most one entry that counts
+//! gone is noticed where the call arrives, and a connection has at most one entry that counts
 //! (`Conn::timer_at`). Entries name connections, they do not keep them alive.
 //!
 //! A call never comes early; it comes at most a tick late. Deadlines beyond the horizon of 4.6 hours
@@ -13,7 +13,7 @@
 
 use crate::rt::failpoints::{self, Point};
 
-/// Whom to call.
+/// What to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerKey {
     /// A connection of this name hash and these low bits of its serial number, if it still exists. A later one that has both

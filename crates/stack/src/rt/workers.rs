@@ -5,7 +5,7 @@
 //!
 //! # Sleeping
 //! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only
-//! then sleeps, until the wheel's next deadline. Whoever brings work first puts it there and then
+//! then sleeps, until the wheel's next deadline. A thread that brings work first puts it there and then
 //! looks whether the worker has announced. Either the worker sees the work, or the bringer sees the
 //! announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer that
 //! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
@@ -13,9 +13,9 @@
 //! in `rt/discipline.rs`, by the same rule: its work is there before the worker is looked at.)
 //!
 //! # Without threads
-//! Whoever calls `Stack::poll` is told when to call again, and may be doing something else when an application's call
-//! makes that too late. `sleeps_until` is then what he was last told ([`Workers::told`] writes it, and looks at the queue
-//! *afterwards*). Whoever arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the
+//! The driver, which calls `Stack::poll`, is told when to call again, and may be doing something else when an application's call
+//! makes that too late. `sleeps_until` is then what it was last told ([`Workers::told`] writes it, and looks at the queue
+//! *afterwards*). A thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the
 //! same mutex *afterwards*, and sets it to 0. So of the two that come together one sees the other, and the driver's hook
 //! ([`Workers::set_driver`]) is owed one call for each answer that was overtaken.
 //!
@@ -150,14 +150,14 @@ impl Workers {
         panics::release(env, PanicSource::Hook, "drop of a driver's hook", before);
     }
 
-    /// The driver has come: until he is told anew, he looks by himself.
+    /// The driver has come: until it is told anew, it looks by itself.
     pub fn driver_came(&self) {
         for lane in &self.lanes {
             lane.clockwork.lock().sleeps_until = 0;
         }
     }
 
-    /// The driver is about to be told to call again at `next`; returns what to tell him.
+    /// The driver is about to be told to call again at `next`; returns what to tell it.
     pub fn told(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
         let lane = &self.lanes[index];
         // Since `next` was looked up somebody may have armed an earlier one, who found 0 here and told nobody.

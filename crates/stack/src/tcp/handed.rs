@@ -14,7 +14,7 @@ use crate::tcp::conn::Conn;
 /// See the module's head.
 pub(crate) struct Handed(Box<[Lane]>);
 
-/// Each is written by whoever hands over and by one worker.
+/// Each is written by the thread that hands over and by one worker.
 #[repr(align(128))]
 struct Lane(RunQueue<Arc<Conn>>);
 

@@ -118,7 +118,7 @@ pub(crate) fn lookup(cx: &Context<'_>, packet: &Packet) -> Option<Arc<Conn>> {
     cx.core.demux.shard(hash).conn(hash, &packet.to).cloned()
 }
 
-/// A packet without a connection: whoever answers for it, does.
+/// A packet without a connection: a handshake or a stray.
 pub(crate) fn route(cx: &mut Context<'_>, packet: Packet) {
     let Packet { to, header, payload } = packet;
     route::deliver(cx, Routed { from: None, to, header, payload });

@@ -1,7 +1,7 @@
 //! Into the receivers' queues: by the thread that sends, for an address of the stack's own, or by input.
 //!
 //! What is delivered in one go is looked up once, appended under one hold of the receiver's mutex, and announced once.
-//! Whoever is to be woken is noted, for after all locks. A full queue takes no more until its owner has received
+//! Threads and tasks that are to be woken are noted, for after all locks. A full queue takes no more until its owner has received
 //! something, so what is left over is dropped, and counted, outside of the mutex.
 //!
 //! Must not know where datagrams come from. Rank: a core's copy of the table, then one receiver's `so` at a time. Tests:
@@ -70,7 +70,7 @@ impl Shared {
 
     /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address. What a
     /// host without an address says is for those who may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would
-    /// go to the loopback, in the name of whoever answers.
+    /// go to the loopback, in the name of the one that answers.
     pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
         let group = flow.tuple.local.addr;
         let is_nameless = flow.tuple.remote.addr.is_unspecified();

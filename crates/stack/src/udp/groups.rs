@@ -5,7 +5,7 @@
 //! (IP_MULTICAST_ALL, which is on, as on Linux). Interfaces go by numbers: 1 is the loopback, the others follow
 //! (`NetifId::interface_index`).
 //!
-//! The host's list is under a lock that joins and leaves take; who delivers reads what it says in the table of his core
+//! The host's list is under a lock that joins and leaves take; a delivery reads what it says in the table of its core
 //! (`table.rs`), which is changed under it. Rank: before the copies of the table. Tests: below,
 //! `tests/udp/multicast.rs`.
 

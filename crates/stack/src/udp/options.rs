@@ -1,4 +1,4 @@
-//! A socket's options: words that are read by sends and receives and changed by whoever sets them.
+//! A socket's options: words that are read by sends and receives and changed by their setters.
 //!
 //! Each stands for itself and orders nothing, so all accesses are relaxed. Their public faces are in `settings.rs`.
 

@@ -13,7 +13,7 @@
 //!
 //! # Around it
 //! The panic goes on to [`call`], at the beginning of the call. It ends the connection at both ends: own calls fail with EIO once and find the end
-//! of the connection then, the peer's with ECONNRESET. A socket of datagrams has no connection to end. Whoever was noted as to
+//! of the connection then, the peer's with ECONNRESET. A socket of datagrams has no connection to end. What was noted as to
 //! be woken is woken by the unwinding, which also closes what a buffer held (`wakes.rs`). Rights that the call had in hand, to be
 //! sent or received, are closed ([`InFlight`](super::rights::InFlight)).
 //!

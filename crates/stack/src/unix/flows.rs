@@ -108,7 +108,7 @@ impl Flows {
         }
     }
 
-    /// A datagram was taken. Whoever waited for that is to be told.
+    /// A datagram was taken. Senders that waited for that are to be told.
     #[inline]
     pub fn discharge(&mut self, place: u32, len: usize) -> Option<Unblocked> {
         let flow = self.list.get_mut(place as usize)?.as_mut()?;

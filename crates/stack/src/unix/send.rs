@@ -4,7 +4,7 @@
 //! of a stream after its place was reserved, of a packet, which goes whole or not at all, at once. In `direct`
 //! that mutex is the only one (`locking.rs`).
 //!
-//! Must not know public types. Invariants: rights that were not appended go back to the caller; whoever
+//! Must not know public types. Invariants: rights that were not appended go back to the caller; the thread that
 //! waits is told in the section that appends. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
@@ -314,7 +314,7 @@ fn check(so: &So) -> Result<(), Refusal> {
 /// How many bytes may be added now.
 fn room(peer: &Pcb, so: &So, want: usize, blocks: bool) -> Result<usize, Refusal> {
     let space = so.space();
-    // A blocking writer waits for room that is worth it; whoever makes the peer's buffer `has_room` makes as
+    // A blocking writer waits for room that is worth it; the thread that makes the peer's buffer `has_room` makes as
     // much.
     let worth = if blocks { want.min(so.hiwat - so.hiwat / 4) } else { want.min(1) };
     if space < worth {

@@ -46,7 +46,7 @@ impl Clone for Sock {
 
 impl Drop for Sock {
     fn drop(&mut self) {
-        // SeqCst: whoever takes the count to 0 has seen what the other handles did; and see `collect`.
+        // SeqCst: the thread that takes the count to 0 has seen what the other handles did; and see `collect`.
         if self.pcb.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             let found = || self.pcb.peer.get()?.upgrade();
             let peer = self.peer.take().or_else(found);

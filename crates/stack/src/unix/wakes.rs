@@ -1,8 +1,8 @@
-//! Whom a change of a buffer concerns, collected under its mutex and woken after all locks.
+//! Waiters that a change of a buffer concerns, collected under its mutex and woken after all locks.
 //!
 //! A [`Wakes`] wakes when it is dropped, so no path can forget to: not one that returns early, and not a panic, whose unwinding drops it,
 //! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under
-//! them, are then gone before it is. Whoever goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
+//! them, are then gone before it is. A call that goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
 //!
 //! Must not know why. With nobody waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks;
 //! `tests/contained/unix.rs`.

@@ -51,8 +51,8 @@ const ASIDE_MANY: u32 = 8;
 const STREAM_MIN: usize = 32 << 10;
 /// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
 const LOOK_MIN: u32 = 192 << 10;
-/// Bytes of the largest frames after which a caller looks whether his wait is over. Fewer than an input thread takes: what
-/// he takes he is about to read, and it should still be in his core's cache then.
+/// Bytes of the largest frames after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about
+/// to read what it takes, which should still be in its core's cache then.
 const CALLER_BYTES_MAX: usize = 128 << 10;
 
 /// A queue of an interface.
@@ -79,7 +79,7 @@ impl PlaceCell {
 
     /// Remembers a place, if there is none.
     pub fn try_take(&self, place: Place) -> bool {
-        // Relaxed: whoever has to see it reads a word that is written after it.
+        // Relaxed: a thread that has to see it reads a word that is written after it.
         self.0.compare_exchange(0, Self::word(place), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -116,7 +116,7 @@ pub(super) struct Deputy {
 }
 
 impl Deputy {
-    /// It has found a watcher, or nobody. True if it was the same sleep the last time: then he has slept for so
+    /// It has found a watcher, or none. True if it was the same sleep the last time: then the watcher has slept for so
     /// long that no deadline is needed.
     fn knows(&mut self, seen: Option<Seen>) -> bool {
         let is_known = seen.is_some() && self.last == seen;
@@ -226,8 +226,7 @@ pub(super) fn mark(seat: &Seat) {
     seat.poll.mark();
 }
 
-/// A caller has found so much to read that he will be back for more before long: he takes it from the queue then, and on his
-/// core.
+/// A caller has found so much to read that it will be back for more before long: it takes that from the queue then, on its core.
 #[inline]
 pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     if bytes >= STREAM_MIN
@@ -238,9 +237,9 @@ pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     }
 }
 
-/// A caller has handed over so much that answers to what went before may be there: he takes them himself, and what they
-/// acknowledge is memory that his next bytes find in his core's cache. Not before there is much of it, `buffered` bytes: to look
-/// is a system call or two. Called without locks.
+/// A caller has handed over so much that answers to what went before may be there: it takes them itself, and the memory that they
+/// acknowledge is in its core's cache for its next bytes. It does not look before `buffered` bytes are many: a look is a system call or
+/// two. Called without locks.
 #[inline]
 pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, buffered: u32) {
     if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
@@ -277,7 +276,7 @@ pub(crate) fn until<T: Transport>(
     })
 }
 
-/// A caller gives up and parks: the input thread need not wait for him any longer.
+/// A caller gives up and parks: the input thread need not stand aside any longer.
 pub(crate) fn leave(core: &Core, at: Place) {
     if let Some(seat) = seat(core, at) {
         seat.poll.leave(seat.lookout.bed());

@@ -1,4 +1,4 @@
-//! Input from interfaces: one thread for each receive queue, and what excludes whom among them.
+//! Input from interfaces: one thread for each receive queue, and what they exclude each other from.
 //!
 //! ```text
 //!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
@@ -215,7 +215,7 @@ pub(crate) struct Batch {
     guess: placed::Guess,
     /// Whether one connection has the queue for itself.
     sole: watch::Sole,
-    /// What a waiting reader's buffer has, during a turn for him.
+    /// What a waiting reader's buffer has, during a turn for that reader.
     gathered: Vec<Placed>,
     /// Panics over frames, which were dropped. Told when the interface is done.
     caught: Vec<Caught>,

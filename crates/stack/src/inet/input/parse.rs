@@ -122,7 +122,7 @@ fn fragment(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>
     Ok(Parsed::Other(Received { fragment: Some(place), ..received }))
 }
 
-/// To whom a packet is sent that is for us. TCP is for one host only (RFC 9293 MUST-57).
+/// How many receivers a packet for us is sent to. TCP is for one host only (RFC 9293 MUST-57).
 ///
 /// # Errors
 /// The counter under which it is dropped.
@@ -232,7 +232,7 @@ pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
         ip::ParseError::Option { at, .. } => (Problem::Option, at),
         ip::ParseError::MisplacedHopByHop { at } => (Problem::NextHeader, at),
         ip::ParseError::OptionLen { at } | ip::ParseError::Routing { at } => (Problem::Field, at),
-        // To whom source routes are of use is not to hear that there is a host (RFC 7126 section 4.3.5).
+        // A sender of source routes is not to hear that there is a host (RFC 7126 section 4.3.5).
         ip::ParseError::SourceRoute { .. }
         | ip::ParseError::Truncated { .. }
         | ip::ParseError::Version(_)
@@ -246,7 +246,7 @@ pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
     Some(icmp::Error::ParameterProblem(problem, u32::try_from(at).unwrap_or(u32::MAX)))
 }
 
-/// Whether the sender is told though he has sent to many.
+/// Whether the sender is told though the packet went to many.
 pub(crate) fn is_for_all(error: &ip::ParseError) -> bool {
     matches!(error, ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_REPORT)
 }

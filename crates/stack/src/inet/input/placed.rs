@@ -81,7 +81,7 @@ impl Placed {
 /// What frames of a queue looked like last: the guess at the next.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Guess {
-    /// For whom the last segment was.
+    /// The connection that the last segment was for.
     to: Option<FourTuple>,
     head_len: usize,
     text_len: usize,
@@ -114,8 +114,8 @@ impl Guess {
         (self.together, self.full) = (frames, 0);
     }
 
-    /// After so many for which there was room. Who reads just what comes, as an answer of a known length, fills his buffer each
-    /// time; so that there may have been more is looked into now and then only.
+    /// After so many for which there was room. A program that reads just what comes, as an answer of a known length, fills its buffer each
+    /// time; so it is only now and then looked whether there was more.
     fn note_full(&mut self, frames: usize) {
         if self.full < FULL_MAX {
             (self.together, self.full) = (frames, self.full + 1);

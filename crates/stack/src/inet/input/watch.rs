@@ -1,27 +1,28 @@
-//! A caller whose wait goes on sleeps in his interface, and not on a word that an input thread would have to write.
+//! A caller whose wait goes on sleeps in its interface, and not on a word that an input thread would have to write.
 //!
-//! A caller who waits for frames takes them himself as long as he is busy (`busy.rs`). If none has come by then he would
-//! park, and a frame would wake the input thread, and that the caller: two switches of threads where a program with a
-//! socket of the kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::netif::Netif::wait_until)), he
-//! becomes the *watcher* of the queue: the frame wakes him, and he handles it.
+//! A caller that waits for frames takes them itself as long as it is busy (`busy.rs`). If none has come by then it would park; a
+//! frame would wake the input thread, and that thread the caller: two switches of threads where a program with a socket of the
+//! kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::netif::Netif::wait_until)), the caller
+//! becomes the *watcher* of the queue, the leader where input thread and callers are leader and followers (POSA2): the frame wakes it,
+//! and it handles the frame.
 //!
-//! # Who may
-//! One caller at a time, and only where the queue is his: the last [`SOLE_MIN`] packets in it were all for his connection. Where
-//! several connections share a queue, the frames of the others would wait for whoever has gone back to his program, so
-//! there the input thread stays in charge. A watcher who sees another connection's packet gives the watch up.
+//! # Which caller
+//! One at a time, and only where the queue is its own: the last [`SOLE_MIN`] packets in it were all for its connection. Where
+//! several connections share a queue, the frames of the others would wait while the watcher is back in its program, so
+//! there the input thread stays in charge. A watcher that sees another connection's packet gives the watch up.
 //!
 //! # States, and why nothing is lost
 //! They are those of [`Lookout`](sockeye_sync::Lookout): the head of `sync/src/lookout.rs` has the argument, and
 //! `sync/tests/loom/lookout.rs` every order. What is added here:
 //!
-//! * Whoever ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. He must not look for the
+//! * A thread that ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. It must not look for the
 //!   watcher where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
-//!   watcher says where he is before he announces his sleep, and whoever owes a wake has seen the announcement, and with it
-//!   that word. One of those who wait for the same thing can be a watcher at a time.
-//! * A watcher whose wait is over leaves the queue *served*, as a caller does who was busy: the input thread looks at it within
+//!   watcher says where it is before it announces its sleep, and a thread that owes a wake has seen the announcement, and with it
+//!   that word. Of the threads that wait for the same thing one can be a watcher at a time.
+//! * A watcher whose wait is over leaves the queue *served*, as a busy caller does: the input thread looks at it within
 //!   the bound that `busy.rs` has for that. If it sleeps without a bound, leaving the watch wakes it.
-//! * A watcher who gives up before his wait is over parks as always, after he has woken the input thread.
-//! * An interface that is gone, or whose waits have been ended, lets nobody wait: the caller parks.
+//! * A watcher that gives up before its wait is over wakes the input thread and then parks as always.
+//! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
 //!
 //! It must not know what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
 
@@ -58,7 +59,7 @@ fn is_own(batch: &Batch, conn: &FourTuple) -> bool {
     batch.sole.0 >= SOLE_MIN && batch.guess.is_to(conn)
 }
 
-/// Whether a caller who waits for `conn` could sleep in the interface: then there is little to be won by being busy.
+/// Whether a caller that waits for `conn` could sleep in the interface: then there is little to be won by being busy.
 pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     // Relaxed: a hint.
     busy::seat(core, at).is_some_and(|seat| {
@@ -67,7 +68,7 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     })
 }
 
-/// Those who wait for one thing of a connection.
+/// The threads that wait for one thing of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiters<'a> {
     pub queue: &'a WaitQueue,
@@ -75,7 +76,7 @@ pub(crate) struct Waiters<'a> {
     pub watched_at: &'a PlaceCell,
 }
 
-/// The watcher's word where he sleeps, which he takes back when this is dropped.
+/// The watcher's word where it sleeps, which it takes back when this is dropped.
 struct Said<'a>(&'a PlaceCell);
 
 impl<'a> Said<'a> {
@@ -126,7 +127,7 @@ pub(crate) fn wait<T: Transport>(
             Waited::TimedOut => true,
             Waited::Woken => false,
         };
-        // Whoever holds the seat is busy there, and takes what has come.
+        // The thread that has the batch is busy there, and takes what has come.
         let mut batch = seat.poll.try_take()?;
         if busy::turn_for(core, wait.at, &mut batch, placing.as_deref_mut()) > 0 {
             core.input.count(count::BY_CALLERS, 1);
@@ -158,7 +159,7 @@ pub(crate) fn wait_polling<T: Transport>(
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);
-    // Whoever answers is outside, on a core that nobody knows: ours is offered at each turn.
+    // The answer comes from outside, from a core that is not known: ours is offered at each turn.
     let may_watch = is_likely(core, at, conn);
     let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
@@ -174,8 +175,8 @@ pub(crate) fn wait_polling<T: Transport>(
     woken != Woken::TimedOut
 }
 
-/// The part of the time to be busy that is enough for a reader who can sleep where his frames come: nobody else has to be woken
-/// for them, so to sleep costs a fourth of what it does otherwise. A writer is busy for longer: while he waits for much space,
+/// The part of the time to be busy that is enough for a reader that can sleep where its frames come: no other thread has to be woken
+/// for them, so a sleep costs a fourth of what it does otherwise. A writer is busy for longer: while it waits for much space,
 /// acknowledgments of parts of it would each end a sleep.
 const SPIN_PART: u32 = 4;
 

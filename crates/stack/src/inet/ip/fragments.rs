@@ -91,7 +91,7 @@ pub(super) fn input(cx: &mut Context<'_>, mut received: Received, place: Fragmen
             cx.core.ip.count(count::REASM_OKS);
             pieces.into_iter().for_each(|piece| first.payload.append(piece));
             first.header.traffic_class = first.header.traffic_class & !ecn::MASK | ecn;
-            // Whoever has looked at sums, or joined packets, has seen parts.
+            // A device that has looked at sums, or joined packets, has seen parts.
             first.checksum = Checksum::Software;
             first.gso_size = 0;
             whole(cx, first);

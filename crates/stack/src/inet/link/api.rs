@@ -131,7 +131,7 @@ impl Stack {
         })
     }
 
-    /// Forgets a neighbor, whoever has set it. False if it was not known.
+    /// Forgets a neighbor, set by hand or learned. False if it was not known.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet.

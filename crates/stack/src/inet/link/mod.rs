@@ -22,8 +22,8 @@
 //!
 //! # Timers
 //! A station asks the wheel for a call by the outbox, never directly: arming may wake a worker, and that comes after
-//! all locks. `armed` is the earliest call that was asked for and has not come; whoever changes something under the
-//! mutex compares it with the new deadline before he leaves it (`Work::finish`), so none is missed.
+//! all locks. `armed` is the earliest call that was asked for and has not come; a thread that changes something under the
+//! mutex compares it with the new deadline before it lets go (`Work::finish`), so none is missed.
 //!
 //! Tests: `tests/link/`, and at the ends of the files.
 

@@ -30,7 +30,7 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
         Err(refusal) => {
             core.links.count(count::NDP_REFUSED);
             return core.links.count(match refusal {
-                // Whoever has handed it here has looked at the sum, over the same bytes.
+                // The caller has looked at the sum, over the same bytes.
                 Refusal::Malformed | Refusal::Checksum => count::NDP_MALFORMED,
                 Refusal::OptionLen => count::NDP_BAD_OPTION,
                 Refusal::HopLimit => count::NDP_BAD_HOP_LIMIT,

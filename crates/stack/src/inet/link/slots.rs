@@ -139,7 +139,7 @@ impl Slots {
     }
 
     fn slot(&self, addr: IpAddr) -> &Slot {
-        // A keyed mix and no keyed hash: who makes addresses collide only makes himself take the lock.
+        // A keyed mix and no keyed hash: a sender that makes addresses collide only makes its own packets take the lock.
         let [high, low] = halves(addr);
         let mixed = (high ^ self.key.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ low ^ self.key.1;
         let spread = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;

@@ -2,7 +2,7 @@
 //!
 //! Its input thread finds out ([`Netif::is_down`](super::Netif::is_down)) and ends. The interface's addresses and routes
 //! go, so that nothing new begins over it (ENETUNREACH), and its connections end with ENETDOWN: what they had not
-//! sent cannot be sent any more, and whoever waits for them would wait for minutes. The number of the interface is not
+//! sent cannot be sent any more, and a caller that waits for them would wait for minutes. The number of the interface is not
 //! used again. Tests: `tests/ip/routes.rs`.
 
 use super::NetifId;

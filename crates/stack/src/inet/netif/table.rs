@@ -2,14 +2,14 @@
 //!
 //! Interfaces are only added, up to a bound, and never change once they stand, so readers take no lock and write no
 //! line. Addresses and routes change at any time: they are read as [`Tables`] of one moment, without a lock either, and
-//! replaced as a whole (`sockeye_sync::Snapshot`) by whoever holds `changing`, which ranks before nothing.
+//! replaced as a whole (`sockeye_sync::Snapshot`) by the thread that holds `changing`, which ranks before nothing.
 //!
 //! # Why a connection need not look up its way
 //! It keeps it as a [`Via`]: the interface, the route's place, and the generation of the tables in which it was found.
 //! For each segment it compares that with the present generation, a word that is written on a change only, and
 //! looks up again when they differ ([`ViaCell`]). The generation is stored after the tables are replaced, with
-//! release, and read with acquire: who sees the new one sees the new tables. Who sees the old one beside the new
-//! tables looks up once more than he had to.
+//! release, and read with acquire: a thread that sees the new one sees the new tables. A thread that sees the old
+//! one beside the new tables looks up once more than it had to.
 //!
 //! Tests: below, and in `tables.rs`.
 
@@ -168,7 +168,7 @@ impl Link {
     }
 
     /// This link, with a device that takes IP packets of `packet_max` bytes and cuts them; 0 for none. More than a packet can say
-    /// of its length is for neighbors only, over IPv4: whoever passes it on would have to cut it in software.
+    /// of its length is for neighbors only, over IPv4: a router would have to cut it in software.
     pub fn cut_by_device(self, packet_max: u32, addr: IpAddr, is_neighbor: bool) -> Self {
         let headers = if addr.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         let most = if addr.is_ipv4() && is_neighbor { SEGMENT_MAX } else { PACKET_MAX };

@@ -1,6 +1,6 @@
 //! Addresses and routes of a stack at one moment: what a packet is looked up in.
 //!
-//! Tables never change. Whoever changes something makes new ones from the old ([`Tables::changed`]) and puts them in
+//! Tables never change. A thread that changes something makes new ones from the old ([`Tables::changed`]) and puts them in
 //! their place (`table.rs`); a reader works with those that it has read. Invariants: routes stand in the order in which
 //! they are preferred, the longest prefix first; no address stands twice; the generation is one
 //! more than that of the tables before. Must not know interfaces but by their number. What a packet's addresses may be is
@@ -166,7 +166,7 @@ impl Tables {
         self.addresses.iter().filter(move |own| own.netif == netif)
     }
 
-    /// To whom a packet is sent that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
+    /// The receivers of a packet that comes in at `netif` for `dst`, which is no address of ours; `None` if we are not
     /// among them.
     pub fn cast(&self, netif: NetifId, dst: IpAddr) -> Option<Cast> {
         match dst {

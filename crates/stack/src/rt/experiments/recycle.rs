@@ -2,7 +2,7 @@
 //! (`Experiments::rx_free`, technique 3).
 //!
 //! * `inline`: it goes to the cache of the thread that freed it.
-//! * `slot`, `socket_list`: it waits in a list of its connection (`tcp/experiments/shelves.rs`) for whoever allocates next.
+//! * `slot`, `socket_list`: it waits in a list of its connection (`tcp/experiments/shelves.rs`) for the thread that allocates next.
 //! * `core_list`: it waits in the list of the core that allocated it, which a thread on that core takes when its own
 //!   cache is empty, and a worker when the list is half full (the *kick*). This needs no connection, and does not
 //!   care whether input and allocation run on the same core.

@@ -8,7 +8,7 @@
 //!   the buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
 //!   *readable* and nothing else. Anything else that was told or asked for (an end, an error, room to write) is looked at under the
 //!   mutex at each wait.
-//! * *shared*: everything else. Bits are hints, raised by whoever knows; a level is asked of the socket.
+//! * *shared*: everything else. Bits are hints, raised by the threads that know; a level is asked of the socket.
 //!
 //! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle, and so does
 //! dropping the poller ([`Registration::leave`]).

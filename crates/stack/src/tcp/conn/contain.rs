@@ -1,7 +1,7 @@
 //! A panic in a connection's protocol code ends that connection and nothing else.
 //!
-//! Protocol code runs under the connection's mutex ([`Socket`]), whoever runs it, so each section that runs some goes through
-//! [`guarded`]: it catches the panic while the mutex is still locked and ends the connection there and then ([`end`]). So nobody ever
+//! Protocol code runs under the connection's mutex ([`Socket`]), on whichever thread, so each section that runs some goes through
+//! [`guarded`]: it catches the panic while the mutex is still locked and ends the connection there and then ([`end`]). So no thread ever
 //! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the lock is let go as ever,
 //! what was left meanwhile is run and finds a closed state machine.
 //!
@@ -11,11 +11,11 @@
 //! |---|---|
 //! | running → running | `guarded`: the section ends |
 //! | running → ended | a panic: [`end`], in the same section |
-//! | ended → out of the table | whoever empties the outbox, as with any connection that has closed |
+//! | ended → out of the table | the thread that empties the outbox, as with any connection that has closed |
 //!
 //! *Ended* is final. The state machine is a new one that is closed, the half-changed one was only asked for the reset that the
 //! peer is due. Both buffers are empty. [`SockError::Panicked`] stays: each call from then on reports it, so that each of several waiting
-//! threads hears of it, whoever reads it first.
+//! threads hears of it.
 //!
 //! # Why nobody waits for ever
 //! `end` marks the end of both streams and tells the waiters in the section that it holds, as the end of any connection does. A reader

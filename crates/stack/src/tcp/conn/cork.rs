@@ -6,7 +6,7 @@
 //! device: `tcp_autocorking`.) No write waits longer than its segment would have.
 //!
 //! # Why nothing stays behind
-//! The item is left under the sender's lock, in the hold that appended the bytes. Whoever takes it out of the backlog notes the sender in
+//! The item is left under the sender's lock, in the hold that appended the bytes. The thread that takes it out of the backlog notes the sender in
 //! the outbox, and output runs there once no lock is held. If the item was the first, this thread looks after it as after a segment
 //! (`sync/src/socket_lock.rs`). Any output in between sends everything, and sets [`SendBuf::due_at`](super::sockbuf::SendBuf::due_at) anew;
 //! the item then finds nothing to do.

@@ -1,4 +1,4 @@
-//! Where a segment of a connection goes: to its receiver in this process, to a device, or to whoever a lookup finds.
+//! Where a segment of a connection goes: to its receiver in this process, to a device, or to what a lookup finds.
 //!
 //! Called under the sender's lock: what has to be run or woken for it goes into the outbox, in order. Must not know
 //! why the segment is sent. Tests: the socket layer's.
@@ -35,7 +35,7 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
         return leave_with_reader(cx, peer, work);
     }
     let left = match peer {
-        // Only whoever runs a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
+        // Only a thread that runs items under a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
         // our section.
         OtherEnd::Lent(peer)
             if text_len <= DELEGATED_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
@@ -64,7 +64,7 @@ fn owe(cx: &mut Context<'_>, peer: &Arc<Conn>, left: Left<Work>) {
 
 /// Leaves a segment to a reader that waits for what comes (`user.rs`, `wait_offering`), or as any other if it does not any more.
 fn leave_with_reader(cx: &mut Context<'_>, peer: OtherEnd<'_>, work: Work) {
-    // Before it is left: whoever runs it may do so at once. Relaxed: a hint.
+    // Before it is left: another thread may run it at once. Relaxed: a hint.
     peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
     let left = peer.so.leave(work);
     if !matches!(left, Left::First) || !peer.options.delegate.takes_over() {

@@ -117,7 +117,7 @@ fn plain_input(
     }
 }
 
-/// Text in order, for whoever reads it. False if nobody will, which has ended the connection.
+/// Text in order, for its reader. False if there will be none, which has ended the connection.
 #[inline]
 fn text(
     cx: &mut Context<'_>,
@@ -203,7 +203,7 @@ pub(crate) fn release_acked(cx: &mut Context<'_>, so: &mut Buffers, bytes: u32) 
     }
 }
 
-/// Wakes whoever waits for space or for the handshake, once outside.
+/// Wakes threads, tasks and pollers that wait for space or for the handshake, once outside.
 pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
     let sleepers = || Wake::Writer(Arc::clone(conn));
     let _threads = so.waiters.notify(&conn.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut cx.outbox.wakes);
@@ -230,7 +230,7 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
     wake_readers(cx, conn, so);
 }
 
-/// Wakes whoever waits for bytes, once outside.
+/// Wakes threads, tasks and pollers that wait for bytes, once outside.
 pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
     let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
     let sleepers = || Wake::Reader(Arc::clone(conn));

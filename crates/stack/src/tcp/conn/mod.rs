@@ -73,14 +73,14 @@ pub(crate) struct Conn {
     pub rcv_wait: WaitQueue,
     /// (a) Work that coalesces: see [`reason`].
     pub notify: Notify,
-    /// (a) `SO_ERROR`, taken by whoever reads it first.
+    /// (a) `SO_ERROR`, taken by the first call that reads it.
     so_error: AtomicU8,
     /// (a) The pcb's state as of the last time the lock was let go, and whether something lay behind a hole then
     /// ([`HAS_HOLE`]).
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
-    /// (a) The CPU of whoever left a segment with a waiting reader last, modulo 256.
+    /// (a) The CPU of the thread that last left a segment with a waiting reader, modulo 256.
     filled_from: AtomicU8,
     /// (p) written, (a) read: the way that its segments take.
     pub via: ViaCell,
@@ -334,7 +334,7 @@ impl Conn {
         self.so_error.load(Ordering::Acquire) != 0
     }
 
-    /// Leaves an error for whoever asks next.
+    /// Leaves an error for the call that asks next.
     pub fn set_error(&self, error: SockError) {
         if self.panicked().is_none() {
             self.so_error.store(error.code(), Ordering::Release);

@@ -8,7 +8,7 @@
 //!
 //! # What raises writability
 //! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the buffers' mutex, and
-//! whoever finds it false and waits has a ticket, or is on the list of those who wait, from the same section. With a mark *unsent bytes* are
+//! a caller that finds it false and waits has a ticket, or is on the list of those who wait, from the same section. With a mark *unsent bytes* are
 //! one of the values. They are what is in `so_snd` beyond [`Mark::sent`], and fall in two ways:
 //!
 //! * by *sending*, which needs no acknowledgment: [`settle`] takes the new `sent` from the pcb at the end of each stay
@@ -86,7 +86,7 @@ pub(crate) fn set(snd: &mut SendBuf, lowat: u32) -> bool {
     snd.is_writable()
 }
 
-/// After output: takes over how much was sent, and wakes writers whom that lets in.
+/// After output: takes over how much was sent, and wakes writers that this lets in.
 #[cold]
 pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
     let was_writable = so.snd.is_writable();

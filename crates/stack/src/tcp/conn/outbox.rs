@@ -114,7 +114,7 @@ impl Wake {
             Self::Reader(conn) => conn.rcv_wait.wake(),
             Self::Writer(conn) => conn.snd_wait.wake(),
             Self::Threads(queue) => queue.wake(),
-            // Its panics are a hook's: whoever empties the outbox asks.
+            // Its panics are a hook's: the code that empties the outbox asks.
             Self::Ask(_) => {}
             Self::Other(wake) => wake.fire(),
         }

@@ -71,7 +71,7 @@ pub(crate) fn input(
     false
 }
 
-/// Locks for a segment, or leaves it to whoever runs the connection's items. What was left before is run before.
+/// Locks for a segment, or leaves it to the thread that runs the connection's items. What was left before is run before.
 fn lock<'c>(
     cx: &mut Context<'_>,
     conn: &'c Arc<Conn>,
@@ -277,7 +277,7 @@ pub(crate) struct Confirmed(AtomicU32);
 impl Confirmed {
     /// Whether it is time to tell it again. Under the lock.
     fn is_due(&self, now: Instant) -> bool {
-        // Relaxed: only whoever is inside looks. Truncated, as only a difference counts; 0 is never.
+        // Relaxed: only the thread that has the lock looks. Truncated, as only a difference counts; 0 is never.
         let tick = ((now.as_micros() >> TICK_SHIFT) as u32).wrapping_add(1);
         let is_due = self.0.load(Ordering::Relaxed) != tick;
         if is_due {

@@ -10,9 +10,9 @@
 //! |---|---|
 //! | with nothing held besides | *run*: what others have left meanwhile comes first; between two runs waiting callers are let in |
 //! | while the other end's lock waits beside | *leave*: what was left is put off until the other end was run |
-//! | after [`BATCH_MAX`] items | *leave*: the rest is a worker's, or whoever drives a stack without workers |
+//! | after [`BATCH_MAX`] items | *leave*: the rest is a worker's, or the driver's in a stack without workers |
 //!
-//! Short sections (options, pollers, wakers, snapshots) name no policy: whoever leaves the first item meanwhile waits for their end.
+//! Short sections (options, pollers, wakers, snapshots) name no policy: a thread that leaves the first item meanwhile waits for their end.
 //!
 //! # Loopback
 //! What a runner sends is handed over under its lock (`emit.rs`). A short segment whose receiver can be locked by trying waits *beside* that
@@ -36,7 +36,7 @@ use super::{Conn, Locked, Work, contain};
 use crate::rt::counter;
 use crate::tcp::Core;
 
-/// Runs `work`, or leaves it to whoever runs the connection's items. With no lock held.
+/// Runs `work`, or leaves it to the thread that runs the connection's items. With no lock held.
 pub(crate) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
     match conn.so.try_run(work) {
         Turn::Mine(locked, work) => {
@@ -59,7 +59,7 @@ pub(crate) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: Locked<'_>) {
     serve(cx, conn, so, None);
 }
 
-/// Pays the debt of whoever leaves the first item in a connection's backlog.
+/// Does what a thread owes that leaves the first item in a connection's backlog.
 pub(crate) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     if let Some(locked) = conn.so.look() {
         cx.core.count(counter::ENTERED);

@@ -16,8 +16,8 @@
 //!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
 //! * the wait queues' tickets, taken and notified under the same mutex.
 //!
-//! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; whoever
-//! makes such a change wakes in the section that makes it ([`notsent`]).
+//! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; the code
+//! that makes such a change wakes in the section that makes it ([`notsent`]).
 //!
 //! Rank: after a squeue, if there is one, before a poller's inbox. A writer that holds it may go on as its runner: the pcb stands under
 //! it too.
@@ -92,7 +92,7 @@ pub(crate) struct SendBuf {
     /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
     /// writers; on loopback a segment is as long as what was written.
     pub unit: u32,
-    /// The CPU on which space was last made: where whoever wakes a blocked writer runs.
+    /// The CPU on which space was last made: where the thread that wakes a blocked writer runs.
     pub cpu: u32,
     /// The application closed this direction, or the connection is gone: writes fail.
     pub shut: bool,
@@ -155,8 +155,8 @@ impl SendBuf {
         self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
     }
 
-    /// Bytes that a writer may add now, of `want`; 0 if he has to wait. One who blocks waits for room that is worth it,
-    /// instead of filling every gap with a segment; he is woken when the socket `is_writable`, and then has it.
+    /// Bytes that a writer may add now, of `want`; 0 if it has to wait. A writer that blocks waits for room that is worth it,
+    /// instead of filling every gap with a segment; it is woken when the socket `is_writable`, and then has it.
     pub fn room(&self, want: u32, blocks: bool) -> u32 {
         let space = if self.takes_bytes() { self.space() } else { 0 };
         let worth = if blocks { want.min(self.writable_space()) } else { 1 };
@@ -223,7 +223,7 @@ pub(crate) struct RecvBuf {
     pub unit: u32,
     /// The largest window that can be advertised, bytes (`Pcb::rcv_wnd_max`).
     pub wnd_max: u32,
-    /// The CPU on which data was last delivered: where whoever wakes a blocked reader runs.
+    /// The CPU on which data was last delivered: where the thread that wakes a blocked reader runs.
     pub cpu: u32,
     /// No more bytes will come.
     pub eof: bool,

@@ -413,8 +413,8 @@ fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
     blocks.then(|| (queue.prepare(), cpu))
 }
 
-/// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and whoever
-/// sends them then need not fetch it from his core. For where small ones come. See `sync/src/socket_lock/delegate.rs`.
+/// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and their
+/// sender then need not fetch it from this core. For where small ones come. See `sync/src/socket_lock/delegate.rs`.
 fn wait_offering(
     core: &Core,
     ends: &Ends<'_>,
@@ -507,7 +507,7 @@ pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
     core.count(counter::ACTIVE_OPENS);
     // A thread that runs protocol code for others must not sleep until one of them lets it.
     let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
-    // The error is left for `finish_connect`, or whoever else asks for it.
+    // The error is left for `finish_connect`, or another caller that asks for it.
     let _ = contain::call(core, conn, "connect", || {
         Context::run(core, |cx| Chosen::connect(cx, conn, may_sleep));
         Ok(())

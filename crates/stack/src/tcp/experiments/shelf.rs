@@ -12,8 +12,8 @@
 //!
 //! | from → to | by |
 //! |---|---|
-//! | unlisted → active | whoever has parked something; enters the connection into the sweep's list |
-//! | idle → active | whoever has parked something |
+//! | unlisted → active | the thread that has parked something; enters the connection into the sweep's list |
+//! | idle → active | the thread that has parked something |
 //! | active → idle | the sweep, which keeps the entry |
 //! | idle → unlisted | the sweep, which drops the entry and then empties the shelves |
 //!
@@ -97,7 +97,7 @@ impl Shelves {
     /// Notes that something was parked, after a fence. True if the connection has to be entered into the list.
     #[inline]
     pub fn mark_active(&self) -> bool {
-        // Read first: most of the time it is active, and the line stays with whoever reads it.
+        // Read first: most of the time it is active, and the line stays with the thread that reads it.
         self.listed.load(Ordering::Relaxed) != ACTIVE
             && self.listed.swap(ACTIVE, Ordering::Relaxed) == UNLISTED
     }

@@ -102,7 +102,7 @@ pub struct Limiting {
 }
 
 impl TcpStream {
-    /// What the protocol knows of the connection. Waits for whoever runs it, for as long as a few segments
+    /// What the protocol knows of the connection. Waits for the thread that runs it, for as long as a few segments
     /// take.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! [`MbufChain`]: bytes in packet memory, as an application holds them, and sending and receiving them without a copy.
 //!
-//! A `write` copies into clusters of the pool and a `read` copies out of them. Who has the same bytes for many connections,
-//! passes on what he receives, or hands it to a system call, needs neither: he holds views of the clusters themselves. This is
+//! A `write` copies into clusters of the pool and a `read` copies out of them. A program that has the same bytes for many connections,
+//! passes on what it receives, or hands that to a system call, needs neither: it holds views of the clusters themselves. This is
 //! `sosend` with a chain in place of a `uio`, and `soreceive` likewise, as kernels have it for their own use (BSD).
 //!
 //! Invariant: what a chain of an application shows never changes; the clusters behind it may be shared with buffers, segments
@@ -149,7 +149,7 @@ impl TcpStream {
 
     /// Receives at most `max` bytes as they lie in packet memory, without copying them; an empty chain is the end of the stream
     /// (or `max` was 0). Blocks like a read, and opens the window like one: from here on the bytes are the caller's, and
-    /// hold the memory until he drops them.
+    /// hold the memory until the caller drops them.
     ///
     /// # Errors
     /// As for a read.

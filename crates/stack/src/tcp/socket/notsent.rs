@@ -1,6 +1,6 @@
 //! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
 //!
-//! What the mark does and who wakes whom is told in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`, in
+//! What the mark does and what wakes its waiters is in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`, in
 //! tasks `tests/tokio_shape.rs`.
 
 use std::io;

@@ -366,7 +366,7 @@ impl Drop for TcpStream {
     fn drop(&mut self) {
         // In a child of fork(2) the connection is its parent's.
         let Ok((core, conn)) = self.enter() else { return };
-        // AcqRel: whoever takes the count to 0 has seen what the other handles did.
+        // AcqRel: the thread that takes the count to 0 has seen what the other handles did.
         if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             close::close(core, conn);
         }

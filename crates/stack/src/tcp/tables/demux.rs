@@ -145,7 +145,7 @@ impl Demux {
         let found = shard.conns.find_entry(conn.hash, |c| Arc::ptr_eq(c, &conn));
         let Ok(entry) = found else { return };
         entry.remove();
-        // Before the record stands: whoever still sends to this connection then looks the name up.
+        // Before the record stands: a thread that still sends to this connection then looks the name up.
         conn.bury();
         self.unreserve();
         Chosen::forgotten(core, &conn);

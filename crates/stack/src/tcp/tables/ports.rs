@@ -12,7 +12,7 @@
 //! themselves, and where no port is left that has not been seen, all bits are made anew ([`Ports::look_again`]).
 //!
 //! No connection is overlooked by that: it is in its shard before its port is noted, under one hold of the shard's lock.
-//! Who makes the bits anew clears them first and then visits the shards: he finds the connection there, or it comes
+//! A thread that makes the bits anew clears them first and then visits the shards: it finds the connection there, or the connection comes
 //! later and finds the bit cleared.
 
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ pub(crate) struct Ports {
     next_id: AtomicU64,
 }
 
-/// A bit for each port. Relaxed all of it: whoever needs an order has it from a lock.
+/// A bit for each port. Relaxed all of it: code that needs an order has it from a lock.
 struct PortSet(Box<[AtomicU64]>);
 
 impl PortSet {
@@ -193,7 +193,7 @@ impl Ports {
     /// A port for a connect from `local` to `remote`: the first candidate for which `take`, given the name and its hash,
     /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found. The
     /// name is never that of the connection's own other end: where nobody listens (any more) a connect would meet itself, by
-    /// a simultaneous open (RFC 9293 section 3.5), and its caller talk to himself.
+    /// a simultaneous open (RFC 9293 section 3.5), and its caller would talk to itself.
     pub fn choose<T>(
         &self,
         (cpu, key): (u32, &HashKey),

@@ -1,6 +1,6 @@
 //! UNIX-domain sockets in `tokio`'s shape.
 //!
-//! As for TCP there is no reactor: whoever appends to a buffer, or makes room in one, takes the tasks' wakers out
+//! As for TCP there is no reactor: the thread that appends to a buffer, or makes room in one, takes the tasks' wakers out
 //! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function, the last is
 //! woken for each direction.
 //!
@@ -38,7 +38,7 @@ fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) ->
     }
 }
 
-/// Connects `socket`, once the listener's backlog has room. Whoever is woken tries again: the place may be another's by then.
+/// Connects `socket`, once the listener's backlog has room. A task that is woken tries again: the place may be another's by then.
 async fn connected(socket: &UnixSocket, addr: &SocketAddr) -> io::Result<Held<Sock>> {
     loop {
         let attempt =
