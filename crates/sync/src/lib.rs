@@ -99,8 +99,8 @@ pub use counters::Counters;
 pub use credits::Credits;
 #[cfg(feature = "experiments")]
 pub use experiments::{
-    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Items, Outcome, Poisoned, Served,
-    Squeue, SqueueId,
+    DEPTH_MAX, ELIDE_MAX, Entry, Exit, Filled, Found, HandedOff, Inside, Items, Outcome, Poisoned, Replies,
+    Request, Served, Squeue, SqueueId,
 };
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(loom))]

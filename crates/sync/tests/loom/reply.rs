@@ -7,9 +7,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sockeye_sync::{
-    Entry, Filled, Inside, Mutex, Notify, Outcome, Post, RunQueue, Sleeper, Spin, Squeue, WaitQueue,
-};
+use sockeye_sync::{Entry, Filled, Inside, Notify, Outcome, Post, Replies, RunQueue, Sleeper, Spin, Squeue};
 
 use crate::check_bounded;
 use crate::support::Guarded;
@@ -21,12 +19,6 @@ const CLOSE: u32 = 2;
 enum Work {
     Notify,
     Segment,
-}
-
-#[derive(Default)]
-struct Replies {
-    asked: usize,
-    given: usize,
 }
 
 /// What protocol code has done.
@@ -42,8 +34,7 @@ struct Connection {
     squeue: Squeue<Work>,
     pcb: Guarded<Pcb>,
     notify: Notify,
-    replies: Mutex<Replies>,
-    reply_wait: WaitQueue,
+    replies: Replies,
 }
 
 struct World {
@@ -59,13 +50,7 @@ impl World {
     fn new() -> Arc<Self> {
         let squeue = Squeue::new();
         let pcb = Guarded::new(Pcb::default());
-        let connection = Connection {
-            squeue,
-            pcb,
-            notify: Notify::new(),
-            replies: Mutex::new(Replies::default()),
-            reply_wait: WaitQueue::new(),
-        };
+        let connection = Connection { squeue, pcb, notify: Notify::new(), replies: Replies::new() };
         let is_over = AtomicUsize::new(0);
         Arc::new(Self { connection, queue: RunQueue::new(), sleeper: Sleeper::new(), is_over })
     }
@@ -79,9 +64,7 @@ impl World {
                 pcb.bits |= bits;
                 pcb.is_closed |= bits & CLOSE != 0;
                 if bits & REPLY != 0 {
-                    let mut replies = conn.replies.lock();
-                    replies.given = replies.asked;
-                    *owed |= conn.reply_wait.notify().is_wake_owed();
+                    *owed |= conn.replies.reply();
                 }
             }
         });
@@ -91,7 +74,7 @@ impl World {
         let outcome = inside.drain(usize::MAX, |inside, work| self.step(inside, work, &mut owed));
         assert_eq!(outcome, Outcome::Left);
         if owed {
-            self.connection.reply_wait.wake();
+            self.connection.replies.queue().wake();
         }
     }
 
@@ -111,22 +94,13 @@ impl World {
     /// Sends the owner a message and sleeps for the reply.
     fn ask(&self) {
         let conn = &self.connection;
-        let mut replies = conn.replies.lock();
-        replies.asked += 1;
-        let request = replies.asked;
-        drop(replies);
+        let request = conn.replies.ask();
         if conn.notify.post(REPLY) == Post::Fire && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
             self.queue.push(());
             self.sleeper.wake_if_sleeping();
         }
-        loop {
-            let replies = conn.replies.lock();
-            if replies.given >= request {
-                return;
-            }
-            let ticket = conn.reply_wait.prepare();
-            drop(replies);
-            conn.reply_wait.wait(ticket, None, Spin::OFF);
+        while let Some(ticket) = conn.replies.ticket(request) {
+            conn.replies.queue().wait(ticket, None, Spin::OFF);
         }
     }
 
@@ -182,7 +156,7 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
         // The reader is a worker at the same time as far as the queue goes: it would wait for itself, so it does not
         // wait, and looks for the reply when everybody is done.
         let conn = &world.connection;
-        conn.replies.lock().asked += 1;
+        let request = conn.replies.ask();
         let has_fired = conn.notify.post(REPLY) == Post::Fire;
         if has_fired && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
             let inside = conn.squeue.resume().expect("nobody else was told");
@@ -196,7 +170,7 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
             assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());
             assert_eq!(pcb.segments.iter().sum::<usize>(), 1);
         });
-        assert_eq!(conn.replies.lock().given, 1);
+        assert!(conn.replies.ticket(request).is_none());
         assert!(inside.leave().is_ok());
     });
 }

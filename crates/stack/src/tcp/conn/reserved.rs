@@ -7,22 +7,22 @@
 //! Must not know why a copy ends short. Rank: the buffers' mutex, which is let go to wake. Tests: below.
 
 use sockeye_sync::facade::Arc;
+use sockeye_sync::reserved::Reservation;
 
 use super::outbox::Context;
 use super::{Conn, Locked, contain, engine, serve};
 use crate::tcp::Core;
 
-/// Gives back what was reserved for a copy of `reserved` bytes, of which `copied` came about.
+/// Gives back what was reserved for a copy, of which `copied` bytes came about.
 #[inline]
 pub(super) fn give_back<'c>(
     core: &Core,
     conn: &'c Arc<Conn>,
     mut so: Locked<'c>,
-    (reserved, copied): (usize, usize),
+    (reservation, copied): (Reservation, usize),
 ) -> Locked<'c> {
-    // At most a chunk.
-    so.snd.reserved -= reserved as u32;
-    if copied < reserved && so.snd.is_writable() { tell(core, conn, so) } else { so }
+    let is_short = so.snd.reserved.give_back(reservation, copied);
+    if is_short && so.snd.is_writable() { tell(core, conn, so) } else { so }
 }
 
 #[cold]

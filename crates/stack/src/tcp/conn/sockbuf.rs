@@ -29,6 +29,7 @@ use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
+use sockeye_sync::reserved::Reserved;
 
 use super::notsent::{self, Mark};
 use crate::base::payload::Data;
@@ -86,7 +87,7 @@ pub(crate) struct SendBuf {
     /// Bytes that may be buffered.
     pub hiwat: u32,
     /// Bytes that a writer is copying right now, already counted against `hiwat`.
-    pub reserved: u32,
+    pub reserved: Reserved,
     /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
     pub due_at: u32,
     /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
@@ -121,7 +122,7 @@ impl SendBuf {
         Self {
             chain: Chain::new(),
             hiwat,
-            reserved: 0,
+            reserved: Reserved::new(),
             due_at: if connected { 1 } else { u32::MAX },
             unit: 0,
             cpu: u32::MAX,
@@ -152,7 +153,7 @@ impl SendBuf {
 
     /// Free bytes.
     pub fn space(&self) -> u32 {
-        self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved)
+        self.hiwat.saturating_sub(self.len()).saturating_sub(self.reserved.bytes())
     }
 
     /// Bytes that a writer may add now, of `want`; 0 if it has to wait. A writer that blocks waits for room that is worth it,
@@ -165,7 +166,7 @@ impl SendBuf {
         }
         match self.rare.as_deref() {
             None => want.min(space),
-            Some(rare) => want.min(space).min(rare.mark.room(self.len() + self.reserved)),
+            Some(rare) => want.min(space).min(rare.mark.room(self.len() + self.reserved.bytes())),
         }
     }
 
@@ -201,7 +202,7 @@ impl SendBuf {
 
     #[inline]
     fn is_low(&self) -> bool {
-        self.rare.as_deref().is_none_or(|rare| rare.mark.is_low(self.len() + self.reserved))
+        self.rare.as_deref().is_none_or(|rare| rare.mark.is_low(self.len() + self.reserved.bytes()))
     }
 
     /// The space from which on the socket counts as writable, bytes.

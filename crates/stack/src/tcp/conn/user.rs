@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::reserved::Reservation;
 use sockeye_sync::{Lent, Ticket, WaitQueue};
 
 use super::outbox::Context;
@@ -159,18 +160,18 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     let conn = ends.conn;
     Chosen::before_write(core, conn);
     let (begun, mut so) = contain::section(core, conn, conn.so.enter(), |so| begin(core, conn, so, rest));
-    let take = match begun {
-        Ok(take) => take,
+    let (take, reservation) = match begun {
+        Ok(begun) => begun,
         Err(refusal) => {
             serve::release(core, ends, so);
             return Err(refusal);
         }
     };
-    if take > S::LOCKED_MAX {
+    if let Some(reservation) = reservation {
         serve::release(core, ends, so);
         let (mut chain, before) = (Chain::new(), rest.source.mark());
         let copied = rest.source.take(&core.pool, take, &mut chain);
-        so = reserved::give_back(core, conn, conn.so.enter(), (take, chain.len()));
+        so = reserved::give_back(core, conn, conn.so.enter(), (reservation, chain.len()));
         // What was copied and cannot be sent any more is not taken.
         let appends = copied
             .map_err(Refusal::from)
@@ -214,7 +215,12 @@ fn send_now(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
 
 /// Appends what can be copied under the mutex, or reserves room for what cannot. Returns how many bytes those are.
 #[inline(always)]
-fn begin<S: Source>(core: &Core, conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) -> Result<usize, Refusal> {
+fn begin<S: Source>(
+    core: &Core,
+    conn: &Conn,
+    so: &mut Socket,
+    rest: &mut Rest<S>,
+) -> Result<(usize, Option<Reservation>), Refusal> {
     check(conn, so, rest.is_begun)?;
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
@@ -228,11 +234,10 @@ fn begin<S: Source>(core: &Core, conn: &Conn, so: &mut Socket, rest: &mut Rest<S
     if take <= S::LOCKED_MAX {
         rest.source.take(&core.pool, take, &mut so.snd.chain)?;
         appended(conn, so, rest);
-    } else {
-        // The space is ours while we copy without the mutex.
-        so.snd.reserved += take as u32;
+        return Ok((take, None));
     }
-    Ok(take)
+    // The space is ours while we copy without the lock. At most a chunk.
+    Ok((take, Some(so.snd.reserved.take(take as u32))))
 }
 
 /// Bytes of a send are in the buffer.

@@ -51,7 +51,7 @@ pub(crate) struct OfConn {
 
 /// What a connection has with `rcvd = sync`, and with `rx_free = slot` and `socket_list`.
 struct Rare {
-    replies: rcvd::Replies,
+    replies: sockeye_sync::Replies,
     shelves: shelf::Shelves,
 }
 
@@ -82,8 +82,12 @@ impl Discipline for Configured {
     fn of_conn(core: &Core, hash: u64, via: Via, other: Option<&Conn>) -> OfConn {
         let set = &core.config.experiments;
         let needs_rare = set.rcvd == Rcvd::Sync || shelf::Shelf::is_used(set.rx_free);
-        let rare =
-            || Box::new(Rare { replies: rcvd::Replies::new(), shelves: shelf::Shelves::new(set.rx_free) });
+        let rare = || {
+            Box::new(Rare {
+                replies: sockeye_sync::Replies::new(),
+                shelves: shelf::Shelves::new(set.rx_free),
+            })
+        };
         OfConn { squeue: squeue::of_conn(core, hash, via, other), rare: needs_rare.then(rare) }
     }
 

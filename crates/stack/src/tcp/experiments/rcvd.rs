@@ -10,9 +10,7 @@
 //! message of `sync` is always a worker's, unless another thread that is inside comes first.
 //!
 //! # Why no reply is lost, and no thread waits for itself
-//! A reader counts its request under the mutex of [`Replies`], then posts. The protocol takes the bits, then that mutex, so the requests
-//! whose bit it took are counted, and it answers all that are. A reader's ticket is taken in the section that found its request
-//! unanswered. Replies are owed to no order: one answers all. The mutex is a leaf, taken under the socket lock by the protocol.
+//! The protocol of requests and replies is `sync/src/experiments/replies.rs`.
 //!
 //! A worker, and the thread that drives a stack without workers, never asks for a reply: it would have to give it itself. (A waker may
 //! run anything on a worker, a receive too.) Nobody else is needed for a reply: the reader holds a handle of the stack, so its workers
@@ -24,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Mutex, Spin, WaitQueue};
+use sockeye_sync::{Replies, Spin};
 
 use super::{Configured, squeue};
 use crate::experiments::Rcvd;
@@ -36,26 +34,6 @@ use crate::tcp::conn::sockbuf::Buffers;
 use crate::tcp::conn::user::Ends;
 use crate::tcp::conn::{Conn, Work, rcvd, reason};
 use crate::tcp::discipline::Discipline;
-
-/// The replies to a connection's readers, and where they wait for them.
-pub(super) struct Replies {
-    counts: Mutex<Counts>,
-    /// Guarded by `counts`.
-    wait: Arc<WaitQueue>,
-}
-
-impl Replies {
-    pub fn new() -> Self {
-        Self { counts: Mutex::new(Counts::default()), wait: Arc::new(WaitQueue::new()) }
-    }
-}
-
-/// Requests since the connection began. Both wrap; fewer than 2^31 are open at a time.
-#[derive(Default)]
-struct Counts {
-    asked: u32,
-    given: u32,
-}
 
 /// Whether a reader owes a message for the bytes that it has just unlinked.
 #[inline]
@@ -95,24 +73,15 @@ pub(super) fn bring_message(core: &Core, ends: &Ends<'_>) {
 #[cold]
 fn ask(core: &Core, conn: &Arc<Conn>) {
     // With another setting no reply is owed.
-    let Some(Replies { counts, wait }) = replies(conn) else { return };
-    let request = {
-        let mut counts = counts.lock();
-        counts.asked = counts.asked.wrapping_add(1);
-        counts.asked
-    };
+    let Some(replies) = replies(conn) else { return };
+    let request = replies.ask();
     if rcvd::is_posted(core, conn, reason::RCVD | reason::REPLY) {
         squeue::fill(core, conn, Work::Notify);
     }
     core.count(counter::RCVD_SLEEPS);
-    loop {
-        let counts = counts.lock();
-        if counts.given.wrapping_sub(request).cast_signed() >= 0 {
-            return;
-        }
-        let ticket = wait.prepare();
-        drop(counts);
-        wait.wait(ticket, Some(Instant::now() + REPLY_LOOK), Spin::up_to(core.config.spin_max));
+    while let Some(ticket) = replies.ticket(request) {
+        let deadline = Some(Instant::now() + REPLY_LOOK);
+        replies.queue().wait(ticket, deadline, Spin::up_to(core.config.spin_max));
         // The thread that ended the connection has replied to all who had asked by then.
         if conn.is_dead() || squeue::is_poisoned(conn) {
             return;
@@ -124,10 +93,8 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
 #[cold]
 pub(super) fn reply(cx: &mut Context<'_>, conn: &Conn) {
     let Some(replies) = replies(conn) else { return };
-    let mut counts = replies.counts.lock();
-    counts.given = counts.asked;
-    if replies.wait.notify().is_wake_owed() {
-        cx.outbox.wakes.push(Wake::Threads(Arc::clone(&replies.wait)));
+    if replies.reply() {
+        cx.outbox.wakes.push(Wake::Threads(Arc::clone(replies.queue())));
     }
 }
 
