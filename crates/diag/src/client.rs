@@ -1,4 +1,4 @@
-//! The side of who looks.
+//! The side of the program that looks.
 //!
 //! Goes through the folder and asks every program in it. A program that does not tell in time is listed and left out; the name
 //! of one that has ended is removed. Tests: `tests/diag.rs`, `tests/hostile.rs`.
@@ -27,8 +27,8 @@ pub struct Unreachable {
     pub error: io::Error,
 }
 
-/// Reports of all stacks that this user's programs show, by process, and of whom there is none. Blocks for up to a second
-/// for each program that hangs.
+/// Reports of all stacks that this user's programs show, by process, and the processes of which there is none. Blocks for
+/// up to a second for each program that hangs.
 ///
 /// # Errors
 /// `PermissionDenied` if the folder is not this user's alone. A folder that does not exist is one without programs.
@@ -54,7 +54,7 @@ pub fn reports_in(folder: &Path) -> io::Result<(Vec<Report>, Vec<Unreachable>)> 
         }
         match ask(&path) {
             Ok(report) => reports.push(report),
-            // Nobody listens: its program has ended without tidying up.
+            // No program listens: the one that did has ended without tidying up.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 drop(std::fs::remove_file(&path))
             }

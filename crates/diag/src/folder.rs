@@ -1,7 +1,7 @@
 //! Where programs of one user meet.
 //!
-//! Invariant: a path that [`ensure`] returns is a folder of this user that nobody else may enter. It is checked and not
-//! believed, since the name under `/tmp` is anybody's to take.
+//! Invariant: a path that [`ensure`] returns is a folder of this user that no other user may enter. It is checked and
+//! not believed, since any user can take the name under `/tmp`.
 //!
 //! Tests: `tests/diag.rs`.
 

@@ -1,7 +1,7 @@
 //! Shows a running stack to other programs of the same user: `sockeye ss`, `sockeye nstat`, or your own.
 //!
-//! A program [publishes](publish) its stack; whoever may open that user's folder asks for a [`Report`] and gets
-//! one. The program pays nothing until somebody asks: one thread that sleeps in the kernel.
+//! A program [publishes](publish) its stack; a program that may open that user's folder asks for a [`Report`] and gets
+//! one. The publisher pays nothing until it is asked: one thread that sleeps in the kernel.
 //!
 //! ```text
 //!   program ── publish(&stack, "vpn") ──► thread on  FOLDER/PID-N.sock  (a kernel UNIX-domain socket)
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! `FOLDER` is `$SOCKEYE_DIAG_DIR`, else `sockeye` in `$XDG_RUNTIME_DIR`, else `/tmp/sockeye-UID`. It belongs to the
-//! user and nobody else may enter it (mode 0700, checked at each use), which is all the access control that there is.
+//! user and no other user may enter it (mode 0700, checked at each use), which is all the access control that there is.
 //!
 //! # Bounds
 //! A program serves four clients at a time, and each of them for at most a second in all. A report is read up to [`REPORT_MAX`] bytes,
 //! and a program that has not sent all of it after a second is given up. Sockets of programs that ended are removed by
-//! the next one who looks.
+//! the next program that looks.
 //!
 //! Must not know command lines or how a report is shown. Tests: `tests/`.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! The name of a published stack's socket in the folder.
 //!
-//! Invariants: a name that somebody answers at is never taken away, and a name is only removed by this process while the file
-//! is the one that it has made. A socket listens before it gets its final name, so that whoever sweeps up names that nobody
-//! answers at does not meet it too early. Tests: `tests/hostile.rs`.
+//! Invariants: a name that a program answers at is never taken away, and a name is only removed by this process while the
+//! file is the one that it has made. A socket listens before it gets its final name, so that a process that sweeps up
+//! unanswered names does not meet it too early. Tests: `tests/hostile.rs`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Makes a socket that listens, under the first name of this process that nobody answers at.
+    /// Makes a socket that listens, under the first name of this process that is not answered at.
     ///
     /// # Errors
     /// `AddrInUse` if there is none; the system's.
@@ -80,7 +80,7 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Whether nobody listens at `path` any more.
+/// Whether no program listens at `path` any more.
 fn is_dead(path: &Path) -> bool {
     connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }

@@ -2,15 +2,16 @@
 //!
 //! One thread owns the listening socket and everything that is told through it. It sleeps in `poll` on that socket, on the
 //! clients that have not read all of their report, and on one end of a pair of sockets; dropping [`Published`] shuts down
-//! the other end. Nothing here connects to the name in the folder, which anybody of the same user can remove or replace.
+//! the other end. Nothing here connects to the name in the folder, which any program of the same user can remove or
+//! replace.
 //!
 //! # Bounds
 //! [`CLIENTS_MAX`] clients at a time, each with one deadline for the whole exchange; further ones wait in the kernel's queue. No
 //! client blocks the thread: what a client does not take at once stays beside its socket until it does, or until its
 //! deadline.
 //!
-//! The thread gives the stack back when it ends, so that the last handle is dropped by who drops [`Published`] and never by
-//! a thread that somebody joins.
+//! The thread gives the stack back when it ends, so that the last handle is dropped by the thread that drops [`Published`]
+//! and never by a thread that another one joins.
 //!
 //! Tests: `tests/diag.rs`, `tests/hostile.rs`.
 

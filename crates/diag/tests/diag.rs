@@ -1,4 +1,4 @@
-//! A stack that is shown, and who looks at it.
+//! A stack that is shown, and programs that look at it.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;

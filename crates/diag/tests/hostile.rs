@@ -1,4 +1,4 @@
-//! A published stack, and somebody who removes, replaces or stalls what belongs to it.
+//! A published stack, and a program that removes, replaces or stalls what belongs to it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -59,7 +59,7 @@ fn gone(port: &ChannelPort) -> bool {
     matches!(port.try_send(&[0u8; 20][..]), Err(SendError::Detached))
 }
 
-/// What somebody does to the name.
+/// What another program does to the name.
 type Deed = fn(&Path) -> Option<UnixListener>;
 
 #[test]

@@ -195,7 +195,7 @@ fn a_proxy_carries_datagrams_and_their_answers() {
     let world = World::open();
     for v6 in [false, true] {
         let (one, other) = (world.udp_echo(v6), world.udp_echo(v6));
-        // Connected sockets hear only whom they have asked.
+        // Connected sockets hear only the peer that they have asked.
         let clients = [one, other, one].map(|to| world.udp_client(to));
         for (index, client) in clients.iter().enumerate() {
             for len in [0, 1, 1200] {

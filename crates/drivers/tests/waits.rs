@@ -73,10 +73,10 @@ fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // He found the input thread at the queue, and has parked as ever.
+        // The caller found the input thread at the queue, and has parked as ever.
         { stream }.write_all(&[1]).unwrap();
         if reader.join().unwrap().is_err() {
-            // His time was over before.
+            // The caller's time was over before.
             { stream }.read_exact(&mut [0]).unwrap();
         }
     }

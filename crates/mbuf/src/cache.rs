@@ -236,7 +236,7 @@ fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
 /// One more count of a store that is known by its pointer.
 ///
 /// # Safety
-/// `store` came from an `Arc` that somebody holds meanwhile.
+/// `store` came from an `Arc` that a caller holds meanwhile.
 unsafe fn count_store(store: *const Store) -> Arc<Store> {
     // SAFETY: as the caller says.
     unsafe { Arc::increment_strong_count(store) };

@@ -1,8 +1,8 @@
 //! Chains: runs of bytes made of mbufs.
 //!
-//! It must not know sockets or segments, nor who shares the clusters. Invariants: no mbuf in a chain
-//! is empty; where one mbuf continues the one before it in the same cluster, the two are one.
-//! Nothing here blocks. Tests: `tests/chain_model.rs` (against a `Vec<u8>`).
+//! It must not know sockets or segments, nor which chains share the clusters. Invariants: no mbuf in a chain is empty;
+//! where one mbuf continues the one before it in the same cluster, the two are one. Nothing here blocks. Tests:
+//! `tests/chain_model.rs` (against a `Vec<u8>`).
 
 use std::fmt;
 use std::io::IoSlice;
@@ -92,7 +92,7 @@ impl Chain {
         self.consume(n, drop);
     }
 
-    /// [`Chain::trim_front`]; clusters that nobody else views go to `freed`, as in [`Chain::take_into_releasing`].
+    /// [`Chain::trim_front`]; clusters without another view go to `freed`, as in [`Chain::take_into_releasing`].
     #[inline]
     pub fn trim_front_releasing(&mut self, n: usize, freed: &mut Freed) {
         self.consume(n, |mbuf| freed.release(mbuf));
@@ -170,8 +170,8 @@ impl Chain {
         self.slice_at(place, len)
     }
 
-    /// [`Chain::slice`] for who comes again for what lies nearby: in a long chain `off` is also looked for from where
-    /// something was found last.
+    /// [`Chain::slice`] for a caller that comes again for what lies nearby: in a long chain `off` is also looked for
+    /// from where something was found last.
     ///
     /// # Panics
     /// If the chain ends before `off + len`.
@@ -208,8 +208,8 @@ impl Chain {
         out
     }
 
-    /// [`Chain::slice_near`] by the one who can reach this chain: of a single mbuf without a locked instruction, if nobody else
-    /// has a view of its cluster.
+    /// [`Chain::slice_near`] by the only thread that can reach this chain: of a single mbuf without a locked instruction, if
+    /// there is no other view of its cluster.
     ///
     /// # Panics
     /// If the chain ends before `off + len`.
@@ -301,7 +301,7 @@ impl Chain {
         done
     }
 
-    /// [`Chain::take_into`]; clusters whose last byte is taken so, and that nobody else views, go to `freed` and not
+    /// [`Chain::take_into`]; clusters whose last byte is taken so, and that have no other view, go to `freed` and not
     /// to this thread's cache, which is for after the caller's locks.
     #[inline]
     pub fn take_into_releasing(&mut self, into: &mut [u8], freed: &mut Freed) -> usize {

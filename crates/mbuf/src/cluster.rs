@@ -1,6 +1,6 @@
 //! A cluster: one piece of packet memory and the header in front of it.
 //!
-//! It must not know how clusters are cached. States, and who may move them:
+//! It must not know how clusters are cached. States, and the threads that may move them:
 //! * *free*: `refs` means nothing. One owner (a cache, the depot, a place where it is parked, a thread between them) holds the
 //!   only pointer and may write any field. `next` links it into a magazine or a list.
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that
@@ -12,8 +12,8 @@
 //! 1. A view covers only bytes below the fill mark that have been written, by the thread that holds
 //!    the view or by one that handed it over with synchronisation.
 //! 2. Bytes are written only by the thread whose [`Cluster::reserve`] moved the mark over them. It
-//!    moves each byte from above to below exactly once, or back as long as nobody has seen it, so nobody else writes
-//!    there, and by rule 1 no view covers them before the writer lengthens its own view, after writing.
+//!    moves each byte from above to below exactly once, or back as long as no other thread has seen it, so no other
+//!    thread writes there, and by rule 1 no view covers them before the writer lengthens its own view, after writing.
 //!
 //! Tests: loom models at the end; `mbuf.rs`, `tests/`.
 
@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
     refs: AtomicU32,
     /// (a) Bytes of data handed out for writing so far.
     fill: AtomicU32,
-    /// (a) The core on which it was allocated last. Written by `publish`, read by views and whoever frees: what
+    /// (a) The core on which it was allocated last. Written by `publish`, read by views and the thread that frees: what
     /// orders the two is what brought the view to its reader.
     alloc_core: AtomicU32,
     /// (c)
@@ -92,7 +92,7 @@ impl Cluster {
     /// # Safety
     /// `cluster` came from [`Cluster::obtain`], is free, and the caller is its owner.
     pub(crate) unsafe fn give_back(cluster: NonNull<Cluster>) -> *const Store {
-        // SAFETY: the caller owns the cluster, so the header is valid and nobody writes to it.
+        // SAFETY: the caller owns the cluster, so the header is valid and no thread writes to it.
         let header = unsafe { cluster.as_ref() };
         let (class, store) = (header.class, header.store);
         // SAFETY: the header was initialised by `obtain` and is not used again.
@@ -105,7 +105,7 @@ impl Cluster {
     /// Makes a free cluster live: one view, no data.
     #[inline]
     pub(crate) fn publish(&self, core: u32) {
-        // Relaxed: the owner is alone; whoever sees the view later was handed it with synchronisation.
+        // Relaxed: the owner is alone; a thread that sees the view later was handed it with synchronisation.
         self.refs.store(1, Ordering::Relaxed);
         self.fill.store(0, Ordering::Relaxed);
         self.alloc_core.store(core, Ordering::Relaxed);
@@ -123,12 +123,12 @@ impl Cluster {
         }
     }
 
-    /// [`Cluster::retain`] by a caller who holds a view that nobody else can reach meanwhile. If it is the only one, only the caller can make
-    /// views, so the count is written without a locked instruction.
+    /// [`Cluster::retain`] by a caller that holds a view that no other thread can reach meanwhile. If it is the only one, only the caller
+    /// can make views, so the count is written without a locked instruction.
     #[inline]
     pub(crate) fn retain_alone(&self) {
-        // Acquire: with the release of views that are gone, whose holders' accesses come before the free by whoever
-        // ends the count that is written here.
+        // Acquire: with the release of views that are gone, whose holders' accesses come before the free by the thread
+        // that ends the count that is written here.
         if self.refs.load(Ordering::Acquire) == 1 {
             // Relaxed: as in `retain`.
             self.refs.store(2, Ordering::Relaxed);
@@ -141,14 +141,13 @@ impl Cluster {
     #[inline]
     #[must_use]
     pub(crate) fn release(&self) -> bool {
-        // With one view left it is the caller's, and only views make views: nobody can raise the
-        // count, so it need not be written at all, which saves the locked instruction of most frees.
-        // Acquire: pairs with the release below in other threads, so that their last accesses to the
-        // data come before the memory is used again.
+        // With one view left it is the caller's, and only views make views: no thread can raise the count, so it need
+        // not be written at all, which saves the locked instruction of most frees. Acquire: pairs with the release
+        // below in other threads, so that their last accesses to the data come before the memory is used again.
         if self.refs.load(Ordering::Acquire) == 1 {
             return true;
         }
-        // Release: our accesses come before the free by whoever ends the count (its acquire).
+        // Release: our accesses come before the free by the thread that ends the count (its acquire).
         if self.refs.fetch_sub(1, Ordering::Release) != 1 {
             return false;
         }
@@ -168,8 +167,8 @@ impl Cluster {
         }
         // `take` is at most CLUSTER_MAX, so it fits.
         let mark = end + take as u32;
-        // With one view, the caller's, nobody else can move the mark. Acquire: pairs with the release
-        // of views that are gone, whose marks must be seen.
+        // With one view, the caller's, no other thread can move the mark. Acquire: pairs with the release of views that
+        // are gone, whose marks must be seen.
         if self.refs.load(Ordering::Acquire) == 1 {
             if self.fill.load(Ordering::Relaxed) != end {
                 return 0;
@@ -177,8 +176,8 @@ impl Cluster {
             self.fill.store(mark, Ordering::Relaxed);
             return take;
         }
-        // Relaxed: the exchange decides who writes, and carries no data. The bytes reach others with
-        // the view that covers them.
+        // Relaxed: the exchange decides which thread writes, and carries no data. The bytes reach others with the view
+        // that covers them.
         let won = self.fill.compare_exchange(end, mark, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_ok() { take } else { 0 }
     }
@@ -188,7 +187,7 @@ impl Cluster {
     #[inline]
     pub(crate) fn give_back_room(&self, end: u32) {
         // Relaxed, and no exchange: all other views end at or before the place where the reservation began, so while
-        // it stands nobody else's `reserve` finds the mark at its end, and nobody else moves it.
+        // it stands no other thread's `reserve` finds the mark at its end, and no other thread moves it.
         self.fill.store(end, Ordering::Relaxed);
     }
 
@@ -258,12 +257,12 @@ mod models {
         }
 
         fn read(&self, at: usize) -> u32 {
-            // SAFETY: loom reports it if somebody writes meanwhile.
+            // SAFETY: loom reports it if a thread writes meanwhile.
             self.data[at].with(|value| unsafe { *value })
         }
 
         fn write(&self, at: usize, to: u32) {
-            // SAFETY: loom reports it if somebody reads or writes meanwhile.
+            // SAFETY: loom reports it if a thread reads or writes meanwhile.
             self.data[at].with_mut(|value| unsafe { *value = to });
         }
 

@@ -6,15 +6,14 @@
 //! would swap their buffers, and with them their cache lines.
 //!
 //! It must not know about threads, or return memory to the system itself: what it does not keep it
-//! hands to the caller, who does so without holding its lock.
+//! hands to the caller, which does so without holding the depot's lock.
 //!
 //! Invariants: a bay's `held` is the footprint of what it has, and is written under its lock, beside which it lies: so cores
 //! that use their own racks write no line together. A rack holds an equal part of what the depot may, and exceeds it never by
 //! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty:
-//! "keep nothing" is decided by a flag (in `quota`) that is *read under the lock of the rack and class*. Whoever
-//! sets it drains all racks afterwards, under the same locks: a store is either before the drain of its
-//! rack, which takes it, or after, and then it sees the flag.
-//! Tests: loom models at the end; `tests/`.
+//! "keep nothing" is decided by a flag (in `quota`) that is *read under the lock of the rack and class*. The thread that sets
+//! it drains all racks afterwards, under the same locks: a store is either before the drain of its rack, which takes it, or
+//! after, and then it sees the flag. Tests: loom models at the end; `tests/`.
 
 use std::ptr::NonNull;
 

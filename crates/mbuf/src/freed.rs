@@ -1,13 +1,13 @@
-//! Clusters whose last view is gone, on their way to whoever keeps them.
+//! Clusters whose last view is gone, on their way to the core that keeps them.
 //!
-//! Between the end of the last view and a cache lies a choice: which core is to have the memory. Who drops an
-//! [`Mbuf`] leaves the choice to the pool, and the dropping thread's cache gets the cluster. Who releases it into a
-//! [`Freed`] may park it first (`park.rs`), and does so after its locks.
+//! Between the end of the last view and a cache lies a choice: which core is to have the memory. A thread that drops an
+//! [`Mbuf`] leaves the choice to the pool, and the dropping thread's cache gets the cluster. A thread that releases it
+//! into a [`Freed`] may park it first (`park.rs`), and does so after its locks.
 //!
 //! It must not know sockets, or where clusters are parked. A cluster in here references nothing but its pool: no
-//! view, no data, nobody's quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the
-//! list, or null with `head`; `bytes` is the sum of their footprints; a list is moved, never copied.
-//! Tests: `tests/parking.rs`; the models at the end of `park.rs`.
+//! view, no data, no quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the list, or null
+//! with `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/parking.rs`; the
+//! models at the end of `park.rs`.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -119,8 +119,8 @@ impl FreeList {
     }
 }
 
-/// Clusters whose last view is gone, in nobody's cache yet: see the module's head. What is left in it when it is
-/// dropped goes to the dropping thread's cache, as if the views had simply been dropped.
+/// Clusters whose last view is gone, in no cache yet: see the module's head. What is left in it when it is dropped goes
+/// to the dropping thread's cache, as if the views had simply been dropped.
 ///
 /// A cluster in here still counts as in use ([`crate::Pool::in_use`]). Nothing here blocks or allocates.
 pub struct Freed {

@@ -17,7 +17,7 @@
 //! * A view covers only bytes that were written, and no byte is written while a view covers it
 //!   (`cluster.rs` has the argument).
 //! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or parked for
-//!   whoever allocates (`park.rs`). In each of them it counts towards the cap; the count changes only when the
+//!   the core that allocates (`park.rs`). In each of them it counts towards the cap; the count changes only when the
 //!   system gives or takes.
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.

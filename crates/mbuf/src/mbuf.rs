@@ -147,7 +147,8 @@ impl Mbuf {
         Mbuf { cluster: self.cluster, off: self.off + from as u32, len: (to - from) as u32 }
     }
 
-    /// [`Mbuf::slice`] of `from..from + len`, by the one who can reach this view: without a locked instruction if there is no other.
+    /// [`Mbuf::slice`] of `from..from + len`, by the only thread that can reach this view: without a locked instruction if there is
+    /// no other.
     ///
     /// # Panics
     /// If the range does not lie inside this view.
@@ -171,7 +172,7 @@ impl Mbuf {
         memory_written(self.data(0));
         let to = self.data(end);
         // SAFETY: `end + taken` is at most the capacity. The reservation made these bytes ours alone
-        // to write; no view covers them (rule 2), so neither does `bytes`, and nobody reads them.
+        // to write; no view covers them (rule 2), so neither does `bytes`, and no thread reads them.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, taken) };
         // Only now do the bytes come into view.
         self.len += taken as u32;

@@ -6,7 +6,7 @@
 //!   the whole list out, then gives the bytes back.
 //! * [`CoreLists`] is a [`ParkList`] for each core that allocates.
 //!
-//! It must not know who allocates, who reads, or when a place is emptied.
+//! It must not know which thread allocates, which one reads, or when a place is emptied.
 //!
 //! # What holds
 //! * *Nothing is lost or given twice.* A place is only ever emptied as a whole, so a pusher whose exchange succeeds
@@ -15,16 +15,16 @@
 //!   it is taken. Of the clusters that are in the list, look at the one that was counted last: the bytes of all
 //!   others were in the count that it found, and with its own they were within the bound. (A count that is set to
 //!   zero before the list is taken, as kernels do it, lets a few more in.)
-//! * *A kick for each fill.* Whoever brings the count from below half of the bound to half or more is told so, after
-//!   it has pushed. The count falls only when clusters were taken. What another thread has counted and not pushed
+//! * *A kick for each fill.* The thread that brings the count from below half of the bound to half or more is told so,
+//!   after it has pushed. The count falls only when clusters were taken. What another thread has counted and not pushed
 //!   yet may be missed by the flush that the kick causes; it then waits for the next one, or for the stack's look at
-//!   lists that nobody empties.
+//!   lists that no thread empties.
 //! * *Nothing stays parked that is wanted.* Before and after a push the pool's flags are read (`Pool::park_*`): a
-//!   pool that is closed, near its cap or has refused somebody keeps nothing. Whoever sets such a flag empties the
-//!   lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
+//!   pool that is closed, near its cap or has refused a caller keeps nothing. The thread that sets such a flag empties
+//!   the lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
 //!   consistent fences: either the pusher sees the flag and takes back what it put, or the emptying sees it.
 //!
-//! Tests: loom models at the end, and of who parks in `parking/models.rs`; `tests/parking.rs`.
+//! Tests: loom models at the end, and of the threads that park in `parking/models.rs`; `tests/parking.rs`.
 
 use std::ptr;
 
@@ -132,7 +132,7 @@ impl ParkList {
         self.head.load(Ordering::Relaxed).addr()
     }
 
-    /// Counts `bytes` if that keeps the count at `bytes_max` or below. Who is granted pushes.
+    /// Counts `bytes` if that keeps the count at `bytes_max` or below. The thread that is granted this pushes.
     pub(crate) fn reserve(&self, bytes: usize, bytes_max: usize) -> Reserved {
         let half = bytes_max.div_ceil(2);
         // An exchange and not an addition: one that is refused must not be seen by another, whose step over the
@@ -248,8 +248,8 @@ mod models {
     // The models empty lists with `take_list` and not with `take_if_any`: of the accesses to a word that a later one
     // races with, the checker comes back to the last only, and that must not be a load.
 
-    /// Places with clusters of their own. Each cluster has a cell that stands for its memory: whoever owns the
-    /// cluster writes it, and loom reports two who do so at a time. How many clusters there are is the models' `N`.
+    /// Places with clusters of their own. Each cluster has a cell that stands for its memory: the thread that owns the
+    /// cluster writes it, and loom reports two that do so at a time. How many clusters there are is the models' `N`.
     struct Place<const N: usize> {
         list: ParkList,
         slot: ParkSlot,
@@ -276,7 +276,7 @@ mod models {
 
         /// What an owner does with a cluster.
         fn own(&self, index: usize) {
-            // SAFETY: loom reports it if somebody else owns it too.
+            // SAFETY: loom reports it if another thread owns it too.
             self.memory[index].with_mut(|memory| unsafe { *memory += 1 });
         }
 
@@ -340,7 +340,7 @@ mod models {
             assert_eq!(parked, 2, "there was room for both");
             taken += place.keep(place.list.take_list());
             assert_eq!(taken, 2);
-            // Relaxed: everybody is done.
+            // Relaxed: all threads are done.
             assert_eq!(place.list.bytes.load(Ordering::Relaxed), 0);
         });
     }
@@ -366,7 +366,7 @@ mod models {
             let left = place.keep(place.list.take_list());
             assert!(left <= 1);
             assert_eq!(first + second + left, 1 + parked);
-            // Relaxed: everybody is done.
+            // Relaxed: all threads are done.
             assert_eq!(place.list.bytes.load(Ordering::Relaxed), 0);
         });
     }

@@ -4,7 +4,8 @@
 //! parked; a reader on the allocator's core keeps its buffers, whatever the setting. A pool that is closed, near its
 //! cap or has refused an allocation parks nothing (`park.rs` tells why nothing slips past).
 //!
-//! It must not know connections, or who is told of a kick. Nothing here blocks, but for a depot lock in the flushes.
+//! It must not know connections, or which thread is told of a kick. Nothing here blocks, but for a depot lock in the
+//! flushes.
 //!
 //! `announce` and `kick` are foreign code. If one panics nothing is lost: what `announce` was to tell of is taken back, what a kick was to tell of
 //! stays parked if it may, and the rest goes to the cache of the thread. The second look is taken all the same.
@@ -36,7 +37,7 @@ impl Pool {
     /// Parks one of `freed` in `slot`, if the slot is empty and one was allocated on another core. The rest stays.
     ///
     /// `announce` is called after something was parked, and after a sequentially consistent fence: the place for
-    /// telling whoever empties slots. If it says no, what is in the slot is taken back into `freed`.
+    /// telling the thread that empties slots. If it says no, what is in the slot is taken back into `freed`.
     pub fn park_in_slot(&self, freed: &mut Freed, slot: &ParkSlot, announce: impl FnOnce() -> bool) {
         if freed.is_empty() || !self.parks() {
             return;
@@ -87,7 +88,7 @@ impl Pool {
     /// cache. `kick` is called with a core whose list has become half full: once for each fill. True if something
     /// was parked; a sequentially consistent fence follows the parking.
     ///
-    /// Whoever allocates on a core takes its list when the thread's own cache is empty.
+    /// A thread that allocates on a core takes the core's list when its own cache is empty.
     pub fn park_by_core(&self, mut freed: Freed, mut kick: impl FnMut(u32)) -> bool {
         if freed.is_empty() || !self.parks() {
             return false;
@@ -143,8 +144,8 @@ impl Pool {
         bytes
     }
 
-    /// Flushes the lists of cores whose top is what it was at the last look: nobody empties them. True if others
-    /// hold something: look again in a while. `seen` belongs to whoever looks.
+    /// Flushes the lists of cores whose top is what it was at the last look: no thread empties them. True if others
+    /// hold something: look again in a while. `seen` belongs to the caller.
     pub fn flush_stale(&self, seen: &mut Seen) -> bool {
         let lists = &self.store().parked;
         seen.tops.resize(lists.count(), 0);

@@ -31,7 +31,7 @@ struct Handle {
     on_refused: OnceLock<OnRefused>,
 }
 
-/// What is called when somebody reports that he was refused memory.
+/// What is called when a caller reports that it was refused memory.
 type OnRefused = Box<dyn Fn() + Send + Sync>;
 
 /// How a pool is bounded.
@@ -155,9 +155,9 @@ impl Pool {
         let _ = self.handle.on_refused.set(Box::new(hook));
     }
 
-    /// Whoever was refused memory and does not say so to his stack says it here: something may be given up for him. The
-    /// pool does not do it itself, since it does not know what locks its callers hold; whoever calls this holds none.
-    /// Does not block, beyond short locks.
+    /// A caller that was refused memory and does not say so to its stack says it here: something may be given up for
+    /// it. The pool does not do it itself, since it does not know what locks its callers hold; the caller of this holds
+    /// none. Does not block, beyond short locks.
     #[cold]
     pub fn report_refused(&self) {
         if let Some(hook) = self.handle.on_refused.get() {

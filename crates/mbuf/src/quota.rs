@@ -1,10 +1,10 @@
-//! The cap on memory obtained from the system, and who waits for memory.
+//! The cap on memory obtained from the system, and the threads that wait for memory.
 //!
 //! It must not know clusters. `taken` counts bytes obtained from the system and not returned; it
 //! changes only then, not with every allocation. `control` is the word every allocation and free
 //! compares with what its thread saw last, so that in the usual case one read-only load answers all
-//! of: closed? near the cap? somebody refused? trim wanted? Its low bits are flags, the rest a
-//! generation that counts requests to empty the thread caches.
+//! of: closed? near the cap? a caller refused? trim wanted? Its low bits are flags, the rest a generation that counts
+//! requests to empty the thread caches.
 //!
 //! | flag | set by | cleared by | while it is set |
 //! |---|---|---|---|
@@ -17,13 +17,14 @@
 //! section of the lock), then tries to reserve once more. A releasing thread lowers `taken`, then
 //! looks for REFUSED. Both have a sequentially consistent fence between their two steps, so either
 //! the second try sees the lowered `taken`, or the releasing thread sees REFUSED; then it raises
-//! `freed` under the lock, and whoever waits for another count than he remembered goes on. REFUSED is cleared in the section that
-//! raises `freed`, so everyone refused before it wakes, and everyone refused after it sets it anew.
+//! `freed` under the lock, and each thread that waits for another count than the one that it remembered goes on. REFUSED is
+//! cleared in the section that raises `freed`, so every thread refused before it wakes, and every thread refused after it sets
+//! it anew.
 //!
-//! What is freed into a thread cache wakes nobody. A thread that has not seen REFUSED yet may do so,
-//! and caches of idle threads keep what they have. That cannot starve a waiter for good: all caches
-//! together hold at most [`CACHE_SHARE`] of the cap, so when enough is freed to serve it, some of that
-//! passes through `release`. The depot reads the flags under its own lock (`depot.rs`).
+//! What is freed into a thread cache wakes no waiter. A thread that has not seen REFUSED yet may do so, and caches of
+//! idle threads keep what they have. That cannot starve a waiter for good: all caches together hold at most
+//! [`CACHE_SHARE`] of the cap, so when enough is freed to serve it, some of that passes through `release`. The depot
+//! reads the flags under its own lock (`depot.rs`).
 //!
 //! PRESSURE is advice: if setting and clearing cross, a free or two go the other way, and the next
 //! `reserve` or `release` puts it right.
@@ -130,7 +131,7 @@ impl Quota {
         true
     }
 
-    /// Takes `bytes` off the count, and wakes who was refused. Called after the memory is returned.
+    /// Takes `bytes` off the count, and wakes the threads that were refused. Called after the memory is returned.
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.taken.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "more memory returned than was taken");

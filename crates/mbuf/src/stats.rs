@@ -26,7 +26,7 @@ pub(crate) enum Event {
     FreeLocal,
     /// Freed on another core.
     FreeRemote,
-    /// Parked for whoever allocates.
+    /// Parked for the core that allocates.
     Parked,
     /// Taken from where it was parked.
     Unparked,
@@ -103,7 +103,7 @@ pub struct ClassStats {
     pub local_frees: u64,
     /// Clusters that did so by a thread on another core.
     pub remote_frees: u64,
-    /// Clusters parked for whoever allocates.
+    /// Clusters parked for the core that allocates.
     pub parked: u64,
     /// Clusters taken from where they were parked.
     pub unparked: u64,

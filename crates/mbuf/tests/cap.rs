@@ -1,4 +1,4 @@
-//! The cap on memory: it holds, refusals lose nothing, and who waits goes on.
+//! The cap on memory: it holds, refusals lose nothing, and threads that wait go on.
 #![cfg(not(loom))]
 
 use std::sync::Barrier;

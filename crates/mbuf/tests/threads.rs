@@ -98,8 +98,8 @@ fn views_wander_between_threads_and_are_extended_by_one_at_a_time() {
     assert_eq!(pool.allocated(), 0);
 }
 
-/// A view's bytes are runs of four equal ones, whoever wrote them: a write by two at once, or over
-/// what somebody reads, would break a run.
+/// A view's bytes are runs of four equal ones, whichever thread wrote them: a write by two at once, or over what a
+/// thread reads, would break a run.
 fn wander(pool: &Pool, tag: u8, receiver: &Receiver<Mbuf>, [next, other]: [SyncSender<Mbuf>; 2]) {
     for round in 0..ROUNDS {
         let mut mbuf = match receiver.try_recv() {

@@ -1,9 +1,9 @@
 //! An interface with a record of all that passes it, in pcap-ng files.
 //!
-//! [`capture`] puts itself around any interface. Whoever sends or receives appends the frame to a buffer, no more than a copy
-//! of `snaplen` bytes under a mutex; a thread of the capture writes the buffer out. Nobody waits for a disk: what finds
-//! the buffer full is not recorded, and counted. Frames on their way out are recorded as they are handed over: checksums
-//! that a device completes look wrong, and what the device then drops is in the record too.
+//! [`capture`] puts itself around any interface. A thread that sends or receives appends the frame to a buffer, no more than
+//! a copy of `snaplen` bytes under a mutex; a thread of the capture writes the buffer out. No caller waits for a disk: what
+//! finds the buffer full is not recorded, and counted. Frames on their way out are recorded as they are handed over:
+//! checksums that a device completes look wrong, and what the device then drops is in the record too.
 //!
 //! # Why no wake-up is lost
 //! The buffer, and what the writer is to do, are under one mutex; the writer takes its ticket in the section that found
@@ -76,7 +76,7 @@ pub struct Captured<N> {
     origin: Origin,
 }
 
-/// For who wants to know of a capture whose interface was given to a stack.
+/// For a caller that wants to know of a capture whose interface was given to a stack.
 #[derive(Clone)]
 pub struct CaptureHandle {
     recorder: Arc<Local<Arc<Recorder>>>,
@@ -150,7 +150,7 @@ struct Recorder {
     state: Mutex<State>,
     /// The writer waits here.
     filled: WaitQueue,
-    /// Who flushes waits here.
+    /// The thread that flushes waits here.
     drained: WaitQueue,
     snaplen: usize,
     buffer_max: usize,

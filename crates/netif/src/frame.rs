@@ -34,7 +34,7 @@ pub enum Medium {
     Ethernet(MacAddr),
 }
 
-/// Who has filled in, or looked at, a frame's checksum of TCP or UDP.
+/// Which side has filled in, or looked at, a frame's checksum of TCP or UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checksum {
     /// On the way out: it is complete. On the way in: it must be checked.
@@ -46,15 +46,15 @@ pub enum Checksum {
 
 /// A frame on its way out: headers by value, payload by reference.
 ///
-/// The references are to the sender's own mbufs, as a device with scatter-gather DMA would read them: whoever
-/// receives copies.
+/// The references are to the sender's own mbufs, as a device with scatter-gather DMA would read them: the receiver
+/// copies.
 #[derive(Debug)]
 pub struct TxFrame {
     head: [u8; LINK_HEADER_LEN + HEAD_MAX],
     /// Where the frame begins in `head`: at 0 with a link header, behind its room without.
     start: u8,
     end: u8,
-    /// Who completes the checksum of TCP or UDP.
+    /// Which side completes the checksum of TCP or UDP.
     pub checksum: Checksum,
     /// Bytes of TCP or UDP payload in each packet but the last, if the frame carries more than one packet and the
     /// device is to cut it; else 0. FIN and PSH are then the last packet's.
@@ -144,7 +144,7 @@ pub struct RxFrame<'a> {
     pub head: &'a [u8],
     /// The rest of the frame.
     pub rest: &'a Chain,
-    /// Who has looked at the checksum of TCP or UDP.
+    /// Which side has looked at the checksum of TCP or UDP.
     pub checksum: Checksum,
     /// Bytes of payload of each packet but the last that the device has joined to this one; 0 if it is one packet, or
     /// that is not known.

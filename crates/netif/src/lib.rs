@@ -8,16 +8,15 @@
 //!
 //! The stack (`sockeye::netif`) exports all of this; only drivers need this crate itself.
 //!
-//! # Who calls what
+//! # Which thread calls what
 //! All methods are called with no lock of the stack held. [`Netif::transmit`] is called by whichever thread has run a
 //! connection's protocol code, after it has left that connection, or by another one that was handing over frames
 //! just then: for the flows of one queue by one thread at a time, so that frames of a flow leave in the order in which they were
 //! made (`departures.rs` of the stack). It should not block: if it does, what others send is queued for that thread up to a bound, and
-//! then dropped. It wakes nobody: [`Netif::ring`] does that, once for many frames. Each
-//! receive queue has one thread of the stack, its *input thread*, which alone calls [`Netif::wait`] for it.
-//! [`Netif::receive`] is called by it, or by a thread that waits for a connection of this queue, by one at a time
-//! (`inet/input` of the stack); with `workers = 0` the caller of
-//! `Stack::poll` takes its place and nobody waits.
+//! then dropped. It wakes no thread: [`Netif::ring`] does that, once for many frames. Each receive queue has one thread of the stack,
+//! its *input thread*, which alone calls [`Netif::wait`] for it. [`Netif::receive`] is called by it, or by a thread that waits for a
+//! connection of this queue, by one at a time (`inet/input` of the stack); with `workers = 0` the caller of `Stack::poll` takes its
+//! place and no thread waits.
 //!
 //! # Panics
 //! A `Netif` is foreign code to the stack. What does not change is asked for once, when the interface is attached. A panic in
@@ -59,7 +58,7 @@ pub const MTU_MIN: u32 = 1280;
 /// Bytes of the longest MTU.
 pub const MTU_MAX: u32 = 65536;
 
-/// An interface, as the stack sees it. See the module's head for who calls what, and when.
+/// An interface, as the stack sees it. See the module's head for which thread calls what, and when.
 pub trait Netif: Send + Sync + 'static {
     /// Bytes of the largest IP packet that a frame carries, 1,280 to 65,536. Constant.
     fn mtu(&self) -> u32;
@@ -113,7 +112,7 @@ pub trait Netif: Send + Sync + 'static {
 
     /// Takes all of `frames`, which belong to one flow and are in its order. `flow` is the flow's hash: frames
     /// of equal hash must arrive in one queue and in order. What there is no room for is dropped, and counted in
-    /// the answer: TCP sends it again. Should not block: the module's head has what happens then. Wakes nobody.
+    /// the answer: TCP sends it again. Should not block: the module's head has what happens then. Wakes no thread.
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent;
 
     /// Tells the other side of the queue that [`Sent::queue`] named. May make a system call.
@@ -148,10 +147,10 @@ pub trait Netif: Send + Sync + 'static {
     /// Ends the wait at this queue, and every later one at once: the stack is going away.
     fn interrupt(&self, queue: usize);
 
-    /// **Blocks** a caller who waits for the queue's frames until there are some, he is [kicked](Self::kick), or
-    /// `deadline` has passed. May return early. At most one caller waits at a queue, and the input thread may wait there too.
-    /// An interface that has no place for callers answers [`Waited::Unable`], which is the default: they are then woken by
-    /// the input thread. So does one that was interrupted or is gone.
+    /// **Blocks** a caller that waits for the queue's frames until there are some, it is [kicked](Self::kick), or `deadline`
+    /// has passed. May return early. At most one caller waits at a queue, and the input thread may wait there too. An
+    /// interface that has no place for callers answers [`Waited::Unable`], which is the default: they are then woken by the
+    /// input thread. So does one that was interrupted or is gone.
     fn wait_until(&self, queue: usize, deadline: Option<Instant>) -> Waited {
         let _ = (queue, deadline);
         Waited::Unable
@@ -166,7 +165,7 @@ pub trait Netif: Send + Sync + 'static {
 /// How the wait of a caller at an interface ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// There are frames, or he was kicked, or neither.
+    /// There are frames, or the caller was kicked, or neither.
     Woken,
     /// The deadline has passed.
     TimedOut,

@@ -1,9 +1,9 @@
 //! Programs of the blocking kind: a thread of its own for each, and only one of all threads runs at a time.
 //!
 //! A closure gets an operating system's thread, because it cannot be left in the middle otherwise. The *baton* goes
-//! to and fro between the simulation and the thread: whoever does not have it sleeps. A blocking call of the thread polls
-//! the asynchronous form of itself; while that waits, the baton is with the simulation, and the task that stands for the
-//! thread waits for the same waker. So the order of everything is still decided by the programs and the seed.
+//! to and fro between the simulation and the thread: the one that does not have it sleeps. A blocking call of the thread
+//! polls the asynchronous form of itself; while that waits, the baton is with the simulation, and the task that stands
+//! for the thread waits for the same waker. So the order of everything is still decided by the programs and the seed.
 //!
 //! States of the baton: `Simulation` ⇄ `Thread` → `Over`. Only its holder moves it, under the mutex, and wakes the other
 //! side in the same section; so no wake-up is lost.
@@ -43,7 +43,7 @@ struct Baton {
 
 struct State {
     turn: Turn,
-    /// Whom a blocking call's condition wakes.
+    /// What a blocking call's condition wakes.
     waker: Option<Waker>,
     /// The task is gone: the thread has to end.
     is_cancelled: bool,

@@ -94,7 +94,7 @@ impl Driver {
             Some(host) => stale(host).into_iter().collect(),
             None => (0..state.hosts.len()).filter_map(stale).collect(),
         };
-        // Whoever runs may touch its stack, and a program without a host every one.
+        // A program that runs may touch its host's stack, and a program without a host every one.
         match host {
             Some(host) => state.mark(host),
             None => state.mark_all(),

@@ -231,7 +231,8 @@ impl Host {
         SocketAddr::new(self.addr(), port)
     }
 
-    /// Its stack, while it is up. Whoever keeps it over a crash has the stack of a dead host, which sends nothing.
+    /// Its stack, while it is up. A program that keeps it over a crash has the stack of a dead host, which sends
+    /// nothing.
     pub fn stack(&self) -> Option<Stack> {
         self.net.world.lock().hosts[self.index].stack.clone()
     }

@@ -1,8 +1,9 @@
 //! One direction of a link: decides what happens to each packet, and when it arrives.
 //!
-//! Computes only: whoever asks ([`Pipe::course`]) moves the frames. The line is one number, the moment from which it
-//! is free, so a queue costs no events: what waits is what the line will still be busy with. Packets keep their order
-//! unless one is to be overtaken; then those behind it are counted, and it is let go behind the last of them.
+//! Computes only: the caller that asks ([`Pipe::course`]) moves the frames. The line is one number, the moment from
+//! which it is free, so a queue costs no events: what waits is what the line will still be busy with. Packets keep
+//! their order unless one is to be overtaken; then those behind it are counted, and it is let go behind the last of
+//! them.
 //!
 //! Invariant: `last_arrival` never goes back. All chance is drawn from the pipe's own stream, so that packets of one
 //! link do not change the luck of another. Tests: below, `tests/links.rs`.

@@ -36,7 +36,7 @@ async fn ask(client: &Host, server: SocketAddr, early: bool) -> Duration {
     client.spawn(asking).await.unwrap()
 }
 
-/// Answers whoever connects.
+/// Answers every client that connects.
 async fn serve(addr: SocketAddr) {
     let listener = TcpListener::bind(addr).await.unwrap();
     loop {

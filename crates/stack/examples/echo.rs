@@ -78,7 +78,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// Sends and receives at once: whoever only sends first fills both ends' buffers and waits for ever.
+/// Sends and receives at once: a client that sends everything first fills both ends' buffers and waits for ever.
 fn client(addr: SocketAddr, number: usize, bytes: usize) -> io::Result<()> {
     let mut stream = TcpStream::connect(addr)?;
     let mut sending = stream.try_clone()?;

@@ -1,7 +1,7 @@
-//! Everything that outside input can make grow has a bound, and what is in use goes on while somebody floods it.
+//! Everything that outside input can make grow has a bound, and what is in use goes on while a host floods it.
 //!
 //! A server has two interfaces: behind one there is a client whose transfers are hashed all the time, behind the other
-//! somebody who sends what he likes. Each flood goes on until its bound has been met (its counter says so) and, after
+//! a host that sends what it likes. Each flood goes on until its bound has been met (its counter says so) and, after
 //! that, until a transfer that began under it has arrived. The table is `docs/bounds.md`.
 
 mod common;

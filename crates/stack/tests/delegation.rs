@@ -51,7 +51,7 @@ fn delegated(change: impl FnOnce(&mut Config)) -> u64 {
 fn readers_on_two_cores_run_what_comes_and_only_with_the_settings_that_say_so() {
     let _guard = watchdog("delegated round trips");
     let (first, second) = cores();
-    // Whoever is not at his wait yet when the segment comes gets it as ever: some are enough.
+    // A reader that does not wait yet when the segment comes gets it as ever: some are enough.
     assert_eq!(delegated(|_| {}) > 0, first != second);
     assert_eq!(delegated(|c| c.spin_max = Duration::ZERO) > 0, first != second);
     assert_eq!(delegated(|c| c.delegate_input = false), 0);
@@ -70,7 +70,7 @@ fn with_older_settings_no_reader_runs_what_comes() {
     assert_eq!(delegated(|c| RxFree::Slot.set(c)), 0);
 }
 
-/// Reads until the end, in slices of time that often end between the sender's look at the mark and his filling.
+/// Reads until the end, in slices of time that often end between the sender's look at the mark and its filling.
 fn read_impatiently(stream: &TcpStream) -> Vec<u8> {
     let (mut all, mut part) = (Vec::new(), vec![0; 3000]);
     loop {

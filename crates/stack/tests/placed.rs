@@ -1,4 +1,4 @@
-//! Payload that a driver reads straight into the buffer of a reader who waits for it.
+//! Payload that a driver reads straight into the buffer of a reader that waits for it.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -17,10 +17,10 @@ use sockeye_mbuf::Chain;
 
 const BYTES: usize = 4_000_000;
 
-/// As long as can be: frames are to be taken by who waits for them.
+/// As long as can be: frames are to be taken by the thread that waits for them.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A frame's bytes, and who has looked at its checksum.
+/// A frame's bytes, and which side has looked at its checksum.
 type Frame = (Vec<u8>, Checksum);
 
 /// An end of a wire that puts payload where it is wanted.
@@ -50,7 +50,7 @@ struct Grouped {
 
 /// The longest that a frame waits for others: a sender may have no more.
 const GROUP_MAX: Duration = Duration::from_millis(2);
-/// How long an end that groups frames keeps them from the input thread, for readers who are busy meanwhile.
+/// How long an end that groups frames keeps them from the input thread, for readers that are busy meanwhile.
 const LEFT_TO_READERS: Duration = Duration::from_millis(50);
 
 impl Placing {
@@ -67,7 +67,7 @@ impl Placing {
         place: &mut [u8],
         sink: &mut dyn FnMut(RxPlaced<'_>),
     ) {
-        // What a reader may find behind his bytes.
+        // What a reader may find behind its bytes.
         place.fill(0xee);
         let (head, text) = bytes.split_at(bytes.len().min(head_len));
         let room = place.len().saturating_sub(self.short_by);
@@ -280,7 +280,7 @@ fn frames_that_are_lost_or_late_spoil_nothing() {
 #[test]
 fn what_finds_no_room_is_read_later() {
     let _guard = common::watchdog("short places");
-    // The guess is that there is room for as much as came last, so the driver has to be the one who refuses.
+    // The guess is that there is room for as much as came last, so the driver has to be the one that refuses.
     let lab = lab(false, |end| end.short_by = 1000);
     transfers(&lab, "short", 300_000);
 }

@@ -1,4 +1,4 @@
-//! What lies behind holes is given up for whoever is refused packet memory, whatever he wants it for.
+//! What lies behind holes is given up for any caller that is refused packet memory, whatever it wants the memory for.
 //!
 //! A server without threads, whose frames come from another stack through a channel. The channel's frames are packet memory
 //! of the server's before it looks at them, so no frame that has arrived is ever refused any.

@@ -1,5 +1,5 @@
-//! How a reader tells of new space (`Config::rcvd`): every receive is accounted for, no update is lost, nobody waits
-//! for himself.
+//! How a reader tells of new space (`Config::rcvd`): every receive is accounted for, no update is lost, no thread waits
+//! for itself.
 
 mod common;
 
@@ -172,7 +172,7 @@ fn a_worker_that_receives_does_not_wait_for_itself() {
         let mut polled = std::pin::pin!(sockeye::tokio::TcpStream::from_std(server).unwrap());
         let mut room = [0; 8];
         assert!(matches!(polled.as_mut().poll_read(&mut task, &mut ReadBuf::new(&mut room)), Poll::Pending));
-        // With `fill` it is the worker who delivers and wakes; with the others, this thread.
+        // With `fill` it is the worker that delivers and wakes; with the others, this thread.
         client.write_all(b"hello").unwrap();
         assert_eq!(receives.recv().unwrap(), 5);
     }

@@ -19,7 +19,7 @@ use sockeye::{Config, Stack, TcpStream};
 const CLUSTER: usize = (64 << 10) + 64;
 
 fn stack(setting: RxFree) -> Stack {
-    // A reader who runs his own input frees what he has allocated himself.
+    // A reader that runs its own input frees what it has allocated itself.
     stack_with(|c| {
         setting.set(c);
         c.delegate_input = false;

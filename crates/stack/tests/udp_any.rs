@@ -13,7 +13,7 @@ use lab::Lab;
 use sockeye::netif::{WireConfig, wire};
 use sockeye::{Config, RecvMeta, SendMeta, Stack, UdpBuilder, UdpSocket};
 
-/// Receives one datagram, and answers in the name of whom it was for.
+/// Receives one datagram, and answers in the name of the address that it was for.
 fn answer(any: &UdpSocket, bytes: &[u8]) -> RecvMeta {
     let mut buf = [0; 64];
     let meta = any.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();

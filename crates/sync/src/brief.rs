@@ -1,17 +1,17 @@
 //! A mutex for brief sections, whose unlock is a store.
 //!
-//! An ordinary mutex is unlocked by a locked instruction, because the unlocker has to find out whether somebody
-//! sleeps, and may not look before its store is seen. On a socket's buffers, which each byte passes several times, that is a
-//! fifth of all locked instructions, for a question that is nearly always answered with no. So here the price is
-//! paid by who is about to sleep: it makes every other thread of the process take a full fence (`membarrier`).
+//! An ordinary mutex is unlocked by a locked instruction, because the unlocker has to find out whether a thread sleeps, and
+//! may not look before its store is seen. On a socket's buffers, which each byte passes several times, that is a fifth of
+//! all locked instructions, for a question that is nearly always answered with no. So here the price is paid by the thread
+//! that is about to sleep: it makes every other thread of the process take a full fence (`membarrier`).
 //!
 //! # States, in two words
 //!
 //! | word | from → to | by |
 //! |---|---|---|
-//! | `locked` | free → locked | who wants in: `lock`, `try_lock`, by compare-exchange |
+//! | `locked` | free → locked | a thread that wants in: `lock`, `try_lock`, by compare-exchange |
 //! | `locked` | locked → free | the owner: the guard's drop, by a store |
-//! | `parked` | 0 or 1 → 1 | who is about to sleep |
+//! | `parked` | 0 or 1 → 1 | a thread that is about to sleep |
 //! | `parked` | 1 → 0 | an owner that has unlocked; it then wakes one sleeper |
 //!
 //! # Why no wake-up is lost
@@ -24,21 +24,21 @@
 //! ```
 //!
 //! Say S3 failed because of an owner. If that owner's U3 came before the fence S2 hit its thread, then so did its U1, and
-//! S3 would have found the word free (or a later owner, for whom the same is asked). So the U3 of the owner that S3 saw
-//! comes after the fence and finds what S1 wrote, or the 0 that another owner put there since. In that case the
-//! sleeper has either not gone to sleep yet, then the kernel compares at S4 and lets it try again; or somebody was woken: the
-//! sleeper itself, or another one. *That other one* is now awake between S4 and S1: before it sleeps again or owns the
-//! mutex it sets `parked`, and as an owner it will find its own 1 at U3 and wake the next. So while anybody sleeps,
-//! `parked` is 1 or a thread is awake that will set it.
+//! S3 would have found the word free (or a later owner, of which the same is asked). So the U3 of the owner that S3 saw comes
+//! after the fence and finds what S1 wrote, or the 0 that another owner put there since. In that case the sleeper has either
+//! not gone to sleep yet, then the kernel compares at S4 and lets it try again; or a sleeper was woken: this one, or another
+//! one. *That other one* is now awake between S4 and S1: before it sleeps again or owns the mutex it sets `parked`, and as an
+//! owner it will find its own 1 at U3 and wake the next. So while any thread sleeps, `parked` is 1 or a thread is awake that
+//! will set it.
 //!
-//! The wake that an owner owes itself this way may find nobody: one needless system call after each sleep.
+//! The wake that an owner owes itself this way may find no sleeper: one needless system call after each sleep.
 //!
 //! Where the kernel refuses `membarrier` (a sandbox), S2 says so and the thread polls instead of sleeping.
 //!
 //! # What it is not
 //!
-//! Not fair, as most mutexes: who comes by takes it. Not poisoned by a panic. Not for sections that block.
-//! Under the model checker both fences are sequentially consistent ones, which is what the pair amounts to.
+//! Not fair, as most mutexes: the next thread to come by takes it. Not poisoned by a panic. Not for sections that
+//! block. Under the model checker both fences are sequentially consistent ones, which is what the pair amounts to.
 //!
 //! Must not know what it guards. Tests: below, `tests/loom/brief.rs`, `tests/stress.rs`.
 
@@ -102,7 +102,7 @@ impl<T> BriefMutex<T> {
         self.acquire().then(|| BriefGuard { of: self, _on_this_thread: PhantomData })
     }
 
-    /// The value of a mutex that nobody else can reach.
+    /// The value of a mutex that no other thread can reach.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -152,7 +152,7 @@ impl<T> BriefMutex<T> {
         }
     }
 
-    /// Where nobody can be made to take a fence, nobody may be relied on to wake us.
+    /// Where no other thread can be made to take a fence, none may be relied on to wake us.
     fn poll(&self) {
         while !self.acquire() {
             poll_pause();
@@ -175,8 +175,8 @@ impl<T> BriefMutex<T> {
     #[cold]
     #[inline(never)]
     fn wake(&self) {
-        // Of several owners one after the other, one wakes. Not a swap, which would write where it finds nobody: loom, which does not know
-        // that nothing comes between what an exchange reads and writes, would let that hide the mark of a later sleeper.
+        // Of several owners one after the other, one wakes. Not a swap, which would write where it finds no sleeper: loom, which does not
+        // know that nothing comes between what an exchange reads and writes, would let that hide the mark of a later sleeper.
         if self.parked.compare_exchange(SOMEBODY, NOBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.parked.wake_one();
         }

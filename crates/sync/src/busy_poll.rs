@@ -7,7 +7,7 @@
 //!
 //! | what | from → to | by |
 //! |---|---|---|
-//! | the queue | free ↔ taken | whoever takes from it, for one turn: the mutex of the batch. Nobody waits for it |
+//! | the queue | free ↔ taken | the thread that takes from it, for one turn: the mutex of the batch. No thread waits for it |
 //! | *served* | no → yes | a caller: it has found something, has found the queue taken, or will be back soon ([`mark`](BusyPoll::mark)) |
 //! | *served* | yes → no | the input thread, when it has seen it; a caller that gives up ([`leave`](BusyPoll::leave)) |
 //! | the input thread | at work → aside | itself: it found the queue served, or taken |
@@ -20,8 +20,8 @@
 //! callers do. That bound also covers the one race: a caller leaves between the input thread's look at *served* and its sleep, and its wake finds
 //! nobody asleep. *Served* is a hint therefore, and its accesses are relaxed. (A [`Lookout`](crate::Lookout) is the way to sleep without a deadline.)
 //!
-//! *A caller* has a ticket of its wait queue from before its last look at the queue, and whoever handles what it waits for ends that wait, whether
-//! the caller spins, takes its own turn, or sleeps. It wakes the input thread before it parks.
+//! *A caller* has a ticket of its wait queue from before its last look at the queue, and the thread that handles what it waits for ends
+//! that wait, whether the caller spins, takes its own turn, or sleeps. It wakes the input thread before it parks.
 //!
 //! *A turn panics.* The batch is unlocked, and *served* is as it was. The input thread goes on after its deadline.
 //!
@@ -79,7 +79,7 @@ impl<B> BusyPoll<B> {
         bed.prepare_sleep().sleep(until, Spin::OFF);
     }
 
-    /// Takes from the queue for whoever is not the input thread; `None` while somebody else is at it.
+    /// Takes from the queue for a thread that is not the input thread; `None` while another thread is at it.
     pub fn try_take(&self) -> Option<TryMutexGuard<'_, B>> {
         self.batch.try_lock()
     }

@@ -2,8 +2,8 @@
 //!
 //! That is what cores cost each other: the second writer waits until the line has come over from the first one's
 //! cache. The facade in its counting house reports each access to a shared word here, which knows of every cache
-//! line who wrote it last (`lines.rs`) and of every place in the code how often it met a line that was another thread's
-//! (`sites.rs`).
+//! line which thread wrote it last (`lines.rs`) and of every place in the code how often it met a line that was another
+//! thread's (`sites.rs`).
 //!
 //! What counts, and as what, is [`Kind`]. Each is counted by cache line, so two words on one line count as one, and a
 //! word on the line of a lock that its user has just taken does not count again. What a lock or a squeue guards,
@@ -11,7 +11,7 @@
 //!
 //! What is not seen: memory of the application's, of the allocator's, of the kernel's, and of threads' own wake-ups
 //! (`std::thread::park`). A thread stands for a core: a thread that moves takes its lines with it, which is not counted.
-//! Counting takes time in itself and so shifts who meets whom; speed is measured without.
+//! Counting takes time in itself and so shifts which threads meet; speed is measured without.
 //!
 //! Must not know the protocols, except the names of their files (`kind.rs`). All is relaxed: nothing is ordered
 //! by being counted. Tests: `tests/count.rs`, and the ends of the files.
@@ -125,7 +125,7 @@ pub fn snapshot() -> Handoffs {
     sums
 }
 
-/// Begins anew. Who wrote which line last is kept: the next write by another thread counts.
+/// Begins anew. The last writer of each line is kept: the next write by another thread counts.
 pub fn reset() {
     sites::reset();
 }

@@ -10,7 +10,7 @@
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
 //! Linux futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the
-//! stack passes the door by, so a new shared word is counted without anybody thinking of it.
+//! stack passes the door by, so a new shared word is counted without any effort by its author.
 //!
 //! The door knows nothing of the protocols built on it. Two things are kept from the model on
 //! purpose, because no protocol's correctness rests on them and modelling them would only multiply interleavings:

@@ -2,7 +2,7 @@
 //!
 //! A child has a copy of its parent's memory and one thread, the one that forked. Whatever the other threads of the parent
 //! were doing at that moment is never finished there: a lock that one of them held stays locked, a worker to be joined does
-//! not exist. So whoever owns such a thing keeps an [`Origin`] beside it, and asks it first.
+//! not exist. So the owner of such a thing keeps an [`Origin`] beside it, and asks it first.
 //!
 //! # How a child is recognized
 //! One page of anonymous memory has `MADV_WIPEONFORK` (Linux 4.14): the kernel hands it to a child filled with zeros,
@@ -20,8 +20,8 @@
 //! parent's memory, nothing of this crate may be called.
 //!
 //! # Cost
-//! [`Origin::is_here`] loads the address of the page, its first word, and the origin's own. Nobody writes any of the three
-//! after the first look, so the lines stay in every core's cache.
+//! [`Origin::is_here`] loads the address of the page, its first word, and the origin's own. No thread writes any of the
+//! three after the first look, so the lines stay in every core's cache.
 //!
 //! Invariant: a generation is never 0, and never that of an ancestor. Nothing here is modelled: loom has no processes, and
 //! every origin is here. Tests: below, `tests/fork.rs`.
@@ -53,7 +53,7 @@ impl Origin {
     /// Declares that this process has taken over what its parent made. The caller makes sure that nothing of it is left
     /// half done.
     pub fn adopt(&self) {
-        // Release: whoever finds that it is here sees what was done to take it over.
+        // Release: a thread that finds that it is here sees what was done to take it over.
         self.generation.store(generation(), Ordering::Release);
     }
 }
@@ -153,7 +153,7 @@ fn map() -> Option<*mut Page> {
         // Zeros are what `Page::new` has, and a mapping is aligned for it.
         return Some(at.cast());
     }
-    // SAFETY: nobody has seen it.
+    // SAFETY: no other thread has seen it.
     let _unmapped = unsafe { rustix::mm::munmap(at, PAGE_LEN) };
     None
 }
@@ -239,7 +239,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
                 // SAFETY: from `Box::into_raw` just now, and never freed.
                 Ok(_) => return unsafe { &*own },
                 Err(faster) => {
-                    // SAFETY: nobody has seen it.
+                    // SAFETY: no other thread has seen it.
                     drop(unsafe { Box::from_raw(own) });
                     newest = faster;
                 }

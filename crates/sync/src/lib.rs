@@ -14,7 +14,7 @@
 //! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
 //! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
 //! | `busy_poll` | a queue that callers take from while they are busy waiting, and a thread otherwise | head of `busy_poll.rs` |
-//! | `lookout` | a caller who waits at a device himself, and the thread that does so otherwise | head of `lookout.rs` |
+//! | `lookout` | a caller that waits at a device itself, and the thread that does so otherwise | head of `lookout.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `serials` | numbers that no two objects have, one count per core | head of `serials.rs` |

@@ -31,7 +31,7 @@ impl<T> Local<T> {
 
     /// From now on other threads have to do with it.
     pub fn share(&self) {
-        // Read first: the line is everybody's.
+        // Read first: the line is shared by all threads.
         if !self.is_shared.load(Ordering::Relaxed) {
             self.origin.adopt();
             self.is_shared.store(true, Ordering::Relaxed);

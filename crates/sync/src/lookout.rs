@@ -1,36 +1,36 @@
-//! Who waits at a device: a thread of the stack's, or a caller who waits for what the device brings.
+//! The thread that waits at a device: one of the stack's, or a caller that waits for what the device brings.
 //!
-//! A *deputy*, a thread of the stack's, sleeps at a device and handles what comes. A caller who is about to park may
-//! take its place: he becomes the *watcher*, and sleeps at the device instead of on the word of his [`WaitQueue`].
-//! What comes then wakes him at once, and nobody has to wake him in turn. Two things must not be lost: a `notify` of his
-//! queue by somebody else, and the device when he goes away.
+//! A *deputy*, a thread of the stack's, sleeps at a device and handles what comes. A caller that is about to park may
+//! take the deputy's place: it becomes the *watcher*, and sleeps at the device instead of on the word of its
+//! [`WaitQueue`]. What comes then wakes the watcher at once, and no other thread has to wake it in turn. Two things must
+//! not be lost: a `notify` of the watcher's queue by another thread, and the device when the watcher goes away.
 //!
 //! # States of the watch, one word
 //!
 //! | from → to | by |
 //! |---|---|
 //! | vacant → taken | a caller: [`Lookout::take`] |
-//! | taken → waiting (the address of his queue) | the watcher: [`Watch::begin`], before each sleep |
-//! | waiting → taken | the watcher: [`Watch::pause`], after it; or who has ended his wait: [`Lookout::relieve`], who then owes a kick |
+//! | taken → waiting (the address of its queue) | the watcher: [`Watch::begin`], before each sleep |
+//! | waiting → taken | the watcher: [`Watch::pause`], after it; or a thread that ends its wait and then owes a kick: [`Lookout::relieve`] |
 //! | taken or waiting → vacant | the watcher: dropping the [`Watch`] |
 //!
 //! # Why no wake-up is lost
 //!
-//! *A notify of the watcher's queue.* He names his queue first and sets `PARKED` in its word after that
-//! ([`WaitQueue::announce`], a read-modify-write each time). Whoever notifies changes the same word. If he comes first the
-//! announcement fails, and the watcher does not sleep. If he comes later he reads `PARKED`, so a wake is owed, and with
-//! it the name of the queue: [`Lookout::relieve`] finds it, and the device is kicked. A kick is a level that stays until
-//! a watcher has taken it away, which he does before he looks at his ticket; so one that was meant for somebody else, or that comes
-//! late, costs one needless look and hides none.
+//! *A notify of the watcher's queue.* The watcher names its queue first and sets `PARKED` in the queue's word after that
+//! ([`WaitQueue::announce`], a read-modify-write each time). The notifier changes the same word. If the notifier comes first the
+//! announcement fails, and the watcher does not sleep. If it comes later it reads `PARKED`, so a wake is owed, and with it the name
+//! of the queue: [`Lookout::relieve`] finds it, and the device is kicked. A kick is a level that stays until a watcher has taken it
+//! away, which it does before it looks at its ticket; so one that was meant for another thread, or that comes late, costs one
+//! needless look and hides none.
 //!
 //! *The device.* While there is a watcher the deputy needs no deadline ([`Lookout::trust`]). It says so, announces its sleep,
-//! and looks at the watch again; the watcher leaves the watch first and then looks whether he was trusted. Between the two
-//! writes and the two looks there is a sequentially consistent fence on either side: of the two, one sees the other. If
-//! the deputy sees a watcher, that one's way out is still to come, and wakes it. A deputy that does not sleep so looks by
-//! itself before long, which is its own business.
+//! and looks at the watch again; the watcher leaves the watch first and then looks whether it was trusted. Between the two
+//! writes and the two looks there is a sequentially consistent fence on either side: of the two, one sees the other. If the
+//! deputy sees a watcher, that one's way out is still to come, and wakes it. A deputy that does not sleep so looks by itself
+//! before long, which is its own business.
 //!
-//! Must not know what the device is, nor who handles what comes. Invariant: there is one watcher at most, and one deputy.
-//! Tests: `tests/loom/lookout.rs`, and below.
+//! Must not know what the device is, nor which thread handles what comes. Invariant: there is one watcher at most, and
+//! one deputy. Tests: `tests/loom/lookout.rs`, and below.
 
 use core::marker::PhantomData;
 
@@ -100,8 +100,8 @@ impl Lookout {
         is_waiting.then(|| Seen(self.sleeps.load(Ordering::Relaxed)))
     }
 
-    /// The deputy sleeps without a deadline, as long as the watcher is there whom it has `seen`; not at all if he has slept
-    /// anew since. **Blocks**.
+    /// The deputy sleeps without a deadline, as long as the watcher that it has `seen` is there; not at all if the watcher
+    /// has slept anew since. **Blocks**.
     pub fn trust(&self, seen: Seen) {
         // Relaxed: the fence in `prepare_sleep` is between this and the look at the watch.
         self.is_trusted.store(true, Ordering::Relaxed);

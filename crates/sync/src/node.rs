@@ -6,7 +6,7 @@
 //! a push never looks inside the node it pushes onto, so a recycled address (ABA) does no harm: the
 //! compare-exchange that succeeds has proved that the address *is* the head of the list now.
 //!
-//! Owner of a node, and thereby the only one who touches its fields:
+//! Owner of a node, and thereby the only thread that touches its fields:
 //! * the producer, from [`Node::boxed`] until the push publishes it (release);
 //! * the consumer, from taking the list (acquire) until [`Node::unbox`].
 //!
@@ -48,7 +48,7 @@ impl<T> Node<T> {
     pub(crate) unsafe fn next(node: *mut Self) -> *mut Self {
         // SAFETY: owned by the caller, hence alive.
         let node = unsafe { &*node };
-        // SAFETY: owned by the caller, hence nobody writes the link now.
+        // SAFETY: owned by the caller, hence no other thread writes the link now.
         node.next.with(|next| unsafe { *next })
     }
 
@@ -59,7 +59,7 @@ impl<T> Node<T> {
     pub(crate) unsafe fn link(node: *mut Self, next: *mut Self) {
         // SAFETY: owned by the caller, hence alive.
         let node = unsafe { &*node };
-        // SAFETY: owned by the caller, hence nobody else looks at the link now.
+        // SAFETY: owned by the caller, hence no other thread looks at the link now.
         node.next.with_mut(|link| unsafe { *link = next });
     }
 
@@ -72,7 +72,7 @@ impl<T> Node<T> {
         // SAFETY: owned by the caller for 'a, hence alive.
         let node = unsafe { &*node };
         let load = node.load.with(|load| load);
-        // SAFETY: owned by the caller for 'a, hence nobody writes the load in that time.
+        // SAFETY: owned by the caller for 'a, hence no other thread writes the load in that time.
         unsafe { &*load }
     }
 }

@@ -1,9 +1,9 @@
 //! Notify: the work item embedded in a connection, which coalesces.
 //!
-//! `rcvd`, `writable`, `close`, a socket option, a timer: each is a bit. Whoever wants the owner's
-//! attention posts its bit, and puts the connection into its squeue's queue only if the post
-//! says so. The queued item holds a reference to the connection; nothing is ever unlinked from the
-//! middle of a queue, and nobody waits for a message addressed to himself.
+//! `rcvd`, `writable`, `close`, a socket option, a timer: each is a bit. A thread that wants the owner's attention
+//! posts its bit, and puts the connection into its squeue's queue only if the post says so. The queued item holds a
+//! reference to the connection; nothing is ever unlinked from the middle of a queue, and no thread waits for a message
+//! addressed to itself.
 //!
 //! # States, in one word
 //!

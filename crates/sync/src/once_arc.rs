@@ -5,7 +5,7 @@
 //! Null: not set. Anything else: one strong reference, which the cell owns until it is dropped. Only
 //! [`OnceArc::get_or_set`] leaves null, by one compare-exchange, and nothing but the drop (which has the cell for
 //! itself) ever leaves the other state. So what [`OnceArc::get`] has seen stays for as long as the cell is borrowed,
-//! and a [`Lent`] borrows it. Who loses the race to set it drops what he brought and takes what is there.
+//! and a [`Lent`] borrows it. A thread that loses the race to set it drops what it brought and takes what is there.
 //!
 //! Tests: below, `tests/loom/once_arc.rs`.
 
@@ -78,7 +78,7 @@ impl<T> Default for OnceArc<T> {
 
 impl<T> Drop for OnceArc<T> {
     fn drop(&mut self) {
-        // Relaxed: whoever drops the cell has it for himself.
+        // Relaxed: the thread that drops the cell has it for itself.
         let raw = self.place.load(Ordering::Relaxed);
         if !raw.is_null() {
             // SAFETY: the cell owns this reference, and ends here.

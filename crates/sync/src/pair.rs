@@ -28,9 +28,9 @@
 //!
 //! # What changes with the pointer
 //!
-//! What the owner keeps beside a pointer, such as whom alone a block receives from, changes in the section that changes the pointer: `admit` of [`relink`] and
-//! [`unlink_if`] runs under the mutexes that guard it. A look at the peer that is to be followed by an unlinking belongs into `admit` as well: in
-//! a section of its own, it would say nothing of the peer that is unlinked.
+//! What the owner keeps beside a pointer, such as the one peer that a block receives from, changes in the section that changes the pointer:
+//! `admit` of [`relink`] and [`unlink_if`] runs under the mutexes that guard it. A look at the peer that is to be followed by an unlinking
+//! belongs into `admit` as well: in a section of its own, it would say nothing of the peer that is unlinked.
 //!
 //! # Why no wake-up is lost
 //!
@@ -314,7 +314,7 @@ mod tests {
     fn a_refused_link_changes_nothing_and_a_new_one_gives_the_old_back() {
         let (a, b, c) = (block(), block(), block());
         link_both(&a, &b);
-        // c is not whom b talks to.
+        // c is not the peer that b talks to.
         let admit = |me: &Arc<Block>, peer: Option<&Arc<Block>>| match peer {
             Some(peer) if !Arc::ptr_eq(peer, me) => Err("not your peer"),
             Some(_) | None => Ok(()),

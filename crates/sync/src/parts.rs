@@ -43,8 +43,8 @@ impl<O: ?Sized, const N: usize> Parts<O, N> {
     #[inline]
     pub fn get<T: Any>(&self, at: usize) -> Option<&T> {
         let &(of, part) = self.parts.get(at)?;
-        // SAFETY: `find` returned a `&T` for any time for which the owner is borrowed. The owner is in an `Arc` of ours, which nobody can
-        // reach but to share it, so the part is there, and is shared, for as long as `self` is.
+        // SAFETY: `find` returned a `&T` for any time for which the owner is borrowed. The owner is in an `Arc` of ours, which no other
+        // thread can reach but to share it, so the part is there, and is shared, for as long as `self` is.
         (of == TypeId::of::<T>()).then(|| unsafe { part.cast::<T>().as_ref() })
     }
 }

@@ -13,9 +13,9 @@
 //! | an entry | in the inbox; in the round, not looked at; in the round, reported | `inbox`; `table` |
 //! | the queue | open, interrupted (one wait is to end), closed (its poller is gone) | `inbox` |
 //!
-//! Whoever makes a registration's word queued pushes an entry. [`collect`](PollQueue::collect) takes the inbox over into the round and looks at
-//! each entry of the round once. It drops an entry whose registration has gone or whose look says so, and keeps the others for the
-//! next round.
+//! The thread that makes a registration's word queued pushes an entry. [`collect`](PollQueue::collect) takes the inbox over into the round
+//! and looks at each entry of the round once. It drops an entry whose registration has gone or whose look says so, and keeps the others for
+//! the next round.
 //!
 //! Rank: `table`, then what a look locks (sockets), then `inbox`. Nothing is dropped under `table` that could be the last reference of a
 //! registration.
@@ -68,7 +68,7 @@ struct Inbox {
 #[repr(align(64))]
 struct Table<T> {
     slots: Slots<T>,
-    /// What is reported goes to the end, so that nobody is looked at twice before everybody was once.
+    /// What is reported goes to the end, so that no registration is looked at twice before each was once.
     round: VecDeque<Held>,
     /// The inbox's list while it is taken over; empty else.
     arrived: Vec<Entry>,
@@ -77,7 +77,7 @@ struct Table<T> {
 /// What a poller that has found nothing does next.
 #[derive(Clone, Copy, Debug)]
 pub enum Idle {
-    /// Somebody has [interrupted](PollQueue::interrupt) this wait, or the one before.
+    /// A caller has [interrupted](PollQueue::interrupt) this wait, or the one before.
     Interrupted,
     /// Entries have come.
     Arrived,
@@ -175,8 +175,8 @@ impl<T: Registered> PollQueue<T> {
         self.wait.wake();
     }
 
-    /// The poller is gone. Returns its registrations, which are to leave their sockets' lists. Whoever marks one of them meanwhile finds the
-    /// inbox closed; a socket that closes meanwhile takes it off its list itself, and finds the table empty. Outside all locks.
+    /// The poller is gone. Returns its registrations, which are to leave their sockets' lists. A thread that marks one of them meanwhile
+    /// finds the inbox closed; a socket that closes meanwhile takes it off its list itself, and finds the table empty. Outside all locks.
     pub fn close(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
         self.inbox.lock().is_closed = true;
         // Unlocked at the end of the statement: a registration may be the last to hold its socket.

@@ -8,7 +8,7 @@
 //! | `Level` | by locked instructions: a mark raises | asks the socket; what it finds ready stays with the poller |
 //! | `Edge` | by locked instructions: a mark raises | takes the bits, and reports them once |
 //!
-//! # States of a registration, and who holds its entry
+//! # States of a registration, and the holder of its entry
 //!
 //! | from → to | by |
 //! |---|---|
@@ -20,8 +20,8 @@
 //!
 //! *Level.* The first look asks the socket, and if that is ready the word stays queued with its entry. Otherwise, and at each later look, the word is
 //! made idle *first* and the socket asked *afterwards*. A mark comes before the word is made idle, then the question sees what was marked; or it
-//! comes later, then it finds the word idle and pushes an entry of its own. If the socket is ready and nobody has pushed one the poller makes the
-//! word queued again and goes on holding the entry; if somebody has, that entry is the one and the held one is dropped.
+//! comes later, then it finds the word idle and pushes an entry of its own. If the socket is ready and no thread has pushed one the poller
+//! makes the word queued again and goes on holding the entry; if one has, that entry is the one and the held one is dropped.
 //!
 //! *Edge.* Bits are taken by one exchange; a mark is before it, and its bits are taken, or after it, and it pushes.
 //!
@@ -49,7 +49,8 @@ pub struct Polled {
 /// How a word is used; see the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Level-triggered, under the socket's mutex. These bits are lowered by those who make them untrue, the others are not.
+    /// Level-triggered, under the socket's mutex. These bits are lowered by the threads that make them untrue, the others
+    /// are not.
     Owned {
         /// What the word is believed to say.
         believed: u8,
@@ -93,7 +94,7 @@ impl Polled {
         if let Way::Owned { believed } = way
             && asked != believed
         {
-            // Nobody lowers anything else.
+            // No thread lowers anything else.
             numbered.word().look_closer();
         }
         Self { numbered, interest: asked | always, way }

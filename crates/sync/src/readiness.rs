@@ -1,9 +1,9 @@
 //! A poller's registration in one word: what a socket is ready for, and whether the poller has it on its list.
 //!
 //! The socket's side *raises* bits, and puts an *entry* into the poller's inbox if the word was not queued. The poller
-//! *looks* at its entries. Whoever makes the socket not ready any more *lowers*. A byte that goes to a polled socket does
-//! all three, so none of them is a locked instruction where that can be: the words of a socket are written under that
-//! socket's mutex, which the deliverer and the reader hold anyway, and the poller only reads.
+//! *looks* at its entries. The thread that makes the socket not ready any more *lowers*. A byte that goes to a polled
+//! socket does all three, so none of them is a locked instruction where that can be: the words of a socket are written
+//! under that socket's mutex, which the deliverer and the reader hold anyway, and the poller only reads.
 //!
 //! # States
 //!
@@ -168,8 +168,8 @@ impl Readiness {
         (before & QUEUED != 0).then_some((before & BITS) as u8)
     }
 
-    /// Queues a word that was taken once more, without an inbox. False if somebody has raised it meanwhile, and so has
-    /// queued it himself. One locked instruction.
+    /// Queues a word that was taken once more, without an inbox. False if another thread has raised it meanwhile, and
+    /// so has queued it itself. One locked instruction.
     pub fn keep_shared(&self) -> bool {
         self.word.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED == 0
     }
@@ -180,7 +180,7 @@ impl Readiness {
         Generation(after(self.word.load(Ordering::Relaxed)))
     }
 
-    /// The word, for whoever holds the mutex that orders all its writers.
+    /// The word, for the thread that holds the mutex that orders all its writers.
     #[inline]
     fn locked(&self) -> u32 {
         // Relaxed: the mutex orders it.

@@ -12,16 +12,16 @@
 //!
 //! # Why no wake-up is lost
 //!
-//! Somebody who waits has found no room and come onto the list in one section of the mutex (`wait_list.rs`). Room appears in two ways. *A reader takes
-//! bytes*: it tells, in its section, if there is room by then. *A reservation is given back short*: nothing that a reader does will say so, since
-//! the bytes were never in the buffer; so the writer tells, in the section that gives the room back. A reservation that is used in full
-//! makes no room, and needs no wake: its bytes are in the buffer now, and the reader that takes them tells.
+//! A writer that waits has found no room and come onto the list in one section of the mutex (`wait_list.rs`). Room appears in two ways. *A
+//! reader takes bytes*: it tells, in its section, if there is room by then. *A reservation is given back short*: nothing that a reader does
+//! will say so, since the bytes were never in the buffer; so the writer tells, in the section that gives the room back. A reservation that
+//! is used in full makes no room, and needs no wake: its bytes are in the buffer now, and the reader that takes them tells.
 //!
-//! A reader that finds too little room because of a reservation tells nobody. What it has freed is room still when the reservation ends: short,
-//! then its writer tells; or in full, then its bytes bring the next reader.
+//! A reader that finds too little room because of a reservation tells no writer. What it has freed is room still when the reservation ends:
+//! short, then its writer tells; or in full, then its bytes bring the next reader.
 //!
-//! A writer that unwinds between `take` and `give_back` leaves room that nobody can have, so the buffer has to end with it: owners break the connection
-//! off, which wakes everybody.
+//! A writer that unwinds between `take` and `give_back` leaves room that no writer can have, so the buffer has to end with it: owners break
+//! the connection off, which wakes all waiters.
 //!
 //! Must not know the buffer, nor when there is enough room to tell of. Tests: below, `tests/loom/tasks.rs`.
 

@@ -9,8 +9,8 @@
 //! The writer stores the odd count, then each word with release, then the even count with release. A reader loads the
 //! count with acquire, the words with acquire, and the count again. If any word is a later writer's, the acquire that
 //! read it orders that writer's odd count before the second load of the count, which then differs from the first, and
-//! the reader starts over. If the first count is a writer's even one, the acquire that read it makes all his words
-//! visible, so none is older.
+//! the reader starts over. If the first count is a writer's even one, the acquire that read it makes all of that
+//! writer's words visible, so none is older.
 //!
 //! A reader writes nothing, and may be held up only by a writer that is between two stores: it pauses, then offers its
 //! core. Must not know what the words mean. Tests: below, `tests/loom/seq_cell.rs`.
@@ -70,10 +70,10 @@ impl<const N: usize> SeqCell<N> {
         let before = self.count.load(Ordering::Relaxed);
         self.count.store(before + 1, Ordering::Relaxed);
         for (slot, word) in self.words.iter().zip(words) {
-            // Release: who reads this word sees the odd count.
+            // Release: a thread that reads this word sees the odd count.
             slot.store(word, Ordering::Release);
         }
-        // Release: who reads this count sees all the words.
+        // Release: a thread that reads this count sees all the words.
         self.count.store(before + 2, Ordering::Release);
         before + 2
     }

@@ -5,9 +5,9 @@
 //! short. There are [`SLOTS_MAX`]; a thread beyond, or one whose locals are already gone, has none
 //! and uses whatever its caller shares among such threads.
 //!
-//! Who gets a number after another thread has seen all that this thread did before its end, through
-//! the word of the number's bit. There is no lock, which a child of fork(2) might find locked for good. In a child the
-//! numbers of its parent's other threads stay taken. Tests: below.
+//! A thread that gets a number after another thread has seen all that this thread did before its end, through the word
+//! of the number's bit. There is no lock, which a child of fork(2) might find locked for good. In a child the numbers
+//! of its parent's other threads stay taken. Tests: below.
 
 use crate::facade::unmodelled::{AtomicU64, Ordering, thread_local};
 

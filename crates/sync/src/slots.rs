@@ -1,8 +1,8 @@
 //! Numbers for a poller's registrations, which are given out again when a registration has gone.
 //!
-//! Whoever marks a registration as ready puts an [`Entry`] into the poller's inbox: the registration's number, and the generation of its word
-//! ([`Readiness`]). An entry counts no reference, so it may outlive its registration, and by the time that the poller comes to it the number may
-//! belong to another one.
+//! A thread that marks a registration as ready puts an [`Entry`] into the poller's inbox: the registration's number, and the generation of
+//! its word ([`Readiness`]). An entry counts no reference, so it may outlive its registration, and by the time that the poller comes to it
+//! the number may belong to another one.
 //!
 //! # States of a number
 //!

@@ -13,16 +13,16 @@
 //! | state | `word` | items | meaning |
 //! |---|---|---|---|
 //! | free | `FREE` | none | |
-//! | free, backlog | `FREE` | some | a *debtor*, or the receiver of a hand-off, is about to look; whoever locks first as a runner owns them |
-//! | section | `SECTION` | any | whoever leaves the first item waits for the end of the section |
+//! | free, backlog | `FREE` | some | a *debtor*, or the receiver of a hand-off, is about to look; the first thread to lock as a runner owns them |
+//! | section | `SECTION` | any | the thread that leaves the first item waits for the end of the section |
 //! | run | `RUN` | none | one thread has the [`Locked`] |
 //! | run, backlog | `RUN` | some | the runner finds them before, or when, it lets go |
 //! | dead | any | none, for ever | a `Locked` was dropped, which only a panic does; the value can still be locked |
 //!
 //! `MARK` beside `SECTION` or `RUN` says that the holder has something to look for when it unlocks.
 //!
-//! Items lie in two lists. `backlog` is what has arrived, newest first: anybody pushes, the runner takes all of it with one exchange.
-//! `kept` is what a runner has taken and not run yet: it belongs to the lock, so the next runner goes on with it.
+//! Items lie in two lists. `backlog` is what has arrived, newest first: any thread pushes, the runner takes all of it with one
+//! exchange. `kept` is what a runner has taken and not run yet: it belongs to the lock, so the next runner goes on with it.
 //!
 //! | from → to | by |
 //! |---|---|
@@ -49,8 +49,9 @@
 //! own, or one whose push happened before, were still waiting, it would be in one of the two.
 //!
 //! # Why no item is stranded, and no wake-up is lost
-//! Whoever sleeps or has left an item makes that known *first* and then *insists*: it locks, or marks the word. Whoever unlocks takes the
-//! mark with the same read-modify-write, and if there was one looks *afterwards* whether somebody sleeps; a runner also looks for items.
+//! A thread that sleeps or has left an item makes that known *first* and then *insists*: it locks, or marks the word. The unlocker takes
+//! the mark with the same read-modify-write, and if there was one looks *afterwards* whether a thread sleeps; a runner also looks for
+//! items.
 //!
 //! ```text
 //!   debtor (sleeper):  D1 push (parked = 1)             holder:  U1 word = FREE, takes the mark
@@ -72,13 +73,13 @@
 //! may pass its debt on to a thread that waits (`socket_lock/delegate.rs`).
 //!
 //! # Waiting callers
-//! A runner with a long backlog calls [`Locked::give_way`] between runs: if somebody sleeps it unlocks, wakes one, and gives
+//! A runner with a long backlog calls [`Locked::give_way`] between runs: if a thread sleeps it unlocks, wakes one, and gives
 //! up its time slice a bounded number of times before it waits for the lock itself.
 //!
 //! # Death
 //! A `Locked` that is dropped, and not let go by a policy, means that a runner has panicked. Both lists are dropped and the backlog is
-//! closed, so later items come back ([`Left::Dead`]) and nobody becomes a runner to run one. The value can still be locked, by those that tell
-//! its waiters, and give back what it holds. Another lock of the same thread is not touched. A caller that can restore the value
+//! closed, so later items come back ([`Left::Dead`]) and no thread becomes a runner to run one. The value can still be locked, by those
+//! that tell its waiters, and give back what it holds. Another lock of the same thread is not touched. A caller that can restore the value
 //! catches the panic under the lock instead, and the lock lives on.
 //!
 //! # Two locks
@@ -131,7 +132,7 @@ pub enum Left<I> {
     First,
     /// It lies behind others, and is run with them.
     Behind,
-    /// The lock is dead: nobody will ever run the item.
+    /// The lock is dead: no thread will ever run the item.
     Dead(I),
 }
 
@@ -244,7 +245,8 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// What a debtor owes: becomes the runner, if nobody is. `None`: what was left is taken, or the runner finds it.
+    /// What a debtor owes: becomes the runner, if there is none. `None`: what was left is taken, or the runner finds
+    /// it.
     ///
     /// The caller holds no lock. **Blocks** while the lock is held by a section.
     pub fn look(&self) -> Option<Locked<'_, T, I>> {
@@ -295,7 +297,7 @@ impl<T, I> SocketLock<T, I> {
             match self.insist(RUN) {
                 // SAFETY: the exchange made us the holder.
                 Insisted::Locked => return unsafe { self.runner() },
-                // It finds what was left, and who sleeps.
+                // It finds what was left, and the threads that sleep.
                 Insisted::Held(RUN) => return None,
                 Insisted::Held(_section) if waits => {
                     self.parked.wait(SOMEBODY, None);
@@ -306,7 +308,7 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// Whether something was left that nobody has taken. True the moment it was looked at.
+    /// Whether something was left that no thread has taken. True the moment it was looked at.
     #[inline]
     pub fn looks_left(&self) -> bool {
         // Relaxed: a hint. The thread that has pushed sees its push, or that it was taken.
@@ -391,11 +393,12 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// Unlocks, and wakes somebody if there is one. True if a runner has to look for what was left.
+    /// Unlocks, and wakes a sleeper if there is one. True if a runner has to look for what was left.
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
     fn unlock(&self) -> bool {
-        // Release: what the holder wrote, with the acquire of the next one. Acquire: what whoever marked the word wrote.
+        // Release: what the holder wrote, with the acquire of the next one. Acquire: what the thread that marked the
+        // word wrote.
         let has_to_look = self.word.swap(FREE, Ordering::AcqRel) & MARK != 0;
         // Relaxed: the sleeper's `insist` orders it. `self` is still there: the guard borrows it.
         if has_to_look && self.parked.load(Ordering::Relaxed) != NOBODY {
@@ -406,7 +409,8 @@ impl<T, I> SocketLock<T, I> {
 
     /// `insist` orders it before the attempt, and before every look of a holder from then on.
     fn announce_sleep(&self) {
-        // A swap, and acquire and release as in `wake_one`: changes of the word are in one order, which nobody sees otherwise.
+        // A swap, and acquire and release as in `wake_one`: changes of the word are in one order, which no thread sees
+        // otherwise.
         self.parked.swap(SOMEBODY, Ordering::AcqRel);
     }
 
@@ -432,7 +436,7 @@ impl<T, I> Drop for SocketLock<T, I> {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
         let newest = self.backlog.load(Ordering::Relaxed);
         let newest = if newest == closed() { ptr::null_mut() } else { newest };
-        // SAFETY: `&mut self`: nobody is the holder.
+        // SAFETY: `&mut self`: no thread is the holder.
         let kept = self.inner.with_mut(|inner| unsafe { &mut *inner }.take_kept());
         for list in [kept, newest] {
             // SAFETY: `&mut self`: the lists are ours, and carry only items.

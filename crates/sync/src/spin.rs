@@ -106,7 +106,7 @@ fn pause(is_waker_here: bool, done: &mut impl FnMut() -> bool) -> bool {
     if cpu::count() < 2 || is_waker_here {
         return false;
     }
-    // Others yield: then somebody has use for this core.
+    // Others yield: then another thread has use for this core.
     if yielding_count() > 0 {
         return false;
     }
@@ -116,7 +116,7 @@ fn pause(is_waker_here: bool, done: &mut impl FnMut() -> bool) -> bool {
     })
 }
 
-/// The second part of a spin, if there is room among those who do the same.
+/// The second part of a spin, if there is room among the threads that do the same.
 fn yield_among_others(budget: Duration, untimed: bool, done: &mut impl FnMut() -> bool) -> Spun {
     let others = YIELDING.fetch_add(1, Ordering::Relaxed);
     let spun = match (others as usize) < 2 * cpu::count() {
@@ -142,9 +142,9 @@ pub(crate) fn forget_others() {
 static YIELDING: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 
 /// [`yield_until`], whose first yields are not timed: two threads that take turns on one core are answered by the first,
-/// and to ask for the time would cost them a twentieth of their round trip. Whether somebody kept the core is then told
-/// by the clock of ticks, since who keeps it loses it at a tick. Threads that wait for many others have to know the time:
-/// who never parks is never put elsewhere by the scheduler.
+/// and to ask for the time would cost them a twentieth of their round trip. Whether another thread kept the core is then
+/// told by the clock of ticks, since a thread that keeps it loses it at a tick. Threads that wait for many others have to
+/// know the time: a thread that never parks is never put elsewhere by the scheduler.
 fn yield_untimed(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let tick = cpu::tick();
     for _ in 0..UNTIMED_YIELDS {
@@ -177,8 +177,8 @@ fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
 enum Spun {
     /// With an answer.
     InTime,
-    /// With an answer, but somebody kept the core for longer than the budget: a sleeper would have been
-    /// woken earlier.
+    /// With an answer, but another thread kept the core for longer than the budget: a sleeper would have been woken
+    /// earlier.
     Late,
     /// Without an answer.
     InVain,
@@ -189,7 +189,7 @@ pub const SPIN_MAX_DEFAULT: Duration = Duration::from_micros(100);
 /// Pauses before the first yield, of 15 to 70 ns each: some answers of a busy peer.
 const PAUSES: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// Yields before the first look at the clock; of half a microsecond each, if nobody else wants the core.
+/// Yields before the first look at the clock; of half a microsecond each, if no other thread wants the core.
 const UNTIMED_YIELDS: u32 = if cfg!(loom) { 0 } else { 4 };
 
 /// How this thread's last spins ended.

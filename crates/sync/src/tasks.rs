@@ -13,10 +13,10 @@
 //!
 //! # Why no wake-up is lost
 //!
-//! *Under the mutex of the list*: look and listing are one section, a change and its `notify` another one (`wait_list.rs`). *Elsewhere*: who changes
-//! something there makes the change first and tells the list afterwards. The task is listed first and looks there afterwards. If the look misses the change,
-//! then it is before it in the order of the other mutex (or word), so the listing is before the telling, which finds the task. If both see each other,
-//! the task goes on and its place is told in vain, or removed.
+//! *Under the mutex of the list*: look and listing are one section, a change and its `notify` another one (`wait_list.rs`). *Elsewhere*: a
+//! thread that changes something there makes the change first and tells the list afterwards. The task is listed first and looks there
+//! afterwards. If the look misses the change, then it is before it in the order of the other mutex (or word), so the listing is before the
+//! telling, which finds the task. If both see each other, the task goes on and its place is told in vain, or removed.
 //!
 //! A task that goes on although it is listed leaves its place behind; the next `register` with the same key takes the place over, and `leave` ends it.
 //!
@@ -57,7 +57,7 @@ pub trait Waitable {
     fn is_ready_elsewhere(&self, want: Self::Want) -> Result<bool, Self::Error>;
 }
 
-/// Whether the wait is over. Lists nobody.
+/// Whether the wait is over. Lists no task.
 ///
 /// # Errors
 /// The socket's own.
@@ -93,7 +93,7 @@ pub fn register<S: Waitable>(
 /// A future with this key is dropped. Its waker, if it was not told, goes to `discard`.
 ///
 /// # Errors
-/// The socket's own; the place is no longer anybody's to leave.
+/// The socket's own; no task may leave the place any more.
 pub fn leave<S: Waitable>(
     socket: &S,
     want: S::Want,

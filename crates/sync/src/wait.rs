@@ -12,8 +12,8 @@
 //!
 //! | flag | set by | cleared by |
 //! |---|---|---|
-//! | `WAITING`: somebody will look at the generation | `prepare`, under the mutex | `notify`, under the mutex |
-//! | `PARKED`: somebody sleeps in the kernel, or is about to | `wait`, without a lock | `notify`, under the mutex |
+//! | `WAITING`: a waiter will look at the generation | `prepare`, under the mutex | `notify`, under the mutex |
+//! | `PARKED`: a waiter sleeps in the kernel, or is about to | `wait`, without a lock | `notify`, under the mutex |
 //!
 //! `notify` counts the generation up, and only `notify` does.
 //!
@@ -30,17 +30,17 @@
 //! compares the word again before it puts the thread to sleep, under the lock that `wake` takes:
 //! a `notify` before that comparison is noticed by it, one after it finds the thread asleep.
 //!
-//! All waiters of a generation are woken: whoever is late re-checks the condition and prepares
-//! again. A waiter that gives up (deadline) leaves its flags behind, which costs the next `notify`
-//! one needless count and perhaps one needless system call, and nothing else.
+//! All waiters of a generation are woken: a waiter that is late re-checks the condition and prepares again. A waiter
+//! that gives up (deadline) leaves its flags behind, which costs the next `notify` one needless count and perhaps one
+//! needless system call, and nothing else.
 //!
 //! A thread would have to be held up between two instructions while the generation comes round,
 //! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
 //!
 //! *A `nudge` without the mutex* is a compare-exchange against a word with `WAITING`, so it is a `notify` at some moment, with
 //! one difference: it can fall into the section of another one, between its look and its swap. Both then write
-//! the same generation, and nobody has prepared in between, which needs the mutex. The swap reads no flags then; the sleepers
-//! are the nudge's to wake.
+//! the same generation, and no thread has prepared in between, which needs the mutex. The swap reads no flags then; the
+//! sleepers are the nudge's to wake.
 //!
 //! Must not know the condition. Tests: `wait/tests.rs`, `tests/loom`.
 
@@ -62,8 +62,8 @@ pub struct WaitQueue {
 /// Whether a queue has a waiter, kept beside the condition under its mutex.
 ///
 /// It is `WAITING` once more, where a waker has it at hand: the line of the word is then fetched once, to be written,
-/// if somebody waits, and not at all if nobody does. A queue with one of these is used through
-/// [`WaitQueue::prepare_in`] and [`WaitQueue::notify_in`] alone, always with the same one.
+/// if a thread waits, and not at all if none does. A queue with one of these is used through [`WaitQueue::prepare_in`]
+/// and [`WaitQueue::notify_in`] alone, always with the same one.
 #[derive(Debug, Default)]
 pub struct Awaited(bool);
 
@@ -85,15 +85,15 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Whom a `notify` found.
+/// What waiters a `notify` found.
 #[must_use = "a wake may be owed"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notified {
-    /// Nobody waits. Nothing was written.
+    /// No thread waits. Nothing was written.
     Nobody,
-    /// Whoever waits looks at the word and will see it.
+    /// The waiter looks at the word and will see it.
     Spinning,
-    /// Somebody sleeps: the caller owes a [`WaitQueue::wake`], best after unlocking.
+    /// A waiter sleeps: the caller owes a [`WaitQueue::wake`], best after unlocking.
     Parked,
 }
 
@@ -130,7 +130,7 @@ impl WaitQueue {
         if spin.until(|| self.is_over(ticket)) { Woken::Spinning } else { self.park(ticket, deadline) }
     }
 
-    /// The second part of [`wait`](Self::wait), for who has been busy in a way of his own: without any spin.
+    /// The second part of [`wait`](Self::wait), for a caller that has been busy in a way of its own: without any spin.
     pub fn park(&self, ticket: Ticket, deadline: Option<Instant>) -> Woken {
         if !self.announce(ticket) {
             return Woken::Spinning;
@@ -147,8 +147,8 @@ impl WaitQueue {
     }
 
     /// Says that the waiter of `ticket` sleeps from now on, in a place of its own: the `notify` that ends its wait will owe a
-    /// wake, and whoever owes it has to see to that place as well. What was written before is seen by it. False
-    /// if the wait is over. Never blocks.
+    /// wake, and the thread that owes it has to see to that place as well. What was written before is seen by it. False if
+    /// the wait is over. Never blocks.
     pub fn announce(&self, ticket: Ticket) -> bool {
         let mut seen = ticket.generation | WAITING;
         loop {
@@ -164,7 +164,7 @@ impl WaitQueue {
     }
 
     /// Tells the waiters that the condition has come true. To be called under its mutex. Writes
-    /// nothing if nobody waits. Never blocks.
+    /// nothing if no thread waits. Never blocks.
     #[inline]
     pub fn notify(&self) -> Notified {
         // Relaxed: the mutex orders every `prepare` that matters before this look.
@@ -175,9 +175,9 @@ impl WaitQueue {
         self.notify_waiting(seen)
     }
 
-    /// [`notify`](Self::notify) by who does not hold the mutex, because he has changed nothing that it guards: the waiters
-    /// know of something else to look at before they go on, and announce themselves before they offer it. Not for a queue
-    /// with an [`Awaited`]. Never blocks.
+    /// [`notify`](Self::notify) by a caller that does not hold the mutex, because it has changed nothing that the mutex
+    /// guards: the waiters know of something else to look at before they go on, and announce themselves before they offer
+    /// it. Not for a queue with an [`Awaited`]. Never blocks.
     pub fn nudge(&self) -> Notified {
         // Relaxed: the caller has seen what the waiter wrote after it had prepared.
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl WaitQueue {
         self.prepare()
     }
 
-    /// [`WaitQueue::notify`] by what `awaited` says. Touches nothing else if nobody waits.
+    /// [`WaitQueue::notify`] by what `awaited` says. Touches nothing else if no thread waits.
     #[inline]
     pub fn notify_in(&self, awaited: &mut Awaited) -> Notified {
         if !core::mem::take(&mut awaited.0) {
@@ -219,7 +219,7 @@ impl WaitQueue {
         if before & PARKED == 0 {
             return Notified::Spinning;
         }
-        // Nobody sets the flag meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
+        // No thread sets the flag meanwhile: the next waiter prepares under our mutex, and an earlier one finds the
         // generation gone.
         self.word.fetch_and(!PARKED, Ordering::Relaxed);
         Notified::Parked
@@ -227,9 +227,9 @@ impl WaitQueue {
 
     fn notify_waiting(&self, seen: u32) -> Notified {
         let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
-        // A swap is enough: under the mutex nobody else changes anything but `PARKED`, which is what the swap
-        // looks at. Release: the condition and all before it, with the acquire
-        // of `is_over`. Acquire: where a sleeper is, with the release of `announce`.
+        // A swap is enough: under the mutex no other thread changes anything but `PARKED`, which is what the swap looks
+        // at. Release: the condition and all before it, with the acquire of `is_over`. Acquire: where a sleeper is,
+        // with the release of `announce`.
         let before = self.word.swap(next, Ordering::AcqRel);
         if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
     }

@@ -215,8 +215,8 @@ impl<P: Poller> WaitList<P> {
         threads.prepare_in(&mut self.awaited)
     }
 
-    /// Tells everybody who wants any of these bits: the threads of `threads`, for whom `sleepers` makes what wakes them, tasks
-    /// and pollers. Says what threads there were.
+    /// Tells every waiter that wants any of these bits: the threads of `threads`, for which `sleepers` makes what wakes them,
+    /// tasks and pollers. Says what threads there were.
     #[inline]
     pub fn notify<O: From<P::Owed>>(
         &mut self,

@@ -11,7 +11,7 @@ use crate::tree::Source;
 const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 /// Marks of unfinished work, in comments too.
 const MARKS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
-/// Folders that exist on the machine of whoever wrote them down.
+/// Folders that exist on the machine of the author.
 const PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 /// Hosts of package registries and toolchains: a tool's own configuration says where it fetches from.
 const HOSTS: [&str; 9] = [

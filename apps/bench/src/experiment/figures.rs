@@ -1,7 +1,7 @@
 //! What the documents of the five techniques found.
 //!
-//! Purpose: the only place where figures from elsewhere stand. Each was measured by its author on a machine of his own,
-//! so only the ratios inside one figure can be held against ratios here; [`DISCLAIMER`] goes with every one.
+//! Purpose: the only place where figures from elsewhere stand. Each was measured by its author on another machine, so
+//! only the ratios inside one figure can be held against ratios here; [`DISCLAIMER`] goes with every one.
 //!
 //! Must not know: what was measured here.
 //!

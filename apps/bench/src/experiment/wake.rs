@@ -1,9 +1,9 @@
-//! `bench wake`: who is woken by a thread that leaves work behind.
+//! `bench wake`: which threads are woken by one that leaves work behind.
 //!
 //! Purpose: the workload of the change that elides a squeue's wake-ups: a client connects, sends a request of 100 bytes
-//! and gets a response of 512, the server closes; 1, 8 and 64 clients, four server threads at most. One squeue a core, and callers that run their own item
-//! and nobody else's, are that system's squeues; one row is as Sockeye is by default. A bulk stream is the control, which must
-//! not change.
+//! and gets a response of 512, the server closes; 1, 8 and 64 clients, four server threads at most. One squeue a core, and callers that run
+//! only their own item, are that system's squeues; one row is as Sockeye is by default. A bulk stream is the control, which must not
+//! change.
 //!
 //! Must not know: how settings work inside.
 //!
@@ -119,7 +119,7 @@ const REQUEST: usize = 100;
 const RESPONSE: usize = 512;
 /// More server threads than this were not used there.
 const SERVERS_MAX: usize = 4;
-/// One squeue a core, and whoever leaves runs nobody else's items.
+/// One squeue a core, and a thread that leaves runs no other thread's items.
 const SQUEUES: &[(&str, &str)] = &[("grain", "per_core"), ("entry", "no_drain")];
 /// "Unchanged": a ratio that far below 1 is more than noise.
 const BULK_UNCHANGED: f64 = 0.95;

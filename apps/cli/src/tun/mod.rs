@@ -70,7 +70,7 @@ fn summary(running: &Running, end: End) -> io::Result<()> {
     running.recorded().map_or(Ok(()), |told| writeln!(out, "{told}"))
 }
 
-/// Serves until the end. Blocks nobody else: it is the runtime's main task.
+/// Serves until the end. Blocks no other task: it is the runtime's main task.
 async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
     let addrs: Vec<IpAddr> = args.device.addr.iter().map(|prefix| prefix.addr()).collect();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -107,7 +107,7 @@ async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
     Ok(end)
 }
 
-/// Says what there is and what can be tried. Flushed, since whoever waits for it may read a pipe.
+/// Says what there is and what can be tried. Flushed, since the program that waits for it may read a pipe.
 fn greet(args: &TunArgs, running: &Running, addrs: &[IpAddr]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let name = running.tun.link().name();

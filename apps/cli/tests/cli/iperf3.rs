@@ -120,7 +120,7 @@ fn a_test_ends_after_its_bytes_and_both_ends_may_send_at_once() {
     for way in ["", "-R", "-P 3", "-u -b 1G", "-u -b 1G -R"] {
         let result = server.measures(&format!("{line} -n 20M {way}"));
         let of = |sum: &str| result["end"][sum]["bytes"].as_f64().unwrap();
-        // Whoever counts to the end is us; a sender ends with a block.
+        // The side that counts to the end is us; a sender ends with a block.
         let own = if way.contains("-R") { of("sum_received") } else { of("sum_sent") };
         assert!((BYTES..BYTES + 4e6).contains(&own), "{way}: {own} {result}");
         assert_eq!(result["start"]["test_start"]["bytes"].as_f64(), Some(BYTES), "{way}");

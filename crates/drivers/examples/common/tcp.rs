@@ -9,8 +9,8 @@
 //! ```
 //!
 //! So a peer's connect succeeds only if the onward one has. Each direction copies through one buffer with blocking
-//! calls: whoever does not read stops whoever writes, on either side. The end of one direction is passed on and leaves
-//! the other alone; an error ends both.
+//! calls: an end that does not read stops the one that writes, on either side. The end of one direction is passed on
+//! and leaves the other alone; an error ends both.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] at a time, those that are being made included; SYNs beyond are not answered, and come again.
 //! It must not know where the packets come from. Tests: `tests/examples.rs`.

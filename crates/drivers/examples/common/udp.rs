@@ -1,9 +1,9 @@
 //! Datagrams from a stack onward through ordinary sockets, and their answers back.
 //!
 //! One socket of the stack receives for every host and port. Each pair of client and destination is a *flow* with an
-//! ordinary socket of its own, so that answers come only from whom was asked; a thread of the flow sends them back in the
-//! destination's name. A flow without answers for [`IDLE_MAX`], or one that is refused, ends; the next datagram makes
-//! another.
+//! ordinary socket of its own, so that answers come only from the host that was asked; a thread of the flow sends them
+//! back in the destination's name. A flow without answers for [`IDLE_MAX`], or one that is refused, ends; the next
+//! datagram makes another.
 //!
 //! Bounds: [`FLOWS_MAX`]; datagrams of others are dropped then, as a full network would. It must not know where the packets
 //! come from. Tests: `tests/examples.rs`.
@@ -26,7 +26,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of the largest datagram, and more.
 const DATAGRAM_MAX: usize = 64 << 10;
 
-/// Who asks whom.
+/// The client, and the destination that it asks.
 type Name = (SocketAddr, SocketAddr);
 
 struct Onward {

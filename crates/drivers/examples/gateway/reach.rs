@@ -33,7 +33,7 @@ pub fn block(addr: IpAddr) -> Option<Prefix> {
     BLOCKS.iter().filter_map(|(block, len)| Prefix::new(*block, *len).ok()).find(|block| block.contains(addr))
 }
 
-/// Everybody whom an address names: itself, and each IPv4 address that it carries for some tunnel or translator. A mapped
+/// All that an address names: itself, and each IPv4 address that it carries for some tunnel or translator. A mapped
 /// address is the IPv4 address and nothing else.
 pub fn forms(addr: IpAddr) -> Vec<IpAddr> {
     let addr = addr.to_canonical();

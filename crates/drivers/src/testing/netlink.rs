@@ -24,7 +24,7 @@ pub fn veth_pair(here: (&Namespace, &str), there: (&Namespace, &str)) -> io::Res
     here.0.run(move || change(&new_link(&name, &peer_name, peer_fd)))?
 }
 
-/// Deletes the interface `name`, under whoever uses it.
+/// Deletes the interface `name`, also while it is in use.
 ///
 /// # Errors
 /// The system's, among them `NotFound` as `No such device`.

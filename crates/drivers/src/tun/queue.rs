@@ -1,17 +1,18 @@
 //! One queue of a device: frames in, frames out, and the wait for them.
 //!
 //! It must not know how the device was opened. Threads receive one at a time (`Netif`'s contract), the mutex around
-//! its reader is there for the compiler and for whoever asks at the wrong time, and is not contended. Frames out are
-//! written by any thread, each by one system call, in which the kernel's own input runs: nothing waits in between, so
-//! there is no doorbell.
+//! its reader is there for the compiler and for a caller that asks at the wrong time, and is not contended. Frames out
+//! are written by any thread, each by one system call, in which the kernel's own input runs: nothing waits in between,
+//! so there is no doorbell.
 //!
 //! # Why no wake-up is lost
 //! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so what came before it ends it. An
 //! interruption sets its flag and writes the eventfd, which is never read: it stays. A device that was deleted reports
 //! an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
-//! A caller's wait is a `poll` of a third, too, which ends it. It is written when somebody waits for it
-//! (`stack/src/inet/input/watch.rs`), and read by who was woken, before he looks whether it was meant for him.
+//! A caller's wait is a `poll` of a third, too, which ends it. It is written when a caller waits for it
+//! (`stack/src/inet/input/watch.rs`), and read by the thread that was woken, before that thread looks whether the kick
+//! was meant for it.
 //!
 //! Tests: `tests/devices.rs`.
 
@@ -224,7 +225,7 @@ impl Queue {
         }
         let [device, kick, interrupt] = fds.map(|fd| fd.revents());
         if !kick.is_empty() {
-            // Whoever has written it has made true what we look at next.
+            // The thread that has written it has made true what we look at next.
             let _ = rustix::io::read(&self.kick, &mut [0; 8]);
         }
         let failed = device.intersects(PollFlags::ERR | PollFlags::NVAL);

@@ -150,7 +150,8 @@ fn nothing_stays_parked_for_a_connection_while_somebody_is_refused() {
     }
 }
 
-/// A connection closes and gives back what is parked for its writer, while its reader parks. Nobody else looks there.
+/// A connection closes and gives back what is parked for its writer, while its reader parks. No other thread looks
+/// there.
 fn a_connection_closes(is_list: bool) {
     let (pool, shelf) = (large(), Shelf::new());
     let mbuf = pool.alloc(100).expect("far from the cap");
@@ -193,8 +194,8 @@ fn what_is_parked_goes_with_its_place() {
     }
 }
 
-/// A kick panics while clusters of two cores are parked, and just when somebody is refused: nothing is leaked, and nothing stays parked. One thread:
-/// loom's locks take an unwinding for that of all threads.
+/// A kick panics while clusters of two cores are parked, and just when a caller is refused: nothing is leaked, and nothing stays parked.
+/// One thread: loom's locks take an unwinding for that of all threads.
 #[test]
 fn a_kick_that_panics_loses_nothing() {
     check(|| {

@@ -3,8 +3,9 @@
 //! # States, all under one mutex
 //! Items; whether it is closed (no more come in) and whether the wait of the stack's input thread was ended for good;
 //! the tasks that wait. Threads wait with tickets that were taken under the mutex, in the section that found nothing
-//! to do; whoever changes that notifies under the mutex and wakes after it (`sockeye_sync::WaitQueue`). [`Lane::append`]
-//! alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two finds the item.
+//! to do; a thread that changes that notifies under the mutex and wakes after it (`sockeye_sync::WaitQueue`).
+//! [`Lane::append`] alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two
+//! finds the item.
 //!
 //! It must not know what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned, called and dropped, with
 //! no lock held.
@@ -48,7 +49,7 @@ pub(super) enum Refused<T> {
     Closed(#[allow(dead_code, reason = "dropped by the caller, outside of the mutex")] T),
 }
 
-/// Whom a change of the lane concerns.
+/// Which waiters a change of the lane concerns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Filled,
@@ -81,7 +82,7 @@ impl<T> Lane<T> {
         let _first = self.waking.set(waking.clone());
     }
 
-    /// Appends an item and wakes who waits for it.
+    /// Appends an item and wakes what waits for it.
     pub fn push(&self, item: T) -> Result<(), Refused<T>> {
         let mut state = self.state.lock();
         if state.closed {
@@ -107,7 +108,7 @@ impl<T> Lane<T> {
         Ok(taken)
     }
 
-    /// Appends what there is room for, and wakes nobody. Returns how many.
+    /// Appends what there is room for, and wakes no waiter. Returns how many.
     pub fn append(&self, items: &mut Vec<T>) -> usize {
         let mut state = self.state.lock();
         let room = if state.closed { 0 } else { self.bound - state.items.len() };
@@ -116,7 +117,7 @@ impl<T> Lane<T> {
         taken
     }
 
-    /// Wakes who waits for what was appended.
+    /// Wakes what waits for what was appended.
     pub fn ring(&self) {
         self.tell(self.state.lock(), Change::Filled);
     }
@@ -243,7 +244,7 @@ impl<T> Lane<T> {
         self.state.lock().closed
     }
 
-    /// Ends the section that made a change, and wakes whom it concerns.
+    /// Ends the section that made a change, and wakes the waiters that it concerns.
     fn tell(&self, mut state: MutexGuard<'_, State<T>>, change: Change) {
         let to_takers = change != Change::Drained;
         let to_givers = change != Change::Filled;

@@ -11,13 +11,13 @@
 //! never fills.
 //!
 //! # Why no wake-up is lost
-//! A lane is a queue under one mutex (`lane.rs`). Whoever waits looks and announces himself in one section; whoever
-//! changes the queue does so in a section, and wakes what was announced after a later one at the latest.
+//! A lane is a queue under one mutex (`lane.rs`). A thread that waits looks and announces itself in one section; a
+//! thread that changes the queue does so in a section, and wakes what was announced after a later one at the latest.
 //!
 //! # Wakers that panic
 //! They are caught, and the tasks behind them are woken all the same. The stack that the channel is attached to counts and reports them
-//! ([`Netif::wakes_by`]), whoever calls the waker. Before it is attached and after its stack has ended, there is nobody to tell: the
-//! panic is only caught.
+//! ([`Netif::wakes_by`]), whichever thread calls the waker. Before it is attached and after its stack has ended, there is no stack to
+//! tell: the panic is only caught.
 //!
 //! It must not know IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are bounded.
 //! Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.

@@ -28,8 +28,8 @@ const ROBUSTNESS_MAX: u8 = 7;
 /// Unsolicited Report Interval: 1 s (RFC 3376 section 8.11; RFC 3810 section 9.11), and that of older versions.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL_OLDER: Duration = Duration::from_secs(10);
-/// Between two answers to queries, of all groups together: who asks without end is answered so often. A querier that asks for
-/// one group waits a second for the answer (RFC 3376 section 8.8).
+/// Between two answers to queries, of all groups together: a host that asks without end is answered so often. A querier that
+/// asks for one group waits a second for the answer (RFC 3376 section 8.8).
 pub const RESPONSE_GAP: Duration = Duration::from_millis(100);
 /// Older Version Querier Present Timeout with the default Query Interval of 125 s and Robustness Variable, without
 /// the response time (RFC 3376 section 8.12).
@@ -99,7 +99,7 @@ pub struct Membership {
 
 #[derive(Debug)]
 struct Group {
-    /// Who has joined; 0: we have left and say so.
+    /// How many sockets have joined; 0: we have left and say so.
     joined_count: u32,
     /// Reports of the last change that are still to be sent, the next one at `report_at`.
     changes_left: u8,
@@ -255,7 +255,7 @@ impl Membership {
                     group.is_last_reporter = true;
                     sends.push(Send::Older(level, *addr));
                 }
-                // Said once, and only by whoever reported last (RFC 2236 section 3).
+                // Said once, and only by the host that reported last (RFC 2236 section 3).
                 (Level::Older, Record::Leaves) => {
                     (group.changes_left, group.report_at) = (0, None);
                     if group.is_last_reporter {

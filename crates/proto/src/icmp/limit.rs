@@ -1,9 +1,10 @@
 //! How often errors may be sent: token buckets for an interface and for each destination behind it (RFC 4443
 //! section 2.4 (f), RFC 1812 section 4.3.2.8).
 //!
-//! A bucket fills at a rate and never above its burst; whoever takes a token may send. Destinations share a fixed number
-//! of buckets by a keyed hash, so a flood of forged sources costs no memory and evicts nobody. Such a flood does empty all
-//! of an interface's buckets, which is why each interface has its own: only its neighbors on the same link go without errors.
+//! A bucket fills at a rate and never above its burst; a caller that takes a token may send. Destinations share a fixed
+//! number of buckets by a keyed hash, so a flood of forged sources costs no memory and evicts no destination. Such a flood
+//! does empty all of an interface's buckets, which is why each interface has its own: only its neighbors on the same link go
+//! without errors.
 //!
 //! An exact common limit would also be an oracle: an attacker who makes a host send a known number of errors to forged sources and then
 //! asks for one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So

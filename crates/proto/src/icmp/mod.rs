@@ -75,11 +75,11 @@ pub enum Unreachable {
     Host,
     /// The host does not speak the protocol (IPv4; IPv6 says [`Problem::NextHeader`]).
     Protocol,
-    /// Nobody listens at the port.
+    /// No socket listens at the port.
     Port,
     /// A source route could not be followed.
     SourceRoute,
-    /// Somebody on the way does not allow it.
+    /// A router on the way does not allow it.
     Prohibited,
     /// The source address does not reach so far (IPv6).
     BeyondScope,

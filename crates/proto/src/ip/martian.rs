@@ -275,7 +275,7 @@ mod tests {
         ] {
             addrs.iter().for_each(|addr| assert_eq!(class(addr), expected, "{addr}"));
         }
-        // What stands next to them, and tunnels' addresses, which are hosts to whoever has no such tunnel.
+        // What stands next to them, and tunnels' addresses, which are hosts to a stack that has no such tunnel.
         for addr in [
             "1.0.0.0",
             "126.255.255.255",

@@ -3,8 +3,8 @@
 //!
 //! Everything learned has a lifetime and ends by the clock; everything has a bound, beyond which advertisements are not
 //! believed, so that forged ones do not drive out what is in use. Only a router that has been found not to answer gives way
-//! to another. Addresses are only named here: whoever carries out [`Effect::AddAddress`] checks first that nobody
-//! else has them (`dad`), and says so with [`Host::on_duplicate`] if somebody has. Tests stand in `host/tests.rs`.
+//! to another. Addresses are only named here: the caller that carries out [`Effect::AddAddress`] checks first that no other
+//! host has them (`dad`), and says so with [`Host::on_duplicate`] if one has. Tests stand in `host/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -319,7 +319,7 @@ impl Host {
 }
 
 impl Made {
-    /// An address's life is not cut short below two hours by whoever can send an advertisement.
+    /// An address's life is not cut short below two hours by any host that can send an advertisement.
     fn renew(&mut self, valid: Duration, now: Instant) {
         let left = self.valid_until.since(now);
         if valid > TWO_HOURS || valid > left {

@@ -1,9 +1,9 @@
 //! Neighbor Discovery messages as bytes.
 //!
 //! What is read has passed all validity checks of RFC 4861 (sections 6.1, 7.1, 8.1): hop limit 255, which no packet from
-//! behind a router has, code, checksum, lengths, and who may say what to whom. The fixed parts are read and
-//! written by smoltcp's accessors; options are walked here, as a router may send several prefixes. The bytes may be
-//! anything. Tests: `wire/tests.rs`.
+//! behind a router has, code, checksum, lengths, and which senders and destinations a message may have. The fixed parts
+//! are read and written by smoltcp's accessors; options are walked here, as a router may send several prefixes. The
+//! bytes may be anything. Tests: `wire/tests.rs`.
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@
 //!
 //! * *asked for*: INCOMPLETE, at most [`INCOMPLETE_MAX`]. The oldest gives way: a resolution that succeeds takes far
 //!   less time than a flood of packets to absent hosts needs to come round.
-//! * *learned*: somebody has told us of himself and we have never sent to him, at most [`LEARNED_MAX`]; the
-//!   oldest gives way.
+//! * *learned*: a neighbor has told us of itself and we have never sent to it, at most [`LEARNED_MAX`]; the oldest
+//!   gives way.
 //! * *used*: we have sent to it. All kinds together are at most [`ENTRIES_MAX`]; when they are reached, entries that
 //!   are STALE and have been silent for [`UNUSED_AFTER`] are thrown out, at most once in [`FORCED_EVERY`]. If that frees
 //!   nothing, the [`GIVE_WAY`] least recently used give way, those through which no higher layer got lately before the
@@ -14,8 +14,8 @@
 //! So a newcomer is always taken in, unless all entries are permanent. The first two kinds of flood evict nothing that is in use. An
 //! attacker on the link who *answers* for more than a thousand addresses, and gets us to send to each, does evict
 //! others; what they lose is one round trip to be asked for anew when they are next sent to.
-//! [`take_evicted`](Cache::take_evicted) names them, for whoever keeps copies. Choosing looks at all entries, so it is done for many at
-//! once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries on average.
+//! [`take_evicted`](Cache::take_evicted) names them, for a caller that keeps copies. Choosing looks at all entries, so it is done for
+//! many at once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries on average.
 //!
 //! When an entry was used or confirmed last is known better by those who send: they keep it outside, where no lock
 //! is, and it is asked for by a [`Hint`] whenever it matters.
@@ -375,7 +375,7 @@ impl<P> Cache<P> {
         serial
     }
 
-    /// An entry for somebody who has told us of himself.
+    /// An entry for a neighbor that has told us of itself.
     fn learn(&mut self, addr: IpAddr, lladdr: LinkAddr, now: Instant) {
         while self.learned.len() >= LEARNED_MAX {
             let Some((oldest, serial)) = self.learned.pop_front() else { break };

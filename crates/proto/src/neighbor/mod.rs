@@ -11,8 +11,8 @@
 //!     ▼ unanswered                  │  └────────────────────────┴────────────────┴──────────────┤ unanswered
 //!   gone                            advert, or a higher layer's progress                        ▼ gone
 //! ```
-//! REACHABLE ends by the clock and needs no timer: whoever asks compares the time. PERMANENT entries are the
-//! user's and never change. Tests: `neighbor/tests.rs`.
+//! REACHABLE ends by the clock and needs no timer: a lookup compares the time. PERMANENT entries are the user's and
+//! never change. Tests: `neighbor/tests.rs`.
 
 mod cache;
 #[cfg(test)]

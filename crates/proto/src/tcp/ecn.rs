@@ -8,7 +8,7 @@
 //! | sender | answered: CWR is owed, or was sent and not acknowledged | the acknowledgment of what carried CWR: to quiet |
 //!
 //! A loss answers too, so that there is one reduction a round trip, whatever tells of it. The marks of the IP header
-//! travel as bits of [`Flags`]; whoever writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
+//! travel as bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
 //! ECN-capable: no SYN, repetition, pure acknowledgment or window probe.
 //!
 //! Invariant: while ECN is off nothing here is touched by a segment but two loads. Tests: `tests/ecn.rs`.

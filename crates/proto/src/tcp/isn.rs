@@ -39,7 +39,7 @@ pub enum CookiePart {
 
 /// The key behind a stack's sequence numbers, drawn from a good random source once per stack.
 ///
-/// Whoever knows it can forge segments into any connection, so it does not print itself.
+/// An attacker that knows it can forge segments into any connection, so it does not print itself.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 

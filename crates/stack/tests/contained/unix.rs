@@ -129,7 +129,7 @@ fn a_bind_that_panics_leaves_name_and_socket_as_they_were() {
         socket.bind(addr).unwrap();
         let listener = socket.listen(1).unwrap();
         drop((UnixStream::connect_addr_on(stack, addr).unwrap(), listener.accept().unwrap()));
-        // A close tells whoever waits, and gives the name up, all the same.
+        // A close tells the waiters, and gives the name up, all the same.
         let client = UnixStream::connect_addr_on(stack, addr).unwrap();
         arm("unix.forget", 0, 1, 0);
         drop((listener, socket));

@@ -1,4 +1,4 @@
-//! Errors that the stack sends: which, quoting what, and to whom never.
+//! Errors that the stack sends: which, quoting what, and to which sources never.
 
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip::fragment::Fragment;

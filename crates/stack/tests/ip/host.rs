@@ -134,7 +134,7 @@ pub fn packet(addresses: Addresses, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A frame from the other side, or from whoever `src` is.
+/// A frame from the other side, or from the host at `src`.
 pub fn frame(dst: MacAddr, src: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u8> {
     [&dst.0[..], &src.0, &ethertype.to_be_bytes(), packet].concat()
 }

@@ -55,7 +55,8 @@ impl Links {
     }
 }
 
-/// By which link, from and to whom, and whether it is answered: without a check, with a loose one, with a strict one.
+/// By which link, from and to which address, and whether it is answered: without a check, with a loose one, with a
+/// strict one.
 const TABLE: [(usize, &str, &str, [bool; 3]); 12] = [
     (0, "10.1.0.9", "10.1.0.1", [true, true, true]),
     (0, "fd01::9", "fd01::1", [true, true, true]),

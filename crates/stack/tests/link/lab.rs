@@ -18,7 +18,7 @@ struct Hub {
     /// Frames on their way to each port.
     queues: Vec<VecDeque<Vec<u8>>>,
     unplugged: Vec<bool>,
-    /// Every frame, by whom it was sent.
+    /// Every frame, by its sender.
     log: Vec<(usize, Vec<u8>)>,
 }
 
@@ -153,7 +153,7 @@ impl Lab {
         self.hub.lock().unwrap().unplugged[port] = !plugged;
     }
 
-    /// Frames sent since the last call, by whom.
+    /// Frames sent since the last call, by their senders.
     pub fn take_log(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.hub.lock().unwrap().log)
     }

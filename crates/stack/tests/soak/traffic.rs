@@ -92,7 +92,7 @@ pub fn start(world: &Arc<World>, random: &mut Random) -> Vec<JoinHandle<u64>> {
     threads
 }
 
-/// Sends random bytes to whoever accepts, which sends back their hash.
+/// Sends random bytes to the end that accepts, which sends back their hash.
 fn transfer(random: &mut Random, mut client: TcpStream, mut server: TcpStream) {
     let data = random.bytes(1 + random.clone().below(LEN_MAX));
     let expected = hash_of(&data);

@@ -237,7 +237,7 @@ fn a_reset_ends_blocked_reads_and_writes() {
     server.set_linger(Some(Duration::ZERO)).unwrap();
     drop(server);
     let (read, written) = (common::join(reader), common::join(writer));
-    // SO_ERROR goes to whoever comes first; the other finds the end of the stream or a broken pipe.
+    // SO_ERROR goes to the thread that comes first; the other finds the end of the stream or a broken pipe.
     let first_read = read == Err(ErrorKind::ConnectionReset) && written == ErrorKind::BrokenPipe;
     let first_write = read == Ok(0) && written == ErrorKind::ConnectionReset;
     assert!(first_read || first_write, "{read:?} {written:?}");

@@ -161,7 +161,7 @@ fn several_writers_on_one_connection_lose_nothing() {
     join_all(threads);
     assert_eq!(bytes.len(), usize::from(writers) * each as usize * 8);
     // 20,000 is a multiple of 8 and every write one of 8 bytes, so no write is ever torn: each is
-    // appended whole under the buffer's mutex, and each writer's come in his order.
+    // appended whole under the buffer's mutex, and each writer's come in its order.
     let mut next = [0; 4];
     for record in bytes.chunks(8) {
         let (writer, number) = record.split_at(4);
@@ -179,7 +179,7 @@ fn several_readers_on_one_connection_share_the_stream() {
     let mut random = Random::new("readers");
     let stack = common::stack();
     let (mut client, server) = pair(&stack);
-    // Every byte's sum counts once, whoever gets it.
+    // Every byte's sum counts once, whichever thread gets it.
     let data = random.bytes(4 << 20);
     let sum: u64 = data.iter().map(|b| u64::from(*b)).sum();
     let readers: Vec<_> = (0..4)

@@ -1,7 +1,7 @@
-//! TCP_NOTSENT_LOWAT with threads: a writer who waits for sending is let in, and no wake-up for that is lost; if one is, the test
-//! does not end and the watchdog says so.
+//! TCP_NOTSENT_LOWAT with threads: a writer that waits for sending is let in, and no wake-up for that is lost; if one is, the
+//! test does not end and the watchdog says so.
 //!
-//! What lets in whom, step by step, is in `tests/notsent.rs`.
+//! What lets in which writer, step by step, is in `tests/notsent.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -94,7 +94,7 @@ fn a_blocked_writer_is_let_in_by_another_mark_and_by_none() {
             let writer = std::thread::spawn(move || client.write_all(&[1; 500_000]).unwrap());
             std::thread::sleep(Duration::from_millis(pause_ms));
             setter.set_notsent_lowat(other).unwrap();
-            // Nobody reads: it fits the buffer.
+            // No thread reads: it fits the buffer.
             join(writer);
             drop((setter, server));
         }

@@ -98,7 +98,7 @@ fn a_connected_socket_hears_its_peer_only<N: Net>(net: &N, story: &mut Story) {
     story.note("b sends", b.send_to(b"friend", a.local()));
     story.recv("a", &a, 16);
     story.recv("a", &a, 16);
-    // Nobody is there for a stranger, whom that tells nothing, as he is not connected.
+    // No socket is there for a stranger; that tells the stranger nothing, as it is not connected.
     story.state("c", &c);
     story.note("a sends past its peer", a.send_to(b"aside", c.local()));
     story.recv("c", &c, 8);

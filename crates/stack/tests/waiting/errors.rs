@@ -1,4 +1,4 @@
-//! Errors that come back from outside to sockets of UDP and ICMP: whoever waits to receive is told.
+//! Errors that come back from outside to sockets of UDP and ICMP: a waiter that waits to receive is told.
 //!
 //! One receiver takes an error, so not several threads wait.
 

@@ -1,4 +1,4 @@
-//! Who waits for a socket is told of everything that ends the wait, whatever kind of waiter it is, and whatever the others do:
+//! A waiter at a socket is told of everything that ends its wait, whatever kind of waiter it is, and whatever the others do:
 //! tasks that give up, wakers that panic or that use the socket when they are dropped, pollers that are dropped.
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Each kind of waiter, each reason to wake, each kind of socket: whoever waits is told. Connects are in `connects.rs`, closes that
+//! Each kind of waiter, each reason to wake, each kind of socket: the waiter is told. Connects are in `connects.rs`, closes that
 //! linger in `lingers.rs`, errors from outside in `errors.rs`; room that a writer had reserved is in `conn/reserved.rs`.
 //!
 //! Where the answer is that a wait is *not* ended, the case has what ends it instead:
 //!
-//! * A socket closes with its last handle, and whoever waits holds one. So nobody's wait can be ended by a close of the same socket:
-//!   dropping another handle ends nothing, and what comes afterwards is still told. The same holds for a stack: its sockets
-//!   keep it, so dropping the application's last handle of it ends no wait.
+//! * A socket closes with its last handle, and every waiter holds one. So no wait can be ended by a close of the same socket:
+//!   dropping another handle ends nothing, and what comes afterwards is still told. The same holds for a stack: its sockets keep it,
+//!   so dropping the application's last handle of it ends no wait.
 //! * A device that is gone ends connections, and no wait for datagrams: others may come by another way.
 //! * Pollers are not told of packet memory: a socket without any counts as writable, and the write says that there is none.
 

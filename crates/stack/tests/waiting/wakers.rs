@@ -14,7 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::common::{counter, pair, stack};
 use crate::{Count, in_time, poll};
 
-/// A waker that owns a socket, as a task does in a plain executor: whoever drops the last of it closes the socket.
+/// A waker that owns a socket, as a task does in a plain executor: the thread that drops the last of it closes the
+/// socket.
 struct Owner(#[allow(dead_code, reason = "only to be dropped")] Mutex<Option<Box<dyn Send>>>);
 
 impl Wake for Owner {

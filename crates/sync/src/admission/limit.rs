@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(limit.place(ids[0]), Place::Holds);
         limit.look(usage(HELD_MAX + LOOK_EVERY, 100));
         assert_eq!(limit.place(ids[0]), Place::Gone);
-        // Ended afterwards, it takes nothing from whoever has it now.
+        // Ended afterwards, it takes nothing from the thread that has it now.
         limit.queue('c', 4);
         assert_eq!(filled(&mut limit, 0), "c");
         limit.end(ids[0]);

@@ -1,4 +1,4 @@
-//! Who wrote each cache line last, and who has read it since.
+//! Which thread wrote each cache line last, and which ones have read it since.
 //!
 //! A table beside the memory it speaks of, so that structures keep their layout. A line has one place in it, found by
 //! a mixing that loses nothing: what of the mixed number is not the place is kept there as a tag, so an entry never speaks

@@ -1,8 +1,8 @@
 //! What was counted at each place in the code.
 //!
-//! A table of fixed size, filled by whoever comes first: the key, by compare-exchange, then the description. Places are
-//! never taken out. Beyond [`SITES_MAX`] all share the last entry. The counts are written by all threads, which is slow
-//! and only done where a line has just come over from another core, which is slow already.
+//! A table of fixed size, filled by the threads that come first: the key, by compare-exchange, then the description.
+//! Places are never taken out. Beyond [`SITES_MAX`] all share the last entry. The counts are written by all threads,
+//! which is slow and only done where a line has just come over from another core, which is slow already.
 //!
 //! Must not know cache lines. Tests: `tests/count.rs`.
 

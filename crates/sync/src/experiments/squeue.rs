@@ -1,9 +1,9 @@
 //! The squeue: the right to run protocol code for the connections that belong to it.
 //!
 //! One thread at a time is *inside*. A thread that finds the squeue occupied does not wait: it
-//! leaves its item in the queue, and whoever is inside runs it before leaving, or hands the
-//! squeue to a worker. How many connections share one (its grain: `global`, `per_core`,
-//! `per_socket`) is the caller's choice; the object is the same.
+//! leaves its item in the queue, and the thread inside runs it before leaving, or hands the squeue to a worker. How
+//! many connections share one (its grain: `global`, `per_core`, `per_socket`) is the caller's choice; the object is the
+//! same.
 //!
 //! # States, all in one word
 //!
@@ -37,10 +37,10 @@
 //! from `OWNED` with an empty list. The two are ordered by the word itself: either the push came
 //! first, then leaving fails and the owner, still inside, has to run the item or hand off; or
 //! leaving came first, then the push fails, sees *free* and enters instead. A scheduled ownership was
-//! announced to a worker by whoever scheduled it ([`HandedOff`] and [`Filled`] are
-//! `must_use`), and the worker's `resume` succeeds unless another thread resumed before, which
-//! then is inside and stands under the same rule. So to every item there is, at every moment, a
-//! thread inside or a worker about to be, and none of the two can go away without looking.
+//! announced to a worker by the thread that scheduled it ([`HandedOff`] and [`Filled`] are `must_use`), and the
+//! worker's `resume` succeeds unless another thread resumed before, which then is inside and stands under the same
+//! rule. So to every item there is, at every moment, a thread inside or a worker about to be, and none of the two can
+//! go away without looking.
 //!
 //! # Why one thread is inside at a time
 //!
@@ -110,7 +110,7 @@ unsafe impl<T: Send> Sync for Squeue<T> {}
 pub enum Entry<'p, T> {
     /// The squeue was free; the caller is inside and has its item back to run it.
     Inside(Inside<'p, T>, T),
-    /// Occupied: the item is in the queue, and whoever is inside or resumes will run it.
+    /// Occupied: the item is in the queue, and the thread that is inside or resumes will run it.
     Queued,
     /// Poisoned: nobody will ever run the item.
     Poisoned(T),
@@ -122,7 +122,7 @@ pub enum Entry<'p, T> {
 pub enum Filled {
     /// The squeue was free and is now owned and scheduled: the caller tells a worker to resume it.
     WakeWorker,
-    /// It was occupied: whoever owns it will run the item.
+    /// It was occupied: the owner will run the item.
     Queued,
     /// It is poisoned: the item was dropped.
     Poisoned,

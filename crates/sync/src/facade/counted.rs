@@ -2,7 +2,7 @@
 //! `count.rs` before it is made.
 //!
 //! Before, so that the order of reports is the order of accesses wherever the accesses themselves order two threads:
-//! whoever has seen what another thread wrote reports after it. What is reported as a write is what takes the cache
+//! a thread that has seen what another one wrote reports after it. What is reported as a write is what takes the cache
 //! line for its core: stores, read-modify-writes, failed compare-exchanges too, the words of locks on the way in and
 //! out, reference counts up and down.
 //!

@@ -1,6 +1,6 @@
 //! The kernel's futex: a word that threads sleep on.
 //!
-//! Must not know who sleeps, nor whether accesses to the word are counted. Tests: through `wait.rs` and
+//! Must not know which threads sleep, nor whether accesses to the word are counted. Tests: through `wait.rs` and
 //! `sleeper.rs`.
 
 use core::ops::Deref;
@@ -17,7 +17,7 @@ use super::{AtomicU32, raw};
 pub struct Futex(AtomicU32);
 
 impl Futex {
-    /// A word with this value and nobody asleep on it.
+    /// A word with this value and no thread asleep on it.
     pub const fn new(value: u32) -> Self {
         Self(AtomicU32::new(value))
     }

@@ -36,13 +36,13 @@ impl<T> UnsafeCell<T> {
         Self(core::cell::UnsafeCell::new(value))
     }
 
-    /// Runs `f` on a pointer that may be read while nobody writes.
+    /// Runs `f` on a pointer that may be read while no thread writes.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
-    /// Runs `f` on a pointer that may be written while nobody else reads or writes.
+    /// Runs `f` on a pointer that may be written while no other thread reads or writes.
     #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
@@ -60,10 +60,12 @@ pub(super) fn raw(word: &AtomicU32) -> &atomic::AtomicU32 {
     word
 }
 
-/// Says that memory that is handed round, of which `_place` is the first byte, is being written. Nobody listens here.
+/// Says that memory that is handed round, of which `_place` is the first byte, is being written. There is no listener
+/// here.
 #[inline(always)]
 pub fn memory_written<T: ?Sized>(_place: *const T) {}
 
-/// Says that memory that is handed round, of which `_place` is the first byte, is being read. Nobody listens here.
+/// Says that memory that is handed round, of which `_place` is the first byte, is being read. There is no listener
+/// here.
 #[inline(always)]
 pub fn memory_read<T: ?Sized>(_place: *const T) {}

@@ -1,4 +1,4 @@
-//! `std`'s locks without poisoning: a panic unlocks, and whoever comes next sees what it left.
+//! `std`'s locks without poisoning: a panic unlocks, and the next thread to lock sees what it left.
 //!
 //! Not `parking_lot`'s, which keep waiting threads in a table of the process: a child of fork(2) may inherit a locked bucket of it, and
 //! then hangs in a lock of its own. A lock of `std` is one futex word and knows no other lock.
@@ -57,7 +57,7 @@ impl<T: ?Sized> Mutex<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// With nobody waiting.
+    /// With no thread waiting.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }

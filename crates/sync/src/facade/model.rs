@@ -114,7 +114,7 @@ impl<T> Mutex<T> {
 
 /// A mutex whose `try_lock` never waits. loom's own puts a thread that is about to try to sleep while another
 /// holds the lock, so that a protocol which only tries would be found to have a deadlock. The value is in
-/// the slot while nobody has the lock.
+/// the slot while no thread has the lock.
 #[derive(Debug)]
 pub struct TryMutex<T> {
     slot: loom::sync::Mutex<Option<T>>,
@@ -200,7 +200,7 @@ pub struct Futex {
 }
 
 impl Futex {
-    /// A word with this value and nobody asleep on it.
+    /// A word with this value and no thread asleep on it.
     pub fn new(value: u32) -> Self {
         Self {
             word: AtomicU32::new(value),
@@ -216,7 +216,7 @@ impl Futex {
             return false;
         }
         let kernel = self.kernel.lock().expect("a model that panicked is over");
-        // Relaxed: whoever changed the word before taking the lock is seen through the lock.
+        // Relaxed: what a thread did to the word before taking the lock is seen through the lock.
         if self.word.load(Ordering::Relaxed) == expected {
             drop(self.asleep.wait(kernel));
         }

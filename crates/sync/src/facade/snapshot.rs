@@ -1,9 +1,9 @@
 //! A value that is read as a whole, without a lock and without writing a line that another core reads, and replaced as a
-//! whole: for tables that every packet asks and that change when somebody configures something.
+//! whole: for tables that every packet asks and that change when the application configures something.
 //!
 //! It is `arc-swap` behind the facade's door. A reader keeps what it has read, however often it is replaced meanwhile;
-//! a replaced value is dropped by whoever lets go of it last. No model checker sees it: its protocol is
-//! that crate's, and no protocol of ours rests on when a replacement is seen. Tests: below.
+//! a replaced value is dropped by the thread that lets go of it last. No model checker sees it: its protocol is that
+//! crate's, and no protocol of ours rests on when a replacement is seen. Tests: below.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl<T> Snapshot<T> {
         Read(self.0.load())
     }
 
-    /// Replaces it. Whoever makes the new value from the old one has to exclude others who do.
+    /// Replaces it. A caller that makes the new value from the old one has to exclude others that do.
     pub fn replace(&self, value: T) {
         memory_written(self);
         self.0.store(Arc::new(value));

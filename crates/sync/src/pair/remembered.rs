@@ -7,7 +7,7 @@
 //!
 //! | from → to | by |
 //! |---|---|
-//! | remembered → relinked | [`forget`](Remembered::forget), *before* the link changes, by whoever is about to change it |
+//! | remembered → relinked | [`forget`](Remembered::forget), *before* the link changes, by the thread that is about to change it |
 //!
 //! It never goes back, even if the link does not change after all: what is looked up under the mutex is right in any case.
 //!

@@ -1,9 +1,10 @@
-//! Delegation: a thread that waits runs what is left for the socket meanwhile, so that whoever leaves it need not.
+//! Delegation: a thread that waits runs what is left for the socket meanwhile, so that the thread that leaves it need
+//! not.
 //!
 //! A reader that waits for bytes is the best one to run the packets that bring them: it is about to touch what they change, and the
 //! sender need not fetch that. So before it waits it *offers* to look ([`Delegate::offer`]), and afterwards, whatever has ended the wait,
-//! it *withdraws* and looks. Whoever leaves the first item may then have the waiting thread pay the debt ([`Delegate::takes_over`]), and
-//! ends its wait. (Linux had this as the prequeue.)
+//! it *withdraws* and looks. The thread that leaves the first item may then have the waiting thread pay the debt
+//! ([`Delegate::takes_over`]), and ends its wait. (Linux had this as the prequeue.)
 //!
 //! The lock is as free as ever: anybody may lock it, and run what was left. The word has the CPU of the thread, since for a sender on the
 //! same one there is nothing to be won. Of several offers the last one stands.

@@ -32,7 +32,7 @@ impl<T, I> Inner<T, I> {
     }
 }
 
-/// A short section of a [`SocketLock`]: ends when dropped. Whoever leaves items meanwhile waits for its end.
+/// A short section of a [`SocketLock`]: ends when dropped. A thread that leaves items meanwhile waits for its end.
 #[must_use = "the lock is free at once if the section is dropped"]
 pub struct Section<'a, T, I> {
     of: &'a SocketLock<T, I>,

@@ -149,7 +149,7 @@ fn a_panic_ends_it_and_drops_what_waits() {
     assert!(lock.try_enter().is_none() && lock.look().is_none() && lock.take_over().is_none());
     assert!(matches!(lock.leave(item.clone()), Left::Dead(_)));
     assert!(matches!(lock.try_run(item), Turn::Left(Left::Dead(_))));
-    // Whoever gives back what the value holds still reaches it.
+    // A thread that gives back what the value holds still reaches it.
     assert_eq!(*lock.lock(), 1);
     let locked = lock.enter();
     assert!(*locked == 1 && !locked.has_backlog());

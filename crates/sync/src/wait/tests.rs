@@ -28,7 +28,7 @@ fn a_notify_after_the_ticket_ends_the_wait_at_once() {
     let ticket = queue.prepare();
     assert_eq!(queue.notify(), Notified::Spinning);
     assert_eq!(queue.wait(ticket, None, Spin::OFF), Woken::Spinning);
-    // The waiter is served, nobody else is there.
+    // The waiter is served, no other one is there.
     assert_eq!(queue.notify(), Notified::Nobody);
 }
 

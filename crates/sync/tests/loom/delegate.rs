@@ -1,7 +1,7 @@
 //! A waiting thread that lends itself to a socket lock (`sync/src/socket_lock/delegate.rs`): whatever is left with it is run, and its
 //! wait ends, though others bring items, and wait, meanwhile.
 //!
-//! Loom reports whoever sleeps for ever as a deadlock.
+//! Loom reports a thread that sleeps for ever as a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,7 +1,8 @@
-//! A caller who waits at a device in place of the thread that does so otherwise (`sync/src/lookout.rs`,
-//! `stack/src/inet/input/watch.rs`): a notify by somebody else ends his sleep, and when he goes away the device is not left alone.
+//! A caller that waits at a device in place of the thread that does so otherwise (`sync/src/lookout.rs`,
+//! `stack/src/inet/input/watch.rs`): a notify by another thread ends its sleep, and when it goes away the device is not left
+//! alone.
 //!
-//! Loom reports whoever sleeps for ever as a deadlock.
+//! Loom reports a thread that sleeps for ever as a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -77,7 +78,7 @@ impl World {
         })
     }
 
-    /// Makes the condition true, as whoever is not at the device does it.
+    /// Makes the condition true, as a thread that is not at the device does it.
     fn finish(&self) {
         let mut is_done = self.is_done.lock();
         *is_done = true;
@@ -91,7 +92,7 @@ impl World {
         }
     }
 
-    /// A caller who waits until the condition is true. Whether he took a frame meanwhile.
+    /// A caller that waits until the condition is true. Whether it took a frame meanwhile.
     fn watch(&self) -> bool {
         let mut took = false;
         loop {
@@ -165,7 +166,7 @@ fn frames_end_a_watchers_sleep_too() {
     });
 }
 
-/// The frame comes when the watcher has gone: the deputy takes it, whatever it thought of him.
+/// The frame comes when the watcher has gone: the deputy takes it, whatever it thought of the watcher.
 #[test]
 fn who_goes_leaves_the_device_to_the_deputy() {
     check_bounded(|| {

@@ -1,7 +1,7 @@
 //! Items of several threads leave an outlet: each once, one thread at a time, those of one lock in order, none stranded.
 //!
 //! A thread makes an item under the lock of its flow and offers it there, and carries after it has released that, as the
-//! stack does with frames (`stack/src/inet/netif/output.rs`). Whoever is at the device has to be alone there.
+//! stack does with frames (`stack/src/inet/netif/output.rs`). The thread at the device has to be alone there.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! A message with a reply (`rcvd = sync`): the reader always gets it, whoever runs the owner's side, and a close in
-//! between takes nothing away.
+//! A message with a reply (`rcvd = sync`): the reader always gets it, whichever thread runs the owner's side, and a
+//! close in between takes nothing away.
 //!
 //! The reader counts its request under the replies' mutex and posts; the owner takes the bits, then that mutex, and
 //! answers all that are counted. Loom reports a reader that sleeps for ever as a deadlock.

@@ -32,7 +32,7 @@ struct World {
     device: Device,
     busy: BusyPoll<()>,
     bed: Sleeper,
-    /// Bytes that the caller waits for, and where he does.
+    /// Bytes that the caller waits for, and where it does.
     buffer: Mutex<usize>,
     wait: WaitQueue,
 }
@@ -59,7 +59,7 @@ impl World {
         self.device.changed.notify_all();
     }
 
-    /// Takes a frame, if there is one, and wakes whoever waits for it. The batch is held.
+    /// Takes a frame, if there is one, and wakes the thread that waits for it. The batch is held.
     fn turn(&self) -> bool {
         let mut frames = self.device.frames.lock().unwrap();
         if frames.0 == 0 {

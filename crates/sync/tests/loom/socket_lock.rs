@@ -1,7 +1,7 @@
 //! The socket lock: one holder, each item run once and in order, nothing stranded, nobody asleep for ever.
 //!
-//! A forgotten sleeper is a deadlock, which the checker reports, and so is a receiver of a hand-off that never comes. Nobody spins in a
-//! model: whoever does not get the lock at once goes to sleep, and a debtor insists at once.
+//! A forgotten sleeper is a deadlock, which the checker reports, and so is a receiver of a hand-off that never comes. No thread spins
+//! in a model: one that does not get the lock at once goes to sleep, and a debtor insists at once.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -159,7 +159,7 @@ fn a_runner_and_a_section_beside_a_debtor() {
     });
 }
 
-/// Sleepers of both kinds: each is woken, whoever lets go.
+/// Sleepers of both kinds: each is woken, whichever thread lets go.
 #[test]
 fn two_sections_and_a_debtor() {
     check_three(|| {

@@ -19,7 +19,7 @@
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
-//! recursion. `SOCKEYE_CHECKS=off` skips all of them, for whoever only wants the ordinary tests.
+//! recursion. `SOCKEYE_CHECKS=off` skips all of them, for a developer who only wants the ordinary tests.
 
 mod child;
 
@@ -29,7 +29,7 @@ use std::process::Command;
 use child::{Child, Need};
 use sockeye_tidy::metadata::{self, Card};
 
-/// Whom the sanitizer watches: the crates with unsafe code and the one that exercises them most.
+/// What the sanitizer watches: the crates with unsafe code and the one that exercises them most.
 const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
 /// All features but `count`: with that the crates are their instrumented twins, which are in the workspace too.
 const FEATURES: &str = "sockeye/tokio";
@@ -121,7 +121,7 @@ fn the_counting_build_counts_each_hand_off() {
 const OLDEST: &str = concat!(env!("CARGO_PKG_RUST_VERSION"), ".0");
 /// Files that each package has to have.
 const PACKED: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
-/// What cargo says of each package: pages with a host are for whoever publishes it to name (ADR 60).
+/// What cargo says of each package: pages with a host are for the publisher to name (ADR 60).
 const NO_PAGES: &str = "manifest has no documentation, homepage or repository";
 
 fn published() -> Vec<Card> {

@@ -4,8 +4,8 @@
 //! after each datagram; what counts is what arrives of theirs. Of the flooder's datagrams and theirs the
 //! sample also has counters, [`FLOODER`] and [`SELDOM`].
 //!
-//! Invariants: a datagram's first byte says who sent it. Each sender sends once more when the sample is over, so
-//! that a receiver that waits learns of it; the receiver then closes, which wakes whoever waits to send.
+//! Invariants: a datagram's first byte names its sender. Each sender sends once more when the sample is over, so that a
+//! receiver that waits learns of it; the receiver then closes, which wakes the senders that wait to send.
 //!
 //! Tests: below.
 

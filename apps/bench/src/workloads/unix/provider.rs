@@ -70,7 +70,7 @@ pub trait UnixEnd: Send + Sync + Sized {
     /// SO_SNDBUF and SO_RCVBUF.
     fn set_buffers(&self, bytes: usize) -> io::Result<()>;
 
-    /// Ends both directions, which wakes whoever waits at the other end.
+    /// Ends both directions, which wakes the threads that wait at the other end.
     fn shutdown(&self) -> io::Result<()>;
 
     /// Sends all of `data`.

@@ -122,7 +122,7 @@ fn of_file(file: std::fs::File, len: u64, path: &str, headers: &HeaderMap) -> Re
     response
 }
 
-/// A line for each name, as links for whoever reads HTML.
+/// A line for each name, as links for a client that reads HTML.
 fn of_directory(listing: &Listing, path: &str, headers: &HeaderMap) -> Response<Body> {
     let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if accepts.is_some_and(|accept| accept.contains("text/html")) {

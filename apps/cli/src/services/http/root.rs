@@ -1,8 +1,8 @@
 //! The directory that is served, and what is found in it.
 //!
 //! The kernel resolves a path below the directory's descriptor and refuses whatever leads out of it (openat2(2) with
-//! `RESOLVE_BENEATH`): `..`, absolute links, links that point elsewhere, also if somebody changes them at that moment.
-//! Must not know HTTP. Invariant: nothing is opened in any other way.
+//! `RESOLVE_BENEATH`): `..`, absolute links, links that point elsewhere, also if another program changes them at that
+//! moment. Must not know HTTP. Invariant: nothing is opened in any other way.
 //!
 //! Tests: below; with curl in `tests/cli/http.rs`.
 
@@ -64,7 +64,7 @@ pub enum Refusal {
 
 /// Names of a directory that are listed.
 const LISTED_MAX: usize = 10_000;
-/// Attempts while somebody moves directories about: the kernel gives up rather than be led astray.
+/// Attempts while another program moves directories about: the kernel gives up rather than be led astray.
 const ATTEMPTS: usize = 8;
 /// What need not be encoded in a path (RFC 3986 section 2.3), and what separates it.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -110,7 +110,7 @@ impl Root {
     }
 
     fn open_below(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        // Without waiting for whoever is at the other end of a FIFO.
+        // Without waiting for the program at the other end of a FIFO.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let keep = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let open = || openat2(&*self.fd, path, flags, Mode::empty(), keep);

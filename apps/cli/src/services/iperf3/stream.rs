@@ -1,8 +1,8 @@
 //! The data of a TCP stream: one task that sends or receives blocks.
 //!
 //! Must not know the control connection. Invariant: a task counts in its own [`Tally`] and nowhere else; it ends when it
-//! is dropped, or the peer closes, or after a whole block once [`Tally::end`] was called: who reads blocks would wait for
-//! the rest of one.
+//! is dropped, or the peer closes, or after a whole block once [`Tally::end`] was called: a peer that reads blocks would
+//! wait for the rest of one.
 //!
 //! Tests: with a stock client in `tests/cli/tun.rs`; pacing below.
 
@@ -34,7 +34,7 @@ impl Quota {
     }
 
     fn add(&self, bytes: u64) {
-        // Relaxed: whoever waits is told by the notification, which stays.
+        // Relaxed: the waiting task is told by the notification, which stays.
         let take = |left: u64| Some(left.saturating_sub(bytes));
         let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or_default();
         if before > 0 && before <= bytes {
@@ -189,7 +189,7 @@ mod tests {
         assert!(one.is_over() && other.is_over());
         assert_eq!((one.bytes(), other.bytes()), (67, 46));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // It stays for who comes late.
+        // It stays for a task that comes late.
         runtime.block_on(quota.reached());
         assert!(!Tally::default().is_over());
     }

@@ -4,7 +4,7 @@
 //! `Inside`. There are three ways out and no other: [`Inside::leave`], [`Inside::hand_off`], and
 //! `Drop`, which poisons. A waiter that was taken from the queue stays in the `Inside` until it is
 //! granted the squeue; it never runs as an item, is never seen by [`Inside::peek`], and so is
-//! never popped by somebody who only wants the next item of his own connection.
+//! never popped by a thread that only wants the next item of its own connection.
 //!
 //! The essay stands at the head of `squeue.rs`.
 
@@ -134,9 +134,9 @@ impl<'p, T> Inside<'p, T> {
     /// [`Squeue::resume`]s it. The caller tells a worker afterwards. Never blocks.
     ///
     /// If a thread in [`Squeue::enter_blocking`] came before the items not yet looked at, it gets
-    /// the squeue instead, and the worker's `resume` finds nothing: whoever was granted runs or
-    /// hands off what is queued. So a thread waits for one bounded round after its turn came, not
-    /// for the queue to run dry.
+    /// the squeue instead, and the worker's `resume` finds nothing: the thread that was granted the squeue runs or
+    /// hands off what is queued. So a thread waits for one bounded round after its turn came, not for the queue to run
+    /// dry.
     pub fn hand_off(self) -> HandedOff {
         if !self.waiters.is_null() {
             self.grant_first();
@@ -303,7 +303,7 @@ impl<T> Iterator for Items<T> {
     }
 }
 
-/// A list that grows at its end. Its nodes belong to whoever holds it.
+/// A list that grows at its end. Its nodes belong to the thread that holds it.
 struct Chain<T> {
     head: *mut Node<Load<T>>,
     last: *mut Node<Load<T>>,

@@ -11,7 +11,7 @@ use crate::count::{self, Site, What};
 /// What every word can do, over the type `$value` that it holds.
 macro_rules! word_operations {
     ($value:ty, $what:expr) => {
-        /// The value, by the only one who can see the word.
+        /// The value, by the only thread that can see the word.
         pub fn get_mut(&mut self) -> &mut $value {
             self.0.get_mut()
         }
@@ -156,7 +156,7 @@ impl<T> AtomicPtr<T> {
     word_operations!(*mut T, What::Word);
 }
 
-/// A word whose writes are those of a lock, whoever takes it.
+/// A word whose writes are those of a lock, whichever thread takes it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct LockWord(atomic::AtomicU32);

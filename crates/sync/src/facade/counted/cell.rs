@@ -1,7 +1,7 @@
 //! Cells whose accesses are reported.
 //!
 //! What a cell holds counts as one line, the first: which of its lines are touched is not seen from here. Must not
-//! know who may open a cell. Tests: `tests/count.rs`.
+//! know which thread may open a cell. Tests: `tests/count.rs`.
 
 use core::cell;
 use std::sync;
@@ -19,7 +19,7 @@ impl<T> UnsafeCell<T> {
         Self(cell::UnsafeCell::new(value))
     }
 
-    /// Runs `f` on a pointer that may be read while nobody writes.
+    /// Runs `f` on a pointer that may be read while no thread writes.
     #[inline]
     #[track_caller]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
@@ -27,7 +27,7 @@ impl<T> UnsafeCell<T> {
         f(self.0.get())
     }
 
-    /// Runs `f` on a pointer that may be written while nobody else reads or writes.
+    /// Runs `f` on a pointer that may be written while no other thread reads or writes.
     #[inline]
     #[track_caller]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {

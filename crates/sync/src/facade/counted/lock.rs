@@ -1,7 +1,7 @@
 //! Locks whose words and contents are reported.
 //!
-//! A lock's word is written on the way in and on the way out, and once more by who had to wait. What it guards counts
-//! as one line, the first. Must not know what is guarded. Tests: `tests/count.rs`.
+//! A lock's word is written on the way in and on the way out, and once more by a thread that had to wait. What it
+//! guards counts as one line, the first. Must not know what is guarded. Tests: `tests/count.rs`.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -50,7 +50,7 @@ impl<T: ?Sized> Mutex<T> {
         self.0.try_lock().map(|guard| MutexGuard { word, site, guard })
     }
 
-    /// The value, by the only one who can see the lock.
+    /// The value, by the only thread that can see the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -76,7 +76,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
 pub struct Condvar(plain::Condvar);
 
 impl Condvar {
-    /// With nobody waiting.
+    /// With no thread waiting.
     pub const fn new() -> Self {
         Self(plain::Condvar::new())
     }
@@ -152,7 +152,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockWriteGuard { word, site, guard: self.0.write() }
     }
 
-    /// The value, by the only one who can see the lock.
+    /// The value, by the only thread that can see the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -183,7 +183,7 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 macro_rules! guard {
     ($name:ident) => {
         impl<T: ?Sized> $name<'_, T> {
-            /// Reports a write of the lock's word, in the name of whoever locked it.
+            /// Reports a write of the lock's word, in the name of the thread that locked it.
             fn report(&self) {
                 count::wrote(self.word, What::Lock, self.site);
             }
