@@ -1,8 +1,8 @@
 //! How many lines of code a package is built from.
 //!
 //! A line counts if a token stands on it: no blank lines, comments or documentation. What only tests and models see does not
-//! count: items under `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. All features are taken to be on. The files are those
-//! that the crate's roots lead to by `mod`, so that what is in a folder and not built does not count either.
+//! count: items under `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. Features are taken to be on, but for those that the
+//! caller names. The files are those that the crate's roots lead to by `mod`, so that what is in a folder and not built does not count either.
 //!
 //! Must not know what the packages are for. Invariant: a line counts once. Tests: at the end.
 
@@ -12,42 +12,43 @@ use std::{fs, io};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Lines of code by file, of everything that the crate root `root` leads to.
+/// Lines of code by file, of everything that the crate root `root` leads to in a build without the features `off`.
 ///
 /// # Errors
 /// A file cannot be read, a module's file is not there, or a file is not Rust.
-pub fn count(root: &Path) -> io::Result<BTreeMap<PathBuf, usize>> {
+pub fn count(root: &Path, off: &[&str]) -> io::Result<BTreeMap<PathBuf, usize>> {
     let mut found = BTreeMap::new();
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
-    file(root, &folder, &mut found)?;
+    file(root, &folder, off, &mut found)?;
     Ok(found)
 }
 
 /// Counts a file, and the files of the modules that it declares: those are in `folder`.
-fn file(path: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, usize>) -> io::Result<()> {
+fn file(path: &Path, folder: &Path, off: &[&str], found: &mut BTreeMap<PathBuf, usize>) -> io::Result<()> {
     let because = |why: String| io::Error::other(format!("{}: {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| because(error.to_string()))?;
     let stream: TokenStream = text.parse().map_err(|error| because(format!("{error}")))?;
-    let mut seen = Seen::default();
+    let mut seen = Seen::without(off);
     seen.look(stream, folder);
     found.insert(path.to_owned(), seen.lines.len());
     let here = path.parent().unwrap_or(Path::new(""));
     for (module, given) in seen.modules {
         if let Some(given) = given {
             let named = here.join(given);
-            file(&named, named.parent().unwrap_or(here), found)?;
+            file(&named, named.parent().unwrap_or(here), off, found)?;
             continue;
         }
         let (beside, below) = (module.with_extension("rs"), module.join("mod.rs"));
         let named = if beside.is_file() { beside } else { below };
-        file(&named, &module, found)?;
+        file(&named, &module, off, found)?;
     }
     Ok(())
 }
 
 /// What a file has shown so far.
-#[derive(Default)]
-struct Seen {
+struct Seen<'a> {
+    /// Features that the build does not have.
+    off: &'a [&'a str],
     /// Those with code on them.
     lines: BTreeSet<usize>,
     /// Modules with a file of their own: what its path begins with, and the path that an attribute gives.
@@ -56,7 +57,11 @@ struct Seen {
     given: Option<String>,
 }
 
-impl Seen {
+impl<'a> Seen<'a> {
+    fn without(off: &'a [&'a str]) -> Self {
+        Self { off, lines: BTreeSet::new(), modules: Vec::new(), given: None }
+    }
+
     /// Looks at what stands between two brackets, or in the whole file. `folder` is that of the modules declared there.
     fn look(&mut self, stream: TokenStream, folder: &Path) {
         let trees: Vec<TokenTree> = stream.into_iter().collect();
@@ -64,7 +69,7 @@ impl Seen {
         while at < trees.len() {
             at = match attribute(&trees[at..]) {
                 Some((_, content)) if is_documentation(content) => after_attribute(&trees, at),
-                Some((true, content)) if !is_built(content) => {
+                Some((true, content)) if !is_built(content, self.off) => {
                     // The attribute of what is not built, and the thing itself.
                     let item = after_attribute(&trees, at);
                     after_item(&trees, item)
@@ -171,17 +176,19 @@ fn path_given(attribute: &Group) -> Option<String> {
 }
 
 /// Whether a product has what this attribute stands before.
-fn is_built(attribute: &Group) -> bool {
+fn is_built(attribute: &Group, off: &[&str]) -> bool {
     let trees: Vec<TokenTree> = attribute.stream().into_iter().collect();
     match trees.as_slice() {
         [TokenTree::Ident(test)] if test == "test" => false,
-        [TokenTree::Ident(cfg), TokenTree::Group(predicate)] if cfg == "cfg" => holds(predicate.stream()),
+        [TokenTree::Ident(cfg), TokenTree::Group(predicate)] if cfg == "cfg" => {
+            holds(predicate.stream(), off)
+        }
         _ => true,
     }
 }
 
-/// A predicate of `cfg`: `test`, `loom` and `shuttle` do not hold, every other one is taken to.
-fn holds(predicate: TokenStream) -> bool {
+/// A predicate of `cfg`: `test`, `loom`, `shuttle` and the features `off` do not hold, every other one is taken to.
+fn holds(predicate: TokenStream, off: &[&str]) -> bool {
     let trees: Vec<TokenTree> = predicate.into_iter().collect();
     let Some(TokenTree::Ident(name)) = trees.first() else { return true };
     let parts = |group: &Group| {
@@ -190,7 +197,7 @@ fn holds(predicate: TokenStream) -> bool {
         trees
             .split(is_comma)
             .filter(|part| !part.is_empty())
-            .map(|part| holds(part.iter().cloned().collect()))
+            .map(|part| holds(part.iter().cloned().collect(), off))
             .collect::<Vec<bool>>()
     };
     match (name.to_string().as_str(), trees.get(1)) {
@@ -198,6 +205,10 @@ fn holds(predicate: TokenStream) -> bool {
         ("any", Some(TokenTree::Group(group))) => parts(group).into_iter().any(|part| part),
         ("not", Some(TokenTree::Group(group))) => !parts(group).into_iter().all(|part| part),
         ("test" | "loom" | "shuttle", None) => false,
+        ("feature", Some(TokenTree::Punct(_))) => {
+            let name = trees.get(2).map(ToString::to_string).unwrap_or_default();
+            !off.contains(&name.trim_matches('"'))
+        }
         _ => true,
     }
 }
@@ -207,7 +218,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> (Vec<usize>, Vec<(PathBuf, Option<String>)>) {
-        let mut seen = Seen::default();
+        let mut seen = Seen::without(&["off"]);
         seen.look(text.parse().unwrap(), Path::new("a"));
         (seen.lines.into_iter().collect(), seen.modules)
     }
@@ -226,6 +237,8 @@ mod tests {
             "#[cfg(loom)]\nuse a::{b, c};",
             "#[test]\nfn works() -> [u8; 2] {\n}",
             "#[cfg(test)]\n#[derive(Debug)]\nstruct A(u8);",
+            "#[cfg(feature = \"off\")]\nmod instruments;",
+            "#[cfg(all(feature = \"on\", feature = \"off\"))]\nfn f() {}",
         ] {
             let (found, modules) = lines(&format!("{gone}\nfn rest() {{}}"));
             assert_eq!((found.len(), modules.len()), (1, 0), "{gone}: {found:?}");
@@ -233,6 +246,7 @@ mod tests {
         for kept in [
             "#[cfg(not(test))] fn f() {}",
             "#[cfg(any(test, feature = \"x\"))] fn f() {}",
+            "#[cfg(not(feature = \"off\"))] fn f() {}",
             "#[inline] fn f() {}",
         ] {
             assert_eq!(lines(kept).0, [1], "{kept}");
@@ -254,7 +268,7 @@ mod tests {
     #[test]
     fn this_file_is_part_of_this_package() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let found = count(&root.join("lib.rs")).unwrap();
+        let found = count(&root.join("lib.rs"), &[]).unwrap();
         assert!(found[&root.join("code.rs")] > 50);
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! FOLDER is a checkout, also of an older revision; this one if left out. `lines` counts the code that each package is built from, without tests, comments and blank lines,
-//! and for the package `sockeye` the sum with what it depends on. `path` builds a copy of the checkout without
+//! and for the package `sockeye` the sum with what it depends on. What only a feature for measuring or testing adds is counted apart, and so are the experiments. `path` builds a copy of the checkout without
 //! optimisation, in which nothing is inlined, and lists what a write of 64 bytes over loopback and its read execute, by
 //! valgrind's callgrind: by file, each function after the number of its lines that were executed.
 //!
@@ -50,7 +50,10 @@ fn main() -> ExitCode {
 fn lines(folder: &str) -> Result<String, String> {
     let root = absolute(folder)?;
     let packages = metadata::packages(&root)?;
-    let mut text = format!("{:<24}{:>8}{:>13}{:>8}\n", "package", "product", "experiments", "bench");
+    let mut text = format!(
+        "{:<24}{:>8}{:>13}{:>13}{:>8}\n",
+        "package", "product", "instruments", "experiments", "bench"
+    );
     let mut sums = BTreeMap::new();
     for package in &packages {
         // The twins that count hand-offs are built from the same files.
@@ -60,8 +63,8 @@ fn lines(folder: &str) -> Result<String, String> {
         let folder = root.join(&package.manifest).with_file_name("");
         let counts = Counts::of(&root, &folder).map_err(|error| error.to_string())?;
         text += &format!(
-            "{:<24}{:>8}{:>13}{:>8}\n",
-            package.name, counts.product, counts.experiments, counts.bench
+            "{:<24}{:>8}{:>13}{:>13}{:>8}\n",
+            package.name, counts.product, counts.instruments, counts.experiments, counts.bench
         );
         sums.insert(package.name.as_str(), counts);
     }
@@ -86,6 +89,8 @@ fn lines(folder: &str) -> Result<String, String> {
 #[derive(Default)]
 struct Counts {
     product: usize,
+    /// With the features [`INSTRUMENTS`].
+    instruments: usize,
     experiments: usize,
     bench: usize,
 }
@@ -94,25 +99,33 @@ impl Counts {
     /// Of a package's folder in the checkout `root`.
     fn of(root: &Path, folder: &Path) -> io::Result<Self> {
         let mut counts = Self::default();
-        let (mut files, source) = (BTreeMap::new(), folder.join("src"));
+        let source = folder.join("src");
         let programs =
             fs::read_dir(source.join("bin")).into_iter().flatten().flatten().map(|entry| entry.path());
         let roots = [source.join("lib.rs"), source.join("main.rs")].into_iter().chain(programs);
-        for found in roots.filter(|found| found.is_file()) {
-            files.append(&mut code::count(&found)?);
-        }
-        for (file, lines) in files {
-            let inside = file.strip_prefix(root).unwrap_or(&file);
+        let roots: Vec<PathBuf> = roots.filter(|found| found.is_file()).collect();
+        let files = |off: &[&str]| {
+            let mut files = BTreeMap::new();
+            for found in &roots {
+                files.append(&mut code::count(found, off)?);
+            }
+            io::Result::Ok(files)
+        };
+        let (with_all, of_users) = (files(&[])?, files(&[&INSTRUMENTS[..], &[EXPERIMENTS]].concat())?);
+        let with_experiments = files(&INSTRUMENTS)?;
+        for (file, lines) in &with_all {
+            let inside = file.strip_prefix(root).unwrap_or(file);
             let has =
                 |name: &str| inside.iter().any(|part| Path::new(part).with_extension("").as_os_str() == name);
+            let of = |files: &BTreeMap<PathBuf, usize>| files.get(file).copied().unwrap_or(0);
             // The bench was a module of the command once, and is a package now.
             if ["bench", "bench-apps", "bench-counted"].into_iter().any(has) {
                 counts.bench += lines;
-            } else if has("experiments") {
-                counts.experiments += lines;
-            } else {
-                counts.product += lines;
+                continue;
             }
+            counts.product += of(&of_users);
+            counts.experiments += of(&with_experiments).saturating_sub(of(&of_users));
+            counts.instruments += lines.saturating_sub(of(&with_experiments));
         }
         Ok(counts)
     }
@@ -220,6 +233,10 @@ fn absolute(folder: &str) -> Result<PathBuf, String> {
     Path::new(folder).canonicalize().map_err(|error| format!("{folder}: {error}"))
 }
 
+/// Features that only measure or test the stack: no user's build has them.
+const INSTRUMENTS: [&str; 2] = ["count", "failpoints"];
+/// The feature of the older settings.
+const EXPERIMENTS: &str = "experiments";
 /// The one with the fewest functions counts.
 const RUNS: usize = 5;
 /// Functions by file and name, and their lines.
