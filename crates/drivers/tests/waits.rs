@@ -1,4 +1,4 @@
-//! Callers who sleep at a device (`stack/src/inet/input/watch.rs`): what ends their sleep, and that nobody else waits for it.
+//! Callers who sleep at a device (`stack/src/inet/input/leader.rs`): what ends their sleep, and that nobody else waits for it.
 //!
 //! Needs the right to make network namespaces and devices; without it the tests say so and pass.
 
@@ -63,12 +63,12 @@ fn round_trip(mut stream: &TcpStream, byte: u8) {
 fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
     for _ in 0..10 {
         (0..ROUNDS).for_each(|_| round_trip(stream, 7));
-        let before = lab.count("input_watches");
+        let before = lab.count("input_leads");
         let mut twin = stream.try_clone().unwrap();
         let reader = std::thread::spawn(move || twin.read(&mut [0; 8]));
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
-            if lab.count("input_watches") > before {
+            if lab.count("input_leads") > before {
                 return reader;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -90,7 +90,7 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
     }
     let (lab, listener) = lab(false);
     let (stream, echo) = echoed(&lab, &listener);
-    let counts = || ["input_watches", "input_batches", "input_by_callers"].map(|name| lab.count(name));
+    let counts = || ["input_leads", "input_batches", "input_by_callers"].map(|name| lab.count(name));
     let mut seen = Vec::new();
     let takes_them_himself = |seen: &mut Vec<[u64; 3]>| {
         let before = counts();
@@ -192,7 +192,7 @@ fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
     stream.set_nodelay(true).unwrap();
     (0..ROUNDS).for_each(|_| round_trip(&stream, 7));
     (&stream).write_all(&[0]).unwrap();
-    let mut before = lab.count("input_watches");
+    let mut before = lab.count("input_leads");
     let mut twin = stream.try_clone().unwrap();
     let writer = std::thread::spawn(move || {
         twin.write_all(&vec![3; LEN]).unwrap();
@@ -204,12 +204,12 @@ fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
         while Instant::now() < until {
             let sent = lab.tun.counts()[0].frames_out;
             std::thread::sleep(Duration::from_millis(300));
-            if lab.count("input_watches") > *before && lab.tun.counts()[0].frames_out == sent + 1 {
+            if lab.count("input_leads") > *before && lab.tun.counts()[0].frames_out == sent + 1 {
                 return true;
             }
         }
         // A writer who finds the input thread at the queue parks as ever: the next window may find it elsewhere.
-        *before = lab.count("input_watches");
+        *before = lab.count("input_leads");
         go.send(()).unwrap();
         false
     };

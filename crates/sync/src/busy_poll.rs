@@ -18,7 +18,7 @@
 //! *The input thread* sleeps with a deadline when it stands aside, and takes a turn after a sleep during which nobody has served. It goes back to waiting
 //! at its device, which reports by level what is there, after a turn only. So what comes waits for it no longer than that deadline, whatever the
 //! callers do. That bound also covers the one race: a caller leaves between the input thread's look at *served* and its sleep, and its wake finds
-//! nobody asleep. *Served* is a hint therefore, and its accesses are relaxed. (A [`Lookout`](crate::Lookout) is the way to sleep without a deadline.)
+//! nobody asleep. *Served* is a hint therefore, and its accesses are relaxed. (A [`LeaderSlot`](crate::LeaderSlot) lets it sleep without a deadline.)
 //!
 //! *A caller* has a ticket of its wait queue from before its last look at the queue, and the thread that handles what it waits for ends
 //! that wait, whether the caller spins, takes its own turn, or sleeps. It wakes the input thread before it parks.
@@ -60,11 +60,11 @@ impl<B> BusyPoll<B> {
         Self { batch: TryMutex::new(batch), served: AtomicBool::new(false) }
     }
 
-    /// The input thread's next step. `is_watched`: a caller sleeps at the device, so it has to stand aside anyway.
-    pub fn turn(&self, is_watched: bool) -> Turn<'_, B> {
+    /// The input thread's next step. `has_leader`: a caller sleeps at the device, so it has to stand aside anyway.
+    pub fn turn(&self, has_leader: bool) -> Turn<'_, B> {
         // Relaxed, here and below: the bound on the sleep is what counts.
         let was_served = self.served.load(Ordering::Relaxed);
-        let own = if was_served || is_watched { None } else { self.batch.try_lock() };
+        let own = if was_served || has_leader { None } else { self.batch.try_lock() };
         own.map_or_else(
             || {
                 self.served.store(false, Ordering::Relaxed);

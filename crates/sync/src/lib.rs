@@ -12,9 +12,9 @@
 //! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
 //! | `polled` | what a poller and a socket do with that word | head of `polled.rs` |
 //! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
-//! | `sleeper`, `run_queue` | a worker, its bed and its queue | head of `sleeper.rs` |
+//! | `sleeper`, `run_queue` | a worker, its sleeper and its queue | head of `sleeper.rs` |
 //! | `busy_poll` | a queue that callers take from while they are busy waiting, and a thread otherwise | head of `busy_poll.rs` |
-//! | `lookout` | a caller that waits at a device itself, and the thread that does so otherwise | head of `lookout.rs` |
+//! | `leader` | leader and follower at a device: a caller that waits there, and the thread that does so otherwise | head of `leader.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `serials` | numbers that no two objects have, one count per core | head of `serials.rs` |
@@ -67,9 +67,9 @@ mod credits;
 mod experiments;
 pub mod facade;
 pub mod fork;
+mod leader;
 #[cfg(not(loom))]
 mod local;
-mod lookout;
 mod node;
 mod notify;
 mod once_arc;
@@ -103,9 +103,9 @@ pub use experiments::{
     Request, Served, Squeue, SqueueId,
 };
 pub use facade::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use leader::{Leader, LeaderSlot, Seen};
 #[cfg(not(loom))]
 pub use local::Local;
-pub use lookout::{Lookout, Seen, Watch};
 pub use node::Batch;
 pub use notify::{Notify, Post};
 pub use once_arc::{Lent, OnceArc};

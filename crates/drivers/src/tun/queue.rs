@@ -11,7 +11,7 @@
 //! an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
 //! A caller's wait is a `poll` of a third, too, which ends it. It is written when a caller waits for it
-//! (`stack/src/inet/input/watch.rs`), and read by the thread that was woken, before that thread looks whether the kick
+//! (`stack/src/inet/input/leader.rs`), and read by the thread that was woken, before that thread looks whether the kick
 //! was meant for it.
 //!
 //! Tests: `tests/devices.rs`.

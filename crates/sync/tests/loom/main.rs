@@ -12,11 +12,10 @@
 #![cfg(loom)]
 
 mod admission;
-mod bed;
 mod brief;
 mod delegate;
+mod leader;
 mod leave_undrained;
-mod lookout;
 mod notify;
 mod once_arc;
 mod outlet;
@@ -27,6 +26,7 @@ mod readiness;
 mod reply;
 mod seat;
 mod seq_cell;
+mod sleeper;
 mod sleeper;
 mod socket_lock;
 mod squeue;

@@ -22,7 +22,7 @@
 //! after a sleep during which no caller has served it takes a turn before it waits in its interface, which reports by level
 //! what is there. That bound also covers the race of a caller that leaves between the input thread's look at the
 //! mark and its sleep; `sync/tests/loom/seat.rs` runs every order of the two on [`BusyPoll`]. A caller that parks has a ticket from before
-//! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`watch.rs`) is
+//! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`leader.rs`) is
 //! a reason to stand aside too, and the only one to do so without that bound.
 //!
 //! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/seat.rs`.
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use sockeye_sync::busy_poll::{BusyPoll, Turn};
 use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
-use sockeye_sync::{Lookout, Seen, Spin};
+use sockeye_sync::{LeaderSlot, Seen, Spin};
 
 use super::placed::Placing;
 use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
@@ -108,15 +108,15 @@ const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
 
 /// What an input thread remembers while it stands aside.
 #[derive(Default)]
-pub(super) struct Deputy {
-    /// The sleep of a watcher that it has found the last time.
+pub(super) struct Follower {
+    /// The sleep of a leader that it has found the last time.
     last: Option<Seen>,
     /// Looks in a row that found callers at work.
     looks: u32,
 }
 
-impl Deputy {
-    /// It has found a watcher, or none. True if it was the same sleep the last time: then the watcher has slept for so
+impl Follower {
+    /// It has found a leader, or none. True if it was the same sleep the last time: then the leader has slept for so
     /// long that no deadline is needed.
     fn knows(&mut self, seen: Option<Seen>) -> bool {
         let is_known = seen.is_some() && self.last == seen;
@@ -141,8 +141,8 @@ impl Deputy {
 pub(super) struct Seat {
     /// The batch, and whether callers take what comes.
     pub poll: BusyPoll<Batch>,
-    /// A caller who sleeps at the interface; the input thread is its deputy, and sleeps in its bed when it stands aside.
-    pub lookout: Lookout,
+    /// A caller that sleeps at the interface; the input thread is its follower, and sleeps in the sleeper when it stands aside.
+    pub leader: LeaderSlot,
     /// (a) The interface has no place for callers who sleep.
     pub has_no_place: AtomicBool,
 }
@@ -169,7 +169,7 @@ impl Seats {
     /// Wakes all input threads that stand aside.
     pub fn wake_all(&self) {
         for seat in self.0.iter().filter_map(|seats| seats.get()).flat_map(|seats| seats.iter()) {
-            seat.lookout.bed().wake_if_sleeping();
+            seat.leader.sleeper().wake_if_sleeping();
         }
     }
 }
@@ -185,25 +185,25 @@ pub(super) fn turn_or_aside<T: Transport>(
     core: &T,
     at: Place,
     bytes_max: usize,
-    deputy: &mut Deputy,
+    follower: &mut Follower,
 ) -> Option<usize> {
     let seat = core.input.seats.at(at)?;
-    let watcher = seat.lookout.seen();
-    let mut batch = match seat.poll.turn(watcher.is_some()) {
+    let leader = seat.leader.seen();
+    let mut batch = match seat.poll.turn(leader.is_some()) {
         Turn::Own(batch) => batch,
         Turn::Aside { was_served } => {
             core.input.count(count::ASIDE, 1);
-            match watcher.filter(|_| deputy.knows(watcher) && !was_served) {
-                Some(seen) => seat.lookout.trust(seen),
+            match leader.filter(|_| follower.knows(leader) && !was_served) {
+                Some(seen) => seat.leader.follow(seen),
                 None => {
-                    let until = Instant::now() + deputy.stand_aside();
-                    BusyPoll::<Batch>::stand_aside(seat.lookout.bed(), Some(until));
+                    let until = Instant::now() + follower.stand_aside();
+                    BusyPoll::<Batch>::stand_aside(seat.leader.sleeper(), Some(until));
                 }
             }
             return None;
         }
     };
-    deputy.stand_in();
+    follower.stand_in();
     Some(turn(core, at, bytes_max, &mut batch))
 }
 
@@ -217,7 +217,7 @@ pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> usize {
 /// An input thread does nothing for so long, or until the stack ends.
 pub(super) fn pause(core: &Core, at: Place, time: Duration) {
     if let Some(seat) = core.input.seats.at(at) {
-        seat.lookout.bed().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
+        seat.leader.sleeper().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
     }
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn until<T: Transport>(
 /// A caller gives up and parks: the input thread need not stand aside any longer.
 pub(crate) fn leave(core: &Core, at: Place) {
     if let Some(seat) = seat(core, at) {
-        seat.poll.leave(seat.lookout.bed());
+        seat.poll.leave(seat.leader.sleeper());
     }
 }
 

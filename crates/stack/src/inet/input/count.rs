@@ -89,8 +89,8 @@ pub(crate) const BAD_TCP_OPTIONS: usize = 43;
 pub(crate) const PLACED: usize = 44;
 /// Segments that were joined to the one before them.
 pub(crate) const JOINED: usize = 45;
-/// Times that a caller became the watcher of a queue, to sleep in its interface.
-pub(crate) const WATCHES: usize = 46;
+/// Times that a caller became the leader of a queue, to sleep in its interface.
+pub(crate) const LEADS: usize = 46;
 /// Of those not for us: to an address that nobody outside can mean.
 pub(crate) const MARTIAN_DST: usize = 47;
 /// Of those not for us: refused by the interface's check of the reverse path.
@@ -150,7 +150,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "input_bad_tcp_options",
     "input_placed",
     "input_joined",
-    "input_watches",
+    "input_leads",
     "frames_martian_dst",
     "frames_rp_filter",
     "frames_netif_panicked",

@@ -30,10 +30,10 @@ pub(crate) mod busy;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]
 pub(crate) mod count;
 mod ethernet;
+pub(crate) mod leader;
 mod parse;
 pub(crate) mod placed;
 mod transport;
-pub(crate) mod watch;
 
 use std::ops::ControlFlow;
 
@@ -115,14 +115,14 @@ impl Input {
     pub fn run<T: Transport>(&self, core: &T, netif: NetifId, queue: usize) {
         threads::enter(Role::Input);
         let at = Place { netif, queue };
-        let (mut bytes_max, mut deputy) = (BATCH_BYTES_MIN, busy::Deputy::default());
+        let (mut bytes_max, mut follower) = (BATCH_BYTES_MIN, busy::Follower::default());
         let mut faults = Faults::default();
         while !self.stop.load(Ordering::Acquire) {
             let step = || {
                 if faults.are_too_many(core, at) && down::is_gone(core, netif) {
                     return ControlFlow::Break(());
                 }
-                self.step(core, at, &mut bytes_max, &mut deputy)
+                self.step(core, at, &mut bytes_max, &mut follower)
             };
             // What panics here ends its batch at most, and never the thread.
             if let Some(ControlFlow::Break(())) = panics::contain(core, PanicSource::Protocol, "input", step)
@@ -138,9 +138,9 @@ impl Input {
         core: &T,
         at: Place,
         bytes_max: &mut usize,
-        deputy: &mut busy::Deputy,
+        follower: &mut busy::Follower,
     ) -> ControlFlow<()> {
-        if busy::turn_or_aside(core, at, *bytes_max, deputy) != Some(0) {
+        if busy::turn_or_aside(core, at, *bytes_max, follower) != Some(0) {
             *bytes_max = BATCH_BYTES_MAX.min(*bytes_max * 2);
             return ControlFlow::Continue(());
         }
@@ -214,7 +214,7 @@ pub(crate) struct Batch {
     /// What the next frame may be like.
     guess: placed::Guess,
     /// Whether one connection has the queue for itself.
-    sole: watch::Sole,
+    sole: leader::Sole,
     /// What a waiting reader's buffer has, during a turn for that reader.
     gathered: Vec<Placed>,
     /// Panics over frames, which were dropped. Told when the interface is done.

@@ -41,7 +41,7 @@ use sockeye_sync::{Notify, SocketLock, WaitQueue, socket_lock};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::busy::PlaceCell;
-use crate::inet::input::watch::Waiters;
+use crate::inet::input::leader::Waiters;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
@@ -87,7 +87,7 @@ pub(crate) struct Conn {
     /// (a) Where frames for it come in; nowhere on loopback.
     pub input_at: PlaceCell,
     /// (a) Where one of the readers sleeps in an interface.
-    rcv_watched_at: PlaceCell,
+    rcv_leader_at: PlaceCell,
     /// (p) When its way was last told that it works.
     pub confirmed: run::Confirmed,
     /// (b) `so_snd` and `so_rcv`, and the state machine.
@@ -97,7 +97,7 @@ pub(crate) struct Conn {
     /// (a) Handles of the application; at 0 the connection is closed.
     pub users: AtomicU32,
     /// (a) Where one of the writers sleeps in an interface.
-    snd_watched_at: PlaceCell,
+    snd_leader_at: PlaceCell,
     /// (c) The connection's name.
     pub tuple: FourTuple,
     /// (c) The keyed hash of `tuple`.
@@ -261,8 +261,8 @@ impl Conn {
             serial,
             via: ViaCell::new(init.via),
             input_at: PlaceCell::default(),
-            rcv_watched_at: PlaceCell::default(),
-            snd_watched_at: PlaceCell::default(),
+            rcv_leader_at: PlaceCell::default(),
+            snd_leader_at: PlaceCell::default(),
             confirmed: run::Confirmed::default(),
             so_error: AtomicU8::new(0),
             state,
@@ -273,12 +273,12 @@ impl Conn {
 
     /// Readers that wait for bytes.
     pub fn readers(&self) -> Waiters<'_> {
-        Waiters { queue: &self.rcv_wait, watched_at: &self.rcv_watched_at }
+        Waiters { queue: &self.rcv_wait, leader_at: &self.rcv_leader_at }
     }
 
     /// Writers that wait for space, and connecting threads.
     pub fn writers(&self) -> Waiters<'_> {
-        Waiters { queue: &self.snd_wait, watched_at: &self.snd_watched_at }
+        Waiters { queue: &self.snd_wait, leader_at: &self.snd_leader_at }
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

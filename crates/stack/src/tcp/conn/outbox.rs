@@ -20,7 +20,7 @@ use super::{Conn, Locked, Work, contain, engine, reason, serve};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::context::{self, Due};
-use crate::inet::input::watch;
+use crate::inet::input::leader;
 use crate::inet::ip;
 use crate::inet::netif::departures;
 use crate::rt::panics::{self, Caught, PanicSource};
@@ -101,9 +101,9 @@ impl Wake {
     /// Ends the sleep of a caller who does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
     fn kick(&self, core: &Core) {
         match self {
-            Self::Reader(conn) => watch::kick(core, conn.readers()),
-            Self::Writer(conn) => watch::kick(core, conn.writers()),
-            // Of them none is a watcher.
+            Self::Reader(conn) => leader::kick(core, conn.readers()),
+            Self::Writer(conn) => leader::kick(core, conn.writers()),
+            // Of them none is a leader.
             Self::Threads(_) | Self::Ask(_) | Self::Other(_) => {}
         }
     }

@@ -17,8 +17,8 @@ use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
 use crate::inet::input::busy;
+use crate::inet::input::leader::{self, Waiters};
 use crate::inet::input::placed::Placing;
-use crate::inet::input::watch::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::counter;
 use crate::rt::discipline::{self, Discipline as _};
@@ -501,7 +501,7 @@ fn wait_for(
     };
     discipline::Chosen::before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => watch::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
+        Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }

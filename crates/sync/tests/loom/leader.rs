@@ -1,13 +1,12 @@
-//! A caller that waits at a device in place of the thread that does so otherwise (`sync/src/lookout.rs`,
-//! `stack/src/inet/input/watch.rs`): a notify by another thread ends its sleep, and when it goes away the device is not left
-//! alone.
+//! A caller that waits at a device as its leader, in place of the thread that does so otherwise (`sync/src/leader.rs`,
+//! `stack/src/inet/input/leader.rs`): a notify by another thread ends its sleep, and when it leaves, the follower looks after the device.
 //!
 //! Loom reports a thread that sleeps for ever as a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;
 
-use sockeye_sync::{Lookout, Mutex, Ticket, WaitQueue};
+use sockeye_sync::{LeaderSlot, Mutex, Ticket, WaitQueue};
 
 use crate::{check, check_bounded};
 
@@ -35,7 +34,7 @@ impl Device {
         self.changed.notify_all();
     }
 
-    /// The wait of a watcher: for frames or a kick, which it takes away.
+    /// The leader's wait: for frames or a kick, which it takes away.
     fn wait_for_caller(&self) {
         let mut level = self.state.lock().unwrap();
         while level.frames == 0 && !level.is_kicked {
@@ -44,7 +43,7 @@ impl Device {
         level.is_kicked = false;
     }
 
-    /// The wait of the deputy, which kicks do not concern.
+    /// The follower's wait, which kicks do not end.
     fn wait(&self) {
         let mut level = self.state.lock().unwrap();
         while level.frames == 0 {
@@ -62,8 +61,8 @@ impl Device {
 
 struct World {
     device: Device,
-    lookout: Lookout,
-    /// What the watcher waits for.
+    slot: LeaderSlot,
+    /// What the leader waits for.
     is_done: Mutex<bool>,
     wait: WaitQueue,
 }
@@ -72,7 +71,7 @@ impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             device: Device::default(),
-            lookout: Lookout::new(),
+            slot: LeaderSlot::new(),
             is_done: Mutex::new(false),
             wait: WaitQueue::new(),
         })
@@ -86,14 +85,14 @@ impl World {
         drop(is_done);
         if owed {
             self.wait.wake();
-            if self.lookout.relieve(&self.wait) {
+            if self.slot.relieve(&self.wait) {
                 self.device.kick();
             }
         }
     }
 
     /// A caller that waits until the condition is true. Whether it took a frame meanwhile.
-    fn watch(&self) -> bool {
+    fn lead(&self) -> bool {
         let mut took = false;
         loop {
             let is_done = self.is_done.lock();
@@ -107,21 +106,21 @@ impl World {
     }
 
     fn sleep(&self, ticket: Ticket) -> bool {
-        let watch = self.lookout.take(&self.wait).unwrap();
+        let leader = self.slot.try_lead(&self.wait).unwrap();
         let mut took = false;
-        while watch.begin(ticket) {
+        while leader.begin(ticket) {
             self.device.wait_for_caller();
-            watch.pause();
+            leader.pause();
             took |= self.device.take();
         }
         took
     }
 
     /// The thread that looks after the device, until it has taken a frame.
-    fn deputize(&self) {
+    fn follow(&self) {
         loop {
-            match self.lookout.seen() {
-                Some(seen) => self.lookout.trust(seen),
+            match self.slot.seen() {
+                Some(seen) => self.slot.follow(seen),
                 None if self.device.take() => return,
                 None => self.device.wait(),
             }
@@ -130,11 +129,11 @@ impl World {
 }
 
 #[test]
-fn a_watcher_at_the_device_is_told_by_others() {
+fn a_leader_at_the_device_is_notified_by_others() {
     check(|| {
         let world = World::new();
         let caller = world.clone();
-        let caller = thread::spawn(move || caller.watch());
+        let caller = thread::spawn(move || caller.lead());
         world.finish();
         assert!(!caller.join().unwrap());
     });
@@ -146,18 +145,18 @@ fn a_kick_that_is_stale_hides_no_other() {
         let world = World::new();
         world.device.kick();
         let caller = world.clone();
-        let caller = thread::spawn(move || caller.watch());
+        let caller = thread::spawn(move || caller.lead());
         world.finish();
         caller.join().unwrap();
     });
 }
 
 #[test]
-fn frames_end_a_watchers_sleep_too() {
+fn frames_end_a_leaders_sleep_too() {
     check_bounded(|| {
         let world = World::new();
         let (caller, other) = (world.clone(), world.clone());
-        let caller = thread::spawn(move || caller.watch());
+        let caller = thread::spawn(move || caller.lead());
         let other = thread::spawn(move || other.finish());
         world.device.arrive();
         let took = caller.join().unwrap();
@@ -166,17 +165,17 @@ fn frames_end_a_watchers_sleep_too() {
     });
 }
 
-/// The frame comes when the watcher has gone: the deputy takes it, whatever it thought of the watcher.
+/// The frame comes when the leader has left: the follower takes it, whatever it knew of the leader.
 #[test]
-fn who_goes_leaves_the_device_to_the_deputy() {
+fn a_leader_that_leaves_leaves_the_device_to_the_follower() {
     check_bounded(|| {
         let world = World::new();
-        let (caller, deputy) = (world.clone(), world.clone());
-        let deputy = thread::spawn(move || deputy.deputize());
-        let caller = thread::spawn(move || caller.watch());
+        let (caller, follower) = (world.clone(), world.clone());
+        let follower = thread::spawn(move || follower.follow());
+        let caller = thread::spawn(move || caller.lead());
         world.finish();
         assert!(!caller.join().unwrap());
         world.device.arrive();
-        deputy.join().unwrap();
+        follower.join().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! Callers who sleep in an interface (`src/input/watch.rs`), over one that does with flows what a device may do: their frames
+//! Callers who sleep in an interface (`src/input/leader.rs`), over one that does with flows what a device may do: their frames
 //! come in another queue from some moment on. What ends the sleep otherwise is in `crates/drivers/tests/waits.rs`.
 
 mod common;
@@ -73,7 +73,7 @@ fn a_sleep_ends_though_the_flow_has_moved_to_another_queue() {
     // The reader looks again at its end, and then finds what has come.
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     for round in 0..6 {
-        let before = lab.count("input_watches");
+        let before = lab.count("input_leads");
         let mut reader = server.try_clone().unwrap();
         let reader = std::thread::spawn(move || {
             let mut last = [FILLER];
@@ -86,7 +86,7 @@ fn a_sleep_ends_though_the_flow_has_moved_to_another_queue() {
         common::eventually("a reader sleeps in the interface", || {
             client.write_all(&[FILLER]).unwrap();
             std::thread::sleep(SLICE);
-            lab.count("input_watches") > before
+            lab.count("input_leads") > before
         });
         common::eventually("all was read", || server.available().unwrap() == 0);
         now.fetch_xor(1, Ordering::SeqCst);

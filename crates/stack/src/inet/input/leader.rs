@@ -3,25 +3,25 @@
 //! A caller that waits for frames takes them itself as long as it is busy (`busy.rs`). If none has come by then it would park; a
 //! frame would wake the input thread, and that thread the caller: two switches of threads where a program with a socket of the
 //! kernel has one. So if the driver lets callers wait ([`Netif::wait_until`](crate::netif::Netif::wait_until)), the caller
-//! becomes the *watcher* of the queue, the leader where input thread and callers are leader and followers (POSA2): the frame wakes it,
-//! and it handles the frame.
+//! becomes the *leader* of the queue, and the input thread its follower (leader/follower, POSA2): the frame wakes the leader,
+//! which handles it.
 //!
 //! # Which caller
 //! One at a time, and only where the queue is its own: the last [`SOLE_MIN`] packets in it were all for its connection. Where
-//! several connections share a queue, the frames of the others would wait while the watcher is back in its program, so
-//! there the input thread stays in charge. A watcher that sees another connection's packet gives the watch up.
+//! several connections share a queue, the frames of the others would wait while the leader is back in its program, so
+//! there the input thread stays in charge. A leader that sees another connection's packet gives up the lead.
 //!
 //! # States, and why nothing is lost
-//! They are those of [`Lookout`](sockeye_sync::Lookout): the head of `sync/src/lookout.rs` has the argument, and
-//! `sync/tests/loom/lookout.rs` every order. What is added here:
+//! They are those of [`LeaderSlot`](sockeye_sync::LeaderSlot): the head of `sync/src/leader.rs` has the argument, and
+//! `sync/tests/loom/leader.rs` every order. What is added here:
 //!
 //! * A thread that ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. It must not look for the
-//!   watcher where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
-//!   watcher says where it is before it announces its sleep, and a thread that owes a wake has seen the announcement, and with it
-//!   that word. Of the threads that wait for the same thing one can be a watcher at a time.
-//! * A watcher whose wait is over leaves the queue *served*, as a busy caller does: the input thread looks at it within
-//!   the bound that `busy.rs` has for that. If it sleeps without a bound, leaving the watch wakes it.
-//! * A watcher that gives up before its wait is over wakes the input thread and then parks as always.
+//!   leader where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
+//!   leader says where it is before it announces its sleep, and a thread that owes a wake has seen the announcement, and with it
+//!   that word. Of the threads that wait for the same thing one can be a leader at a time.
+//! * A leader whose wait is over leaves the queue *served*, as a busy caller does: the input thread looks at it within
+//!   the bound that `busy.rs` has for that. If it sleeps without a bound, the leader wakes it when it leaves.
+//! * A leader that gives up before its wait is over wakes the input thread and then parks as always.
 //! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
 //!
 //! It must not know what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
@@ -72,17 +72,17 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Waiters<'a> {
     pub queue: &'a WaitQueue,
-    /// Where the watcher among them sleeps.
-    pub watched_at: &'a PlaceCell,
+    /// Where the leader among them sleeps.
+    pub leader_at: &'a PlaceCell,
 }
 
-/// The watcher's word where it sleeps, which it takes back when this is dropped.
+/// The leader's record of where it sleeps, which dropping this clears.
 struct Said<'a>(&'a PlaceCell);
 
 impl<'a> Said<'a> {
     /// `None` if another of the same waiters sleeps in an interface.
-    fn at(watched_at: &'a PlaceCell, at: Place) -> Option<Self> {
-        watched_at.try_take(at).then_some(Self(watched_at))
+    fn at(leader_at: &'a PlaceCell, at: Place) -> Option<Self> {
+        leader_at.try_take(at).then_some(Self(leader_at))
     }
 }
 
@@ -110,15 +110,15 @@ pub(crate) fn wait<T: Transport>(
 ) -> Option<Woken> {
     let seat = busy::seat(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
-    let watch = seat.lookout.take(wait.waiters.queue)?;
-    let _said = Said::at(wait.waiters.watched_at, wait.at)?;
-    core.input.count(count::WATCHES, 1);
+    let leader = seat.leader.try_lead(wait.waiters.queue)?;
+    let _said = Said::at(wait.waiters.leader_at, wait.at)?;
+    core.input.count(count::LEADS, 1);
     loop {
-        if !watch.begin(wait.ticket) {
+        if !leader.begin(wait.ticket) {
             return Some(Woken::Spinning);
         }
         let waited = netif.wait_until(core, wait.at.queue, wait.deadline);
-        watch.pause();
+        leader.pause();
         let is_late = match waited {
             Waited::Unable => {
                 seat.has_no_place.store(true, Ordering::Relaxed);
@@ -160,15 +160,15 @@ pub(crate) fn wait_polling<T: Transport>(
 ) -> bool {
     core.count(counter::SLEEPS);
     // The answer comes from outside, from a core that is not known: ours is offered at each turn.
-    let may_watch = is_likely(core, at, conn);
-    let part = if may_watch && placing.is_some() { SPIN_PART } else { 1 };
+    let may_lead = is_likely(core, at, conn);
+    let part = if may_lead && placing.is_some() { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
     if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
         return true;
     }
     let deadline = timeout.until();
-    let watched = may_watch.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
-    let woken = watched.flatten().unwrap_or_else(|| {
+    let led = may_lead.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
+    let woken = led.flatten().unwrap_or_else(|| {
         busy::leave(core, at);
         waiters.queue.park(ticket, deadline)
     });
@@ -180,10 +180,10 @@ pub(crate) fn wait_polling<T: Transport>(
 /// acknowledgments of parts of it would each end a sleep.
 const SPIN_PART: u32 = 4;
 
-/// Ends the sleep of a watcher among `waiters`, whose queue was notified and owes a wake. Outside all locks.
+/// Ends the sleep of a leader among `waiters`, whose queue was notified and owes a wake. Outside all locks.
 pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
-    if let Some(at) = waiters.watched_at.load()
-        && busy::seat(core, at).is_some_and(|seat| seat.lookout.relieve(waiters.queue))
+    if let Some(at) = waiters.leader_at.load()
+        && busy::seat(core, at).is_some_and(|seat| seat.leader.relieve(waiters.queue))
         && let Some(netif) = core.netifs.netif(at.netif)
     {
         netif.kick(core, at.queue);
