@@ -103,9 +103,9 @@ points! {
     UdpReceive = "udp.receive",
     /// A request of an ICMP socket was made, and is not sent yet. For its identifier.
     EchoRequest = "echo.request",
-    /// A station has joined or left a group, and said nothing of it yet. For the last two bytes of the group.
+    /// A link has joined or left a group, and said nothing of it yet. For the last two bytes of the group.
     Group = "groups.change",
-    /// A query is being answered for one of a station's groups.
+    /// A query is being answered for one of a link's groups.
     GroupQuery = "groups.query",
     /// The table of path MTUs is about to be changed. For the last two bytes of the destination.
     PathMtu = "path_mtu.learn",

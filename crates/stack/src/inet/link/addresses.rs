@@ -15,8 +15,8 @@ use sockeye_proto::ndp::{ALL_NODES, ALL_ROUTERS, solicited_node};
 use sockeye_sync::facade::Ordering;
 
 use super::api::LinkOptions;
-use super::station::{BROADCAST, ETHERTYPE_ARP, Origin, Own, Work};
-use super::{count, groups, ways};
+use super::state::{BROADCAST, ETHERTYPE_ARP, Origin, Own, Work};
+use super::{count, groups, routes};
 use crate::inet::netif::Prefix;
 
 /// Bits of a link-local address's prefix.
@@ -24,13 +24,13 @@ const LINK_LOCAL_LEN: u8 = 64;
 /// The group of all hosts (RFC 1112 section 4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
-/// The station begins: addresses that were given are checked, a link-local one is made, routers are asked.
+/// The link begins: it checks the addresses that were given, makes a link-local one, and asks for routers.
 pub(super) fn begin(work: &mut Work<'_, '_>, addrs: &[Prefix], options: &LinkOptions) {
     let now = work.now();
     let reachable = work.state.cache.times.reachable;
     let random = work.state.random();
     work.state.cache.times = work.state.cache.times.with_base(reachable, random);
-    work.station.slots.set_reachable(work.state.cache.times.reachable);
+    work.link.slots.set_reachable(work.state.cache.times.reachable);
     groups::join_under(work, ALL_HOSTS.into());
     groups::join_under(work, ALL_NODES.into());
     for prefix in addrs {
@@ -40,7 +40,7 @@ pub(super) fn begin(work: &mut Work<'_, '_>, addrs: &[Prefix], options: &LinkOpt
         make_link_local(work, 0);
     }
     if options.accept_ra {
-        let (identifiers, mac, random) = (work.state.identifiers, work.station.mac, work.state.random());
+        let (identifiers, mac, random) = (work.state.identifiers, work.link.mac, work.state.random());
         work.state.host = Some(Host::new(identifiers, mac, now, random));
     }
 }
@@ -57,14 +57,14 @@ fn add(work: &mut Work<'_, '_>, addr: IpAddr, origin: Origin, detect: bool) {
 }
 
 fn make_link_local(work: &mut Work<'_, '_>, attempt: u8) {
-    let mac = work.station.mac;
+    let mac = work.link.mac;
     let Some(addr) = work.state.identifiers.link_local(mac, attempt) else { return };
     make(work, addr, LINK_LOCAL_LEN, Origin::LinkLocal { attempt });
 }
 
 /// An address that we make for ourselves.
 fn make(work: &mut Work<'_, '_>, addr: Ipv6Addr, len: u8, origin: Origin) {
-    if ways::add_address(work.cx.core, work.station.id, addr.into(), len) {
+    if routes::add_address(work.cx.core, work.link.id, addr.into(), len) {
         add(work, addr.into(), origin, true);
     }
 }
@@ -73,7 +73,7 @@ fn make(work: &mut Work<'_, '_>, addr: Ipv6Addr, len: u8, origin: Origin) {
 fn remove(work: &mut Work<'_, '_>, addr: IpAddr) -> Option<Own> {
     let place = work.state.own.iter().position(|own| own.addr == addr)?;
     let own = work.state.own.swap_remove(place);
-    ways::remove_address(work.cx.core, addr);
+    routes::remove_address(work.cx.core, addr);
     if let IpAddr::V6(v6) = addr {
         groups::leave_under(work, solicited_node(v6).into());
     }
@@ -105,12 +105,12 @@ fn take_step(work: &mut Work<'_, '_>, addr: IpAddr, step: Step) {
     match (step, addr) {
         (Step::None, _) => {}
         (Step::Probe, IpAddr::V4(v4)) => {
-            let probe = arp::Packet::probe(work.station.mac, v4);
+            let probe = arp::Packet::probe(work.link.mac, v4);
             work.send(BROADCAST, ETHERTYPE_ARP, &probe.emit());
             work.cx.core.links.count(count::PROBES_OUT);
         }
         (Step::Announce { .. }, IpAddr::V4(v4)) => {
-            let announcement = arp::Packet::announcement(work.station.mac, v4);
+            let announcement = arp::Packet::announcement(work.link.mac, v4);
             work.send(BROADCAST, ETHERTYPE_ARP, &announcement.emit());
         }
         (Step::Probe, IpAddr::V6(v6)) => probe_v6(work, v6),
@@ -138,7 +138,7 @@ fn probe_v6(work: &mut Work<'_, '_>, target: Ipv6Addr) {
 fn announce_v6(work: &mut Work<'_, '_>, target: Ipv6Addr) {
     let advert = NeighborAdvert {
         target,
-        lladdr: Some(work.station.mac),
+        lladdr: Some(work.link.mac),
         router: false,
         solicited: false,
         overrides: true,
@@ -167,26 +167,26 @@ fn give_up(work: &mut Work<'_, '_>, addr: IpAddr) {
 
 /// Does what routers ask for.
 pub(super) fn carry_out(work: &mut Work<'_, '_>, effects: Vec<Effect>) {
-    let (core, id) = (work.cx.core, work.station.id);
+    let (core, id) = (work.cx.core, work.link.id);
     for effect in effects {
         match effect {
             Effect::SolicitRouters => solicit_routers(work),
-            Effect::AddRouter(router) => ways::add_default(core, id, router),
-            Effect::RemoveRouter(router) => ways::remove_default(core, id, router),
-            Effect::AddOnLink(prefix, len) => ways::add_on_link(core, id, prefix, len),
-            Effect::RemoveOnLink(prefix, len) => ways::remove_on_link(core, id, prefix, len),
+            Effect::AddRouter(router) => routes::add_default(core, id, router),
+            Effect::RemoveRouter(router) => routes::remove_default(core, id, router),
+            Effect::AddOnLink(prefix, len) => routes::add_on_link(core, id, prefix, len),
+            Effect::RemoveOnLink(prefix, len) => routes::remove_on_link(core, id, prefix, len),
             Effect::AddAddress(addr, len) => make(work, addr, len, Origin::Made),
-            Effect::SetPreferred(addr, preferred) => ways::set_preferred(core, addr.into(), preferred),
+            Effect::SetPreferred(addr, preferred) => routes::set_preferred(core, addr.into(), preferred),
             Effect::RemoveAddress(addr) => drop(remove(work, addr.into())),
             Effect::SetReachable(base) => {
                 let random = work.state.random();
                 work.state.cache.times = work.state.cache.times.with_base(base, random);
-                work.station.slots.set_reachable(work.state.cache.times.reachable);
+                work.link.slots.set_reachable(work.state.cache.times.reachable);
             }
             Effect::SetRetrans(retrans) => work.state.cache.times.retrans = retrans,
             // Relaxed, both: each stands for itself, and holds from the next packet or connection on.
-            Effect::SetMtu(mtu) => work.station.advertised_mtu.store(mtu, Ordering::Relaxed),
-            Effect::SetHopLimit(hops) => work.station.advertised_hop_limit.store(hops, Ordering::Relaxed),
+            Effect::SetMtu(mtu) => work.link.advertised_mtu.store(mtu, Ordering::Relaxed),
+            Effect::SetHopLimit(hops) => work.link.advertised_hop_limit.store(hops, Ordering::Relaxed),
         }
     }
 }
@@ -195,7 +195,7 @@ pub(super) fn carry_out(work: &mut Work<'_, '_>, effects: Vec<Effect>) {
 fn solicit_routers(work: &mut Work<'_, '_>) {
     let source = link_local(work);
     let src = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
-    let message = Message::RouterSolicit { lladdr: source.map(|_| work.station.mac) };
+    let message = Message::RouterSolicit { lladdr: source.map(|_| work.link.mac) };
     if let Some(packet) = wire::emit(src, ALL_ROUTERS, &message) {
         work.send_to_group(ALL_ROUTERS.into(), &packet);
         work.cx.core.links.count(count::ROUTER_SOLICITS_OUT);

@@ -7,7 +7,7 @@ use sockeye_proto::ip::martian::is_host;
 use sockeye_proto::ndp::stable::Identifiers;
 pub use sockeye_proto::neighbor::State as NeighborState;
 
-use super::station::Station;
+use super::state::Link;
 use crate::inet::Core;
 use crate::inet::context::Context;
 use crate::inet::netif::{MacAddr, NetifId, RpFilter};
@@ -87,15 +87,15 @@ impl Stack {
         let Ok(core) = self.core::<Core>() else { return Vec::new() };
         let now = core.clock.now();
         let mut neighbors = Vec::new();
-        for station in core.netifs.each().filter_map(|(id, _)| core.links.station(id)) {
-            let state = station.look();
+        for link in core.netifs.each().filter_map(|(id, _)| core.links.get(id)) {
+            let state = link.look();
             neighbors.extend(state.cache.list(now).map(|listed| {
                 // What a higher layer has confirmed since is with the senders.
-                let confirmed = station.slots.hint(&listed.addr).confirmed;
+                let confirmed = link.slots.hint(&listed.addr).confirmed;
                 let is_fresh = confirmed.is_some_and(|at| now < at + state.cache.times.reachable);
                 let is_known = listed.lladdr.is_some() && listed.state != NeighborState::Permanent;
                 Neighbor {
-                    netif: station.id,
+                    netif: link.id,
                     addr: listed.addr,
                     lladdr: listed.lladdr.map(MacAddr),
                     state: if is_fresh && is_known { NeighborState::Reachable } else { listed.state },
@@ -112,15 +112,15 @@ impl Stack {
     /// `InvalidInput` if the interface is not on Ethernet, or the addresses cannot be a host's; `QuotaExceeded` if the
     /// table is full of neighbors in use.
     pub fn set_neighbor(&self, netif: NetifId, addr: IpAddr, lladdr: MacAddr) -> io::Result<()> {
-        let station = self.station(netif)?;
+        let link = self.link(netif)?;
         let is_group = lladdr.0[0] & 1 != 0;
         if is_group || !is_host(addr) {
             let message = format!("{addr} at {lladdr}: not the addresses of one host");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Context::run(self.core::<Core>()?, |cx| {
-            let set = station.work(cx, Some(addr), |work| {
-                let (now, slots) = (work.now(), &station.slots);
+            let set = link.work(cx, Some(addr), |work| {
+                let (now, slots) = (work.now(), &link.slots);
                 let ready = work.state.cache.set_permanent(addr, lladdr.0, now, |addr| slots.hint(addr));
                 work.retract_evicted();
                 let Some(ready) = ready else { return Err(io::ErrorKind::QuotaExceeded.into()) };
@@ -136,10 +136,10 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet.
     pub fn remove_neighbor(&self, netif: NetifId, addr: IpAddr) -> io::Result<bool> {
-        let station = self.station(netif)?;
-        let mut state = station.look();
+        let link = self.link(netif)?;
+        let mut state = link.look();
         let dropped = state.cache.remove(&addr);
-        station.slots.retract(addr);
+        link.slots.retract(addr);
         drop(state);
         Ok(dropped.is_some())
     }
@@ -149,18 +149,18 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet.
     pub fn flush_neighbors(&self, netif: NetifId) -> io::Result<()> {
-        let station = self.station(netif)?;
-        let mut state = station.look();
+        let link = self.link(netif)?;
+        let mut state = link.look();
         let dropped = state.cache.flush(self.core::<Core>()?.clock.now());
-        station.slots.clear();
+        link.slots.clear();
         drop(state);
         // Outside the mutex: the frames give packet memory back.
         drop(dropped);
         Ok(())
     }
 
-    fn station(&self, netif: NetifId) -> io::Result<&Station> {
-        self.core::<Core>()?.links.station(netif).ok_or_else(|| {
+    fn link(&self, netif: NetifId) -> io::Result<&Link> {
+        self.core::<Core>()?.links.get(netif).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{netif:?} is no interface on Ethernet"))
         })
     }

@@ -8,7 +8,7 @@ use sockeye_proto::dad::Standing;
 use sockeye_proto::ip::martian::Class;
 use sockeye_proto::neighbor::Advert;
 
-use super::station::{ETHERTYPE_ARP, Work};
+use super::state::{ETHERTYPE_ARP, Work};
 use super::{addresses, count};
 use crate::inet::Core;
 use crate::inet::context::Context;
@@ -18,7 +18,7 @@ use crate::rt::failpoints::{self, Point};
 /// A packet has come in at `id`.
 pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
     let core = cx.core;
-    let Some(station) = core.links.station(id) else { return };
+    let Some(link) = core.links.get(id) else { return };
     core.links.count(count::ARP_IN);
     let packet = match Packet::parse(bytes) {
         Ok(packet) => packet,
@@ -36,10 +36,10 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
         return core.links.count(count::ARP_BAD_SENDER);
     }
     // Our own, brought back by the link.
-    if packet.sender_lladdr == station.mac {
+    if packet.sender_lladdr == link.mac {
         return;
     }
-    station.work(cx, Some(packet.sender.into()), |work| {
+    link.work(cx, Some(packet.sender.into()), |work| {
         if !conflict(work, &packet) {
             learn(work, &packet);
             failpoints::hit(Point::Learn, failpoints::of_addr(packet.sender.into()));
@@ -78,7 +78,7 @@ fn learn(work: &mut Work<'_, '_>, packet: &Packet) {
         Operation::Reply => {
             let advert = Advert {
                 lladdr: Some(packet.sender_lladdr),
-                solicited: for_us && packet.target_lladdr == work.station.mac,
+                solicited: for_us && packet.target_lladdr == work.link.mac,
                 overrides: true,
                 router: None,
             };
@@ -93,7 +93,7 @@ fn learn(work: &mut Work<'_, '_>, packet: &Packet) {
 /// Who asks for an address of ours is answered; so is who probes it.
 fn answer(work: &mut Work<'_, '_>, packet: &Packet) {
     if packet.operation == Operation::Request && work.state.held_mut(packet.target.into()).is_some() {
-        let reply = packet.reply(work.station.mac).emit();
+        let reply = packet.reply(work.link.mac).emit();
         work.send(packet.sender_lladdr, ETHERTYPE_ARP, &reply);
         work.cx.core.links.count(count::ADVERTS_OUT);
     }

@@ -1,7 +1,7 @@
-//! Groups of a station: who joins, what is reported, which frames are taken in.
+//! Groups of a link: who joins, what is reported, which frames are taken in.
 //!
 //! The filter has a bit for each of 256 hashes of groups. A clear bit refuses a frame without a lock; a set one has the
-//! list asked, under the station's mutex. It is written under that mutex. Tests: `tests/link/`.
+//! list asked, under the link's mutex. It is written under that mutex. Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use sockeye_proto::group::{self, Membership, Send, mld};
 use sockeye_proto::ip;
 use sockeye_sync::facade::Ordering;
 
-use super::station::{Station, Work};
+use super::state::{Link, Work};
 use super::{addresses, count, ndp};
 use crate::inet::Core;
 use crate::inet::context::Context;
@@ -45,9 +45,9 @@ fn change(
     group: IpAddr,
     change: impl FnOnce(&mut Work<'_, '_>) -> bool,
 ) -> Result<bool, Errno> {
-    let Some(station) = core.links.station(id) else { return Ok(true) };
+    let Some(link) = core.links.get(id) else { return Ok(true) };
     Context::run(core, |cx| {
-        let changed = station.work(cx, Some(group), |work| {
+        let changed = link.work(cx, Some(group), |work| {
             let changed = change(work);
             failpoints::hit(Point::Group, failpoints::of_addr(group));
             // What there is to say is said now, and repeated by the timer.
@@ -73,7 +73,7 @@ pub(super) fn join_under(work: &mut Work<'_, '_>, group: IpAddr) -> bool {
     let joined = work.state.groups[family(group)].join(group, now);
     if joined {
         let (word, bit) = place(group);
-        work.station.filter[word].fetch_or(bit, Ordering::Relaxed);
+        work.link.filter[word].fetch_or(bit, Ordering::Relaxed);
     }
     joined
 }
@@ -94,12 +94,12 @@ fn set_filter(work: &Work<'_, '_>) {
         let (word, bit) = place(group);
         words[word] |= bit;
     }
-    for (to, word) in work.station.filter.iter().zip(words) {
+    for (to, word) in work.link.filter.iter().zip(words) {
         to.store(word, Ordering::Relaxed);
     }
 }
 
-impl Station {
+impl Link {
     /// Whether frames to `group` are wanted.
     pub(super) fn wants(&self, group: IpAddr) -> bool {
         let (word, bit) = place(group);
@@ -125,7 +125,7 @@ fn place(group: IpAddr) -> (usize, u64) {
 /// IGMP, or MLD, that has come in.
 pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     let core = cx.core;
-    let Some(station) = core.links.station(received.netif) else { return };
+    let Some(link) = core.links.get(received.netif) else { return };
     core.links.count(count::GROUP_IN);
     let (bytes, len) = received.first::<{ ndp::MESSAGE_MAX }>();
     let bytes = &bytes[..len];
@@ -145,7 +145,7 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
             });
         }
     };
-    station.work(cx, None, |work| {
+    link.work(cx, None, |work| {
         let (now, family) = (work.now(), family(received.header.addresses.dst()));
         match message {
             igmp::Message::Query(query) => {

@@ -1,12 +1,12 @@
 //! The link below IP, where it is Ethernet: neighbors, addresses that nobody else has, what routers advertise, groups.
 //!
-//! Each interface of [`Medium::Ethernet`](crate::netif::Medium) has a [`Station`]; others have none, and cost nothing here.
+//! Each interface of [`Medium::Ethernet`](crate::netif::Medium) has a [`Link`]; others have none, and cost nothing here.
 //!
 //! ```text
 //!  netif/output.rs ──► output::transmit ──► slots.hit ──────────────────────► header, device
 //!                                              │ not there, or too old            ▲
 //!                                              ▼                                  │ the answer
-//!                          State (mutex): Cache · Host · Own · Membership ──► waits, is asked for
+//!                          LinkState (mutex): Cache · Host · Own · Membership ──► waits, is asked for
 //!                                 ▲           ▲            ▲
 //!  input ── ARP ── arp::input ────┘   NDP ── ndp::input    └── timer wheel: `on_timer`
 //! ```
@@ -15,13 +15,13 @@
 //! tables of addresses and routes.
 //!
 //! # Locks
-//! One mutex for each station. It may be taken under a socket lock (a connection's frames whose neighbor is not known or
+//! One mutex for each link. It may be taken under a socket lock (a connection's frames whose neighbor is not known or
 //! was not heard of lately), so it is held shortly and nobody waits for anything under it; under it are taken the lock of
 //! the tables of addresses and routes, and a device's queue: packets that waited leave before later ones can find the
 //! neighbor. A sender that finds its neighbor takes no lock (`slots.rs`).
 //!
 //! # Timers
-//! A station asks the wheel for a call by the outbox, never directly: arming may wake a worker, and that comes after
+//! A link asks the wheel for a call by the outbox, never directly: arming may wake a worker, and that comes after
 //! all locks. `armed` is the earliest call that was asked for and has not come; a thread that changes something under the
 //! mutex compares it with the new deadline before it lets go (`Work::finish`), so none is missed.
 //!
@@ -34,10 +34,10 @@ pub(crate) mod count;
 mod groups;
 pub(crate) mod ndp;
 pub(crate) mod output;
+mod routes;
 mod slots;
-mod station;
+mod state;
 mod timer;
-mod ways;
 
 use std::net::IpAddr;
 
@@ -51,24 +51,24 @@ use crate::inet::netif::table::{NETIFS_MAX, NetifId, Via};
 pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub(crate) use groups::input as group_input;
 pub(crate) use groups::{join, leave};
-pub(crate) use station::{Station, attach, begin};
+pub(crate) use state::{Link, attach, begin};
 pub(crate) use timer::{on_timer, timer_of};
 
-/// The stations of a stack.
+/// The links of a stack.
 pub(crate) struct Links {
-    stations: Box<[OnceLock<Station>]>,
+    all: Box<[OnceLock<Link>]>,
     counters: Counters<{ count::COUNT }>,
 }
 
 impl Links {
     pub fn new() -> Self {
-        Self { stations: (0..NETIFS_MAX).map(|_| OnceLock::new()).collect(), counters: Counters::new() }
+        Self { all: (0..NETIFS_MAX).map(|_| OnceLock::new()).collect(), counters: Counters::new() }
     }
 
-    /// The station of an interface, if its medium is Ethernet.
+    /// The link of an interface, if its medium is Ethernet.
     #[inline]
-    pub fn station(&self, id: NetifId) -> Option<&Station> {
-        self.stations.get(id.index())?.get()
+    pub fn get(&self, id: NetifId) -> Option<&Link> {
+        self.all.get(id.index())?.get()
     }
 
     /// Counts one.
@@ -90,8 +90,8 @@ impl Links {
     /// Bytes of the largest packet by an interface of this MTU: of IPv6 no more than routers advertise (RFC 4861 section
     /// 6.3.4).
     pub fn mtu(&self, id: NetifId, mtu: u32, is_v6: bool) -> u32 {
-        let station = if is_v6 { self.station(id) } else { None };
-        match station.map_or(0, |station| station.advertised_mtu.load(Ordering::Relaxed)) {
+        let link = if is_v6 { self.get(id) } else { None };
+        match link.map_or(0, |link| link.advertised_mtu.load(Ordering::Relaxed)) {
             0 => mtu,
             advertised => advertised.min(mtu),
         }
@@ -101,8 +101,8 @@ impl Links {
     /// advertise.
     #[inline]
     pub fn hop_limit(&self, id: NetifId, is_v6: bool) -> u8 {
-        let station = if is_v6 { self.station(id) } else { None };
-        match station.map_or(0, |station| station.advertised_hop_limit.load(Ordering::Relaxed)) {
+        let link = if is_v6 { self.get(id) } else { None };
+        match link.map_or(0, |link| link.advertised_hop_limit.load(Ordering::Relaxed)) {
             0 => HOP_LIMIT,
             advertised => advertised,
         }
@@ -110,7 +110,7 @@ impl Links {
 
     /// Whether frames to `group` that come in at `id` are wanted.
     pub fn wants(&self, id: NetifId, group: IpAddr) -> bool {
-        self.station(id).is_some_and(|station| station.wants(group))
+        self.get(id).is_some_and(|link| link.wants(group))
     }
 }
 
@@ -118,9 +118,9 @@ impl Links {
 /// 4861 section 7.3.1). Reads; writes at most once a second for each neighbor.
 #[inline]
 pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
-    let station = cx.core.netifs.out(via).and_then(|(id, _)| cx.core.links.station(id));
-    if let Some(station) = station {
-        station.slots.confirm(ways::next_hop(cx.core, via, remote), cx.now);
+    let link = cx.core.netifs.out(via).and_then(|(id, _)| cx.core.links.get(id));
+    if let Some(link) = link {
+        link.slots.confirm(routes::next_hop(cx.core, via, remote), cx.now);
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
 #[cold]
 pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {
     let core = cx.core;
-    let Some(station) = core.netifs.out(via).and_then(|(id, _)| core.links.station(id)) else { return };
-    let next_hop = ways::next_hop(core, via, remote);
-    station.work(cx, Some(next_hop), |work| work.suspect(next_hop));
+    let Some(link) = core.netifs.out(via).and_then(|(id, _)| core.links.get(id)) else { return };
+    let next_hop = routes::next_hop(core, via, remote);
+    link.work(cx, Some(next_hop), |work| work.suspect(next_hop));
 }

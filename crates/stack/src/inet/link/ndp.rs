@@ -9,7 +9,7 @@ use sockeye_proto::ndp::ALL_NODES;
 use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert, Nonce, Refusal, RouterAdvert};
 use sockeye_proto::neighbor::{Advert, LinkAddr};
 
-use super::station::{ETHERTYPE_IPV6, Work, group_mac};
+use super::state::{ETHERTYPE_IPV6, Work, group_mac};
 use super::{addresses, count};
 use crate::inet::context::Context;
 use crate::inet::ip::Received;
@@ -21,7 +21,7 @@ pub(super) const MESSAGE_MAX: usize = 2048;
 pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     let core = cx.core;
     let ip::Addresses::V6 { src, dst } = received.header.addresses else { return };
-    let Some(station) = core.links.station(received.netif) else { return };
+    let Some(link) = core.links.get(received.netif) else { return };
     core.links.count(count::NDP_IN);
     let (bytes, len) = received.first::<MESSAGE_MAX>();
     let whole = if received.payload.len() > MESSAGE_MAX { &[] } else { &bytes[..len] };
@@ -42,7 +42,7 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
         Message::NeighborAdvert(advert) => advert.target,
         _ => src,
     };
-    station.work(cx, Some(about.into()), |work| match message {
+    link.work(cx, Some(about.into()), |work| match message {
         Message::NeighborSolicit { target, lladdr, nonce } => {
             let heard_from = lladdr.or(received.link_src.map(|mac| mac.0));
             on_solicit(work, src, target, (lladdr, heard_from), nonce);
@@ -65,7 +65,7 @@ fn on_solicit(
     let Some(own) = work.state.held_mut(target.into()) else { return };
     let (standing, ours) = (own.check.standing(), own.nonce.is_some() && own.nonce == nonce);
     // A probe of ours that the link has brought back is told by its nonce (RFC 7527), or by who has sent it.
-    if ours || heard_from == Some(work.station.mac) {
+    if ours || heard_from == Some(work.link.mac) {
         return;
     }
     let is_probe = src.is_unspecified();
@@ -80,7 +80,7 @@ fn on_solicit(
     }
     let advert = NeighborAdvert {
         target,
-        lladdr: Some(work.station.mac),
+        lladdr: Some(work.link.mac),
         router: false,
         solicited: !is_probe,
         overrides: standing == Standing::Owned,
@@ -97,7 +97,7 @@ fn on_solicit(
 fn on_advert(work: &mut Work<'_, '_>, advert: &NeighborAdvert) {
     let addr = IpAddr::V6(advert.target);
     if work.state.held_mut(addr).is_some() {
-        if advert.lladdr != Some(work.station.mac) {
+        if advert.lladdr != Some(work.link.mac) {
             addresses::conflict(work, addr);
         }
         return;
@@ -124,7 +124,7 @@ fn on_advert(work: &mut Work<'_, '_>, advert: &NeighborAdvert) {
 /// RFC 4861 section 6.3.4.
 fn on_router_advert(work: &mut Work<'_, '_>, src: Ipv6Addr, advert: &RouterAdvert) {
     let (now, addr) = (work.now(), IpAddr::V6(src));
-    let mtu = work.cx.core.netifs.netif(work.station.id).map_or(0, |netif| netif.mtu());
+    let mtu = work.cx.core.netifs.netif(work.link.id).map_or(0, |netif| netif.mtu());
     let Some(host) = &mut work.state.host else { return };
     let effects = host.on_advert(src, advert, mtu, now);
     work.cx.core.links.count(count::ROUTER_ADVERTS_IN);

@@ -13,10 +13,10 @@ use sockeye_proto::ndp::solicited_node;
 use sockeye_proto::ndp::wire::{self as ndp_wire, Message};
 use sockeye_proto::neighbor::{Action, LinkAddr, Resolution};
 
-use super::station::{
-    BROADCAST, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Station, Work, group_mac, link_header,
+use super::state::{
+    BROADCAST, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Link, Work, group_mac, link_header,
 };
-use super::{count, ways};
+use super::{count, routes};
 use crate::inet::context::Context;
 use crate::inet::netif::TxFrame;
 use crate::inet::netif::departures::{self, Queued};
@@ -27,7 +27,7 @@ use crate::rt::failpoints::{self, Point};
 /// socket lock.
 pub(crate) fn transmit<'s>(
     cx: &mut Context<'s>,
-    station: &'s Station,
+    link: &'s Link,
     via: Via,
     flow: u64,
     frames: &mut Vec<TxFrame>,
@@ -35,18 +35,18 @@ pub(crate) fn transmit<'s>(
     let Some(dst) = frames.first().and_then(|frame| destination(frame.head())) else {
         return std::mem::take(frames).len();
     };
-    let next_hop = if dst.is_multicast() { dst } else { ways::next_hop(cx.core, via, dst) };
+    let next_hop = if dst.is_multicast() { dst } else { routes::next_hop(cx.core, via, dst) };
     let ethertype = if next_hop.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-    let to = if dst.is_multicast() { Some(group_mac(dst)) } else { station.slots.hit(next_hop, cx.now) };
-    match to.or_else(|| ways::is_broadcast(cx.core, station.id, next_hop).then_some(BROADCAST)) {
+    let to = if dst.is_multicast() { Some(group_mac(dst)) } else { link.slots.hit(next_hop, cx.now) };
+    match to.or_else(|| routes::is_broadcast(cx.core, link.id, next_hop).then_some(BROADCAST)) {
         Some(to) => {
-            address(frames, &link_header(to, station.mac, ethertype));
-            let Some(netif) = cx.core.netifs.netif(station.id) else { return frames.len() };
-            departures::offer(cx, station.id, netif, flow, frames)
+            address(frames, &link_header(to, link.mac, ethertype));
+            let Some(netif) = cx.core.netifs.netif(link.id) else { return frames.len() };
+            departures::offer(cx, link.id, netif, flow, frames)
         }
         None => {
             let count = frames.len();
-            let asked = station.work(cx, Some(next_hop), |work| work.ask(next_hop, flow, frames, ethertype));
+            let asked = link.work(cx, Some(next_hop), |work| work.ask(next_hop, flow, frames, ethertype));
             asked.unwrap_or_else(|| {
                 frames.clear();
                 count
@@ -76,13 +76,13 @@ impl Work<'_, '_> {
     fn ask(&mut self, next_hop: IpAddr, flow: u64, frames: &mut Vec<TxFrame>, ethertype: u16) -> usize {
         let links = &self.cx.core.links;
         links.count(count::SLOW_LOOKUPS);
-        let (slots, now) = (&self.station.slots, self.cx.now);
+        let (slots, now) = (&self.link.slots, self.cx.now);
         let resolution = self.state.cache.resolve(next_hop, now, |addr| slots.hint(addr));
         failpoints::hit(Point::Resolve, failpoints::of_addr(next_hop));
         self.retract_evicted();
         match resolution {
             Resolution::Known(to) => {
-                address(frames, &link_header(to, self.station.mac, ethertype));
+                address(frames, &link_header(to, self.link.mac, ethertype));
                 let dropped = self.transmit(flow, frames);
                 self.publish(next_hop);
                 dropped
@@ -112,7 +112,7 @@ impl Work<'_, '_> {
     /// Asks a neighbor whether it is still there, if it is one and may be gone.
     pub(super) fn suspect(&mut self, addr: IpAddr) {
         let now = self.cx.now;
-        if !self.station.slots.doubt(addr, now) {
+        if !self.link.slots.doubt(addr, now) {
             return;
         }
         let action = self.state.cache.on_suspect(&addr, now);
@@ -126,15 +126,15 @@ impl Work<'_, '_> {
     pub(super) fn retract_evicted(&mut self) {
         let evicted = self.state.cache.take_evicted();
         self.cx.core.links.count_many(count::EVICTED, evicted.len());
-        evicted.into_iter().for_each(|addr| self.station.slots.retract(addr));
+        evicted.into_iter().for_each(|addr| self.link.slots.retract(addr));
     }
 
     /// Senders may find a neighbor from now on, as long as the table lets them.
     pub(super) fn publish(&mut self, addr: IpAddr) {
         let entry = self.state.cache.entry(&addr);
         match entry.and_then(|entry| Some((entry.lladdr()?, entry.good_until()?))) {
-            Some((lladdr, until)) => self.station.slots.publish(addr, lladdr, until),
-            None => self.station.slots.retract(addr),
+            Some((lladdr, until)) => self.link.slots.publish(addr, lladdr, until),
+            None => self.link.slots.retract(addr),
         }
     }
 
@@ -144,7 +144,7 @@ impl Work<'_, '_> {
             && let Some(to) = self.state.cache.entry(&addr).and_then(|entry| entry.lladdr())
         {
             let ethertype = if addr.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-            let header = link_header(to, self.station.mac, ethertype);
+            let header = link_header(to, self.link.mac, ethertype);
             // Each by the lane of its flow, where later ones of the flow come behind it.
             for Queued { flow, mut frame } in ready {
                 frame.push_link(&header);
@@ -169,22 +169,22 @@ impl Work<'_, '_> {
     }
 
     fn solicit_v4(&mut self, target: Ipv4Addr, unicast: Option<LinkAddr>) {
-        let source = match ways::source(self.cx.core, self.station.id, target.into()) {
+        let source = match routes::source(self.cx.core, self.link.id, target.into()) {
             Some(IpAddr::V4(source)) => source,
             Some(IpAddr::V6(_)) | None => return,
         };
-        let request = arp::Packet::request(self.station.mac, source, target);
+        let request = arp::Packet::request(self.link.mac, source, target);
         self.send(unicast.unwrap_or(BROADCAST), ETHERTYPE_ARP, &request.emit());
     }
 
     /// RFC 4861 section 7.2.2. An address that is only believed to be ours says nothing of our link-layer address
     /// (RFC 4429 section 3.2).
     fn solicit_v6(&mut self, target: Ipv6Addr, unicast: Option<LinkAddr>) {
-        let source = match ways::source(self.cx.core, self.station.id, target.into()) {
+        let source = match routes::source(self.cx.core, self.link.id, target.into()) {
             Some(IpAddr::V6(source)) => source,
             Some(IpAddr::V4(_)) | None => return,
         };
-        let mac = self.station.mac;
+        let mac = self.link.mac;
         let owned =
             self.state.own_mut(source.into()).is_none_or(|own| own.check.standing() == Standing::Owned);
         let message = Message::NeighborSolicit { target, lladdr: owned.then_some(mac), nonce: None };

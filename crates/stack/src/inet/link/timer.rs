@@ -1,8 +1,8 @@
-//! What time brings to a station. Called by the timer wheel; nothing here waits. Tests: `tests/link/`.
+//! What time brings to a link. Called by the timer wheel; nothing here waits. Tests: `tests/link/`.
 
 use std::net::IpAddr;
 
-use super::station::Work;
+use super::state::Work;
 use super::{addresses, count, groups};
 use crate::inet::context::Context;
 use crate::inet::ip::icmp;
@@ -18,14 +18,14 @@ pub(crate) fn timer_of(id: NetifId) -> TimerKey {
 
 /// The wheel's call.
 pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
-    let Some(station) = cx.core.links.station(id) else { return };
+    let Some(link) = cx.core.links.get(id) else { return };
     // What is due of the neighbors may panic, and what is due of the rest is done all the same.
-    let undelivered = station.work(cx, None, |work| {
+    let undelivered = link.work(cx, None, |work| {
         let now = work.now();
         work.state.called(now);
         neighbors(work)
     });
-    station.work(cx, None, |work| {
+    link.work(cx, None, |work| {
         let now = work.now();
         addresses::on_timer(work);
         if let Some(host) = &mut work.state.host {
@@ -42,7 +42,7 @@ pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
 /// Returns the frames that waited for neighbors that do not answer.
 fn neighbors(work: &mut Work<'_, '_>) -> Vec<Queued> {
     let mut undelivered = Vec::new();
-    let (now, links, slots) = (work.now(), &work.cx.core.links, &work.station.slots);
+    let (now, links, slots) = (work.now(), &work.cx.core.links, &work.link.slots);
     let (due, expired) = work.state.cache.on_timer(now, |addr| {
         failpoints::hit(Point::NeighborTimer, failpoints::of_addr(*addr));
         slots.hint(addr)

@@ -1,7 +1,7 @@
 //! From a flow's frames to its interface, outside of all locks.
 //!
 //! An interface is foreign code and is called with no lock held. Yet frames of one flow must leave in the order in which they
-//! were made, and what they were made under is a socket lock, or the mutex of a station.
+//! were made, and what they were made under is a socket lock, or the mutex of a link.
 //!
 //! So each interface has lanes, one for each of its queues, and a flow keeps to one by its hash. Frames are [offered](offer)
 //! to the lane under the locks, and [depart] after them. A lane is an [`Outlet`](sockeye_sync::Outlet), whose head has the

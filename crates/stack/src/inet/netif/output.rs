@@ -18,8 +18,8 @@ pub(crate) const HOP_LIMIT: u8 = 64;
 pub(crate) fn hand_over(cx: &mut Context<'_>, via: Via, hash: u64, frames: &mut Vec<TxFrame>) -> usize {
     let core = cx.core;
     let Some((id, netif)) = core.netifs.out(via) else { return frames.len() };
-    match core.links.station(id) {
+    match core.links.get(id) {
         None => departures::offer(cx, id, netif, hash, frames),
-        Some(station) => link::output::transmit(cx, station, via, hash, frames),
+        Some(link) => link::output::transmit(cx, link, via, hash, frames),
     }
 }

@@ -1,6 +1,6 @@
 //! What the stack is on one link: its link-layer address, what it knows of the others, and addresses of its own.
 //!
-//! [`Work`] is a stay under the station's mutex: what has to be sent is sent from it, and its end asks for the next
+//! [`Work`] is a stay under the link's mutex: what has to be sent is sent from it, and its end asks for the next
 //! timer. Lock rank and timers: the head of `mod.rs`. Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,8 +27,8 @@ use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::rt::panics::{self, Caught, PanicSource};
 
-/// See the module's head.
-pub(crate) struct Station {
+/// A link: what senders and the input read without its mutex, and the state that the mutex protects.
+pub(crate) struct Link {
     pub(super) id: NetifId,
     pub(super) mac: LinkAddr,
     /// Neighbors, as senders find them.
@@ -39,11 +39,11 @@ pub(crate) struct Station {
     pub(super) advertised_mtu: AtomicU32,
     /// (a) The hop limit, likewise.
     pub(super) advertised_hop_limit: AtomicU8,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
-/// What the mutex protects.
-pub(super) struct State {
+/// The link's state, under its mutex.
+pub(super) struct LinkState {
     pub cache: Cache<Queued>,
     /// What routers have advertised; `None` if they are not listened to.
     pub host: Option<Host>,
@@ -78,7 +78,7 @@ pub(super) enum Origin {
     Made,
 }
 
-impl State {
+impl LinkState {
     /// 16 random bits: for spreading what hosts would else do at once.
     pub fn random(&mut self) -> u16 {
         self.draw() as u16
@@ -112,10 +112,10 @@ impl State {
     }
 }
 
-/// Makes the station of an interface, if its medium is Ethernet: before anything is sent.
+/// Makes the link of an interface, if its medium is Ethernet: before anything is sent.
 pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOptions) {
     let Medium::Ethernet(mac) = medium else { return };
-    let station = || {
+    let link = || {
         let hash = |salt: u64| {
             let mut bytes = core.key.bytes().to_vec();
             bytes.extend(salt.to_ne_bytes());
@@ -124,7 +124,7 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
         let salt = id.index() as u64 * 4;
         let now = core.clock.now();
         let secret: [u8; 16] = HashKey(hash(salt + 2), hash(salt + 3)).bytes();
-        let state = State {
+        let state = LinkState {
             cache: Cache::new(now, Times::default()),
             host: None,
             own: Vec::new(),
@@ -134,7 +134,7 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
             key: HashKey(hash(salt), hash(salt + 1)),
             armed: None,
         };
-        Station {
+        Link {
             id,
             mac: mac.0,
             slots: Slots::new(HashKey(hash(salt + 1), hash(salt))),
@@ -144,20 +144,20 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
             state: Mutex::new(state),
         }
     };
-    let Some(slot) = core.links.stations.get(id.index()) else { return };
-    slot.get_or_init(station);
+    let Some(slot) = core.links.all.get(id.index()) else { return };
+    slot.get_or_init(link);
 }
 
 /// Looks after the addresses that an interface was given, and makes others.
 pub(crate) fn begin(core: &Core, id: NetifId, addrs: &[Prefix], options: &LinkOptions) {
-    let Some(station) = core.links.station(id) else { return };
-    Context::run(core, |cx| station.work(cx, None, |work| addresses::begin(work, addrs, options)));
+    let Some(link) = core.links.get(id) else { return };
+    Context::run(core, |cx| link.work(cx, None, |work| addresses::begin(work, addrs, options)));
 }
 
-impl Station {
+impl Link {
     /// Takes the mutex.
     fn enter<'a, 's>(&'s self, cx: &'a mut Context<'s>) -> Work<'a, 's> {
-        Work { cx, station: self, state: self.state.lock() }
+        Work { cx, link: self, state: self.state.lock() }
     }
 
     /// Works under the mutex. A panic takes the neighbor or the group that it is `about` with it, and the tables stay as they are
@@ -181,16 +181,16 @@ impl Station {
     }
 
     /// Only looks.
-    pub(super) fn look(&self) -> MutexGuard<'_, State> {
+    pub(super) fn look(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock()
     }
 }
 
-/// A stay under the station's mutex.
+/// A stay under the link's mutex.
 pub(crate) struct Work<'a, 's> {
     pub(super) cx: &'a mut Context<'s>,
-    pub(super) station: &'s Station,
-    pub(super) state: MutexGuard<'s, State>,
+    pub(super) link: &'s Link,
+    pub(super) state: MutexGuard<'s, LinkState>,
 }
 
 /// Types of Ethernet frames.
@@ -206,7 +206,7 @@ impl Work<'_, '_> {
         let Some(deadline) = self.state.deadline() else { return };
         if self.state.armed.is_none_or(|armed| deadline < armed) {
             self.state.armed = Some(deadline);
-            self.cx.due.timers.push((deadline.as_micros(), super::timer_of(self.station.id)));
+            self.cx.due.timers.push((deadline.as_micros(), super::timer_of(self.link.id)));
         }
     }
 
@@ -219,7 +219,7 @@ impl Work<'_, '_> {
             let by_timer = self.state.cache.drop_in_hand();
             groups::give_up(self, about);
             for addr in about.into_iter().filter(|about| !about.is_multicast()).chain(by_timer) {
-                self.station.slots.retract(addr);
+                self.link.slots.retract(addr);
                 let waiting = self.state.cache.remove(&addr).map_or(0, |packets| packets.len());
                 self.cx.core.links.count_many(count::PENDING_DROPPED, waiting);
             }
@@ -227,12 +227,12 @@ impl Work<'_, '_> {
         self.cx.due.caught.extend(forgot.err());
     }
 
-    /// Sends one packet to a station.
+    /// Sends one packet to a link.
     pub(super) fn send(&mut self, to: LinkAddr, ethertype: u16, packet: &[u8]) {
         let (head, rest) = packet.split_at(packet.len().min(HEAD_MAX));
         let Ok(payload) = self.cx.core.pool.copy_in(rest) else { return self.cx.ask_for_memory() };
         let Some(mut frame) = TxFrame::new(head, payload, Checksum::Software) else { return };
-        frame.push_link(&link_header(to, self.station.mac, ethertype));
+        frame.push_link(&link_header(to, self.link.mac, ethertype));
         self.transmit(0, &mut vec![frame]);
     }
 
@@ -244,8 +244,8 @@ impl Work<'_, '_> {
 
     /// Offers frames with link headers to the device. Returns how many were dropped.
     pub(super) fn transmit(&mut self, flow: u64, frames: &mut Vec<TxFrame>) -> usize {
-        let Some(netif) = self.cx.core.netifs.netif(self.station.id) else { return frames.len() };
-        departures::offer(self.cx, self.station.id, netif, flow, frames)
+        let Some(netif) = self.cx.core.netifs.netif(self.link.id) else { return frames.len() };
+        departures::offer(self.cx, self.link.id, netif, flow, frames)
     }
 
     /// The time of this call.
