@@ -20,7 +20,7 @@
 //! |---|---|
 //! | `locking.rs` | **the lock protocol**: read this first |
 //! | `experiments/` | its older settings |
-//! | `pcb.rs`, `bytes.rs`, `marks.rs`, `flows.rs` | a socket and its receive buffer |
+//! | `pcb.rs`, `bytes.rs`, `stream_ancillary.rs`, `flows.rs` | a socket and its receive buffer |
 //! | `sock.rs`, `listen.rs`, `datagram_link.rs`, `names.rs`, `addr.rs` | handles, connecting, names |
 //! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
 //! | `ancillary.rs`, `rights.rs`, `collect.rs` | what comes along, and the collector of lost sockets |
@@ -45,7 +45,6 @@ mod flows;
 pub(crate) mod listen;
 mod listener;
 mod locking;
-mod marks;
 mod names;
 pub(crate) mod pcb;
 pub(crate) mod ready;
@@ -59,6 +58,7 @@ mod snapshot;
 pub(crate) mod sock;
 mod socket;
 mod stream;
+mod stream_ancillary;
 mod wait;
 mod wakes;
 

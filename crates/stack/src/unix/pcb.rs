@@ -130,7 +130,7 @@ pub(crate) struct So {
     pub hiwat: usize,
     pub error: Option<Errno>,
     /// What stands between a stream's bytes; usually nothing.
-    pub marks: Option<Box<Marks>>,
+    pub ancillary: Option<Box<StreamAncillary>>,
     /// References to UNIX-domain sockets in this buffer or backlog.
     pub sockets_held: u32,
     /// Who waits to read or accept, and polls of this socket. The threads are in `rcv_wait`.
@@ -159,10 +159,10 @@ pub(crate) struct Extra {
     pub creds: Option<UCred>,
 }
 
-/// What stands between the bytes of a stream, by position.
+/// The ancillary data of a stream, by position.
 #[derive(Default)]
-pub(crate) struct Marks {
-    pub rights: VecDeque<RightsMark>,
+pub(crate) struct StreamAncillary {
+    pub rights: VecDeque<RightsSpan>,
     /// From this position on the bytes have these credentials; ascending. Before the first: `None`.
     pub creds: VecDeque<(u64, Option<UCred>)>,
     /// The credentials of the byte at the head.
@@ -170,7 +170,7 @@ pub(crate) struct Marks {
 }
 
 /// Rights that arrive with the bytes from `start` on. A read that gets them ends at `end`.
-pub(crate) struct RightsMark {
+pub(crate) struct RightsSpan {
     pub start: u64,
     pub end: u64,
     pub rights: InFlight,
@@ -253,7 +253,7 @@ impl So {
             wants_creds: false,
             error: None,
             records: Records::default(),
-            marks: None,
+            ancillary: None,
             head: 0,
             sockets_held: 0,
             readers: Waiters::default(),
@@ -316,7 +316,7 @@ impl So {
             was_unread,
             chain: self.data.clear(),
             records: std::mem::take(&mut self.records),
-            marks: self.marks.take(),
+            ancillary: self.ancillary.take(),
             embryos: self.backlog.as_mut().map(|b| std::mem::take(&mut b.ready)).unwrap_or_default(),
         }
     }
@@ -324,8 +324,8 @@ impl So {
     /// The boxes of rights in this buffer.
     pub fn rights(&self) -> impl Iterator<Item = &InFlight> {
         let of_records = self.records.extras().filter_map(|extra| extra.rights.as_ref());
-        let marks = self.marks.iter().flat_map(|marks| marks.rights.iter());
-        of_records.chain(marks.map(|mark| &mark.rights))
+        let ancillary = self.ancillary.iter().flat_map(|ancillary| ancillary.rights.iter());
+        of_records.chain(ancillary.map(|span| &span.rights))
     }
 
     /// Connections in the backlog.
@@ -341,19 +341,22 @@ pub(crate) struct Contents {
     pub was_unread: bool,
     pub chain: Chain,
     pub records: Records,
-    pub marks: Option<Box<Marks>>,
+    pub ancillary: Option<Box<StreamAncillary>>,
     pub embryos: VecDeque<Sock>,
 }
 
 impl Contents {
     pub fn is_empty(&self) -> bool {
-        self.chain.is_empty() && self.records.is_empty() && self.marks.is_none() && self.embryos.is_empty()
+        self.chain.is_empty()
+            && self.records.is_empty()
+            && self.ancillary.is_none()
+            && self.embryos.is_empty()
     }
 
     /// All that were in flight here.
     pub fn into_rights(self) -> impl Iterator<Item = InFlight> {
         let of_records = self.records.into_iter().filter_map(|r| r.extra?.rights);
-        let marks = self.marks.into_iter().flat_map(|marks| marks.rights);
-        of_records.chain(marks.map(|mark| mark.rights))
+        let ancillary = self.ancillary.into_iter().flat_map(|ancillary| ancillary.rights);
+        of_records.chain(ancillary.map(|span| span.rights))
     }
 }

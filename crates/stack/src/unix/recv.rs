@@ -134,7 +134,7 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
     let taken = Chosen::receiving(sock.core(), pcb, || {
         contain::section(pcb, Errno::IO, &mut wakes, |so, wakes| {
             let take = so.data.len().min(buf.len());
-            if take == 0 || take > COPY_LOCKED_MAX || so.marks.is_some() {
+            if take == 0 || take > COPY_LOCKED_MAX || so.ancillary.is_some() {
                 return 0;
             }
             so.data.take_front(&mut buf[..take]);
@@ -231,17 +231,18 @@ fn take_stream(
     let at = so.head + offset as u64;
     part.bytes = there.min(request.wanted - done);
     let mut has_rights = false;
-    if let Some(marks) = &so.marks {
-        let stop = marks.stop(at, part.bytes, request.wants_creds);
+    if let Some(ancillary) = &so.ancillary {
+        let stop = ancillary.stop(at, part.bytes, request.wants_creds);
         (part.bytes, part.is_end, has_rights) = (stop.bytes, stop.is_end, stop.has_rights);
-        part.creds = marks.creds_at(at);
+        part.creds = ancillary.creds_at(at);
     }
     if request.is_peek {
         so.data.peek(offset, part.bytes, sink);
-        let mark = so.marks.as_ref().filter(|_| has_rights).and_then(|marks| marks.rights.front());
-        if let Some(mark) = mark {
-            part.duplicates = mark.rights.duplicates(request.rights_max);
-            part.is_cut = part.duplicates.len() < mark.rights.len();
+        let span =
+            so.ancillary.as_ref().filter(|_| has_rights).and_then(|ancillary| ancillary.rights.front());
+        if let Some(span) = span {
+            part.duplicates = span.rights.duplicates(request.rights_max);
+            part.is_cut = part.duplicates.len() < span.rights.len();
         }
         return Ok(Found::Some);
     }
@@ -249,14 +250,14 @@ fn take_stream(
     failpoints::hit(Point::UnixReceive, 0);
     so.head += part.bytes as u64;
     let head = so.head;
-    if let Some(marks) = &mut so.marks {
+    if let Some(ancillary) = &mut so.ancillary {
         if has_rights {
-            part.rights = marks.rights.pop_front().map(|mark| mark.rights);
+            part.rights = ancillary.rights.pop_front().map(|span| span.rights);
             failpoints::hit(Point::UnixRights, 0);
         }
-        marks.advance(head);
-        if marks.is_idle() {
-            so.marks = None;
+        ancillary.advance(head);
+        if ancillary.is_idle() {
+            so.ancillary = None;
         }
         so.sockets_held -= part.rights.as_ref().map_or(0, |rights| rights.sockets().count() as u32);
     }

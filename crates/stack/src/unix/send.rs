@@ -179,7 +179,7 @@ fn write_now(sock: &Sock, buf: &[u8]) -> Result<usize, Errno> {
         let mut wakes = Wakes::new(core);
         let taken = Chosen::sending(core, &sock.pcb, peer, || {
             contain::section(peer, Errno::CONNRESET, &mut wakes, |so, wakes| {
-                let is_plain = so.marks.is_none() && !so.wants_creds;
+                let is_plain = so.ancillary.is_none() && !so.wants_creds;
                 if so.takes_nothing() || so.space() < buf.len() || buf.is_empty() || !is_plain {
                     return 0;
                 }
@@ -335,17 +335,17 @@ fn reserve(peer: &Pcb, want: usize, blocks: bool) -> Result<Reservation, Refusal
 
 /// Notes what came along with the last `taken` bytes of a stream.
 fn note(so: &mut So, taken: usize, cargo: &mut Cargo) {
-    if cargo.is_empty() && !so.wants_creds && so.marks.is_none() {
+    if cargo.is_empty() && !so.wants_creds && so.ancillary.is_none() {
         return;
     }
     let end = so.head + so.data.len() as u64;
     let start = end - taken as u64;
     let creds = cargo.creds.or_else(|| so.wants_creds.then(UCred::of_process));
-    let marks = so.marks.get_or_insert_default();
-    marks.note_creds(start, creds);
+    let ancillary = so.ancillary.get_or_insert_default();
+    ancillary.note_creds(start, creds);
     if let Some(rights) = cargo.rights.take() {
         so.sockets_held += count_sockets(&rights);
-        marks.note_rights(start, end, rights);
+        ancillary.note_rights(start, end, rights);
     }
 }
 

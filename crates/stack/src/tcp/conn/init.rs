@@ -51,8 +51,8 @@ pub(crate) fn make(
 ) -> Arc<Conn> {
     let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_v6);
     options.nodelay.store(settings.nodelay, Ordering::Relaxed);
-    options.tos.store(settings.marks.traffic_class, Ordering::Relaxed);
-    options.hop_limit.store(settings.marks.hop_limit, Ordering::Relaxed);
+    options.tos.store(settings.tos_ttl.tos, Ordering::Relaxed);
+    options.hop_limit.store(settings.tos_ttl.ttl, Ordering::Relaxed);
     options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
     options.set_keepalive_settings(&settings.keepalive);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);

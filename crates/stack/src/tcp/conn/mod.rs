@@ -46,7 +46,7 @@ use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
 use crate::tcp::discipline::{Chosen, Discipline};
-use crate::tcp::socket::marks::Marks;
+use crate::tcp::socket::tos_ttl::TosTtl;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
 
@@ -154,7 +154,7 @@ impl SocketOptions {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
             tos: AtomicU8::new(0),
-            hop_limit: AtomicU8::new(Marks::DEFAULT.hop_limit),
+            hop_limit: AtomicU8::new(TosTtl::DEFAULT.ttl),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),

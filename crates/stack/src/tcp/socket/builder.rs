@@ -10,7 +10,7 @@ use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_sync::facade::Arc;
 
 use super::fastopen::FastOpenOptions;
-use super::marks::Marks;
+use super::tos_ttl::TosTtl;
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::base::bind::{ANY_PORT, BindOptions};
@@ -34,7 +34,7 @@ pub(crate) struct SocketSettings {
     pub v6_only: bool,
     pub nodelay: bool,
     /// DSCP and hop limit.
-    pub marks: Marks,
+    pub tos_ttl: TosTtl,
     pub congestion_control: CongestionControl,
     pub nonblocking: bool,
     /// Other hosts' addresses may be bound to.
@@ -108,7 +108,7 @@ impl TcpSocket {
             reuse_port: false,
             v6_only: false,
             nodelay: false,
-            marks: Marks::DEFAULT,
+            tos_ttl: TosTtl::DEFAULT,
             congestion_control: config.tcp.congestion_control,
             nonblocking: false,
             transparent: false,

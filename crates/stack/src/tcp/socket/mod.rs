@@ -8,10 +8,10 @@ mod fastopen;
 mod info;
 pub(crate) mod keepalive;
 mod listener;
-pub(crate) mod marks;
 mod mbufs;
 mod notsent;
 pub(crate) mod stream;
+pub(crate) mod tos_ttl;
 mod urgent;
 
 pub(crate) use builder::SocketSettings;

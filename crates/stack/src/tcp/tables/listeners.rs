@@ -122,7 +122,7 @@ mod tests {
             reuse_port: true,
             v6_only: false,
             nodelay: false,
-            marks: crate::tcp::socket::marks::Marks::DEFAULT,
+            tos_ttl: crate::tcp::socket::tos_ttl::TosTtl::DEFAULT,
             congestion_control: sockeye_proto::tcp::cc::Algorithm::default(),
             nonblocking: false,
             transparent: false,

@@ -9,13 +9,13 @@ use sockeye_proto::ip;
 use crate::host::Host;
 use crate::segments::{connecting, connecting_with, syn_ack};
 
-fn marks(packet: &[u8]) -> (u8, u8) {
+fn tos_ttl(packet: &[u8]) -> (u8, u8) {
     let (header, _) = ip::parse(packet, ip::HeaderChecksum::Verify).unwrap();
     (header.traffic_class, header.hop_limit)
 }
 
 #[test]
-fn a_socket_s_marks_are_on_the_syn_and_change_with_the_stream_s() {
+fn tos_and_ttl_of_a_socket_are_on_the_syn_and_change_with_the_stream_s() {
     for to in ["10.9.0.2:9", "[fd09::2]:9"] {
         let mut host = Host::new();
         let to: SocketAddr = to.parse().unwrap();
@@ -25,14 +25,14 @@ fn a_socket_s_marks_are_on_the_syn_and_change_with_the_stream_s() {
         socket.set_tos(0xbb);
         socket.set_ttl(3).unwrap();
         let (mut stream, syn) = connecting_with(&mut host, socket, to);
-        assert_eq!(marks(&syn), (0xb8, 3));
+        assert_eq!(tos_ttl(&syn), (0xb8, 3));
         let answers = host.send(&syn_ack(&syn));
-        assert_eq!(marks(&answers[0]), (0xb8, 3));
+        assert_eq!(tos_ttl(&answers[0]), (0xb8, 3));
         assert_eq!((stream.tos().unwrap(), stream.ttl().unwrap()), (0xb8, 3));
         stream.set_tos(0x20).unwrap();
         stream.set_ttl(255).unwrap();
         stream.write_all(b"text").unwrap();
-        assert_eq!(marks(&host.turn()[0]), (0x20, 255));
+        assert_eq!(tos_ttl(&host.turn()[0]), (0x20, 255));
         for wrong in [0, 256, u32::MAX] {
             assert!(stream.set_ttl(wrong).is_err());
         }
@@ -44,5 +44,5 @@ fn a_socket_s_marks_are_on_the_syn_and_change_with_the_stream_s() {
 fn a_connection_that_was_told_nothing_has_the_defaults() {
     let mut host = Host::new();
     let (stream, syn) = connecting(&mut host, "10.9.0.2:9");
-    assert_eq!((marks(&syn), stream.tos().unwrap(), stream.ttl().unwrap()), ((0, 64), 0, 64));
+    assert_eq!((tos_ttl(&syn), stream.tos().unwrap(), stream.ttl().unwrap()), ((0, 64), 0, 64));
 }

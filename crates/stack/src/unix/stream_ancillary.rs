@@ -1,15 +1,15 @@
-//! What stands between the bytes of a stream: rights, and changes of the sender's credentials.
+//! The ancillary data of a stream, by position: rights, and changes of the sender's credentials.
 //!
 //! A read that gets the first byte that came with rights gets the rights, and ends at the end of what was sent
 //! with them. Bytes before them are joined to them, as on Linux. A read of a socket that wants
 //! credentials ends where they change.
 //!
 //! Positions are those of the stream (`So::head` is that of the first byte that is there), so nothing is
-//! rewritten when bytes are read. Bound: one mark per message with rights, which are bounded, and one per
-//! change of credentials. Must not know buffers. Tests: below.
+//! rewritten when bytes are read. Bound: one span per message with rights, which are bounded, and one
+//! position per change of credentials. Must not know buffers. Tests: below.
 
 use super::ancillary::UCred;
-use super::pcb::{Marks, RightsMark};
+use super::pcb::{RightsSpan, StreamAncillary};
 use super::rights::InFlight;
 
 /// How far a read may go.
@@ -17,24 +17,24 @@ use super::rights::InFlight;
 pub(crate) struct Stop {
     /// Bytes that it may take.
     pub bytes: usize,
-    /// It gets the rights of the first mark.
+    /// It gets the rights of the first span.
     pub has_rights: bool,
     /// It ends here even if it wants more.
     pub is_end: bool,
 }
 
-impl Marks {
+impl StreamAncillary {
     /// How far a read of `want` bytes (there are as many) from `head` on may go.
     pub fn stop(&self, head: u64, want: usize, by_creds: bool) -> Stop {
         let mut stop = Stop { bytes: want, has_rights: false, is_end: false };
         if by_creds && let Some((at, _)) = self.creds.iter().find(|(at, _)| *at > head) {
             stop.limit(head, *at);
         }
-        let Some(mark) = self.rights.front() else { return stop };
-        if mark.start < head + stop.bytes as u64 {
+        let Some(span) = self.rights.front() else { return stop };
+        if span.start < head + stop.bytes as u64 {
             // A peek that goes on is past the rights if others have read meanwhile what it saw before: it ends, without them.
-            stop.has_rights = mark.end > head;
-            stop.limit(head, mark.end);
+            stop.has_rights = span.end > head;
+            stop.limit(head, span.end);
         }
         stop
     }
@@ -55,7 +55,7 @@ impl Marks {
 
     /// `rights` come with the bytes from `start` to `end`.
     pub fn note_rights(&mut self, start: u64, end: u64, rights: InFlight) {
-        self.rights.push_back(RightsMark { start, end, rights });
+        self.rights.push_back(RightsSpan { start, end, rights });
     }
 
     /// The first byte is now that at `head`.
@@ -96,42 +96,45 @@ mod tests {
 
     #[test]
     fn a_read_joins_what_comes_before_rights_and_ends_behind_them() {
-        let mut marks = Marks::default();
-        marks.note_rights(104, 105, rights());
-        let stop = |marks: &Marks, head, want| marks.stop(head, want, false);
-        assert_eq!(stop(&marks, 100, 20), Stop { bytes: 5, has_rights: true, is_end: true });
-        assert_eq!(stop(&marks, 100, 4), Stop { bytes: 4, has_rights: false, is_end: false });
-        marks.rights[0].end = 110;
-        assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: true, is_end: false });
-        marks.rights.clear();
-        assert_eq!(stop(&marks, 100, 6), Stop { bytes: 6, has_rights: false, is_end: false });
+        let mut ancillary = StreamAncillary::default();
+        ancillary.note_rights(104, 105, rights());
+        let stop = |ancillary: &StreamAncillary, head, want| ancillary.stop(head, want, false);
+        assert_eq!(stop(&ancillary, 100, 20), Stop { bytes: 5, has_rights: true, is_end: true });
+        assert_eq!(stop(&ancillary, 100, 4), Stop { bytes: 4, has_rights: false, is_end: false });
+        ancillary.rights[0].end = 110;
+        assert_eq!(stop(&ancillary, 100, 6), Stop { bytes: 6, has_rights: true, is_end: false });
+        ancillary.rights.clear();
+        assert_eq!(stop(&ancillary, 100, 6), Stop { bytes: 6, has_rights: false, is_end: false });
     }
 
     #[test]
     fn a_read_from_behind_rights_ends_at_once_without_them() {
-        let mut marks = Marks::default();
-        marks.note_rights(110, 115, rights());
+        let mut ancillary = StreamAncillary::default();
+        ancillary.note_rights(110, 115, rights());
         for head in [115, 120] {
-            let stop = marks.stop(head, 15, false);
+            let stop = ancillary.stop(head, 15, false);
             assert_eq!(stop, Stop { bytes: 0, has_rights: false, is_end: true });
         }
     }
 
     #[test]
     fn credentials_divide_only_for_who_wants_them() {
-        let (a, mut marks) = (UCred { pid: 1, uid: 2, gid: 3 }, Marks::default());
-        marks.note_creds(10, None);
-        marks.note_creds(10, Some(a));
-        marks.note_creds(12, Some(a));
-        marks.note_creds(15, None);
-        assert_eq!(marks.creds.len(), 2);
-        assert_eq!(marks.stop(8, 20, true).bytes, 2);
-        assert_eq!(marks.stop(10, 20, true).bytes, 5);
-        assert_eq!(marks.stop(8, 20, false).bytes, 20);
-        assert_eq!((marks.creds_at(9), marks.creds_at(14), marks.creds_at(15)), (None, Some(a), None));
-        marks.advance(11);
-        assert_eq!((marks.head_creds, marks.creds_at(11)), (Some(a), Some(a)));
-        marks.advance(15);
-        assert!(marks.is_idle());
+        let (a, mut ancillary) = (UCred { pid: 1, uid: 2, gid: 3 }, StreamAncillary::default());
+        ancillary.note_creds(10, None);
+        ancillary.note_creds(10, Some(a));
+        ancillary.note_creds(12, Some(a));
+        ancillary.note_creds(15, None);
+        assert_eq!(ancillary.creds.len(), 2);
+        assert_eq!(ancillary.stop(8, 20, true).bytes, 2);
+        assert_eq!(ancillary.stop(10, 20, true).bytes, 5);
+        assert_eq!(ancillary.stop(8, 20, false).bytes, 20);
+        assert_eq!(
+            (ancillary.creds_at(9), ancillary.creds_at(14), ancillary.creds_at(15)),
+            (None, Some(a), None)
+        );
+        ancillary.advance(11);
+        assert_eq!((ancillary.head_creds, ancillary.creds_at(11)), (Some(a), Some(a)));
+        ancillary.advance(15);
+        assert!(ancillary.is_idle());
     }
 }

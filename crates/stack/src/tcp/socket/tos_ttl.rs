@@ -1,8 +1,8 @@
-//! What a connection's packets say to routers: DSCP and hop limit.
+//! The options IP_TOS and IP_TTL of a connection: DSCP and hop limit of its packets.
 //!
 //! Words of the connection's options, read for each of its segments; a change holds from the next one on. The two bits
 //! of ECN in the octet are the stack's (RFC 3168). Segments that belong to no connection, SYN-ACKs and resets, carry the
-//! defaults. Tests: `tests/ip/marks.rs`.
+//! defaults. Tests: `tests/ip/tos_ttl.rs`.
 
 use std::io;
 
@@ -15,34 +15,31 @@ use crate::tcp::conn::SocketOptions;
 
 /// See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Marks {
+pub(crate) struct TosTtl {
     /// DSCP, in its place in the octet; the bits of ECN are zero.
-    pub traffic_class: u8,
+    pub tos: u8,
     /// 0: what the interface has.
-    pub hop_limit: u8,
+    pub ttl: u8,
 }
 
 /// The bits of the octet that are ECN's.
 const ECN_MASK: u8 = 3;
 
-impl Marks {
-    /// Those of a connection that was told nothing.
-    pub const DEFAULT: Self = Self { traffic_class: 0, hop_limit: 0 };
+impl TosTtl {
+    /// Those of a connection whose options were not set.
+    pub const DEFAULT: Self = Self { tos: 0, ttl: 0 };
 
     /// Those of a connection.
     #[inline]
     pub fn of(options: &SocketOptions) -> Self {
         // Relaxed: each stands for itself and orders nothing.
-        Self {
-            traffic_class: options.tos.load(Ordering::Relaxed),
-            hop_limit: options.hop_limit.load(Ordering::Relaxed),
-        }
+        Self { tos: options.tos.load(Ordering::Relaxed), ttl: options.hop_limit.load(Ordering::Relaxed) }
     }
 
     /// With the hop limit of the interface, if there is no other.
     #[inline]
     pub fn or(self, default: impl FnOnce() -> u8) -> Self {
-        if self.hop_limit != 0 { self } else { Self { hop_limit: default(), ..self } }
+        if self.ttl != 0 { self } else { Self { ttl: default(), ..self } }
     }
 
     /// The header of a segment between these addresses, with what ECN says in its two bits.
@@ -51,8 +48,8 @@ impl Marks {
         sockeye_proto::ip::Header {
             addresses,
             protocol: sockeye_proto::ip::PROTOCOL_TCP,
-            hop_limit: self.hop_limit,
-            traffic_class: self.traffic_class | ecn,
+            hop_limit: self.ttl,
+            traffic_class: self.tos | ecn,
         }
     }
 }
@@ -67,7 +64,7 @@ impl TcpSocket {
     /// the two of ECN are the stack's. 0.
     pub fn set_tos(&mut self, tos: u32) {
         // The option is an octet, whatever its argument's type.
-        self.settings.marks.traffic_class = tos as u8 & !ECN_MASK;
+        self.settings.tos_ttl.tos = tos as u8 & !ECN_MASK;
     }
 
     /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or what IPv6 routers advertise.
@@ -75,7 +72,7 @@ impl TcpSocket {
     /// # Errors
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&mut self, ttl: u32) -> io::Result<()> {
-        self.settings.marks.hop_limit = hop_limit(ttl)?;
+        self.settings.tos_ttl.ttl = hop_limit(ttl)?;
         Ok(())
     }
 }
@@ -116,6 +113,6 @@ impl TcpStream {
         let (core, conn) = self.enter()?;
         let netif = conn.via.last().netif();
         let default = || core.links.hop_limit(netif, conn.tuple.local.addr.is_ipv6());
-        Ok(Marks::of(&conn.options).or(default).hop_limit.into())
+        Ok(TosTtl::of(&conn.options).or(default).ttl.into())
     }
 }
