@@ -15,7 +15,7 @@
 //! A cache empties itself when the generation in the control word has moved, when the pool is closed,
 //! and at its thread's end. An idle thread does none of this until it touches a pool again: it keeps
 //! at most [`CACHE_BYTES`], and the quota bounds what all threads keep.
-//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `parking/models.rs`.
+//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `remote_free/models.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -337,10 +337,10 @@ impl ThreadCache {
         cluster
     }
 
-    /// Takes in what was parked for this core.
+    /// Takes in this core's remote-free list.
     fn unpark(&self) {
-        let mut list = self.store.parked.of(cpu::current()).take_if_any();
-        list.classes().for_each(|class| self.shard.count(class, Event::Unparked));
+        let mut list = self.store.core_lists.of(cpu::current()).take_if_any();
+        list.classes().for_each(|class| self.shard.count(class, Event::RemoteTaken));
         while let Some(cluster) = list.pop() {
             // SAFETY: the list owned the cluster, so the header is valid.
             let header = unsafe { cluster.as_ref() };
@@ -378,7 +378,7 @@ impl ThreadCache {
         let seen = self.store.quota.refuse();
         self.give_back_all();
         self.store.drain_depot();
-        self.store.drain_parked();
+        self.store.drain_core_lists();
         let cluster = Store::obtain(&self.store, class);
         if cluster.is_none() {
             self.refused.set(Some(seen));

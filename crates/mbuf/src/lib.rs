@@ -5,8 +5,8 @@
 //!   system. Threads allocate from and free into caches of their own; the caches exchange whole
 //!   magazines with a depot (Bonwick and Adams, "Magazines and Vmem", USENIX 2001).
 //! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
-//! * [`Freed`]: clusters whose last view is gone, which the pool may park for another core instead of taking them
-//!   into the dropping thread's cache ([`ParkSlot`], [`ParkList`], [`Pool::park_by_core`]).
+//! * [`Freed`]: clusters whose last view is gone, which the pool may put on a remote-free list of another core instead of taking
+//!   them into the dropping thread's cache ([`RemoteFreeSlot`], [`RemoteFreeList`], [`Pool::remote_free_to_cores`]).
 //! * [`Spare`]: the room behind a view, for a system call to write into.
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
@@ -16,8 +16,8 @@
 //! Invariants that hold across its files:
 //! * A view covers only bytes that were written, and no byte is written while a view covers it
 //!   (`cluster.rs` has the argument).
-//! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or parked for
-//!   the core that allocates (`park.rs`). In each of them it counts towards the cap; the count changes only when the
+//! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or on a
+//!   remote-free list of the core that allocates (`remote_list.rs`). In each of them it counts towards the cap; the count changes only when the
 //!   system gives or takes.
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.
@@ -39,10 +39,10 @@ mod freed;
 mod links;
 mod magazine;
 mod mbuf;
-mod park;
-mod parking;
 mod pool;
 mod quota;
+mod remote_free;
+mod remote_list;
 mod spare;
 mod stats;
 mod store;
@@ -51,8 +51,8 @@ pub use chain::{Chain, IntoMbufs, Mbufs, Slices};
 pub use class::{CLASS_COUNT, CLUSTER_MAX, Class};
 pub use freed::Freed;
 pub use mbuf::Mbuf;
-pub use park::{CORE_BYTES_MAX, ParkList, ParkSlot};
-pub use parking::Seen;
 pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};
+pub use remote_free::Seen;
+pub use remote_list::{CORE_BYTES_MAX, RemoteFreeList, RemoteFreeSlot};
 pub use spare::Spare;
 pub use stats::{ClassStats, PoolStats};

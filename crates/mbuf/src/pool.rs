@@ -175,7 +175,7 @@ impl Pool {
         self.handle.store.quota.ask_trim();
         cache::flush(&self.handle.store);
         self.handle.store.drain_depot();
-        self.handle.store.drain_parked();
+        self.handle.store.drain_core_lists();
     }
 
     #[inline]

@@ -11,7 +11,7 @@
 //! | CLOSED | the drop of the last handle | nobody | freed memory goes to the system |
 //! | PRESSURE | `reserve`, from 7/8 of the cap | `release`, below 3/4 | the same |
 //! | REFUSED | `refuse`, under the lock | `release`, under the lock | the same, and the next `release` wakes |
-//! | NO_REUSE | `new` | nobody | the same, but what waits for another core is parked all the same |
+//! | NO_REUSE | `new` | no thread | the same, but remote-free lists take clusters all the same |
 //!
 //! Why no wake-up is lost. The refused thread sets REFUSED and remembers the count `freed` (in one
 //! section of the lock), then tries to reserve once more. A releasing thread lowers `taken`, then
@@ -107,7 +107,7 @@ impl Quota {
     }
 
     /// Whether freed memory may wait for the core that allocated it.
-    pub(crate) fn parks(&self) -> bool {
+    pub(crate) fn lists_remote_frees(&self) -> bool {
         self.control() & (FLAGS & !NO_REUSE) == 0
     }
 
@@ -194,7 +194,7 @@ impl Quota {
     /// No more handles: nothing is worth keeping.
     pub(crate) fn close(&self) {
         self.control.fetch_or(CLOSED, Ordering::Relaxed);
-        // Pairs with the fence after a push into a place where clusters are parked (`park.rs`).
+        // Pairs with the fence after a push into a remote-free list (`remote_list.rs`).
         fence(Ordering::SeqCst);
     }
 

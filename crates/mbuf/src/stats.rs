@@ -26,12 +26,12 @@ pub(crate) enum Event {
     FreeLocal,
     /// Freed on another core.
     FreeRemote,
-    /// Parked for the core that allocates.
-    Parked,
-    /// Taken from where it was parked.
-    Unparked,
-    /// To be parked, and no room.
-    ParkFull,
+    /// Put on a remote-free list.
+    RemoteListed,
+    /// Taken from a remote-free list.
+    RemoteTaken,
+    /// Freed on another core, and its remote-free list had no room.
+    RemoteListFull,
     /// Refused for the cap, or because the system had no memory.
     Refusal,
 }
@@ -79,9 +79,9 @@ impl Shard {
             sum.depot_stores += self.read(class, Event::DepotStore);
             sum.local_frees += self.read(class, Event::FreeLocal);
             sum.remote_frees += self.read(class, Event::FreeRemote);
-            sum.parked += self.read(class, Event::Parked);
-            sum.unparked += self.read(class, Event::Unparked);
-            sum.park_overflows += self.read(class, Event::ParkFull);
+            sum.remote_listed += self.read(class, Event::RemoteListed);
+            sum.remote_taken += self.read(class, Event::RemoteTaken);
+            sum.remote_list_overflows += self.read(class, Event::RemoteListFull);
             sum.refusals += self.read(class, Event::Refusal);
         }
     }
@@ -99,16 +99,16 @@ pub struct ClassStats {
     /// Magazines given to the depot by frees.
     pub depot_stores: u64,
     /// Clusters that came into a cache, the depot or the system's hands by a thread on the core on which they had
-    /// been allocated; those that were parked in between included.
+    /// been allocated; those that were on a remote-free list in between included.
     pub local_frees: u64,
     /// Clusters that did so by a thread on another core.
     pub remote_frees: u64,
-    /// Clusters parked for the core that allocates.
-    pub parked: u64,
-    /// Clusters taken from where they were parked.
-    pub unparked: u64,
-    /// Clusters freed on another core because the place where they were to be parked was full.
-    pub park_overflows: u64,
+    /// Clusters put on a remote-free list, for the core that allocates.
+    pub remote_listed: u64,
+    /// Clusters taken from a remote-free list.
+    pub remote_taken: u64,
+    /// Clusters freed on another core because the remote-free list was full.
+    pub remote_list_overflows: u64,
     /// Allocations refused: the cap was reached, or the system had no memory.
     pub refusals: u64,
 }
@@ -124,14 +124,14 @@ impl ClassStats {
         self.local_frees + self.remote_frees
     }
 
-    /// Clusters parked now. Taken while threads work, the parts may disagree: never less than zero.
-    pub fn parked_now(&self) -> u64 {
-        self.parked.saturating_sub(self.unparked)
+    /// Clusters on remote-free lists now. Taken while threads work, the parts may disagree: never less than zero.
+    pub fn remote_listed_now(&self) -> u64 {
+        self.remote_listed.saturating_sub(self.remote_taken)
     }
 
     /// Clusters in use. Taken while threads work, the parts may disagree: never less than zero.
     pub fn live(&self) -> u64 {
-        self.allocs().saturating_sub(self.frees()).saturating_sub(self.parked_now())
+        self.allocs().saturating_sub(self.frees()).saturating_sub(self.remote_listed_now())
     }
 }
 
@@ -154,9 +154,9 @@ impl PoolStats {
         self.bytes_of(ClassStats::live)
     }
 
-    /// Bytes of clusters parked now, headers included.
-    pub fn parked(&self) -> usize {
-        self.bytes_of(ClassStats::parked_now)
+    /// Bytes of clusters on remote-free lists now, headers included.
+    pub fn remote_listed(&self) -> usize {
+        self.bytes_of(ClassStats::remote_listed_now)
     }
 
     fn bytes_of(&self, count: fn(&ClassStats) -> u64) -> usize {

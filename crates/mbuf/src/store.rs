@@ -22,8 +22,8 @@ use crate::cpu;
 use crate::depot::Depot;
 use crate::facade::Mutex;
 use crate::magazine::Magazine;
-use crate::park::CoreLists;
 use crate::quota::Quota;
+use crate::remote_list::CoreLists;
 use crate::stats::{Event, PoolStats, Shard};
 
 pub(crate) struct Store {
@@ -31,8 +31,8 @@ pub(crate) struct Store {
     pub(crate) origin: Origin,
     pub(crate) quota: Quota,
     pub(crate) depot: Depot,
-    /// What waits for the core that allocates, if the pool is used so ([`crate::Pool::park_by_core`]).
-    pub(crate) parked: CoreLists,
+    /// What waits for the core that allocates, if the pool is used so ([`crate::Pool::remote_free_to_cores`]).
+    pub(crate) core_lists: CoreLists,
     shards: Mutex<Shards>,
 }
 
@@ -50,7 +50,7 @@ impl Store {
             origin: Origin::here(),
             quota: Quota::new(memory_max, reuse),
             depot: Depot::new(depot_max),
-            parked: CoreLists::new(memory_max),
+            core_lists: CoreLists::new(memory_max),
             shards: Mutex::new(shards),
         }
     }
@@ -108,12 +108,12 @@ impl Store {
         }
     }
 
-    /// Returns all that is parked for a core to the system.
-    pub(crate) fn drain_parked(&self) {
-        for list in self.parked.iter() {
-            let mut parked = list.take_if_any();
-            parked.classes().for_each(|class| self.count(class, Event::Unparked));
-            while let Some(cluster) = parked.pop() {
+    /// Returns the clusters on the cores' remote-free lists to the system.
+    pub(crate) fn drain_core_lists(&self) {
+        for list in self.core_lists.iter() {
+            let mut listed = list.take_if_any();
+            listed.classes().for_each(|class| self.count(class, Event::RemoteTaken));
+            while let Some(cluster) = listed.pop() {
                 // SAFETY: the list owned the cluster, so the header is valid.
                 let header = unsafe { cluster.as_ref() };
                 self.count(header.class(), header.freed_here());
@@ -167,7 +167,7 @@ impl Store {
     pub(crate) fn close(&self) {
         self.quota.close();
         self.drain_depot();
-        self.drain_parked();
+        self.drain_core_lists();
     }
 
     /// A shard for a thread that begins to use the pool.

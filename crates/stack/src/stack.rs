@@ -276,9 +276,9 @@ impl Stack {
         self.core::<Core>().map_or(0, |core| core.pool.in_use())
     }
 
-    /// Bytes of packet memory that hold no data and wait for the core that allocates (`Experiments::rx_free`).
-    pub fn memory_parked(&self) -> usize {
-        self.core::<Core>().map_or(0, |core| core.pool.stats().parked())
+    /// Bytes of packet memory on remote-free lists: they hold no data and wait for the core that allocates (`Experiments::rx_free`).
+    pub fn memory_remote_listed(&self) -> usize {
+        self.core::<Core>().map_or(0, |core| core.pool.stats().remote_listed())
     }
 
     /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
@@ -363,8 +363,8 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
         ("mbuf_depot_stores", sum(|c| c.depot_stores)),
         ("mbuf_local_frees", sum(|c| c.local_frees)),
         ("mbuf_remote_frees", sum(|c| c.remote_frees)),
-        ("mbuf_parked", sum(|c| c.parked)),
-        ("mbuf_unparked", sum(|c| c.unparked)),
-        ("mbuf_park_overflows", sum(|c| c.park_overflows)),
+        ("mbuf_remote_listed", sum(|c| c.remote_listed)),
+        ("mbuf_remote_taken", sum(|c| c.remote_taken)),
+        ("mbuf_remote_list_overflows", sum(|c| c.remote_list_overflows)),
     ]
 }

@@ -1,6 +1,6 @@
-//! Receive-buffer recycling: with every setting the same bytes arrive, parked memory stays within its bounds, is
+//! Receive-buffer recycling: with every setting the same bytes arrive, memory on remote-free lists stays within its bounds, is
 //! given back before anybody is refused, and an idle stack holds none. The two ends are kept on different cores, as
-//! far as there are two; on one core nothing is parked, and the rest holds all the same.
+//! far as there are two; on one core nothing goes to a list, and the rest holds all the same.
 
 mod common;
 
@@ -26,17 +26,17 @@ fn stack(setting: RxFree) -> Stack {
     })
 }
 
-fn assert_nothing_parked(stack: &Stack) {
-    eventually("nothing is parked", || stack.memory_parked() == 0);
+fn assert_lists_are_empty(stack: &Stack) {
+    eventually("the lists are empty", || stack.memory_remote_listed() == 0);
 }
 
-/// Bytes that `connections` ends may have parked.
+/// Bytes that `connections` ends may have on their lists.
 fn bound(config: &Config, connections: usize) -> usize {
-    let shelves = 2 * connections;
+    let lists = 2 * connections;
     match config.experiments.rx_free {
         RxFree::Inline => 0,
-        RxFree::Slot => shelves * CLUSTER,
-        RxFree::SocketList => shelves * 4 * CLUSTER,
+        RxFree::Slot => lists * CLUSTER,
+        RxFree::SocketList => lists * 4 * CLUSTER,
         RxFree::CoreList => config.memory_max / 8,
     }
 }
@@ -59,9 +59,9 @@ fn transfer(from: TcpStream, to: TcpStream, data: &[u8], random: &mut Random, sl
 }
 
 #[test]
-fn the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked() {
-    let _guard = watchdog("the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked");
-    let mut random = Random::new("the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked");
+fn the_same_bytes_arrive_with_every_setting_and_no_list_keeps_any() {
+    let _guard = watchdog("the_same_bytes_arrive_with_every_setting_and_no_list_keeps_any");
+    let mut random = Random::new("the_same_bytes_arrive_with_every_setting_and_no_list_keeps_any");
     let data = random.bytes(scaled(8 << 20));
     for setting in RxFree::ALL {
         for grain in [Grain::PerSocket, Grain::PerCore] {
@@ -74,12 +74,16 @@ fn the_same_bytes_arrive_with_every_setting_and_nothing_stays_parked() {
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 transfer(client, server, &data, &mut random, slow);
                 transfer(back.0, back.1, &data[..data.len() / 8], &mut random, slow);
-                assert!(stack.memory_parked() <= bound(stack.config(), 2), "{setting}");
+                assert!(stack.memory_remote_listed() <= bound(stack.config(), 2), "{setting}");
             }
             assert_empty(&stack);
-            assert_nothing_parked(&stack);
-            assert_eq!(counter(&stack, "mbuf_parked"), counter(&stack, "mbuf_unparked"), "{setting}");
-            assert!(*setting != RxFree::Inline || counter(&stack, "mbuf_parked") == 0);
+            assert_lists_are_empty(&stack);
+            assert_eq!(
+                counter(&stack, "mbuf_remote_listed"),
+                counter(&stack, "mbuf_remote_taken"),
+                "{setting}"
+            );
+            assert!(*setting != RxFree::Inline || counter(&stack, "mbuf_remote_listed") == 0);
         }
     }
 }
@@ -120,14 +124,14 @@ fn buffers_come_home_unless_they_are_freed_inline() {
         let (client, server) = pair(&stack);
         ping_pong(client, server, count);
         assert_empty(&stack);
-        assert_nothing_parked(&stack);
-        let [local, remote, parked] =
-            ["mbuf_local_frees", "mbuf_remote_frees", "mbuf_parked"].map(|name| counter(&stack, name));
+        assert_lists_are_empty(&stack);
+        let [local, remote, listed] =
+            ["mbuf_local_frees", "mbuf_remote_frees", "mbuf_remote_listed"].map(|name| counter(&stack, name));
         match setting {
-            _ if first == second => assert_eq!(parked, 0),
+            _ if first == second => assert_eq!(listed, 0),
             RxFree::Inline => assert!(remote > local, "{remote} remote, {local} local"),
             RxFree::Slot | RxFree::SocketList | RxFree::CoreList => {
-                assert!(remote < local, "{setting}: {remote} remote, {local} local, {parked} parked");
+                assert!(remote < local, "{setting}: {remote} remote, {local} local, {listed} listed");
             }
         }
     }
@@ -154,18 +158,18 @@ fn an_idle_stack_holds_nothing_though_its_connections_live() {
                 });
             }
         });
-        assert!(stack.memory_parked() <= bound(stack.config(), 40));
-        assert_nothing_parked(&stack);
+        assert!(stack.memory_remote_listed() <= bound(stack.config(), 40));
+        assert_lists_are_empty(&stack);
         eventually("all is acknowledged", || stack.memory_in_use() == 0);
         assert_eq!(stack.connection_count(), 40);
-        // And it parks again when it is used again.
-        let parked = counter(&stack, "mbuf_parked");
+        // And it fills its list again when it is used again.
+        let listed = counter(&stack, "mbuf_remote_listed");
         let (client, server) = &pairs[0];
         let ends = (client.try_clone().unwrap(), server.try_clone().unwrap());
         ping_pong(ends.0, ends.1, 200);
-        let again = counter(&stack, "mbuf_parked") > parked;
+        let again = counter(&stack, "mbuf_remote_listed") > listed;
         assert_eq!(again, *setting != RxFree::Inline && first != second, "{setting}");
-        assert_nothing_parked(&stack);
+        assert_lists_are_empty(&stack);
     }
 }
 
@@ -198,13 +202,13 @@ fn without_threads_the_driver_gives_back_what_nobody_wants() {
             calls += 1;
             assert!(calls < 1000, "{setting}: always another call");
         }
-        assert_eq!((stack.memory_parked(), stack.memory_in_use()), (0, 0), "{setting}");
+        assert_eq!((stack.memory_remote_listed(), stack.memory_in_use()), (0, 0), "{setting}");
     }
 }
 
 #[test]
-fn parked_memory_goes_back_before_anybody_is_refused() {
-    let _guard = watchdog("parked_memory_goes_back_before_anybody_is_refused");
+fn memory_on_lists_goes_back_before_a_caller_is_refused() {
+    let _guard = watchdog("memory_on_lists_goes_back_before_a_caller_is_refused");
     let (first, second) = cores();
     for setting in RxFree::ALL {
         let stack = stack_with(|c| {
@@ -212,7 +216,7 @@ fn parked_memory_goes_back_before_anybody_is_refused() {
             c.memory_max = 4 << 20;
         });
         let pairs: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
-        // These are filled, and not the ones above: traffic takes what is parked on its way.
+        // These are filled, and not the ones above: traffic takes what is on the lists on its way.
         let fillers: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
         let last = pair(&stack);
         std::thread::scope(|scope| {
@@ -231,8 +235,8 @@ fn parked_memory_goes_back_before_anybody_is_refused() {
                 }
             });
             reading.join().unwrap();
-            let parks = *setting != RxFree::Inline && first != second;
-            assert_eq!(counter(&stack, "mbuf_parked") > 0, parks, "{setting}");
+            let lists = *setting != RxFree::Inline && first != second;
+            assert_eq!(counter(&stack, "mbuf_remote_listed") > 0, lists, "{setting}");
             // Nobody reads any more: memory runs out.
             for (client, _) in fillers {
                 client.set_nonblocking(true).unwrap();
@@ -244,17 +248,17 @@ fn parked_memory_goes_back_before_anybody_is_refused() {
             assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::WouldBlock), "{error}");
         });
         assert!(counter(&stack, "memory_waits") > 0, "{setting}: the cap was not reached");
-        assert_eq!(stack.memory_parked(), 0, "{setting}");
+        assert_eq!(stack.memory_remote_listed(), 0, "{setting}");
         drop((pairs, fillers, last));
         assert_empty(&stack);
-        assert_nothing_parked(&stack);
+        assert_lists_are_empty(&stack);
     }
 }
 
 #[test]
-fn connections_that_close_under_traffic_leave_nothing_parked() {
-    let _guard = watchdog("connections_that_close_under_traffic_leave_nothing_parked");
-    let mut random = Random::new("connections_that_close_under_traffic_leave_nothing_parked");
+fn connections_that_close_under_traffic_leave_the_lists_empty() {
+    let _guard = watchdog("connections_that_close_under_traffic_leave_the_lists_empty");
+    let mut random = Random::new("connections_that_close_under_traffic_leave_the_lists_empty");
     let (first, second) = cores();
     for setting in RxFree::ALL {
         let stack = stack(*setting);
@@ -288,6 +292,6 @@ fn connections_that_close_under_traffic_leave_nothing_parked() {
         }
         join_all(threads);
         assert_empty(&stack);
-        assert_nothing_parked(&stack);
+        assert_lists_are_empty(&stack);
     }
 }

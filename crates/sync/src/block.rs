@@ -182,38 +182,38 @@ thread_local! {
 }
 
 /// Full magazines between threads.
-struct Depot(Mutex<Shelf>);
+struct Depot(Mutex<Full>);
 
-struct Shelf {
+struct Full {
     magazines: [Magazine; DEPOT_MAGAZINES_MAX],
     magazines_count: usize,
 }
 
 // SAFETY: a magazine owns its blocks, which hold no value and belong to no thread.
-unsafe impl Send for Shelf {}
+unsafe impl Send for Full {}
 
 impl Depot {
     const fn new() -> Self {
-        Self(Mutex::new(Shelf { magazines: [Magazine::EMPTY; DEPOT_MAGAZINES_MAX], magazines_count: 0 }))
+        Self(Mutex::new(Full { magazines: [Magazine::EMPTY; DEPOT_MAGAZINES_MAX], magazines_count: 0 }))
     }
 
     #[cold]
     fn get(&self) -> Option<Magazine> {
-        let mut shelf = self.0.lock();
-        shelf.magazines_count = shelf.magazines_count.checked_sub(1)?;
-        let top = shelf.magazines_count;
-        Some(shelf.magazines[top])
+        let mut full = self.0.lock();
+        full.magazines_count = full.magazines_count.checked_sub(1)?;
+        let top = full.magazines_count;
+        Some(full.magazines[top])
     }
 
     #[cold]
     fn put(&self, magazine: Magazine, size: Size) {
-        let mut shelf = self.0.lock();
-        let top = shelf.magazines_count;
-        if let Some(place) = shelf.magazines.get_mut(top) {
+        let mut full = self.0.lock();
+        let top = full.magazines_count;
+        if let Some(place) = full.magazines.get_mut(top) {
             *place = magazine;
-            shelf.magazines_count += 1;
+            full.magazines_count += 1;
         } else {
-            drop(shelf);
+            drop(full);
             magazine.deallocate(size);
         }
     }

@@ -117,9 +117,21 @@ fn bulk(pin: Pin, place: &str) -> Row {
 pub const LINES: &[Line] = &[
     Line { name: REMOTE, of: &["mbuf_remote_frees"], per: Per::Operation },
     Line { name: "local frees per operation", of: &["mbuf_local_frees"], per: Per::Operation },
-    Line { name: "buffers parked per operation", of: &["mbuf_parked"], per: Per::Operation },
-    Line { name: "parked buffers taken per operation", of: &["mbuf_unparked"], per: Per::Operation },
-    Line { name: "buffers over the cap per operation", of: &["mbuf_park_overflows"], per: Per::Operation },
+    Line {
+        name: "buffers put on a remote-free list per operation",
+        of: &["mbuf_remote_listed"],
+        per: Per::Operation,
+    },
+    Line {
+        name: "buffers taken from a remote-free list per operation",
+        of: &["mbuf_remote_taken"],
+        per: Per::Operation,
+    },
+    Line {
+        name: "buffers over the cap per operation",
+        of: &["mbuf_remote_list_overflows"],
+        per: Per::Operation,
+    },
     Line { name: "kicks per operation", of: &["rx_free_kicks"], per: Per::Operation },
     Line { name: "flushes per operation", of: &["rx_free_flushes"], per: Per::Operation },
     Line { name: "magazines from the depot per operation", of: &["mbuf_depot_loads"], per: Per::Operation },

@@ -27,9 +27,9 @@ pub(crate) enum TimerKey {
     Memory,
     /// What lies behind holes, at the memory cap.
     Prune,
-    /// Packet memory that is parked for the threads that allocate.
+    /// Packet memory on remote-free lists.
     #[cfg(feature = "experiments")]
-    Parked,
+    RemoteSweep,
     /// The link of an interface, by its place in the table.
     Link { netif: u16 },
     /// Frames that were left at a lane of an interface.

@@ -125,7 +125,7 @@ impl Workers {
             TimerKey::Link { netif } | TimerKey::Frames { netif, .. } => u64::from(netif),
             TimerKey::Memory | TimerKey::Prune | TimerKey::Fragments => 0,
             #[cfg(feature = "experiments")]
-            TimerKey::Parked => 0,
+            TimerKey::RemoteSweep => 0,
         };
         let lane = self.lane(pick);
         let mut clockwork = lane.clockwork.lock();

@@ -66,7 +66,7 @@ impl Duties for Core {
             TimerKey::Memory => self.memory_waiters.on_timer(self),
             TimerKey::Prune => Context::run_as_worker(self, prune::on_timer),
             #[cfg(feature = "experiments")]
-            TimerKey::Parked => self.discipline.shelves.sweep(self),
+            TimerKey::RemoteSweep => self.discipline.remote_sweep.sweep(self),
             TimerKey::Fragments => Context::run_as_worker(self, |cx| fragments::on_timer(cx)),
             TimerKey::Frames { netif, lane } => {
                 let Some(exit) = Exit::of_timer(netif, lane) else { return };
@@ -94,7 +94,7 @@ impl Duties for Core {
             TimerKey::Memory,
             TimerKey::Prune,
             #[cfg(feature = "experiments")]
-            TimerKey::Parked,
+            TimerKey::RemoteSweep,
             TimerKey::Fragments,
         ];
         shards.chain(links).chain(others).for_each(|key| ask(None, key));

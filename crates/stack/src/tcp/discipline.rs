@@ -7,7 +7,7 @@
 //! | how work reaches a connection | to its socket lock, or that lock's backlog | `enter` … `hand_over` |
 //! | what excludes whom in input from interfaces | the socket lock, once for a run of segments | `batch`, `input` |
 //! | how a reader reports room in `so_rcv` | by a message that it runs itself, if a window update or an acknowledgment is due | `owes_message` … `places_directly` |
-//! | who frees a receive buffer | the thread that used it up, to its own cache | `take_parked` … `reclaim` |
+//! | who frees a receive buffer | the thread that used it up, to its own cache | `take_remote_listed` … `reclaim` |
 //!
 //! Without the feature `experiments` the defaults are all there is, and the compiler sees through them. With it, [`Chosen`] asks the settings
 //! of the stack; what they do is in `experiments/`. The defaults are the same then: the feature adds settings and changes none.
@@ -150,7 +150,7 @@ pub(crate) trait Discipline {
 
     /// The calling thread brings a packet for `conn`, so it may use what the reader has used up.
     #[inline]
-    fn take_parked(cx: &mut Context<'_>, conn: &Conn) {
+    fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
         let (_, _) = (cx, conn);
     }
 

@@ -2,22 +2,22 @@
 //! (`Experiments::rx_free`, technique 3).
 //!
 //! * `inline`: it goes to the cache of the thread that freed it.
-//! * `slot`, `socket_list`: it waits in a list of its connection (`tcp/experiments/shelves.rs`) for the thread that allocates next.
+//! * `slot`, `socket_list`: it waits in a list of its connection (`tcp/experiments/remote_sweep.rs`) for the thread that allocates next.
 //! * `core_list`: it waits in the list of the core that allocated it, which a thread on that core takes when its own
 //!   cache is empty, and a worker when the list is half full (the *kick*). This needs no connection, and does not
 //!   care whether input and allocation run on the same core.
 //!
-//! In all of them a buffer that was allocated on the freeing thread's own core goes to its cache. A buffer is parked
+//! In all of them a buffer that was allocated on the freeing thread's own core goes to its cache. A buffer is put on a remote-free list
 //! after the last reference to it is gone, after its bytes left the socket buffer, and outside the buffers' mutex.
 //!
-//! # Parked memory is bounded, and none is left behind
-//! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool parks nothing. A thread that is refused memory
+//! # Memory on the lists is bounded, and none is left behind
+//! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool puts nothing there. A thread that is refused memory
 //! has everything reclaimed before it is told ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers
-//! before they sleep. For the rest there is the *sweep*: while anything is parked the timer wheel calls every [`PERIOD`], and what
-//! nobody has touched since the last call is given back. So an idle stack holds nothing after two periods, and no timer.
+//! before they sleep. For the rest there is the *sweep*: while anything is on a list the timer wheel calls every [`PERIOD`], and the sweep gives back
+//! what no thread has touched since the last call. So an idle stack holds nothing after two periods, and no timer.
 //!
-//! `is_armed` is that call. A thread that parks does so, then (a fence between) reads it and arms if it is clear. The sweep that
-//! finds nothing left clears it, then (a fence between) looks again. Either it sees what was parked, or the other sees
+//! `is_armed` is that call. A thread puts a buffer on a list, then (a fence between) reads it and arms if it is clear. The sweep that
+//! finds nothing left clears it, then (a fence between) looks again. Either the sweep sees the buffer, or the thread sees
 //! that it is clear.
 //!
 //! Must not know connections. Tests: `tests/rx_free.rs`; for the lists themselves `sockeye-mbuf`.
@@ -80,9 +80,9 @@ impl Recycler {
         }
     }
 
-    /// Whether they lie on shelves of their connections.
+    /// Whether they wait on lists of their connections.
     #[inline]
-    pub fn shelves(&self) -> bool {
+    pub fn by_connection(&self) -> bool {
         match self.setting {
             RxFree::Slot | RxFree::SocketList => true,
             RxFree::Inline | RxFree::CoreList => false,
@@ -104,7 +104,7 @@ impl Recycler {
             env.count(counter::RX_FREE_KICKS);
             self.kick(env, of as usize % env.pool.core_list_count());
         };
-        if env.pool.park_by_core(freed, kick) && !self.is_armed() {
+        if env.pool.remote_free_to_cores(freed, kick) && !self.is_armed() {
             self.arm(env);
         }
     }
@@ -119,12 +119,12 @@ impl Recycler {
     #[cold]
     pub fn arm(&self, env: &Env) {
         if !self.is_armed.swap(true, Ordering::Relaxed) {
-            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::RemoteSweep);
             env.workers.tell_driver(env);
         }
     }
 
-    /// A thread is about to wait: what is parked for its core would wait with it.
+    /// A thread is about to wait: its core's list would wait with it.
     #[inline]
     pub fn before_wait(&self, env: &Env) {
         if self.by_core() {
@@ -132,7 +132,7 @@ impl Recycler {
         }
     }
 
-    /// Gives what is parked for one core back to the pool.
+    /// Gives one core's list back to the pool.
     pub fn flush(&self, env: &Env, of: usize) {
         if env.pool.flush_core(of as u32) > 0 {
             env.count(counter::RX_FREE_FLUSHES);
@@ -153,17 +153,17 @@ impl Recycler {
         self.by_core() && env.pool.flush_stale(seen)
     }
 
-    /// The end of a sweep. `is_left`: it has left something. `has_more`: whether something has been parked elsewhere than in the lists of
+    /// The end of a sweep. `is_left`: it has left something. `has_more`: whether something has been put elsewhere than on the lists of
     /// the cores.
     pub fn swept(&self, env: &Env, is_left: bool, has_more: impl FnOnce() -> bool) {
         if is_left {
-            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::Parked);
+            env.workers.arm(0, (env.clock.now() + PERIOD).as_micros(), TimerKey::RemoteSweep);
             return;
         }
         self.is_armed.store(false, Ordering::Relaxed);
-        // Pairs with the fence between parking and reading `is_armed`.
+        // Pairs with the fence between the put and reading `is_armed`.
         fence(Ordering::SeqCst);
-        if env.pool.has_parked_by_core() || has_more() {
+        if env.pool.has_core_lists() || has_more() {
             self.arm(env);
         }
     }

@@ -108,7 +108,7 @@ fn plain_input(
     };
     failpoints::hit(Point::Segment, failpoints::of_conn(conn));
     cx.core.count(counter::SEGMENTS_IN);
-    Chosen::take_parked(cx, conn);
+    Chosen::take_remote_listed(cx, conn);
     if acked_len > 0 {
         acked(cx, conn, so, acked_len);
     }
@@ -147,7 +147,7 @@ fn input(
     payload: Data,
 ) {
     cx.core.count(counter::SEGMENTS_IN);
-    Chosen::take_parked(cx, conn);
+    Chosen::take_remote_listed(cx, conn);
     if pcb.state() == State::Closed {
         // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.

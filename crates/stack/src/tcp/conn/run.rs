@@ -232,7 +232,7 @@ fn arrive_joined(
 ) {
     cx.now = pcb.clock(cx.now);
     cx.core.count_many(counter::SEGMENTS_IN, joined.count());
-    Chosen::take_parked(cx, conn);
+    Chosen::take_remote_listed(cx, conn);
     take_joined(cx, pcb, conn, so, joined, joined.text_len());
     engine::wake_readers(cx, conn, so);
 }

@@ -5,7 +5,7 @@
 //! | [`squeue`], [`leave`], [`deferred_output`] | `grain`, `entry`, `wake`: a squeue before the socket locks of its connections |
 //! | [`input`] | `input`: what excludes whom while segments from interfaces are processed |
 //! | [`rcvd`] | `rcvd`: how a reader reports room in `so_rcv` |
-//! | [`shelf`], [`shelves`] | `rx_free`: where used-up buffers wait at their connection |
+//! | [`remote_lists`], [`remote_sweep`] | `rx_free`: where used-up buffers wait at their connection |
 //!
 //! [`Configured`] asks the settings of the stack at each place that `tcp/discipline.rs` names, and does as the product does where none
 //! differs. Tests: `tests/suite`, `tests/{rcvd,rx_free,wake,wire}.rs`.
@@ -14,8 +14,8 @@ mod deferred_output;
 mod input;
 mod leave;
 mod rcvd;
-mod shelf;
-mod shelves;
+mod remote_lists;
+mod remote_sweep;
 mod squeue;
 
 use sockeye_mbuf::Freed;
@@ -39,8 +39,8 @@ pub(crate) struct Configured;
 pub(crate) struct OfStack {
     squeues: squeue::Squeues,
     input: input::Exclusion,
-    /// Buffers that are parked at connections.
-    pub shelves: shelves::Shelves,
+    /// Buffers on the remote-free lists of connections.
+    pub remote_sweep: remote_sweep::RemoteSweep,
 }
 
 /// What they keep for a connection. The lists take no room where no setting has any.
@@ -52,7 +52,7 @@ pub(crate) struct OfConn {
 /// What a connection has with `rcvd = sync`, and with `rx_free = slot` and `socket_list`.
 struct Rare {
     replies: sockeye_sync::Replies,
-    shelves: shelf::Shelves,
+    remote_lists: remote_lists::RemoteLists,
 }
 
 /// What they keep for a call.
@@ -60,7 +60,7 @@ struct Rare {
 pub(crate) struct OfCall {
     /// How the calling thread enters squeues: the stack's setting for an application's, `Process` for a worker.
     entry: Entry,
-    /// Something was parked, and no sweep is coming.
+    /// A buffer went to a remote-free list, and no sweep is coming.
     arms_sweep: bool,
     /// Connections of a shared squeue that are owed their output: see [`deferred_output`]. Empty outside of it.
     marked: Vec<Arc<Conn>>,
@@ -75,17 +75,17 @@ impl Discipline for Configured {
         OfStack {
             squeues: squeue::Squeues::new(config),
             input: input::Exclusion::new(),
-            shelves: shelves::Shelves::new(),
+            remote_sweep: remote_sweep::RemoteSweep::new(),
         }
     }
 
     fn of_conn(core: &Core, hash: u64, via: Via, other: Option<&Conn>) -> OfConn {
         let set = &core.config.experiments;
-        let needs_rare = set.rcvd == Rcvd::Sync || shelf::Shelf::is_used(set.rx_free);
+        let needs_rare = set.rcvd == Rcvd::Sync || remote_lists::RemoteList::is_used(set.rx_free);
         let rare = || {
             Box::new(Rare {
                 replies: sockeye_sync::Replies::new(),
-                shelves: shelf::Shelves::new(set.rx_free),
+                remote_lists: remote_lists::RemoteLists::new(set.rx_free),
             })
         };
         OfConn { squeue: squeue::of_conn(core, hash, via, other), rare: needs_rare.then(rare) }
@@ -176,41 +176,41 @@ impl Discipline for Configured {
     }
 
     #[inline]
-    fn take_parked(cx: &mut Context<'_>, conn: &Conn) {
-        shelves::take_parked(cx, conn);
+    fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
+        remote_sweep::take_remote_listed(cx, conn);
     }
 
     #[inline]
     fn before_write(_: &Core, conn: &Conn) {
-        shelves::before_write(conn);
+        remote_sweep::before_write(conn);
     }
 
     #[inline]
     fn release_acked(cx: &mut Context<'_>, conn: &Conn, so: &mut Buffers, bytes: u32) {
-        shelves::release_acked(cx, conn, so, bytes);
+        remote_sweep::release_acked(cx, conn, so, bytes);
     }
 
     #[inline]
     fn release_read(core: &Core, conn: &Conn, freed: Freed) {
-        shelves::release_read(core, conn, freed);
+        remote_sweep::release_read(core, conn, freed);
     }
 
     #[inline]
     fn release_rest(cx: &mut Context<'_>) {
-        shelves::release_rest(cx);
+        remote_sweep::release_rest(cx);
     }
 
     #[inline]
     fn closed(_: &Core, conn: &Conn) {
-        shelves::closed(conn);
+        remote_sweep::closed(conn);
     }
 
     #[inline]
     fn forgotten(_: &Core, conn: &Conn) {
-        shelves::forgotten(conn);
+        remote_sweep::forgotten(conn);
     }
 
     fn reclaim(core: &Core) -> bool {
-        core.discipline.shelves.reclaim(core)
+        core.discipline.remote_sweep.reclaim(core)
     }
 }

@@ -1,4 +1,4 @@
-//! Models of whole pools, with the caches of their threads: every interleaving of a thread that allocates, one that parks for it, and one that is
+//! Models of whole pools, with the caches of their threads: every interleaving of a thread that allocates, one that frees for it, and one that is
 //! refused or ends.
 //!
 //! loom reports memory that is leaked, or given back twice. Threads are on the core that they name (`cpu.rs`); what waits for cores is in one
@@ -15,8 +15,8 @@ use crate::cpu;
 use crate::facade::{AtomicUsize, Ordering, fence};
 use crate::freed::Freed;
 use crate::mbuf::Mbuf;
-use crate::park::{ParkList, ParkSlot};
 use crate::pool::Pool;
+use crate::remote_list::{RemoteFreeList, RemoteFreeSlot};
 use crate::store::Store;
 
 /// Bytes of the smallest cluster.
@@ -34,7 +34,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Two of the smallest clusters may be parked; the first is a half. Too small for caches of threads.
+/// A list may hold two of the smallest clusters; the first is a half. Too small for caches of threads.
 fn small() -> Pool {
     Pool::of(Store::new(16 * ONE, ONE, true))
 }
@@ -50,20 +50,20 @@ fn freed(mbufs: impl IntoIterator<Item = Mbuf>) -> Freed {
     freed
 }
 
-/// A thread allocates and ends, with its cache and its handle, while another one parks for its core and a worker flushes.
+/// A thread allocates and ends, with its cache and its handle, while another one frees for its core and a worker flushes.
 fn an_owner_ends(make: fn() -> Pool) {
     let pool = make();
     let worker = pool.clone();
     let owner = thread::spawn(move || {
         cpu::run_on(OWNER);
-        let [parked, cached] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));
+        let [listed, cached] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));
         let other = pool.clone();
-        let parker = thread::spawn(move || {
+        let remote = thread::spawn(move || {
             cpu::run_on(OTHER);
-            other.park_by_core(freed([parked]), |core| assert_eq!(core, OWNER));
+            other.remote_free_to_cores(freed([listed]), |core| assert_eq!(core, OWNER));
         });
         drop(cached);
-        parker
+        remote
     });
     worker.flush_core(OWNER);
     drop(worker);
@@ -71,56 +71,60 @@ fn an_owner_ends(make: fn() -> Pool) {
 }
 
 #[test]
-fn what_is_parked_for_a_thread_that_ends_is_given_back_once() {
+fn the_list_of_a_thread_that_ends_is_given_back_once() {
     for make in [small, large] {
         check(move || an_owner_ends(make));
     }
 }
 
 #[test]
-fn nothing_stays_parked_for_a_core_while_somebody_is_refused() {
+fn nothing_stays_on_a_core_s_list_while_a_caller_is_refused() {
     check(|| {
         let pool = small();
         let mbuf = pool.alloc(100).expect("far from the cap");
         let other = pool.clone();
-        let parker = thread::spawn(move || {
+        let remote = thread::spawn(move || {
             cpu::run_on(OTHER);
-            other.park_by_core(freed([mbuf]), |_| ())
+            other.remote_free_to_cores(freed([mbuf]), |_| ())
         });
         assert!(pool.alloc(TOO_MUCH).is_err());
-        parker.join().unwrap();
-        assert!(!pool.has_parked_by_core());
+        remote.join().unwrap();
+        assert!(!pool.has_core_lists());
     });
 }
 
 /// Where one connection's memory waits.
-struct Shelf {
-    list: ParkList,
-    slot: ParkSlot,
+struct Lists {
+    list: RemoteFreeList,
+    slot: RemoteFreeSlot,
     is_closed: AtomicUsize,
 }
 
-impl Shelf {
+impl Lists {
     fn new() -> Arc<Self> {
-        Arc::new(Self { list: ParkList::new(), slot: ParkSlot::new(), is_closed: AtomicUsize::new(0) })
+        Arc::new(Self {
+            list: RemoteFreeList::new(),
+            slot: RemoteFreeSlot::new(),
+            is_closed: AtomicUsize::new(0),
+        })
     }
 
-    /// Parks in the list or in the slot, as long as it is open.
-    fn park(&self, pool: &Pool, mbuf: Mbuf, is_list: bool) {
+    /// Puts it on the list or into the slot, as long as it is open.
+    fn put(&self, pool: &Pool, mbuf: Mbuf, is_list: bool) {
         let mut freed = freed([mbuf]);
         // Relaxed: `announce` comes after a fence.
         let announce = || self.is_closed.load(Ordering::Relaxed) == 0;
         if is_list {
-            pool.park_in_list(&mut freed, &self.list, ONE, announce);
+            pool.remote_free_to_list(&mut freed, &self.list, ONE, announce);
         } else {
-            pool.park_in_slot(&mut freed, &self.slot, announce);
+            pool.remote_free_to_slot(&mut freed, &self.slot, announce);
         }
     }
 
-    /// As `ParkList::take` and `ParkSlot::take`, which look first: see the models of `park.rs`.
+    /// As `RemoteFreeList::take` and `RemoteFreeSlot::take`, which look first: see the models of `remote_list.rs`.
     fn empty(&self) {
-        drop(Freed::unparked(self.list.take_list()));
-        drop(Freed::unparked(self.slot.take_list()));
+        drop(Freed::of_remote_list(self.list.take_list()));
+        drop(Freed::of_remote_list(self.slot.take_list()));
     }
 
     fn is_empty(&self) -> bool {
@@ -128,48 +132,48 @@ impl Shelf {
     }
 }
 
-/// A connection's memory is parked by its reader while its writer is refused.
+/// A connection's reader puts memory on its list while its writer is refused.
 fn a_writer_is_refused(is_list: bool) {
-    let (pool, shelf) = (small(), Shelf::new());
+    let (pool, lists) = (small(), Lists::new());
     let mbuf = pool.alloc(100).expect("far from the cap");
-    let (other, reader) = (pool.clone(), shelf.clone());
+    let (other, reader) = (pool.clone(), lists.clone());
     let reader = thread::spawn(move || {
         cpu::run_on(OTHER);
-        reader.park(&other, mbuf, is_list);
+        reader.put(&other, mbuf, is_list);
     });
     assert!(pool.alloc(TOO_MUCH).is_err());
-    shelf.empty();
+    lists.empty();
     reader.join().unwrap();
-    assert!(shelf.is_empty());
+    assert!(lists.is_empty());
 }
 
 #[test]
-fn nothing_stays_parked_for_a_connection_while_somebody_is_refused() {
+fn nothing_stays_on_a_connection_s_list_while_a_caller_is_refused() {
     for is_list in [true, false] {
         check(move || a_writer_is_refused(is_list));
     }
 }
 
-/// A connection closes and gives back what is parked for its writer, while its reader parks. No other thread looks
+/// A connection closes and gives back what is on the list of its writer, while its reader puts more there. No other thread looks
 /// there.
 fn a_connection_closes(is_list: bool) {
-    let (pool, shelf) = (large(), Shelf::new());
+    let (pool, lists) = (large(), Lists::new());
     let mbuf = pool.alloc(100).expect("far from the cap");
-    let (other, reader) = (pool.clone(), shelf.clone());
+    let (other, reader) = (pool.clone(), lists.clone());
     let reader = thread::spawn(move || {
         cpu::run_on(OTHER);
-        reader.park(&other, mbuf, is_list);
+        reader.put(&other, mbuf, is_list);
     });
-    shelf.is_closed.store(1, Ordering::Relaxed);
+    lists.is_closed.store(1, Ordering::Relaxed);
     // Pairs with the fence of the second look.
     fence(Ordering::SeqCst);
-    shelf.empty();
+    lists.empty();
     reader.join().unwrap();
-    assert!(shelf.is_empty());
+    assert!(lists.is_empty());
 }
 
 #[test]
-fn nothing_stays_parked_for_a_connection_that_is_closed() {
+fn nothing_stays_on_the_list_of_a_connection_that_is_closed() {
     for is_list in [true, false] {
         check(move || a_connection_closes(is_list));
     }
@@ -177,24 +181,24 @@ fn nothing_stays_parked_for_a_connection_that_is_closed() {
 
 /// The last reference to the places goes with what is in them.
 #[test]
-fn what_is_parked_goes_with_its_place() {
+fn what_is_on_a_list_goes_with_it() {
     for is_list in [true, false] {
         check(move || {
-            let (pool, shelf) = (large(), Shelf::new());
+            let (pool, lists) = (large(), Lists::new());
             let mbuf = pool.alloc(100).expect("far from the cap");
-            let (other, reader) = (pool.clone(), shelf.clone());
+            let (other, reader) = (pool.clone(), lists.clone());
             let reader = thread::spawn(move || {
                 cpu::run_on(OTHER);
-                reader.park(&other, mbuf, is_list);
+                reader.put(&other, mbuf, is_list);
             });
-            drop(shelf);
+            drop(lists);
             drop(pool);
             reader.join().unwrap();
         });
     }
 }
 
-/// A kick panics while clusters of two cores are parked, and just when a caller is refused: nothing is leaked, and nothing stays parked.
+/// A kick panics while clusters are on the lists of two cores, and just when a caller is refused: nothing is leaked, and nothing stays on a list.
 /// One thread: loom's locks take an unwinding for that of all threads.
 #[test]
 fn a_kick_that_panics_loses_nothing() {
@@ -206,28 +210,28 @@ fn a_kick_that_panics_loses_nothing() {
         });
         cpu::run_on(OTHER);
         let kick = |_| {
-            assert!(pool.has_parked_by_core() && pool.alloc(TOO_MUCH).is_err());
+            assert!(pool.has_core_lists() && pool.alloc(TOO_MUCH).is_err());
             panic!("of a model");
         };
-        let park = || pool.park_by_core(freed(mbufs), kick);
-        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
-        assert!(!pool.has_parked_by_core());
+        let put = || pool.remote_free_to_cores(freed(mbufs), kick);
+        assert!(catch_unwind(AssertUnwindSafe(put)).is_err());
+        assert!(!pool.has_core_lists());
         assert_eq!(pool.in_use(), 0);
     });
 }
 
 #[test]
-fn an_announcement_that_panics_takes_back_what_was_parked() {
+fn an_announcement_that_panics_takes_back_what_was_put() {
     check(|| {
-        let (pool, shelf) = (large(), Shelf::new());
+        let (pool, lists) = (large(), Lists::new());
         let [one, other] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));
         cpu::run_on(OTHER);
         let announce = || -> bool { panic!("of a model") };
         let (mut listed, mut placed) = (freed([one]), freed([other]));
-        let park = || pool.park_in_list(&mut listed, &shelf.list, ONE, announce);
-        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
-        let park = || pool.park_in_slot(&mut placed, &shelf.slot, announce);
-        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
-        assert!(shelf.is_empty() && (listed.count(), placed.count()) == (1, 1));
+        let put = || pool.remote_free_to_list(&mut listed, &lists.list, ONE, announce);
+        assert!(catch_unwind(AssertUnwindSafe(put)).is_err());
+        let put = || pool.remote_free_to_slot(&mut placed, &lists.slot, announce);
+        assert!(catch_unwind(AssertUnwindSafe(put)).is_err());
+        assert!(lists.is_empty() && (listed.count(), placed.count()) == (1, 1));
     });
 }

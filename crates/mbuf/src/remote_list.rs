@@ -1,10 +1,10 @@
-//! Where free clusters wait for the core that allocates: lock-free places that any thread may put them into, and
-//! any thread may empty.
+//! Remote-free lists (mimalloc's term), where free clusters wait for the core that allocated them: lock-free places that any
+//! thread may put them into, and any thread may empty.
 //!
-//! * [`ParkSlot`] holds one cluster. Putting is a compare-exchange from empty, taking is a swap.
-//! * [`ParkList`] holds as many as its bound in bytes allows. Putting reserves the bytes, then pushes; taking swaps
+//! * [`RemoteFreeSlot`] holds one cluster. Putting is a compare-exchange from empty, taking is a swap.
+//! * [`RemoteFreeList`] holds as many as its bound in bytes allows. Putting reserves the bytes, then pushes; taking swaps
 //!   the whole list out, then gives the bytes back.
-//! * [`CoreLists`] is a [`ParkList`] for each core that allocates.
+//! * [`CoreLists`] is a [`RemoteFreeList`] for each core that allocates.
 //!
 //! It must not know which thread allocates, which one reads, or when a place is emptied.
 //!
@@ -19,12 +19,12 @@
 //!   after it has pushed. The count falls only when clusters were taken. What another thread has counted and not pushed
 //!   yet may be missed by the flush that the kick causes; it then waits for the next one, or for the stack's look at
 //!   lists that no thread empties.
-//! * *Nothing stays parked that is wanted.* Before and after a push the pool's flags are read (`Pool::park_*`): a
+//! * *Nothing stays on a list that is wanted.* Before and after a push the pool's flags are read (`Pool::remote_free_to_*`): a
 //!   pool that is closed, near its cap or has refused a caller keeps nothing. The thread that sets such a flag empties
 //!   the lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
 //!   consistent fences: either the pusher sees the flag and takes back what it put, or the emptying sees it.
 //!
-//! Tests: loom models at the end, and of the threads that park in `parking/models.rs`; `tests/parking.rs`.
+//! Tests: loom models at the end, and of the threads that free in `remote_free/models.rs`; `tests/remote_free.rs`.
 
 use std::ptr;
 
@@ -36,15 +36,15 @@ use crate::facade::{AtomicPtr, AtomicUsize, Ordering};
 use crate::freed::{FreeList, Freed};
 
 /// A place for one free cluster. 8 bytes. Dropping it gives the cluster to the dropping thread's cache.
-pub struct ParkSlot {
+pub struct RemoteFreeSlot {
     /// (a) The cluster. Put with release, taken with acquire: its header's link and class come along.
     cluster: AtomicPtr<Cluster>,
 }
 
-impl ParkSlot {
+impl RemoteFreeSlot {
     /// An empty slot.
-    pub fn new() -> ParkSlot {
-        ParkSlot { cluster: AtomicPtr::new(ptr::null_mut()) }
+    pub fn new() -> RemoteFreeSlot {
+        RemoteFreeSlot { cluster: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Whether it was empty just now.
@@ -71,20 +71,20 @@ impl ParkSlot {
     }
 }
 
-impl Drop for ParkSlot {
+impl Drop for RemoteFreeSlot {
     fn drop(&mut self) {
-        drop(Freed::unparked(self.take_list()));
+        drop(Freed::of_remote_list(self.take_list()));
     }
 }
 
-impl Default for ParkSlot {
-    fn default() -> ParkSlot {
-        ParkSlot::new()
+impl Default for RemoteFreeSlot {
+    fn default() -> RemoteFreeSlot {
+        RemoteFreeSlot::new()
     }
 }
 
 /// A list of free clusters, bounded in bytes. 16 bytes. Dropping it gives them to the dropping thread's cache.
-pub struct ParkList {
+pub struct RemoteFreeList {
     /// (a) The first cluster. Pushed with release, taken with acquire.
     head: AtomicPtr<Cluster>,
     /// (a) Bytes reserved; see the module's head. Orders nothing.
@@ -109,10 +109,10 @@ pub(crate) enum Fill {
     Half,
 }
 
-impl ParkList {
+impl RemoteFreeList {
     /// An empty list.
-    pub fn new() -> ParkList {
-        ParkList { head: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) }
+    pub fn new() -> RemoteFreeList {
+        RemoteFreeList { head: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) }
     }
 
     /// Whether it was empty just now.
@@ -183,22 +183,22 @@ impl ParkList {
     }
 }
 
-impl Drop for ParkList {
+impl Drop for RemoteFreeList {
     fn drop(&mut self) {
-        drop(Freed::unparked(self.take_list()));
+        drop(Freed::of_remote_list(self.take_list()));
     }
 }
 
-impl Default for ParkList {
-    fn default() -> ParkList {
-        ParkList::new()
+impl Default for RemoteFreeList {
+    fn default() -> RemoteFreeList {
+        RemoteFreeList::new()
     }
 }
 
-/// A [`ParkList`] for each core.
+/// A [`RemoteFreeList`] for each core.
 pub(crate) struct CoreLists {
     /// (c) One for each core, a power of two, so that a core's number can be cut to size.
-    lists: Box<[CachePadded<ParkList>]>,
+    lists: Box<[CachePadded<RemoteFreeList>]>,
     /// (c) The bound of each, bytes.
     pub(crate) bytes_max: usize,
 }
@@ -207,7 +207,7 @@ pub(crate) struct CoreLists {
 /// each of ten thousand connections.
 pub const CORE_BYTES_MAX: usize = 4 << 20;
 /// One part in so many of the cap is what waits for all cores together, at most.
-const PARKED_SHARE: usize = 8;
+const LISTED_SHARE: usize = 8;
 /// Most lists; cores beyond that share.
 const LISTS_MAX: usize = 64;
 
@@ -215,12 +215,12 @@ impl CoreLists {
     /// Empty lists for a pool of `memory_max` bytes.
     pub(crate) fn new(memory_max: usize) -> CoreLists {
         let count = cpu::count().next_power_of_two().min(LISTS_MAX);
-        let bytes_max = CORE_BYTES_MAX.min(memory_max / PARKED_SHARE / count);
-        CoreLists { lists: (0..count).map(|_| CachePadded::new(ParkList::new())).collect(), bytes_max }
+        let bytes_max = CORE_BYTES_MAX.min(memory_max / LISTED_SHARE / count);
+        CoreLists { lists: (0..count).map(|_| CachePadded::new(RemoteFreeList::new())).collect(), bytes_max }
     }
 
     #[inline]
-    pub(crate) fn of(&self, core: u32) -> &ParkList {
+    pub(crate) fn of(&self, core: u32) -> &RemoteFreeList {
         &self.lists[core as usize & (self.lists.len() - 1)]
     }
 
@@ -228,7 +228,7 @@ impl CoreLists {
         self.lists.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ParkList> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RemoteFreeList> {
         self.lists.iter().map(|list| &**list)
     }
 }
@@ -251,8 +251,8 @@ mod models {
     /// Places with clusters of their own. Each cluster has a cell that stands for its memory: the thread that owns the
     /// cluster writes it, and loom reports two that do so at a time. How many clusters there are is the models' `N`.
     struct Place<const N: usize> {
-        list: ParkList,
-        slot: ParkSlot,
+        list: RemoteFreeList,
+        slot: RemoteFreeSlot,
         clusters: [NonNull<Cluster>; N],
         memory: [UnsafeCell<u32>; N],
     }
@@ -267,8 +267,8 @@ mod models {
             let clusters =
                 std::array::from_fn(|_| Cluster::obtain(CLASS, ptr::null()).expect("memory for a test"));
             Arc::new(Place {
-                list: ParkList::new(),
-                slot: ParkSlot::new(),
+                list: RemoteFreeList::new(),
+                slot: RemoteFreeSlot::new(),
                 clusters,
                 memory: std::array::from_fn(|_| UnsafeCell::new(0)),
             })
@@ -300,8 +300,8 @@ mod models {
             count
         }
 
-        /// Parks a cluster in the list, or owns it on. Whether it was parked, and whether that was a kick.
-        fn park(&self, index: usize, max: usize) -> (bool, bool) {
+        /// Puts a cluster on the list, or keeps it. Whether it was put, and whether that was a kick.
+        fn put(&self, index: usize, max: usize) -> (bool, bool) {
             let one = self.freed(index);
             match self.list.reserve(ONE, max * ONE) {
                 Reserved::Refused => {
@@ -332,12 +332,12 @@ mod models {
             let place = Place::<2>::new();
             let adders = [0, 1].map(|index| {
                 let place = Arc::clone(&place);
-                thread::spawn(move || place.park(index, 2).0)
+                thread::spawn(move || place.put(index, 2).0)
             });
             let mut taken = place.keep(place.list.take_list());
-            let parked =
-                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|parked| *parked).count();
-            assert_eq!(parked, 2, "there was room for both");
+            let listed =
+                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|listed| *listed).count();
+            assert_eq!(listed, 2, "there was room for both");
             taken += place.keep(place.list.take_list());
             assert_eq!(taken, 2);
             // Relaxed: all threads are done.
@@ -353,19 +353,19 @@ mod models {
         model.check(|| {
             let place = Place::<3>::new();
             // Room for one of the three.
-            assert!(place.park(2, 1).0);
+            assert!(place.put(2, 1).0);
             let adders = [0, 1].map(|index| {
                 let place = Arc::clone(&place);
-                thread::spawn(move || place.park(index, 1).0)
+                thread::spawn(move || place.put(index, 1).0)
             });
             let first = place.keep(place.list.take_list());
             let second = place.keep(place.list.take_list());
             assert!(first <= 1 && second <= 1, "{first} and {second} at a time");
-            let parked =
-                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|parked| *parked).count();
+            let listed =
+                adders.map(|adder| adder.join().unwrap()).into_iter().filter(|listed| *listed).count();
             let left = place.keep(place.list.take_list());
             assert!(left <= 1);
-            assert_eq!(first + second + left, 1 + parked);
+            assert_eq!(first + second + left, 1 + listed);
             // Relaxed: all threads are done.
             assert_eq!(place.list.bytes.load(Ordering::Relaxed), 0);
         });
@@ -378,7 +378,7 @@ mod models {
             let adders = [0, 1].map(|index| {
                 let place = Arc::clone(&place);
                 // Room for four: two are half of it.
-                thread::spawn(move || place.park(index, 4).1)
+                thread::spawn(move || place.put(index, 4).1)
             });
             let flushed = place.keep(place.list.take_list());
             let kicks = adders.map(|adder| adder.join().unwrap()).into_iter().filter(|kick| *kick).count();
@@ -396,10 +396,10 @@ mod models {
         loom::model(|| {
             let place = Place::<2>::new();
             let kicked = Arc::new(AtomicUsize::new(0));
-            assert!(!place.park(0, 4).1);
+            assert!(!place.put(0, 4).1);
             let (other, told) = (Arc::clone(&place), Arc::clone(&kicked));
             let adder = thread::spawn(move || {
-                assert!(other.park(1, 4).1);
+                assert!(other.put(1, 4).1);
                 // Release: how a worker is woken.
                 told.store(1, Ordering::Release);
             });

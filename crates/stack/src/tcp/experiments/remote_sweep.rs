@@ -1,8 +1,8 @@
-//! Where `rx_free` parks buffers of connections, and the sweep that gives back what stays parked.
+//! Puts buffers on the remote-free lists of connections (`rx_free`), and sweeps: gives back what stays there.
 //!
-//! `rt/experiments/recycle.rs` has the settings, the lists of cores and the sweep's timer; `shelf.rs` a connection's two shelves. A slot
-//! holds one cluster, a socket's list [`SOCKET_BYTES_MAX`]. A thread that is refused memory has the shelves emptied first
-//! ([`Shelves::reclaim`]).
+//! `rt/experiments/recycle.rs` has the settings, the lists of cores and the sweep's timer; `remote_lists.rs` a connection's two lists. A slot
+//! holds one cluster, a socket's list [`SOCKET_BYTES_MAX`]. A thread that is refused memory has the lists emptied first
+//! ([`RemoteSweep::reclaim`]).
 //!
 //! Rank: the sweep's mutex before the lists of listed connections, a shard of the demux table and depots; no thread takes it inside a
 //! squeue. The lists of listed connections are leaves.
@@ -13,7 +13,7 @@ use sockeye_mbuf::{Freed, Seen};
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Ordering, fence};
 
-use super::shelf::{self, Shelf};
+use super::remote_lists::{self, RemoteList};
 use crate::rt::counter;
 use crate::rt::experiments::recycler;
 use crate::tcp::Core;
@@ -22,8 +22,8 @@ use crate::tcp::conn::sockbuf::Buffers;
 use crate::tcp::conn::{Conn, engine};
 
 /// See the module's head.
-pub(crate) struct Shelves {
-    /// Connections that have parked something since the sweep last looked, by the core of who parked.
+pub(crate) struct RemoteSweep {
+    /// Connections of which a list was filled since the sweep last looked, by the core of the thread that did it.
     listed: Box<[Mutex<Vec<Listed>>]>,
     sweep: Mutex<Sweep>,
 }
@@ -50,10 +50,10 @@ impl Sweep {
     }
 }
 
-/// Bytes on one shelf of a connection, with `socket_list`: four clusters of bulk data.
+/// Bytes on one list of a connection, with `socket_list`: four clusters of bulk data.
 const SOCKET_BYTES_MAX: usize = 4 * ((64 << 10) + 64);
 
-impl Shelves {
+impl RemoteSweep {
     pub fn new() -> Self {
         let lists = sockeye_sync::cpu::count().next_power_of_two();
         Self {
@@ -62,13 +62,13 @@ impl Shelves {
         }
     }
 
-    /// Parks what a core other than this one allocated on a shelf, and leaves the rest. True if the sweep has to be
+    /// Puts what a core other than this one allocated on a list, and leaves the rest. True if the sweep has to be
     /// armed, outside all locks.
-    fn shelve(
+    fn put(
         &self,
         core: &Core,
         conn: &Conn,
-        pick: impl FnOnce(&shelf::Shelves) -> &Shelf,
+        pick: impl FnOnce(&remote_lists::RemoteLists) -> &RemoteList,
         freed: &mut Freed,
     ) -> bool {
         let Some(both) = of(conn) else { return false };
@@ -80,13 +80,13 @@ impl Shelves {
                 list.lock().push(Listed { hash: conn.hash, serial: conn.serial });
             }
             arm = !recycler(core).is_armed();
-            // A connection that has left the table is not found by the sweep, so its shelves stay empty.
+            // A connection that has left the table is not found by the sweep, so its lists stay empty.
             !conn.is_dead()
         };
         match pick(both) {
-            Shelf::None => {}
-            Shelf::Slot(slot) => core.pool.park_in_slot(freed, slot, announce),
-            Shelf::List(list) => core.pool.park_in_list(freed, list, SOCKET_BYTES_MAX, announce),
+            RemoteList::None => {}
+            RemoteList::Slot(slot) => core.pool.remote_free_to_slot(freed, slot, announce),
+            RemoteList::List(list) => core.pool.remote_free_to_list(freed, list, SOCKET_BYTES_MAX, announce),
         }
         arm
     }
@@ -97,8 +97,8 @@ impl Shelves {
         recycler(core).swept(core, is_left, || self.has_listed());
     }
 
-    /// Whether a connection has parked something since the sweep looked. A thread that was refused memory has moved what was listed to what
-    /// the sweep knows ([`reclaim`](Self::reclaim)), and a connection that parks again is not listed anew.
+    /// Whether a list of a connection was filled since the sweep looked. A thread that was refused memory has moved what was listed to what
+    /// the sweep knows ([`reclaim`](Self::reclaim)), and a connection whose list is filled again is not listed anew.
     fn has_listed(&self) -> bool {
         let sweep = self.sweep.lock();
         !sweep.known.is_empty() || self.listed.iter().any(|list| !list.lock().is_empty())
@@ -127,11 +127,11 @@ impl Shelves {
         is_left || !known.is_empty()
     }
 
-    /// Somebody was refused memory: everything that is parked goes back. True if there was something. (Lists of
-    /// cores the pool has emptied before it refused.)
+    /// A thread was refused memory: everything on these lists goes back. True if there was something. (The pool has emptied
+    /// the lists of cores before it refused.)
     #[cold]
     pub fn reclaim(&self, core: &Core) -> bool {
-        if !recycler(core).shelves() {
+        if !recycler(core).by_connection() {
             return false;
         }
         let (mut visited, mut reclaimed): (Vec<_>, Vec<Freed>) = (Vec::new(), Vec::new());
@@ -139,7 +139,7 @@ impl Shelves {
         sweep.collect(&self.listed);
         for entry in &sweep.known {
             if let Some(conn) = core.demux.by_serial(entry.hash, entry.serial) {
-                reclaimed.extend(of(&conn).map(shelf::Shelves::take_all));
+                reclaimed.extend(of(&conn).map(remote_lists::RemoteLists::take_all));
                 visited.push(conn);
             }
         }
@@ -147,15 +147,15 @@ impl Shelves {
     }
 }
 
-/// The shelves of a connection, if the setting has any.
+/// The lists of a connection, if the setting has any.
 #[inline]
-fn of(conn: &Conn) -> Option<&shelf::Shelves> {
-    conn.discipline.rare.as_deref().map(|rare| &rare.shelves)
+fn of(conn: &Conn) -> Option<&remote_lists::RemoteLists> {
+    conn.discipline.rare.as_deref().map(|rare| &rare.remote_lists)
 }
 
 /// A packet is brought: what the reader used up is for the thread that brings it.
 #[inline]
-pub(super) fn take_parked(cx: &mut Context<'_>, conn: &Conn) {
+pub(super) fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
     if let Some(both) = of(conn).filter(|both| !both.rx.is_empty()) {
         cx.outbox.spares.append(both.rx.take());
     }
@@ -169,20 +169,20 @@ pub(super) fn before_write(conn: &Conn) {
     }
 }
 
-/// Unlinks acknowledged bytes: onto the shelf, if there is one.
+/// Unlinks acknowledged bytes: onto the list, if there is one.
 #[inline]
 pub(super) fn release_acked(cx: &mut Context<'_>, conn: &Conn, so: &mut Buffers, bytes: u32) {
-    if !recycler(cx.core).shelves() || so.rcv.closed {
+    if !recycler(cx.core).by_connection() || so.rcv.closed {
         return engine::release_acked(cx, so, bytes);
     }
     let mut freed = Freed::new();
     so.snd.chain.trim_front_releasing(bytes as usize, &mut freed);
-    let arms = cx.core.discipline.shelves.shelve(cx.core, conn, |both| &both.tx, &mut freed);
+    let arms = cx.core.discipline.remote_sweep.put(cx.core, conn, |both| &both.tx, &mut freed);
     cx.outbox.discipline.arms_sweep |= arms;
     cx.outbox.spares.append(freed);
 }
 
-/// Parks what a reader has used up, or gives it back.
+/// Puts what a reader has used up on a list, or gives it back.
 #[inline]
 pub(super) fn release_read(core: &Core, conn: &Conn, mut freed: Freed) {
     let recycler = recycler(core);
@@ -192,7 +192,7 @@ pub(super) fn release_read(core: &Core, conn: &Conn, mut freed: Freed) {
     if recycler.by_core() {
         return recycler.give_back(core, freed);
     }
-    if core.discipline.shelves.shelve(core, conn, |both| &both.rx, &mut freed) {
+    if core.discipline.remote_sweep.put(core, conn, |both| &both.rx, &mut freed) {
         recycler.arm(core);
     }
 }
@@ -215,15 +215,15 @@ pub(super) fn release_rest(cx: &mut Context<'_>) {
     }
 }
 
-/// The application has closed a connection: nobody reads or writes any more.
+/// The application has closed a connection: no thread reads or writes any more.
 pub(super) fn closed(conn: &Conn) {
-    drop(of(conn).map(shelf::Shelves::take_all));
+    drop(of(conn).map(remote_lists::RemoteLists::take_all));
 }
 
-/// A connection has left the table: no sweep finds its shelves, and no thread parks there any more.
+/// A connection has left the table: no sweep finds its lists, and no thread puts anything there any more.
 pub(super) fn forgotten(conn: &Conn) {
     if let Some(both) = of(conn) {
-        // Between `bury` and this, as in `shelve` between parking and `is_dead`.
+        // Between `bury` and this, as in `put` between the push and `is_dead`.
         fence(Ordering::SeqCst);
         drop(both.take_all());
     }

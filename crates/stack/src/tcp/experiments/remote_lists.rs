@@ -1,55 +1,55 @@
 //! A connection's remote-free lists: where buffers wait that were freed on another core than the one that allocates for this
-//! connection, with `rx_free = slot` and `socket_list`. (The code says *shelf*.)
+//! connection, with `rx_free = slot` and `socket_list`.
 //!
 //! There are two, by which thread allocates. On `rx` lie buffers that the connection's *reader* has used up; the thread that brings its
 //! packets allocated them (an input thread, or over loopback the peer's writer), and the thread that brings the next packet takes
 //! them. On `tx` lie buffers that the peer has *acknowledged*; the connection's writer allocated them, and the next write takes them.
 //!
-//! It must not know pools, cores or when shelves are swept: `shelves.rs`. No lock guards anything here. What lies on a shelf references
+//! It must not know pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. What is on a list references
 //! nothing but memory.
 //!
 //! `listed` says whether the sweep knows of the connection. States, and who moves them:
 //!
 //! | from → to | by |
 //! |---|---|
-//! | unlisted → active | the thread that has parked something; enters the connection into the sweep's list |
-//! | idle → active | the thread that has parked something |
+//! | unlisted → active | the thread that has put something on a list; enters the connection into the sweep's list |
+//! | idle → active | the thread that has put something on a list |
 //! | active → idle | the sweep, which keeps the entry |
-//! | idle → unlisted | the sweep, which drops the entry and then empties the shelves |
+//! | idle → unlisted | the sweep, which drops the entry and then empties the lists |
 //!
-//! Nothing is left on a shelf that nobody sweeps: who parks does so, then (a sequentially consistent fence between)
-//! reads `listed`; the sweep writes *unlisted*, then (a fence between) empties the shelves. Either the sweep finds
-//! what was parked, or the parking thread finds *unlisted* and enters the connection anew.
+//! Nothing is left on a list that is not swept: a thread puts a buffer on a list, then (a sequentially consistent fence between)
+//! reads `listed`; the sweep writes *unlisted*, then (a fence between) empties the lists. Either the sweep finds
+//! the buffer, or the thread finds *unlisted* and enters the connection anew.
 //!
 //! Tests: `tests/rx_free.rs`.
 
-use sockeye_mbuf::{Freed, ParkList, ParkSlot};
+use sockeye_mbuf::{Freed, RemoteFreeList, RemoteFreeSlot};
 use sockeye_sync::facade::{AtomicU8, Ordering, fence};
 
 use crate::experiments::RxFree;
 
 /// See the module's head.
-pub(super) struct Shelves {
-    pub rx: Shelf,
-    pub tx: Shelf,
+pub(super) struct RemoteLists {
+    pub rx: RemoteList,
+    pub tx: RemoteList,
     /// (a)
     listed: AtomicU8,
 }
 
-/// One shelf.
-pub(super) enum Shelf {
-    /// Nothing is kept here: the setting has no shelves.
+/// One list.
+pub(super) enum RemoteList {
+    /// Nothing is kept here: the setting has no lists.
     None,
-    Slot(ParkSlot),
-    List(ParkList),
+    Slot(RemoteFreeSlot),
+    List(RemoteFreeList),
 }
 
 const UNLISTED: u8 = 0;
 const IDLE: u8 = 1;
 const ACTIVE: u8 = 2;
 
-impl Shelf {
-    /// Whether connections have shelves with this setting.
+impl RemoteList {
+    /// Whether connections have lists with this setting.
     pub fn is_used(setting: RxFree) -> bool {
         !matches!(Self::of(setting), Self::None)
     }
@@ -57,8 +57,8 @@ impl Shelf {
     fn of(setting: RxFree) -> Self {
         match setting {
             RxFree::Inline | RxFree::CoreList => Self::None,
-            RxFree::Slot => Self::Slot(ParkSlot::new()),
-            RxFree::SocketList => Self::List(ParkList::new()),
+            RxFree::Slot => Self::Slot(RemoteFreeSlot::new()),
+            RxFree::SocketList => Self::List(RemoteFreeList::new()),
         }
     }
 
@@ -82,9 +82,9 @@ impl Shelf {
     }
 }
 
-impl Shelves {
+impl RemoteLists {
     pub fn new(setting: RxFree) -> Self {
-        Self { rx: Shelf::of(setting), tx: Shelf::of(setting), listed: AtomicU8::new(UNLISTED) }
+        Self { rx: RemoteList::of(setting), tx: RemoteList::of(setting), listed: AtomicU8::new(UNLISTED) }
     }
 
     /// Empties both.
@@ -94,7 +94,7 @@ impl Shelves {
         all
     }
 
-    /// Notes that something was parked, after a fence. True if the connection has to be entered into the list.
+    /// Notes that something was put on a list, after a fence. True if the connection has to be entered into the list.
     #[inline]
     pub fn mark_active(&self) -> bool {
         // Read first: most of the time it is active, and the line stays with the thread that reads it.
@@ -102,7 +102,7 @@ impl Shelves {
             && self.listed.swap(ACTIVE, Ordering::Relaxed) == UNLISTED
     }
 
-    /// The sweep's visit. True if the entry stays; if not, the shelves are to be emptied.
+    /// The sweep's visit. True if the entry stays; if not, the lists are to be emptied.
     pub fn visit(&self) -> bool {
         if self.listed.compare_exchange(ACTIVE, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             return true;

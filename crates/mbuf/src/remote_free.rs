@@ -1,15 +1,15 @@
-//! Parking: what a pool does with clusters that were freed on another core than the one that allocates.
+//! Remote frees: what a pool does with clusters that were freed on another core than the one that allocated them.
 //!
-//! Only clusters that this pool handed out, and that were allocated on another core than the calling thread's, are
-//! parked; a reader on the allocator's core keeps its buffers, whatever the setting. A pool that is closed, near its
-//! cap or has refused an allocation parks nothing (`park.rs` tells why nothing slips past).
+//! Only clusters that this pool handed out, and that were allocated on another core than the calling thread's, go to a
+//! remote-free list; a reader on the allocator's core keeps its buffers, whatever the setting. A pool that is closed, near its
+//! cap or has refused an allocation puts nothing on a list (the head of `remote_list.rs` shows why none slips past).
 //!
 //! It must not know connections, or which thread is told of a kick. Nothing here blocks, but for a depot lock in the
 //! flushes.
 //!
 //! `announce` and `kick` are foreign code. If one panics nothing is lost: what `announce` was to tell of is taken back, what a kick was to tell of
-//! stays parked if it may, and the rest goes to the cache of the thread. The second look is taken all the same.
-//! Tests: `tests/parking.rs`; models in `park.rs` and `parking/models.rs`.
+//! stays on its list if it may, and the rest goes to the cache of the thread. The second look is taken all the same.
+//! Tests: `tests/remote_free.rs`; models in `remote_list.rs` and `remote_free/models.rs`.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -23,8 +23,8 @@ use crate::cpu;
 use crate::facade::{Ordering, fence};
 use crate::freed::{FreeList, Freed};
 use crate::magazine::Magazine;
-use crate::park::{Fill, ParkList, ParkSlot, Reserved};
 use crate::pool::Pool;
+use crate::remote_list::{Fill, RemoteFreeList, RemoteFreeSlot, Reserved};
 use crate::stats::Event;
 
 /// What a look at the lists of the cores remembers for the next look ([`Pool::flush_stale`]).
@@ -34,17 +34,22 @@ pub struct Seen {
 }
 
 impl Pool {
-    /// Parks one of `freed` in `slot`, if the slot is empty and one was allocated on another core. The rest stays.
+    /// Puts one of `freed` into `slot`, if the slot is empty and one was allocated on another core. The rest stays.
     ///
-    /// `announce` is called after something was parked, and after a sequentially consistent fence: the place for
+    /// `announce` is called after a cluster was put, and after a sequentially consistent fence: the place for
     /// telling the thread that empties slots. If it says no, what is in the slot is taken back into `freed`.
-    pub fn park_in_slot(&self, freed: &mut Freed, slot: &ParkSlot, announce: impl FnOnce() -> bool) {
-        if freed.is_empty() || !self.parks() {
+    pub fn remote_free_to_slot(
+        &self,
+        freed: &mut Freed,
+        slot: &RemoteFreeSlot,
+        announce: impl FnOnce() -> bool,
+    ) {
+        if freed.is_empty() || !self.lists_remote_frees() {
             return;
         }
         let mut foreign = self.take_foreign(freed);
         let Some(cluster) = foreign.pop() else { return };
-        cache::count_list(&foreign, Event::ParkFull);
+        cache::count_list(&foreign, Event::RemoteListFull);
         freed.list.append(foreign);
         let mut one = FreeList::new();
         // SAFETY: the list owned it and handed it over.
@@ -53,9 +58,9 @@ impl Pool {
         let class = unsafe { cluster.as_ref() }.class();
         // Asked first, because a failed exchange takes the line away from the others too.
         match if slot.is_empty() { slot.put(one) } else { Err(one) } {
-            Ok(()) => cache::count(self.store(), class, Event::Parked),
+            Ok(()) => cache::count(self.store(), class, Event::RemoteListed),
             Err(one) => {
-                cache::count(self.store(), class, Event::ParkFull);
+                cache::count(self.store(), class, Event::RemoteListFull);
                 freed.list.append(one);
                 return;
             }
@@ -63,16 +68,16 @@ impl Pool {
         self.look_again(announce, || freed.append(slot.take()));
     }
 
-    /// Parks those of `freed` in `list` that were allocated on another core, as long as the list holds no more than
-    /// `bytes_max` bytes. The rest stays. `announce`: as in [`Pool::park_in_slot`].
-    pub fn park_in_list(
+    /// Puts those of `freed` on `list` that were allocated on another core, as long as the list holds no more than
+    /// `bytes_max` bytes. The rest stays. `announce`: as in [`Pool::remote_free_to_slot`].
+    pub fn remote_free_to_list(
         &self,
         freed: &mut Freed,
-        list: &ParkList,
+        list: &RemoteFreeList,
         bytes_max: usize,
         announce: impl FnOnce() -> bool,
     ) {
-        if freed.is_empty() || !self.parks() {
+        if freed.is_empty() || !self.lists_remote_frees() {
             return;
         }
         let foreign = self.take_foreign(freed);
@@ -84,19 +89,19 @@ impl Pool {
         }
     }
 
-    /// Parks those of `freed` that were allocated on another core, each for its core; the rest goes to this thread's
-    /// cache. `kick` is called with a core whose list has become half full: once for each fill. True if something
-    /// was parked; a sequentially consistent fence follows the parking.
+    /// Puts those of `freed` that were allocated on another core on the lists of their cores; the rest goes to this thread's
+    /// cache. `kick` is called with a core whose list has become half full: once for each fill. True if a cluster
+    /// was put on a list; a sequentially consistent fence follows.
     ///
     /// A thread that allocates on a core takes the core's list when its own cache is empty.
-    pub fn park_by_core(&self, mut freed: Freed, mut kick: impl FnMut(u32)) -> bool {
-        if freed.is_empty() || !self.parks() {
+    pub fn remote_free_to_cores(&self, mut freed: Freed, mut kick: impl FnMut(u32)) -> bool {
+        if freed.is_empty() || !self.lists_remote_frees() {
             return false;
         }
         let here = cpu::current();
         // Dropped, they go to this thread's cache, also if `kick` panics.
         let (mut own, mut group, mut core) = (Freed::new(), Freed::new(), here);
-        let mut parked = Parked { pool: self, is_any: false };
+        let mut groups = CoreGroups { pool: self, is_any: false };
         // Mostly all of it is one core's, and goes in one push.
         while let Some(cluster) = freed.list.pop() {
             // SAFETY: the list owned the cluster, so the header is valid.
@@ -110,21 +115,21 @@ impl Pool {
             let before = if of == core { Freed::new() } else { std::mem::take(&mut group) };
             // SAFETY: the list handed the cluster over.
             unsafe { group.list.push(cluster) };
-            parked.park_group(before, core, &mut own, &mut kick);
+            groups.put_group(before, core, &mut own, &mut kick);
             core = of;
         }
-        parked.park_group(group, core, &mut own, &mut kick);
-        parked.is_any
+        groups.put_group(group, core, &mut own, &mut kick);
+        groups.is_any
     }
 
-    /// Takes what is parked for `core` into the depot's rack of that core. Returns the bytes taken.
+    /// Takes the list of `core` into the depot's rack of that core. Returns the bytes taken.
     pub fn flush_core(&self, core: u32) -> usize {
-        let mut list = self.store().parked.of(core).take_if_any();
+        let mut list = self.store().core_lists.of(core).take_if_any();
         let bytes = list.footprint();
         if bytes == 0 {
             return 0;
         }
-        cache::count_list(&list, Event::Unparked);
+        cache::count_list(&list, Event::RemoteTaken);
         let mut magazines: [Magazine; CLASS_COUNT] = std::array::from_fn(|_| Magazine::new());
         while let Some(cluster) = list.pop() {
             // SAFETY: the list owned the cluster, so the header is valid.
@@ -147,7 +152,7 @@ impl Pool {
     /// Flushes the lists of cores whose top is what it was at the last look: no thread empties them. True if others
     /// hold something: look again in a while. `seen` belongs to the caller.
     pub fn flush_stale(&self, seen: &mut Seen) -> bool {
-        let lists = &self.store().parked;
+        let lists = &self.store().core_lists;
         seen.tops.resize(lists.count(), 0);
         let mut is_left = false;
         for (core, (list, seen)) in lists.iter().zip(&mut seen.tops).enumerate() {
@@ -161,33 +166,33 @@ impl Pool {
         is_left
     }
 
-    /// Whether anything is parked for any core.
-    pub fn has_parked_by_core(&self) -> bool {
-        self.store().parked.iter().any(|list| !list.is_empty())
+    /// Whether any core's list has a cluster.
+    pub fn has_core_lists(&self) -> bool {
+        self.store().core_lists.iter().any(|list| !list.is_empty())
     }
 
-    /// Bytes that are parked for `core`, or about to be.
-    pub fn parked_for(&self, core: u32) -> usize {
-        self.store().parked.of(core).bytes()
+    /// Bytes on the list of `core`, or about to be.
+    pub fn listed_for(&self, core: u32) -> usize {
+        self.store().core_lists.of(core).bytes()
     }
 
     /// How many lists of cores there are: a core's number modulo this is its list, for [`Pool::flush_core`].
     pub fn core_list_count(&self) -> usize {
-        self.store().parked.count()
+        self.store().core_lists.count()
     }
 
-    /// Whether freed memory may be parked: the pool is neither closed nor short of memory.
+    /// Whether freed memory may go to a remote-free list: the pool is neither closed nor short of memory.
     #[inline]
-    pub fn parks(&self) -> bool {
-        self.store().quota.parks()
+    pub fn lists_remote_frees(&self) -> bool {
+        self.store().quota.lists_remote_frees()
     }
 
-    /// The second look, after a push: `take_back` if what was parked may not stay, or if `announce` panics.
+    /// The second look, after a push: `take_back` if what was put may not stay, or if `announce` panics.
     fn look_again(&self, announce: impl FnOnce() -> bool, take_back: impl FnOnce()) {
-        // Pairs with the fences in `Quota::refuse` and `Quota::close`: see `park.rs`.
+        // Pairs with the fences in `Quota::refuse` and `Quota::close`: see `remote_list.rs`.
         fence(Ordering::SeqCst);
         let unwound = OnDrop(Some(take_back));
-        if announce() && self.parks() {
+        if announce() && self.lists_remote_frees() {
             std::mem::forget(unwound);
         }
     }
@@ -197,7 +202,7 @@ impl Pool {
         header.store() == Arc::as_ptr(self.store())
     }
 
-    /// Moves those out of `freed` that may be parked.
+    /// Moves those out of `freed` that may go to a remote-free list.
     fn take_foreign(&self, freed: &mut Freed) -> FreeList {
         let here = cpu::current();
         let (mut own, mut foreign) = (FreeList::new(), FreeList::new());
@@ -217,14 +222,14 @@ impl Pool {
     fn put(
         &self,
         mut foreign: FreeList,
-        list: &ParkList,
+        list: &RemoteFreeList,
         bytes_max: usize,
         freed: &mut Freed,
     ) -> Option<Fill> {
         match list.reserve(foreign.footprint(), bytes_max) {
             Reserved::Refused => {}
             Reserved::Granted(fill) => {
-                cache::count_list(&foreign, Event::Parked);
+                cache::count_list(&foreign, Event::RemoteListed);
                 list.push(foreign);
                 return Some(fill);
             }
@@ -236,11 +241,11 @@ impl Pool {
             unsafe { one.push(cluster) };
             match list.reserve(one.footprint(), bytes_max) {
                 Reserved::Refused => {
-                    cache::count_list(&one, Event::ParkFull);
+                    cache::count_list(&one, Event::RemoteListFull);
                     freed.list.append(one);
                 }
                 Reserved::Granted(fill) => {
-                    cache::count_list(&one, Event::Parked);
+                    cache::count_list(&one, Event::RemoteListed);
                     list.push(one);
                     filled = filled.max(Some(fill));
                 }
@@ -250,20 +255,20 @@ impl Pool {
     }
 }
 
-/// What one call has parked for cores. Dropped, at its end or because a kick panics, it takes the second look.
-struct Parked<'a> {
+/// What one call puts on the lists of cores. Dropped, at its end or because a kick panics, it takes the second look.
+struct CoreGroups<'a> {
     pool: &'a Pool,
     is_any: bool,
 }
 
-impl Parked<'_> {
-    /// Parks what one core allocated, as far as there is room.
-    fn park_group(&mut self, mut group: Freed, core: u32, rest: &mut Freed, kick: &mut impl FnMut(u32)) {
+impl CoreGroups<'_> {
+    /// Puts what one core allocated on that core's list, as far as there is room.
+    fn put_group(&mut self, mut group: Freed, core: u32, rest: &mut Freed, kick: &mut impl FnMut(u32)) {
         if group.is_empty() {
             return;
         }
         let group = std::mem::replace(&mut group.list, FreeList::new());
-        let lists = &self.pool.store().parked;
+        let lists = &self.pool.store().core_lists;
         let put = self.pool.put(group, lists.of(core), lists.bytes_max, rest);
         self.is_any |= put.is_some();
         if put == Some(Fill::Half) {
@@ -272,10 +277,10 @@ impl Parked<'_> {
     }
 }
 
-impl Drop for Parked<'_> {
+impl Drop for CoreGroups<'_> {
     fn drop(&mut self) {
         if self.is_any {
-            self.pool.look_again(|| true, || self.pool.store().drain_parked());
+            self.pool.look_again(|| true, || self.pool.store().drain_core_lists());
         }
     }
 }
@@ -291,16 +296,16 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-impl ParkSlot {
+impl RemoteFreeSlot {
     /// Empties the slot. The caller decides where it goes: dropped, it goes to the caller's cache.
     pub fn take(&self) -> Freed {
-        if self.is_empty() { Freed::new() } else { Freed::unparked(self.take_list()) }
+        if self.is_empty() { Freed::new() } else { Freed::of_remote_list(self.take_list()) }
     }
 }
 
-impl ParkList {
-    /// Empties the list; as [`ParkSlot::take`].
+impl RemoteFreeList {
+    /// Empties the list; as [`RemoteFreeSlot::take`].
     pub fn take(&self) -> Freed {
-        Freed::unparked(self.take_if_any())
+        Freed::of_remote_list(self.take_if_any())
     }
 }

@@ -1,5 +1,5 @@
 //! Clusters that another core allocated wait for it where they are put, within the bounds, and nowhere else; memory
-//! that is wanted does not wait. On a machine with one core nothing is foreign, and nothing is parked.
+//! that is wanted does not wait. On a machine with one core nothing is foreign, and nothing goes to a list.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use sockeye_mbuf::{
-    CLUSTER_MAX, CORE_BYTES_MAX, Class, Freed, MEMORY_MIN, Mbuf, ParkList, ParkSlot, Pool, PoolConfig, Seen,
+    CLUSTER_MAX, CORE_BYTES_MAX, Class, Freed, MEMORY_MIN, Mbuf, Pool, PoolConfig, RemoteFreeList,
+    RemoteFreeSlot, Seen,
 };
 
 mod common;
@@ -36,8 +37,8 @@ fn freed(mbufs: impl IntoIterator<Item = Mbuf>) -> Freed {
     freed
 }
 
-fn parked(pool: &Pool) -> usize {
-    pool.stats().parked()
+fn listed(pool: &Pool) -> usize {
+    pool.stats().remote_listed()
 }
 
 #[test]
@@ -64,25 +65,25 @@ fn a_slot_keeps_one_of_another_core_and_leaves_the_rest() {
 
 fn slot_keeps_one(pool: &Pool) {
     let Some((mbufs, second)) = foreign(pool, 2048, 3) else { return };
-    let (slot, footprint) = (ParkSlot::new(), mbufs[0].footprint());
+    let (slot, footprint) = (RemoteFreeSlot::new(), mbufs[0].footprint());
     on(second, || {
         let own = pool.alloc(2048).unwrap();
         let mut freed = freed(mbufs.into_iter().chain([own]));
         let mut announced = 0;
-        pool.park_in_slot(&mut freed, &slot, || {
+        pool.remote_free_to_slot(&mut freed, &slot, || {
             announced += 1;
             true
         });
-        assert_eq!((freed.count(), announced, parked(pool)), (3, 1, footprint));
-        pool.park_in_slot(&mut freed, &slot, || unreachable!("the slot is taken"));
+        assert_eq!((freed.count(), announced, listed(pool)), (3, 1, footprint));
+        pool.remote_free_to_slot(&mut freed, &slot, || unreachable!("the slot is taken"));
         assert_eq!(freed.count(), 3);
     });
-    assert_eq!(pool.in_use(), 0, "what is parked is not in use");
+    assert_eq!(pool.in_use(), 0, "what is on a list is not in use");
     on(cores().0, || drop(slot.take()));
     let stats = *pool.stats().class(Class::K2);
-    assert_eq!((stats.parked, stats.unparked, stats.parked_now()), (1, 1, 0));
-    // Home again: one parked. On the other core: its own, and two that found no room, one of them twice.
-    assert_eq!((stats.local_frees, stats.remote_frees, stats.park_overflows), (2, 2, 4));
+    assert_eq!((stats.remote_listed, stats.remote_taken, stats.remote_listed_now()), (1, 1, 0));
+    // Home again: one from the slot. On the other core: its own, and two that found no room, one of them twice.
+    assert_eq!((stats.local_frees, stats.remote_frees, stats.remote_list_overflows), (2, 2, 4));
     assert_eq!(pool.in_use(), 0);
 }
 
@@ -90,17 +91,17 @@ fn slot_keeps_one(pool: &Pool) {
 fn a_list_holds_no_more_than_its_bound_and_one_that_is_unwelcome_goes_back() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mut mbufs, second)) = foreign(&pool, 2048, 6) else { return };
-    let (list, footprint) = (ParkList::new(), mbufs[0].footprint());
+    let (list, footprint) = (RemoteFreeList::new(), mbufs[0].footprint());
     on(second, || {
         let mut refused = freed(mbufs.pop());
-        pool.park_in_list(&mut refused, &list, 4 * footprint, || false);
-        assert_eq!((refused.count(), parked(&pool)), (1, 0));
+        pool.remote_free_to_list(&mut refused, &list, 4 * footprint, || false);
+        assert_eq!((refused.count(), listed(&pool)), (1, 0));
         refused.append(freed(mbufs));
-        pool.park_in_list(&mut refused, &list, 4 * footprint, || true);
-        assert_eq!((refused.count(), parked(&pool)), (2, 4 * footprint));
+        pool.remote_free_to_list(&mut refused, &list, 4 * footprint, || true);
+        assert_eq!((refused.count(), listed(&pool)), (2, 4 * footprint));
     });
     assert_eq!(list.take().count(), 4);
-    assert_eq!((parked(&pool), pool.in_use()), (0, 0));
+    assert_eq!((listed(&pool), pool.in_use()), (0, 0));
 }
 
 #[test]
@@ -108,11 +109,11 @@ fn the_core_that_allocates_finds_what_others_freed() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mbufs, second)) = foreign(&pool, 2048, 10) else { return };
     let mut kicks = 0;
-    on(second, || assert!(pool.park_by_core(freed(mbufs), |_| kicks += 1)));
-    assert!(pool.has_parked_by_core());
+    on(second, || assert!(pool.remote_free_to_cores(freed(mbufs), |_| kicks += 1)));
+    assert!(pool.has_core_lists());
     on(cores().0, || {
         let held: Vec<_> = (0..10).map(|_| pool.alloc(2048).unwrap()).collect();
-        assert_eq!((parked(&pool), kicks), (0, 0));
+        assert_eq!((listed(&pool), kicks), (0, 0));
         drop(held);
     });
     let stats = *pool.stats().class(Class::K2);
@@ -129,14 +130,17 @@ fn a_core_list_kicks_at_half_and_stops_at_its_bound() {
     on(second, || {
         let mut kicks = Vec::new();
         for mbuf in mbufs {
-            pool.park_by_core(freed([mbuf]), |core| kicks.push(core as usize));
-            assert!(parked(&pool) <= CORE_BYTES_MAX);
+            pool.remote_free_to_cores(freed([mbuf]), |core| kicks.push(core as usize));
+            assert!(listed(&pool) <= CORE_BYTES_MAX);
         }
         assert_eq!(kicks, [first]);
         let stats = *pool.stats().class(Class::K64);
-        assert_eq!((stats.parked_now(), stats.remote_frees, stats.park_overflows), (fits as u64, 3, 3));
+        assert_eq!(
+            (stats.remote_listed_now(), stats.remote_frees, stats.remote_list_overflows),
+            (fits as u64, 3, 3)
+        );
         assert_eq!(pool.flush_core(first as u32), fits * (CLUSTER_MAX + 64));
-        assert_eq!((parked(&pool), pool.flush_core(first as u32)), (0, 0));
+        assert_eq!((listed(&pool), pool.flush_core(first as u32)), (0, 0));
     });
 }
 
@@ -147,43 +151,45 @@ fn lists_that_nobody_touches_are_flushed_at_the_second_look() {
     on(second, || {
         let mut seen = Seen::default();
         assert!(!pool.flush_stale(&mut seen));
-        pool.park_by_core(freed(mbufs.pop()), |_| ());
+        pool.remote_free_to_cores(freed(mbufs.pop()), |_| ());
         assert!(pool.flush_stale(&mut seen));
-        pool.park_by_core(freed(mbufs.pop()), |_| ());
+        pool.remote_free_to_cores(freed(mbufs.pop()), |_| ());
         assert!(pool.flush_stale(&mut seen), "somebody has touched it");
         assert!(!pool.flush_stale(&mut seen));
-        assert_eq!(parked(&pool), 0);
+        assert_eq!(listed(&pool), 0);
     });
 }
 
 #[test]
-fn who_is_refused_gets_what_is_parked_for_cores_first() {
+fn a_caller_that_is_refused_gets_the_cores_lists_first() {
     let pool = Pool::new(PoolConfig::with_memory_max(MEMORY_MIN));
     let Some((mut mbufs, second)) = foreign(&pool, 256, 20) else { return };
-    on(second, || pool.park_by_core(freed(mbufs.split_off(10)), |_| ()));
-    assert!(parked(&pool) > 0);
+    on(second, || pool.remote_free_to_cores(freed(mbufs.split_off(10)), |_| ()));
+    assert!(listed(&pool) > 0);
     let mut held = Vec::new();
     while let Ok(mbuf) = pool.alloc(CLUSTER_MAX) {
         held.push(mbuf);
     }
-    assert_eq!(parked(&pool), 0);
-    assert!(!pool.parks());
-    on(second, || assert!(!pool.park_by_core(freed(mbufs), |_| ()), "nothing is parked meanwhile"));
-    assert_eq!(parked(&pool), 0);
+    assert_eq!(listed(&pool), 0);
+    assert!(!pool.lists_remote_frees());
+    on(second, || {
+        assert!(!pool.remote_free_to_cores(freed(mbufs), |_| ()), "nothing goes to a list meanwhile")
+    });
+    assert_eq!(listed(&pool), 0);
 }
 
 #[test]
-fn trimming_and_closing_leave_nothing_parked() {
+fn trimming_and_closing_leave_nothing_on_a_list() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mut mbufs, second)) = foreign(&pool, 2048, 3) else { return };
-    let park = |mbufs: Vec<Mbuf>| on(second, || pool.park_by_core(freed(mbufs), |_| ()));
-    assert!(park(vec![mbufs.pop().unwrap()]));
+    let put = |mbufs: Vec<Mbuf>| on(second, || pool.remote_free_to_cores(freed(mbufs), |_| ()));
+    assert!(put(vec![mbufs.pop().unwrap()]));
     pool.trim();
-    assert_eq!(parked(&pool), 0);
-    let slot = ParkSlot::new();
+    assert_eq!(listed(&pool), 0);
+    let slot = RemoteFreeSlot::new();
     let last = mbufs.pop();
-    on(second, || pool.park_in_slot(&mut freed(last), &slot, || true));
-    assert!(park(mbufs));
+    on(second, || pool.remote_free_to_slot(&mut freed(last), &slot, || true));
+    assert!(put(mbufs));
     // The slot outlives the pool; what is in it goes to the system with it.
     drop(pool);
     drop(slot);
@@ -199,7 +205,7 @@ fn threads_that_park_and_allocate_at_once_lose_nothing_and_stay_within_the_bound
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let sum: usize = (0..pool.core_list_count()).map(|core| pool.parked_for(core as u32)).sum();
+                let sum: usize = (0..pool.core_list_count()).map(|core| pool.listed_for(core as u32)).sum();
                 assert!(sum <= MEMORY_MIN / 8, "{sum}");
                 thread::yield_now();
             }
@@ -208,7 +214,7 @@ fn threads_that_park_and_allocate_at_once_lose_nothing_and_stay_within_the_bound
         let reader = scope.spawn(move || {
             run_on(second);
             for mbuf in from {
-                pool.park_by_core(freed([mbuf]), |core| {
+                pool.remote_free_to_cores(freed([mbuf]), |core| {
                     pool.flush_core(core);
                 });
             }
@@ -227,5 +233,5 @@ fn threads_that_park_and_allocate_at_once_lose_nothing_and_stay_within_the_bound
     });
     assert_eq!(pool.in_use(), 0);
     pool.trim();
-    assert_eq!(parked(&pool), 0);
+    assert_eq!(listed(&pool), 0);
 }
