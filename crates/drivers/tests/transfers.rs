@@ -149,7 +149,7 @@ fn who_waits_takes_frames_himself_and_the_input_thread_takes_them_when_nobody_do
             waiting.read_exact(&mut [0]).unwrap();
             lab.count("input_by_callers") > before
         });
-        // Nobody waits now, and the input thread may still stand aside.
+        // No thread waits now, and the input thread may still defer.
         other.write_all(&[round]).unwrap();
         let mut byte = [u8::MAX];
         eventually("a frame for which nobody waits arrives", || idle.read(&mut byte).is_ok());

@@ -13,6 +13,7 @@
 
 mod admission;
 mod brief;
+mod busy_poll;
 mod delegate;
 mod leader;
 mod leave_undrained;
@@ -24,7 +25,6 @@ mod poll_queue;
 mod precheck;
 mod readiness;
 mod reply;
-mod seat;
 mod seq_cell;
 mod sleeper;
 mod sleeper;

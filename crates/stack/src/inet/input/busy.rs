@@ -6,26 +6,26 @@
 //! payload is copied out on the core that has just copied it in. (On sockets of the kernel this is SO_BUSY_POLL.)
 //!
 //! # Ownership
-//! The thread that has the batch of the queue ([`BusyPoll`]) takes frames. A caller and the input thread both only try to get it: if it is
-//! taken, another thread is at work there. It comes before all locks; nothing is held when it is tried.
+//! The thread that has the batch of the queue ([`BusyPoll`]) owns the queue and takes frames. A caller and the input thread both only try to get it: if
+//! they fail, another thread is at work there. It comes before all locks; a thread that tries it holds none.
 //!
-//! # Standing aside
-//! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller marks the queue as *served* when it has
+//! # Deferring to callers
+//! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
 //! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]),
-//! and when it has written as much ([`has_written`]): what comes next is the caller's. An input thread that finds the mark, or the batch
-//! taken, clears the mark and sleeps for [`ASIDE_MAX`] instead of going on: if no caller has marked the queue again by then, it takes its turn and
-//! goes back to its interface. Where callers have served for long it sleeps longer, [`ASIDE_LONG_MAX`]. A caller that gives up and
-//! parks clears the mark and wakes it.
+//! and when it has written as much ([`has_written`]): what comes next is the caller's. An input thread that finds this, or the batch
+//! taken, clears it and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and
+//! goes back to its interface. Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and
+//! parks clears the preference and wakes it.
 //!
 //! # Why nothing is stranded
 //! Between two turns of any thread, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
-//! after a sleep during which no caller has served it takes a turn before it waits in its interface, which reports by level
+//! after a sleep during which no caller has polled it takes a turn before it waits in its interface, which reports by level
 //! what is there. That bound also covers the race of a caller that leaves between the input thread's look at the
-//! mark and its sleep; `sync/tests/loom/seat.rs` runs every order of the two on [`BusyPoll`]. A caller that parks has a ticket from before
+//! preference and its sleep; `sync/tests/loom/busy_poll.rs` runs every order of the two on [`BusyPoll`]. A caller that parks has a ticket from before
 //! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`leader.rs`) is
-//! a reason to stand aside too, and the only one to do so without that bound.
+//! a reason to defer too, and the only one to do so without that bound.
 //!
-//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/seat.rs`.
+//! Tests: `tests/wire.rs`, `tests/placed.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -40,12 +40,12 @@ use crate::inet::netif::NetifId;
 use crate::inet::netif::table::NETIFS_MAX;
 use crate::rt::discipline::{Chosen, Discipline};
 
-/// The longest that an input thread stands aside without a look at the seat. A frame that comes while the callers are
+/// The longest that an input thread defers without a look at the queue. A frame that comes while the callers are
 /// elsewhere waits so long at most.
-const ASIDE_MAX: Duration = Duration::from_micros(200);
-/// The same where callers have served for [`ASIDE_MANY`] such looks in a row: to look is a switch of threads each time.
-const ASIDE_LONG_MAX: Duration = Duration::from_millis(1);
-const ASIDE_MANY: u32 = 8;
+const DEFER_MAX: Duration = Duration::from_micros(200);
+/// The same where callers have polled for [`DEFER_MANY`] such looks in a row: to look is a switch of threads each time.
+const DEFER_LONG_MAX: Duration = Duration::from_millis(1);
+const DEFER_MANY: u32 = 8;
 
 /// Bytes that a reader takes from its socket's buffer at once and is then expected back.
 const STREAM_MIN: usize = 32 << 10;
@@ -106,7 +106,7 @@ impl PlaceCell {
 const QUEUES_SHIFTED: usize = sockeye_netif::QUEUES_MAX;
 const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
 
-/// What an input thread remembers while it stands aside.
+/// What an input thread remembers while it defers.
 #[derive(Default)]
 pub(super) struct Follower {
     /// The sleep of a leader that it has found the last time.
@@ -124,106 +124,106 @@ impl Follower {
         is_known
     }
 
-    /// It stands aside, for so long.
-    fn stand_aside(&mut self) -> Duration {
+    /// It defers, for so long.
+    fn defer(&mut self) -> Duration {
         self.looks = self.looks.saturating_add(1);
-        if self.looks > ASIDE_MANY { ASIDE_LONG_MAX } else { ASIDE_MAX }
+        if self.looks > DEFER_MANY { DEFER_LONG_MAX } else { DEFER_MAX }
     }
 
     /// It takes its turn.
-    fn stand_in(&mut self) {
+    fn reset(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The right to take frames from a queue.
+/// Which thread takes frames from a queue.
 #[derive(Default)]
-pub(super) struct Seat {
+pub(super) struct PolledQueue {
     /// The batch, and whether callers take what comes.
     pub poll: BusyPoll<Batch>,
-    /// A caller that sleeps at the interface; the input thread is its follower, and sleeps in the sleeper when it stands aside.
+    /// A caller that sleeps at the interface; the input thread is its follower, and sleeps there when it defers.
     pub leader: LeaderSlot,
-    /// (a) The interface has no place for callers who sleep.
+    /// (a) The interface lets no caller sleep in it.
     pub has_no_place: AtomicBool,
 }
 
-/// The seats of all interfaces.
-pub(super) struct Seats([OnceLock<Box<[Seat]>>; NETIFS_MAX]);
+/// The queues of all interfaces.
+pub(super) struct PolledQueues([OnceLock<Box<[PolledQueue]>>; NETIFS_MAX]);
 
-impl Seats {
+impl PolledQueues {
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
 
     /// Makes those of an interface.
     pub fn add(&self, netif: NetifId, queues: usize) {
-        if let Some(seats) = self.0.get(netif.index()) {
-            let _ = seats.set((0..queues).map(|_| Seat::default()).collect());
+        if let Some(made) = self.0.get(netif.index()) {
+            let _ = made.set((0..queues).map(|_| PolledQueue::default()).collect());
         }
     }
 
-    fn at(&self, place: Place) -> Option<&Seat> {
+    fn at(&self, place: Place) -> Option<&PolledQueue> {
         self.0.get(place.netif.index())?.get()?.get(place.queue)
     }
 
-    /// Wakes all input threads that stand aside.
+    /// Wakes all input threads that defer.
     pub fn wake_all(&self) {
-        for seat in self.0.iter().filter_map(|seats| seats.get()).flat_map(|seats| seats.iter()) {
-            seat.leader.sleeper().wake_if_sleeping();
+        for queue in self.0.iter().filter_map(|queues| queues.get()).flat_map(|queues| queues.iter()) {
+            queue.leader.sleeper().wake_if_sleeping();
         }
     }
 }
 
-/// The seat at a queue, if callers may take it.
-pub(super) fn seat(core: &Core, at: Place) -> Option<&Seat> {
-    core.input.seats.at(at).filter(|_| Chosen::takes_frames_in_calls(core))
+/// The queue, if callers may poll it.
+pub(super) fn polled_queue(core: &Core, at: Place) -> Option<&PolledQueue> {
+    core.input.queues.at(at).filter(|_| Chosen::takes_frames_in_calls(core))
 }
 
-/// The input thread's turn, of at most so many bytes: how many frames there were; `None` if callers serve its queue, after
+/// The input thread's turn, of at most so many bytes: how many frames there were; `None` if it deferred to callers, after
 /// some sleep.
-pub(super) fn turn_or_aside<T: Transport>(
+pub(super) fn turn_or_defer<T: Transport>(
     core: &T,
     at: Place,
     bytes_max: usize,
     follower: &mut Follower,
 ) -> Option<usize> {
-    let seat = core.input.seats.at(at)?;
-    let leader = seat.leader.seen();
-    let mut batch = match seat.poll.turn(leader.is_some()) {
+    let queue = core.input.queues.at(at)?;
+    let leader = queue.leader.seen();
+    let mut batch = match queue.poll.turn(leader.is_some()) {
         Turn::Own(batch) => batch,
-        Turn::Aside { was_served } => {
-            core.input.count(count::ASIDE, 1);
-            match leader.filter(|_| follower.knows(leader) && !was_served) {
-                Some(seen) => seat.leader.follow(seen),
+        Turn::Deferred { was_preferred } => {
+            core.input.count(count::DEFERRED, 1);
+            match leader.filter(|_| follower.knows(leader) && !was_preferred) {
+                Some(seen) => queue.leader.follow(seen),
                 None => {
-                    let until = Instant::now() + follower.stand_aside();
-                    BusyPoll::<Batch>::stand_aside(seat.leader.sleeper(), Some(until));
+                    let until = Instant::now() + follower.defer();
+                    BusyPoll::<Batch>::defer(queue.leader.sleeper(), Some(until));
                 }
             }
             return None;
         }
     };
-    follower.stand_in();
+    follower.reset();
     Some(turn(core, at, bytes_max, &mut batch))
 }
 
-/// The turn of a driver of a stack without threads: how many frames there were. None while somebody else is at it, who may be
-/// the driver itself: an interface that polls the stack when it is asked for frames.
+/// The turn of a driver of a stack without threads: how many frames there were. None while another thread is at it, or the
+/// driver itself: an interface that polls the stack when it is asked for frames.
 pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> usize {
-    let batch = core.input.seats.at(at).and_then(|seat| seat.poll.try_take());
+    let batch = core.input.queues.at(at).and_then(|queue| queue.poll.try_take());
     batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
 }
 
 /// An input thread does nothing for so long, or until the stack ends.
 pub(super) fn pause(core: &Core, at: Place, time: Duration) {
-    if let Some(seat) = core.input.seats.at(at) {
-        seat.leader.sleeper().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
+    if let Some(queue) = core.input.queues.at(at) {
+        queue.leader.sleeper().prepare_sleep().sleep(Some(Instant::now() + time), Spin::OFF);
     }
 }
 
-/// A caller takes what comes next, or is about to.
-pub(super) fn mark(seat: &Seat) {
-    seat.poll.mark();
+/// A caller takes what comes next, or is about to: the input thread is to defer.
+pub(super) fn prefer(queue: &PolledQueue) {
+    queue.poll.prefer();
 }
 
 /// A caller has found so much to read that it will be back for more before long: it takes that from the queue then, on its core.
@@ -231,9 +231,9 @@ pub(super) fn mark(seat: &Seat) {
 pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     if bytes >= STREAM_MIN
         && Chosen::takes_frames_in_calls(core)
-        && let Some(seat) = at.load().and_then(|at| core.input.seats.at(at))
+        && let Some(queue) = at.load().and_then(|at| core.input.queues.at(at))
     {
-        mark(seat);
+        prefer(queue);
     }
 }
 
@@ -245,10 +245,10 @@ pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, 
     if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
         return;
     }
-    let Some((at, seat)) = at.load().and_then(|at| Some((at, core.input.seats.at(at)?))) else { return };
-    mark(seat);
+    let Some((at, queue)) = at.load().and_then(|at| Some((at, core.input.queues.at(at)?))) else { return };
+    prefer(queue);
     if buffered >= LOOK_MIN
-        && let Some(mut batch) = seat.poll.try_take()
+        && let Some(mut batch) = queue.poll.try_take()
         && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
     {
         core.input.count(count::BY_CALLERS, 1);
@@ -256,7 +256,7 @@ pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, 
 }
 
 /// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `placing` if they are what it waits for.
-/// Whether it was done, or `placing` has taken anything; who then parks calls [`leave`] first. Called without locks.
+/// Whether it was done, or `placing` has taken anything; if not, the caller calls [`leave`] before it parks. Called without locks.
 pub(crate) fn until<T: Transport>(
     core: &T,
     at: Place,
@@ -264,22 +264,22 @@ pub(crate) fn until<T: Transport>(
     mut placing: Option<&mut Placing<'_, T>>,
     done: impl Fn() -> bool,
 ) -> bool {
-    let Some(seat) = seat(core, at) else { return spin.until(done) };
+    let Some(queue) = polled_queue(core, at) else { return spin.until(done) };
     spin.until(|| {
         if done() {
             return true;
         }
-        if seat.poll.look(|batch| turn_for(core, at, batch, placing.as_deref_mut())) > 0 {
+        if queue.poll.look(|batch| turn_for(core, at, batch, placing.as_deref_mut())) > 0 {
             core.input.count(count::BY_CALLERS, 1);
         }
         placing.as_ref().is_some_and(|placing| placing.taken() > 0) || done()
     })
 }
 
-/// A caller gives up and parks: the input thread need not stand aside any longer.
+/// A caller gives up and parks: the input thread need not defer any longer.
 pub(crate) fn leave(core: &Core, at: Place) {
-    if let Some(seat) = seat(core, at) {
-        seat.poll.leave(seat.leader.sleeper());
+    if let Some(queue) = polled_queue(core, at) {
+        queue.poll.leave(queue.leader.sleeper());
     }
 }
 

@@ -45,8 +45,8 @@ pub(crate) const UNKNOWN_ETHERTYPE: usize = 21;
 pub(crate) const MARKED: usize = 22;
 /// Times that a waiting caller found frames.
 pub(crate) const BY_CALLERS: usize = 23;
-/// Times that an input thread stood aside for callers.
-pub(crate) const ASIDE: usize = 24;
+/// Times that an input thread deferred to callers.
+pub(crate) const DEFERRED: usize = 24;
 /// Of those not for us: from an address that cannot be outside, our own among them.
 pub(crate) const MARTIAN: usize = 25;
 /// Of those not for us: TCP to a group or to everybody.
@@ -128,7 +128,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_unknown_ethertype",
     "input_marked",
     "input_by_callers",
-    "input_aside",
+    "input_deferred",
     "frames_martian",
     "frames_tcp_to_many",
     "frames_truncated",

@@ -19,7 +19,7 @@
 //!   leader where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
 //!   leader says where it is before it announces its sleep, and a thread that owes a wake has seen the announcement, and with it
 //!   that word. Of the threads that wait for the same thing one can be a leader at a time.
-//! * A leader whose wait is over leaves the queue *served*, as a busy caller does: the input thread looks at it within
+//! * A leader whose wait is over leaves the queue preferred by callers, as a busy caller does: the input thread looks at it within
 //!   the bound that `busy.rs` has for that. If it sleeps without a bound, the leader wakes it when it leaves.
 //! * A leader that gives up before its wait is over wakes the input thread and then parks as always.
 //! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
@@ -62,9 +62,9 @@ fn is_own(batch: &Batch, conn: &FourTuple) -> bool {
 /// Whether a caller that waits for `conn` could sleep in the interface: then there is little to be won by being busy.
 pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     // Relaxed: a hint.
-    busy::seat(core, at).is_some_and(|seat| {
-        !seat.has_no_place.load(Ordering::Relaxed)
-            && seat.poll.try_take().is_some_and(|batch| is_own(&batch, conn))
+    busy::polled_queue(core, at).is_some_and(|queue| {
+        !queue.has_no_place.load(Ordering::Relaxed)
+            && queue.poll.try_take().is_some_and(|batch| is_own(&batch, conn))
     })
 }
 
@@ -108,9 +108,9 @@ pub(crate) fn wait<T: Transport>(
     wait: &Wait<'_>,
     mut placing: Option<&mut Placing<'_, T>>,
 ) -> Option<Woken> {
-    let seat = busy::seat(core, wait.at)?;
+    let queue = busy::polled_queue(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
-    let leader = seat.leader.try_lead(wait.waiters.queue)?;
+    let leader = queue.leader.try_lead(wait.waiters.queue)?;
     let _said = Said::at(wait.waiters.leader_at, wait.at)?;
     core.input.count(count::LEADS, 1);
     loop {
@@ -121,17 +121,17 @@ pub(crate) fn wait<T: Transport>(
         leader.pause();
         let is_late = match waited {
             Waited::Unable => {
-                seat.has_no_place.store(true, Ordering::Relaxed);
+                queue.has_no_place.store(true, Ordering::Relaxed);
                 return None;
             }
             Waited::TimedOut => true,
             Waited::Woken => false,
         };
         // The thread that has the batch is busy there, and takes what has come.
-        let mut batch = seat.poll.try_take()?;
+        let mut batch = queue.poll.try_take()?;
         if busy::turn_for(core, wait.at, &mut batch, placing.as_deref_mut()) > 0 {
             core.input.count(count::BY_CALLERS, 1);
-            busy::mark(seat);
+            busy::prefer(queue);
         }
         let is_own = is_own(&batch, wait.conn);
         drop(batch);
@@ -183,7 +183,7 @@ const SPIN_PART: u32 = 4;
 /// Ends the sleep of a leader among `waiters`, whose queue was notified and owes a wake. Outside all locks.
 pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
     if let Some(at) = waiters.leader_at.load()
-        && busy::seat(core, at).is_some_and(|seat| seat.leader.relieve(waiters.queue))
+        && busy::polled_queue(core, at).is_some_and(|queue| queue.leader.relieve(waiters.queue))
         && let Some(netif) = core.netifs.netif(at.netif)
     {
         netif.kick(core, at.queue);

@@ -18,8 +18,8 @@
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
 //! [`Netif::wait`](crate::netif::Netif::wait), whose contract is that of `sockeye_sync::Sleeper`: announce, look once
 //! more, sleep. When the stack ends, `stop` is set *before* each queue is interrupted, and the interruption stays:
-//! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back what is parked for
-//! its core.
+//! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back the remote-free list
+//! of its core.
 //!
 //! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
 //! then says whether there may be more.
@@ -73,13 +73,13 @@ const POLL_MAX: usize = 1024;
 /// What input threads share.
 pub(crate) struct Input {
     stop: AtomicBool,
-    seats: busy::Seats,
+    queues: busy::PolledQueues,
     counters: Counters<{ count::COUNT }>,
 }
 
 impl Input {
     pub fn new() -> Self {
-        Self { stop: AtomicBool::new(false), seats: busy::Seats::new(), counters: Counters::new() }
+        Self { stop: AtomicBool::new(false), queues: busy::PolledQueues::new(), counters: Counters::new() }
     }
 
     /// Counts `amount`.
@@ -102,13 +102,13 @@ impl Input {
             let told = (0..netif.queue_count()).filter(|queue| netif.interrupt(core, *queue)).count();
             deaf.extend((told < netif.queue_count()).then_some(id));
         }
-        self.seats.wake_all();
+        self.queues.wake_all();
         deaf
     }
 
     /// Makes room for the queues of an interface. Before its input threads are started.
     pub fn add(&self, netif: NetifId, queues: usize) {
-        self.seats.add(netif, queues);
+        self.queues.add(netif, queues);
     }
 
     /// An input thread's life.
@@ -132,7 +132,7 @@ impl Input {
         }
     }
 
-    /// An input thread takes a batch, or stands aside, or waits. `Break` if the interface is gone.
+    /// An input thread takes a batch, or defers to callers, or waits. `Break` if the interface is gone.
     fn step<T: Transport>(
         &self,
         core: &T,
@@ -140,7 +140,7 @@ impl Input {
         bytes_max: &mut usize,
         follower: &mut busy::Follower,
     ) -> ControlFlow<()> {
-        if busy::turn_or_aside(core, at, *bytes_max, follower) != Some(0) {
+        if busy::turn_or_defer(core, at, *bytes_max, follower) != Some(0) {
             *bytes_max = BATCH_BYTES_MAX.min(*bytes_max * 2);
             return ControlFlow::Continue(());
         }

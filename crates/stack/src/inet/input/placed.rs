@@ -11,12 +11,12 @@
 //!
 //! # How
 //! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
-//!    end where they should. Nothing is locked but the seat.
+//!    end where they should. Nothing is locked but the queue.
 //! 2. The connection's socket lock is tried once for all of them (`tcp/conn/placed.rs`), and those that are
 //!    expected next are *accepted*: they count as received and read, in one section of the buffers' mutex that finds
 //!    `so_rcv` empty. So no byte that came earlier is still unread, and none of a later one is returned before it.
 //! 3. Whatever was not accepted, and the frame that ended the gathering because the guess was wrong, is copied out of the
-//!    buffer and goes the way of all others. The seat is held throughout, so the order of a flow is kept.
+//!    buffer and goes the way of all others. The thread owns the queue throughout, so the order of a flow is kept.
 //!
 //! What lies in the buffer behind the bytes that the read returns has no meaning, as with any read.
 //!

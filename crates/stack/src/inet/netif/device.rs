@@ -3,7 +3,7 @@
 //! A [`Netif`] is foreign code. Its constants are asked for when it is attached, with no lock held, and kept beside it. Each
 //! other method is called from here and nowhere else: a panic in it is caught, reported as [`PanicSource::Netif`], and
 //! answered as its method documents (frames count as lost, a wait as over). None is called with a lock of the stack held;
-//! the seat of a queue, which is held around [`receive`](Device::receive), is never waited for (`input/busy.rs`).
+//! ownership of a queue, which is held around [`receive`](Device::receive), is never waited for (`input/busy.rs`).
 //!
 //! An interface whose receiving side panics again and again would have its input thread run in circles. The thread
 //! pauses after each panic, longer each time, and after [`FAULTS_MAX`] in a row the interface counts as gone.

@@ -1,10 +1,10 @@
 //! A queue of frames that an input thread and a waiting caller take from (`busy_poll.rs`): no frame is
 //! stranded, and a caller that gives up and parks is woken.
 //!
-//! The caller's spin is [`LOOKS`] looks long; the input thread that stands aside has a deadline, and waits at its interface
+//! The caller's spin is [`LOOKS`] looks long; the input thread that defers has a deadline, and waits at its interface
 //! without one. Loom reports a thread that sleeps for ever as a deadlock: a caller that parks although its frame has
 //! come, or an input thread that waits at an interface which has a frame. Without the
-//! deadline it finds one: a frame that comes when the caller has gone, between the input thread's look at the mark and its sleep.
+//! deadline it finds one: a frame that comes when the caller has gone, between the input thread's look at *preferred* and its sleep.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +31,7 @@ struct Device {
 struct World {
     device: Device,
     busy: BusyPoll<()>,
-    bed: Sleeper,
+    sleeper: Sleeper,
     /// Bytes that the caller waits for, and where it does.
     buffer: Mutex<usize>,
     wait: WaitQueue,
@@ -42,7 +42,7 @@ impl World {
         Arc::new(Self {
             device: Device::default(),
             busy: BusyPoll::new(()),
-            bed: Sleeper::new(),
+            sleeper: Sleeper::new(),
             buffer: Mutex::new(0),
             wait: WaitQueue::new(),
         })
@@ -77,11 +77,11 @@ impl World {
         true
     }
 
-    /// The input thread, until `count` frames were taken by anybody.
+    /// The input thread, until `count` frames were taken.
     fn input(&self, count: usize) {
         loop {
             let Turn::Own(batch) = self.busy.turn(false) else {
-                BusyPoll::<()>::stand_aside(&self.bed, later());
+                BusyPoll::<()>::defer(&self.sleeper, later());
                 continue;
             };
             let found = self.turn();
@@ -106,7 +106,7 @@ impl World {
             let ticket = self.wait.prepare();
             drop(buffer);
             if !self.looks(|| self.wait.is_over(ticket)) {
-                self.busy.leave(&self.bed);
+                self.busy.leave(&self.sleeper);
                 self.wait.park(ticket, None);
             }
         }
@@ -128,7 +128,7 @@ fn later() -> Option<Instant> {
     Some(Instant::now() + Duration::from_micros(200))
 }
 
-/// One frame that the caller waits for, and one that nobody does, which comes before it, behind it, or when the caller has gone.
+/// One frame that the caller waits for, and one for which no thread waits, which comes before it, behind it, or when the caller has gone.
 /// The input thread ends once both were taken.
 fn two_frames() {
     let world = World::new();
@@ -145,7 +145,7 @@ fn two_frames() {
 }
 
 #[test]
-fn whoever_takes_frames_none_is_stranded_and_who_parks_is_woken() {
+fn no_frame_is_stranded_and_a_caller_that_parks_is_woken() {
     check_bounded(two_frames);
 }
 
@@ -160,7 +160,7 @@ fn a_turn_that_panics_leaves_the_queue_free() {
         let input = thread::spawn(move || other.input(2));
         let look = || world.busy.look(|()| if world.turn() { panic!("of a model") } else { 0 });
         let _or_found_nothing = catch_unwind(AssertUnwindSafe(look));
-        world.busy.leave(&world.bed);
+        world.busy.leave(&world.sleeper);
         world.end();
         input.join().unwrap();
         assert!(world.busy.try_take().is_some() && *world.buffer.lock() == 2);
