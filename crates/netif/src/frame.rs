@@ -176,13 +176,13 @@ impl<'a> RxFrame<'a> {
     }
 }
 
-/// A frame that has arrived and whose middle was put where its reader wants it; see
+/// A frame that has arrived and whose payload was placed directly where its reader wants it; see
 /// [`Netif::receive_into`](super::Netif::receive_into). The bytes may be anything, and are lent for the call.
 #[derive(Clone, Copy, Debug)]
-pub struct RxPlaced<'a> {
+pub struct RxDirect<'a> {
     /// The frame's first bytes, as many as were asked for; fewer if it is shorter.
     pub head: &'a [u8],
-    /// What follows, where it was put.
+    /// What follows, where it was placed.
     pub placed: &'a [u8],
     /// What there was no room for.
     pub rest: &'a [u8],
@@ -192,7 +192,7 @@ pub struct RxPlaced<'a> {
     pub gso_size: u16,
 }
 
-impl RxPlaced<'_> {
+impl RxDirect<'_> {
     /// Bytes of the frame.
     pub fn len(&self) -> usize {
         self.head.len() + self.placed.len() + self.rest.len()

@@ -46,7 +46,7 @@ use sockeye_mbuf::Pool;
 
 pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
-pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, RxPlaced, TxFrame};
+pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxDirect, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use waking::Waking;
 pub use wire::{WireConfig, WireEnd, wire};
@@ -127,14 +127,14 @@ pub trait Netif: Send + Sync + 'static {
     ///
     /// The stack asks for it when a reader waits for that frame with a buffer, and saves it a copy; for a driver that has to
     /// copy itself, `None`, which is the default, says that [`receive`](Self::receive) is to be used. `place` may be written
-    /// in any case. A frame whose [`RxPlaced::placed`] is not the beginning of `place`, or that is not the first of the call, is
+    /// in any case. A frame whose [`RxDirect::placed`] is not the beginning of `place`, or that is not the first of the call, is
     /// dropped and counted as `frames_misplaced`.
     fn receive_into(
         &self,
         queue: usize,
         head_len: usize,
         place: &mut [u8],
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) -> Option<usize> {
         let _ = (queue, head_len, place, sink);
         None

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 use sockeye_mbuf::Pool;
-use sockeye_netif::{RxFrame, RxPlaced, TxFrame, Waited};
+use sockeye_netif::{RxDirect, RxFrame, TxFrame, Waited};
 use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Spin};
 
@@ -118,7 +118,7 @@ impl Queue {
         &self,
         head_len: usize,
         place: &mut [u8],
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) -> (usize, Outcome) {
         let read = self.reader.lock().frame_into(self.fd.as_fd(), self.has_header, (head_len, place), sink);
         match read {

@@ -18,7 +18,7 @@ use std::ptr;
 
 use libc::iovec;
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Mbuf, Pool};
-use sockeye_netif::{RxFrame, RxPlaced};
+use sockeye_netif::{RxDirect, RxFrame};
 
 use super::vnet;
 
@@ -29,7 +29,7 @@ const FIRST_MIN: usize = 512;
 /// The longest frame, bytes: an Ethernet header with two VLAN tags, and the longest IP packet.
 pub(super) const FRAME_MAX: usize = 22 + 65_535;
 /// The most that is read before a reader's own place, bytes: all headers of a segment of TCP.
-const PLACED_HEAD_MAX: usize = 128;
+const DIRECT_HEAD_MAX: usize = 128;
 const _: () = assert!(FIRST_MIN + CLUSTER_MAX >= FRAME_MAX);
 
 /// What a queue reads into.
@@ -110,9 +110,9 @@ impl Reader {
         fd: BorrowedFd<'_>,
         has_header: bool,
         (head_len, place): (usize, &mut [u8]),
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) -> io::Result<usize> {
-        let (mut header, mut head) = ([0; vnet::LEN], [0; PLACED_HEAD_MAX]);
+        let (mut header, mut head) = ([0; vnet::LEN], [0; DIRECT_HEAD_MAX]);
         let header_len = if has_header { vnet::LEN } else { 0 };
         let head_len = head_len.min(head.len());
         if head_len + place.len() < FRAME_MAX {
@@ -132,7 +132,7 @@ impl Reader {
         let in_place = (len - in_head).min(place.len());
         let rest = self.spill.get(..len - in_head - in_place).unwrap_or_default();
         let (checksum, gso_size) = vnet::read(header);
-        sink(RxPlaced { head: &head[..in_head], placed: &place[..in_place], rest, checksum, gso_size });
+        sink(RxDirect { head: &head[..in_head], placed: &place[..in_place], rest, checksum, gso_size });
         Ok(len)
     }
 

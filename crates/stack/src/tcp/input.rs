@@ -14,12 +14,12 @@
 use sockeye_sync::facade::Arc;
 
 use crate::base::addr::FourTuple;
-use crate::inet::input::{self, BATCH_MAX, Batch, Lent, Packet, Place, Placed, Transport};
+use crate::inet::input::{self, BATCH_MAX, Batch, DirectSegment, Lent, Packet, Place, Transport};
 use crate::inet::netif::{NetifId, departures};
 use crate::tcp::Core;
 use crate::tcp::conn::error::SockError;
 use crate::tcp::conn::outbox::{Context, Routed};
-use crate::tcp::conn::{Conn, engine, placed, reason};
+use crate::tcp::conn::{Conn, direct_placement, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::route;
 
@@ -38,17 +38,17 @@ impl Transport for Core {
         Context::run_as_worker(self, |cx| handle(cx, at, batch));
     }
 
-    fn input_placed(
+    fn input_direct(
         &self,
         conn: &Arc<Conn>,
         at: Place,
         batch: &mut Batch,
         lent: Lent<'_>,
-        copied: impl FnMut(Placed) -> Option<Packet>,
+        copied: impl FnMut(DirectSegment) -> Option<Packet>,
     ) {
         Context::run_as_worker(self, |cx| {
-            let mut segments = lent.placed.drain(..).peekable();
-            *lent.taken = placed::input(cx, conn, &mut segments);
+            let mut segments = lent.segments.drain(..).peekable();
+            *lent.taken = direct_placement::input(cx, conn, &mut segments);
             let late: Vec<Packet> = segments.filter_map(copied).collect();
             // They came before the frame that ended the gathering.
             batch.packets.splice(0..0, late);

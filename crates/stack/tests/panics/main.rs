@@ -9,11 +9,11 @@ mod lab;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod direct_placement;
 #[cfg(feature = "experiments")]
 mod ends;
 mod hooks;
 mod netifs;
-mod placing;
 mod wakers;
 #[cfg(feature = "experiments")]
 mod workers;

@@ -86,7 +86,7 @@ pub(crate) const BAD_TCP_CHECKSUM: usize = 42;
 /// Segments whose options end in one of a length that cannot be: read up to there.
 pub(crate) const BAD_TCP_OPTIONS: usize = 43;
 /// Segments whose text was read to a waiting reader's own buffer.
-pub(crate) const PLACED: usize = 44;
+pub(crate) const DIRECT: usize = 44;
 /// Segments that were joined to the one before them.
 pub(crate) const JOINED: usize = 45;
 /// Times that a caller became the leader of a queue, to sleep in its interface.
@@ -148,7 +148,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_bad_ip_checksum",
     "frames_bad_tcp_checksum",
     "input_bad_tcp_options",
-    "input_placed",
+    "input_direct",
     "input_joined",
     "input_leads",
     "frames_martian_dst",

@@ -32,7 +32,7 @@ use sockeye_sync::facade::Ordering;
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::busy::{self, Place, PlaceCell};
-use super::placed::Placing;
+use super::direct_placement::DirectPlacement;
 use super::{Batch, Transport, count};
 use crate::base::addr::FourTuple;
 use crate::inet::Core;
@@ -101,12 +101,12 @@ pub(crate) struct Wait<'a> {
     pub deadline: Option<Instant>,
 }
 
-/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `placing` has taken anything, or the time is over. `None` if that cannot
+/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `direct` has taken anything, or the time is over. `None` if that cannot
 /// be, or not any more: the caller is to park. **Blocks**; called without locks.
 pub(crate) fn wait<T: Transport>(
     core: &T,
     wait: &Wait<'_>,
-    mut placing: Option<&mut Placing<'_, T>>,
+    mut direct: Option<&mut DirectPlacement<'_, T>>,
 ) -> Option<Woken> {
     let queue = busy::polled_queue(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
@@ -129,14 +129,13 @@ pub(crate) fn wait<T: Transport>(
         };
         // The thread that has the batch is busy there, and takes what has come.
         let mut batch = queue.poll.try_take()?;
-        if busy::turn_for(core, wait.at, &mut batch, placing.as_deref_mut()) > 0 {
+        if busy::turn_for(core, wait.at, &mut batch, direct.as_deref_mut()) > 0 {
             core.input.count(count::BY_CALLERS, 1);
             busy::prefer(queue);
         }
         let is_own = is_own(&batch, wait.conn);
         drop(batch);
-        if placing.as_ref().is_some_and(|placing| placing.taken() > 0)
-            || wait.waiters.queue.is_over(wait.ticket)
+        if direct.as_ref().is_some_and(|direct| direct.taken() > 0) || wait.waiters.queue.is_over(wait.ticket)
         {
             return Some(Woken::Parked);
         }
@@ -150,24 +149,24 @@ pub(crate) fn wait<T: Transport>(
 }
 
 /// Waits with a ticket for something that frames from an interface bring; `false` at the end of the time. As long as it is busy, the caller
-/// takes them from their queue itself (`busy.rs`), for `placing` where that can be, and then it may sleep there. Called without locks.
+/// takes them from their queue itself (`busy.rs`), for `direct` where that can be, and then it may sleep there. Called without locks.
 pub(crate) fn wait_polling<T: Transport>(
     core: &T,
     (waiters, ticket): (Waiters<'_>, Ticket),
     (at, conn): (Place, &FourTuple),
-    mut placing: Option<&mut Placing<'_, T>>,
+    mut direct: Option<&mut DirectPlacement<'_, T>>,
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);
     // The answer comes from outside, from a core that is not known: ours is offered at each turn.
     let may_lead = is_likely(core, at, conn);
-    let part = if may_lead && placing.is_some() { SPIN_PART } else { 1 };
+    let part = if may_lead && direct.is_some() { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
-    if busy::until(core, at, spin, placing.as_deref_mut(), || waiters.queue.is_over(ticket)) {
+    if busy::until(core, at, spin, direct.as_deref_mut(), || waiters.queue.is_over(ticket)) {
         return true;
     }
     let deadline = timeout.until();
-    let led = may_lead.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, placing));
+    let led = may_lead.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, direct));
     let woken = led.flatten().unwrap_or_else(|| {
         busy::leave(core, at);
         waiters.queue.park(ticket, deadline)

@@ -29,10 +29,10 @@
 pub(crate) mod busy;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]
 pub(crate) mod count;
+pub(crate) mod direct_placement;
 mod ethernet;
 pub(crate) mod leader;
 mod parse;
-pub(crate) mod placed;
 mod transport;
 
 use std::ops::ControlFlow;
@@ -54,9 +54,9 @@ use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
 
 pub(crate) use busy::Place;
+pub(crate) use direct_placement::DirectSegment;
 use parse::Parsed;
 pub(crate) use parse::{Packet, is_for_all, problem};
-pub(crate) use placed::Placed;
 pub(crate) use transport::{Lent, Transport};
 
 /// Most frames that are handled between two looks at the queue.
@@ -212,11 +212,11 @@ pub(crate) struct Batch {
     /// ARP packets.
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
     /// What the next frame may be like.
-    guess: placed::Guess,
+    guess: direct_placement::Guess,
     /// Whether one connection has the queue for itself.
     sole: leader::Sole,
     /// What a waiting reader's buffer has, during a turn for that reader.
-    gathered: Vec<Placed>,
+    gathered: Vec<DirectSegment>,
     /// Panics over frames, which were dropped. Told when the interface is done.
     caught: Vec<Caught>,
 }

@@ -7,14 +7,14 @@ use std::ops::Deref;
 
 use sockeye_sync::facade::Arc;
 
-use super::{Batch, Packet, Place, Placed};
+use super::{Batch, DirectSegment, Packet, Place};
 use crate::base::addr::FourTuple;
 use crate::inet::Core;
 use crate::inet::netif::NetifId;
 
 /// What lies in the buffer of a reader that waits.
 pub(crate) struct Lent<'a> {
-    pub placed: &'a mut Vec<Placed>,
+    pub segments: &'a mut Vec<DirectSegment>,
     /// Bytes of the buffer that are received.
     pub taken: &'a mut usize,
 }
@@ -33,13 +33,13 @@ pub(crate) trait Transport: Deref<Target = Core> {
 
     /// The same where the first segments, all of `conn`, lie in the buffer of a reader that waits. Those that are not accepted are `copied`
     /// to packet memory and come before the others.
-    fn input_placed(
+    fn input_direct(
         &self,
         conn: &Arc<Self::Conn>,
         at: Place,
         batch: &mut Batch,
         lent: Lent<'_>,
-        copied: impl FnMut(Placed) -> Option<Packet>,
+        copied: impl FnMut(DirectSegment) -> Option<Packet>,
     );
 
     /// An interface is gone: whatever can only go by it ends.

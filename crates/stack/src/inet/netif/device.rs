@@ -19,7 +19,7 @@ use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 
 use super::departures::Queued;
 use super::detached::Detached;
-use super::{Medium, Netif, RxFrame, RxPlaced, Sent, TxFrame, Waited};
+use super::{Medium, Netif, RxDirect, RxFrame, Sent, TxFrame, Waited};
 use crate::inet::Core;
 use crate::rt::panics::{self, Caught, PanicSource};
 use sockeye_netif::{QUEUES_MAX, Waking};
@@ -195,10 +195,10 @@ impl Device {
         queue: usize,
         head_len: usize,
         place: &mut [u8],
-        mut sink: impl FnMut(RxPlaced<'_>),
+        mut sink: impl FnMut(RxDirect<'_>),
     ) -> Option<usize> {
         let (mut shown, mut caught) = (0, Vec::new());
-        let mut show = |frame: RxPlaced<'_>| {
+        let mut show = |frame: RxDirect<'_>| {
             shown += 1;
             caught.extend(panics::catch(PanicSource::Protocol, "a frame's headers", || sink(frame)).err());
         };

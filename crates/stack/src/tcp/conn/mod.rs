@@ -11,6 +11,7 @@
 pub(crate) mod close;
 pub(crate) mod contain;
 mod cork;
+pub(crate) mod direct_placement;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
@@ -18,7 +19,6 @@ mod fast_open;
 pub(crate) mod init;
 pub(crate) mod notsent;
 pub(crate) mod outbox;
-pub(crate) mod placed;
 pub(crate) mod rcvd;
 pub(crate) mod ready;
 mod reserved;

@@ -17,8 +17,8 @@ use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
 use crate::inet::input::busy;
+use crate::inet::input::direct_placement::DirectPlacement;
 use crate::inet::input::leader::{self, Waiters};
-use crate::inet::input::placed::Placing;
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::counter;
 use crate::rt::discipline::{self, Discipline as _};
@@ -454,9 +454,10 @@ fn wait_placing(
     place: Option<&mut [u8]>,
     timeout: &mut Timeout,
 ) -> io::Result<usize> {
-    let mut placing = place.filter(|_| Chosen::places_directly(core)).map(|place| Placing::new(conn, place));
-    let waited = wait_for(core, conn, (conn.readers(), ticket), placing.as_mut(), timeout);
-    match placing.map_or(0, |placing| placing.taken()) {
+    let mut direct =
+        place.filter(|_| Chosen::places_directly(core)).map(|place| DirectPlacement::new(conn, place));
+    let waited = wait_for(core, conn, (conn.readers(), ticket), direct.as_mut(), timeout);
+    match direct.map_or(0, |direct| direct.taken()) {
         0 => waited.map(|()| 0),
         taken => Ok(taken),
     }
@@ -493,7 +494,7 @@ fn wait_for(
     core: &Core,
     conn: &Conn,
     (waiters, ticket): (Waiters<'_>, Option<(Ticket, u32)>),
-    placing: Option<&mut Placing<'_, Core>>,
+    direct: Option<&mut DirectPlacement<'_, Core>>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
     let Some((ticket, cpu)) = ticket else {
@@ -501,7 +502,7 @@ fn wait_for(
     };
     discipline::Chosen::before_wait(core);
     let woken = match conn.input_at.load() {
-        Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), placing, timeout),
+        Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), direct, timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }

@@ -1,4 +1,4 @@
-//! Frames whose payload is read to where a waiting reader wants it.
+//! Direct data placement (RFC 5040): frames whose payload is read to where a waiting reader wants it.
 //!
 //! A thread that waits in a blocking read takes frames from its connection's queue (`busy.rs`). If the driver can
 //! ([`Netif::receive_into`](crate::netif::Netif::receive_into)), the payload is then read into the reader's own buffer: it
@@ -6,13 +6,13 @@
 //! connection, and its headers are as long as those of the last one. What the last frame of the queue was stands in the [`Batch`],
 //! so one wrong guess is followed by frames that are taken as always.
 //!
-//! A large frame is placed for the copy that it spares. Small ones are placed for what a batch spares, and that only if the
+//! A large frame is placed directly for the copy that it saves. Small ones are placed for what a batch saves, and only if the
 //! buffer has room for as many as came last time: with less, each hold of the socket lock would serve fewer of them.
 //!
 //! # How
 //! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
 //!    end where they should. Nothing is locked but the queue.
-//! 2. The connection's socket lock is tried once for all of them (`tcp/conn/placed.rs`), and those that are
+//! 2. The connection's socket lock is tried once for all of them (`tcp/conn/direct_placement.rs`), and those that are
 //!    expected next are *accepted*: they count as received and read, in one section of the buffers' mutex that finds
 //!    `so_rcv` empty. So no byte that came earlier is still unread, and none of a later one is returned before it.
 //! 3. Whatever was not accepted, and the frame that ended the gathering because the guess was wrong, is copied out of the
@@ -22,8 +22,8 @@
 //!
 //! It must not know socket locks. The bytes may be anything: what is not plainly the segment that was guessed is
 //! parsed again by `parse.rs`, which is the only one to drop and to count. The interface is foreign code: a frame that it did not put
-//! where it was told to, or shows beside another, is dropped here ([`is_in_place`]). Tests: below, `tests/placed.rs`,
-//! `tests/panics/placing.rs`, `drivers/tests/transfers.rs`.
+//! where it was told to, or shows beside another, is dropped here ([`is_in_place`]). Tests: below, `tests/direct_placement.rs`,
+//! `tests/panics/direct_placement.rs`, `drivers/tests/transfers.rs`.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::payload::Data;
 use crate::inet::Core;
 use crate::inet::ip::Cast;
-use crate::inet::netif::{Checksum, Medium, RxFrame, RxPlaced};
+use crate::inet::netif::{Checksum, Medium, RxDirect, RxFrame};
 use crate::rt::memory;
 
 /// Most frames that are gathered: a batch.
@@ -54,8 +54,8 @@ const FULL_MAX: u8 = 16;
 /// the socket lock.
 const LARGE_MIN: usize = 8 << 10;
 
-/// A reader that waits with its buffer.
-pub(crate) struct Placing<'a, T: Transport> {
+/// A reader that waits, with its buffer, for data to be placed there.
+pub(crate) struct DirectPlacement<'a, T: Transport> {
     conn: &'a Arc<T::Conn>,
     buf: &'a mut [u8],
     /// Bytes that were received into the buffer.
@@ -63,7 +63,7 @@ pub(crate) struct Placing<'a, T: Transport> {
 }
 
 /// A segment whose text lies in the reader's buffer.
-pub(crate) struct Placed {
+pub(crate) struct DirectSegment {
     pub header: Header,
     /// Where in the buffer.
     pub at: Range<usize>,
@@ -71,7 +71,7 @@ pub(crate) struct Placed {
     pub rest: Chain,
 }
 
-impl Placed {
+impl DirectSegment {
     /// Bytes of text, in the buffer and out of it.
     pub fn text_len(&self) -> u32 {
         u32::try_from(self.at.len() + self.rest.len()).unwrap_or(u32::MAX)
@@ -125,7 +125,7 @@ impl Guess {
     }
 }
 
-impl<'a, T: Transport> Placing<'a, T> {
+impl<'a, T: Transport> DirectPlacement<'a, T> {
     /// A read into `buf`.
     pub fn new(conn: &'a Arc<T::Conn>, buf: &'a mut [u8]) -> Self {
         Self { conn, buf, taken: 0 }
@@ -156,12 +156,12 @@ impl<'a, T: Transport> Placing<'a, T> {
     }
 
     /// Handles what was gathered, and the frame that ended it.
-    fn accept(&mut self, core: &T, at: Place, batch: &mut Batch, gathered: &mut Vec<Placed>) {
+    fn accept(&mut self, core: &T, at: Place, batch: &mut Batch, gathered: &mut Vec<DirectSegment>) {
         core.input.count(count::BATCHES, 1);
         core.input.count(count::PACKETS, (gathered.len() + batch.packets.len()) as u64);
         let (to, buf) = (*T::tuple(self.conn), &*self.buf);
-        let lent = Lent { placed: gathered, taken: &mut self.taken };
-        core.input_placed(self.conn, at, batch, lent, |placed| copied(core, to, buf, placed));
+        let lent = Lent { segments: gathered, taken: &mut self.taken };
+        core.input_direct(self.conn, at, batch, lent, |segment| copied(core, to, buf, segment));
     }
 
     /// Reads frames to the buffer until there is no more, one is not as guessed, or a bound is reached. Returns how many there
@@ -171,7 +171,7 @@ impl<'a, T: Transport> Placing<'a, T> {
         core: &T,
         at: Place,
         batch: &mut Batch,
-        gathered: &mut Vec<Placed>,
+        gathered: &mut Vec<DirectSegment>,
     ) -> Option<usize> {
         let Some(netif) = core.netifs.netif(at.netif) else { return Some(0) };
         let (medium, conn) = (netif.medium(), T::tuple(self.conn));
@@ -184,10 +184,10 @@ impl<'a, T: Transport> Placing<'a, T> {
                 shown += 1;
                 if shown > 1 || !is_in_place(&frame, place_at, room) {
                     core.input.count(count::MISPLACED, 1);
-                } else if let Some(placed) = guessed(core, medium, conn, &frame, (head_len, begin)) {
+                } else if let Some(segment) = guessed(core, medium, conn, &frame, (head_len, begin)) {
                     is_guessed = true;
                     batch.sole.note(true);
-                    gathered.push(placed);
+                    gathered.push(segment);
                 } else {
                     let (whole, none) = ([frame.head, frame.placed, frame.rest].concat(), Chain::new());
                     let (checksum, gso_size) = (frame.checksum, frame.gso_size);
@@ -214,17 +214,17 @@ impl<'a, T: Transport> Placing<'a, T> {
 }
 
 /// A segment that was not accepted, and whose text lies in `buf`, in packet memory.
-fn copied(core: &Core, to: FourTuple, buf: &[u8], placed: Placed) -> Option<Packet> {
-    let Some(mut payload) = copy_in(core, &buf[placed.at]) else {
+fn copied(core: &Core, to: FourTuple, buf: &[u8], segment: DirectSegment) -> Option<Packet> {
+    let Some(mut payload) = copy_in(core, &buf[segment.at]) else {
         core.input.count(count::NO_MEMORY, 1);
         return None;
     };
-    payload.append(placed.rest);
-    Some(Packet { to, header: placed.header, payload: Data(payload) })
+    payload.append(segment.rest);
+    Some(Packet { to, header: segment.header, payload: Data(payload) })
 }
 
 /// Whether an interface has put a frame where it was told to. Where the text of an accepted segment lies is computed from that.
-fn is_in_place(frame: &RxPlaced<'_>, place_at: *const u8, room: usize) -> bool {
+fn is_in_place(frame: &RxDirect<'_>, place_at: *const u8, room: usize) -> bool {
     frame.placed.is_empty() || (frame.placed.as_ptr() == place_at && frame.placed.len() <= room)
 }
 
@@ -233,9 +233,9 @@ fn guessed(
     core: &Core,
     medium: Medium,
     conn: &FourTuple,
-    frame: &RxPlaced<'_>,
+    frame: &RxDirect<'_>,
     (head_len, begin): (usize, usize),
-) -> Option<Placed> {
+) -> Option<DirectSegment> {
     let link = LinkHeader::read(medium, frame.head).ok()?;
     let packet = frame.head.get(link.len..).filter(|_| !link.is_arp && link.cast == Cast::Unicast)?;
     let (ip_header, inside) =
@@ -260,7 +260,7 @@ fn guessed(
         return None;
     }
     let rest = copy_in(core, frame.rest)?;
-    Some(Placed { header, at: begin..begin + frame.placed.len(), rest })
+    Some(DirectSegment { header, at: begin..begin + frame.placed.len(), rest })
 }
 
 /// Whether the checksum of a segment in pieces is right.
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reads_just_what_comes_is_asked_for_more_room_now_and_then_only() {
+    fn a_reader_of_just_what_comes_is_asked_for_more_room_only_now_and_then() {
         let mut guess = Guess { text_len: 1, together: 1, ..Guess::default() };
         let mut taken_as_always = 0;
         for _ in 0..10 * (usize::from(FULL_MAX) + 2) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Random, hash_of, join_all, receive_chunked, send_chunked};
 use lab::{Lab, as_its_end};
-use sockeye::netif::{Checksum, Netif, RxFrame, RxPlaced, Sent, TxFrame, WireConfig, WireEnd, wire};
+use sockeye::netif::{Checksum, Netif, RxDirect, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
 use sockeye_mbuf::Chain;
 
 const BYTES: usize = 4_000_000;
@@ -24,7 +24,7 @@ const SPIN_MAX: Duration = Duration::from_millis(10);
 type Frame = (Vec<u8>, Checksum);
 
 /// An end of a wire that puts payload where it is wanted.
-struct Placing {
+struct DirectEnd {
     end: WireEnd,
     /// Frames that were asked for with a place.
     asked: AtomicUsize,
@@ -53,7 +53,7 @@ const GROUP_MAX: Duration = Duration::from_millis(2);
 /// How long an end that groups frames keeps them from the input thread, for readers that are busy meanwhile.
 const LEFT_TO_READERS: Duration = Duration::from_millis(50);
 
-impl Placing {
+impl DirectEnd {
     fn new(end: WireEnd) -> Self {
         let asked = AtomicUsize::new(0);
         let (held, grouped) = (Mutex::new(None), Mutex::new(Grouped::default()));
@@ -65,7 +65,7 @@ impl Placing {
         (bytes, checksum): &Frame,
         head_len: usize,
         place: &mut [u8],
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) {
         // What a reader may find behind its bytes.
         place.fill(0xee);
@@ -74,7 +74,7 @@ impl Placing {
         let (placed, rest) = text.split_at(text.len().min(room));
         place[..placed.len()].copy_from_slice(placed);
         let placed = &place[..placed.len()];
-        sink(RxPlaced { head, placed, rest, checksum: *checksum, gso_size: 0 });
+        sink(RxDirect { head, placed, rest, checksum: *checksum, gso_size: 0 });
     }
 
     /// The next frame, whole.
@@ -104,7 +104,7 @@ fn is_input_thread() -> bool {
     std::thread::current().name().is_some_and(|name| name.starts_with("sockeye-in"))
 }
 
-impl Netif for Placing {
+impl Netif for DirectEnd {
     as_its_end!();
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         self.end.transmit(flow, frames)
@@ -121,7 +121,7 @@ impl Netif for Placing {
         queue: usize,
         head_len: usize,
         place: &mut [u8],
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) -> Option<usize> {
         let late = self.held.lock().unwrap().take();
         let Some(mut frame) = late.or_else(|| self.next(queue)) else { return Some(0) };
@@ -153,14 +153,14 @@ impl Netif for Placing {
     }
 }
 
-fn lab(v6: bool, change: impl Fn(&mut Placing)) -> Lab {
+fn lab(v6: bool, change: impl Fn(&mut DirectEnd)) -> Lab {
     lab_over(&WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() }, v6, change)
 }
 
-fn lab_over(config: &WireConfig, v6: bool, change: impl Fn(&mut Placing)) -> Lab {
+fn lab_over(config: &WireConfig, v6: bool, change: impl Fn(&mut DirectEnd)) -> Lab {
     let (left, right) = wire(config).unwrap();
     let [left, right] = [left, right].map(|end| {
-        let mut end = Placing::new(end);
+        let mut end = DirectEnd::new(end);
         change(&mut end);
         end
     });
@@ -189,7 +189,7 @@ fn transfer(lab: &Lab, name: &str, read_max: usize) {
 
 /// So many of them that some text was placed, however the threads come about.
 fn transfers(lab: &Lab, name: &str, read_max: usize) {
-    while lab.count("input_placed") < 10 {
+    while lab.count("input_direct") < 10 {
         transfer(lab, name, read_max);
     }
 }
@@ -223,7 +223,7 @@ fn many_small_frames_are_taken_together_whatever_a_reader_has_room_for() {
     for (offload, room) in [(false, 300_000), (false, 5000), (true, 300_000), (true, 5000)] {
         let config = WireConfig { offload, ..WireConfig::default() };
         let (left, right) = wire(&config).unwrap();
-        let right = Placing { together: 32, ..Placing::new(right) };
+        let right = DirectEnd { together: 32, ..DirectEnd::new(right) };
         let lab = Lab::between(left, right, |config| config.spin_max = SPIN_MAX);
         let (client, mut server) = lab.pair();
         let data = Random::new("together").bytes(BYTES);
@@ -257,7 +257,7 @@ fn a_round_trip_is_placed_and_what_is_behind_it_in_the_buffer_is_not_returned() 
     });
     // So many that some find the reader busy at the queue, however the threads come about.
     let mut round = 0u32;
-    while lab.count("input_placed") < 100 {
+    while lab.count("input_direct") < 100 {
         round += 1;
         client.write_all(&round.to_be_bytes()).unwrap();
         let mut buf = [0; 4];

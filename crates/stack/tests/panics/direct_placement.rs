@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use sockeye::netif::{Netif, RxFrame, RxPlaced, Sent, TxFrame, WireConfig, WireEnd, wire};
+use sockeye::netif::{Netif, RxDirect, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
 
 use crate::LONG;
 use crate::common;
@@ -36,7 +36,7 @@ struct Lying {
 
 impl Lying {
     /// Shows a frame with the next lie, if that can be told of it.
-    fn show(&self, bytes: &[u8], head_len: usize, place: &mut [u8], sink: &mut dyn FnMut(RxPlaced<'_>)) {
+    fn show(&self, bytes: &[u8], head_len: usize, place: &mut [u8], sink: &mut dyn FnMut(RxDirect<'_>)) {
         let (head, text) = bytes.split_at(bytes.len().min(head_len));
         let (fits, rest) = text.split_at(text.len().min(place.len()));
         let is_possible = |lie: &mut Lie| match lie {
@@ -50,13 +50,13 @@ impl Lying {
         place[offset..offset + fits.len()].copy_from_slice(fits);
         let placed = &place[offset..offset + fits.len()];
         let checksum = sockeye::netif::Checksum::Device;
-        let honest = RxPlaced { head, placed, rest, checksum, gso_size: 0 };
+        let honest = RxDirect { head, placed, rest, checksum, gso_size: 0 };
         match lie {
             None | Some(Lie::Shifted | Lie::Uncounted) => sink(honest),
-            Some(Lie::TooLong) => sink(RxPlaced { placed: text, rest: &[], ..honest }),
-            Some(Lie::Elsewhere) => sink(RxPlaced { placed: fits, ..honest }),
+            Some(Lie::TooLong) => sink(RxDirect { placed: text, rest: &[], ..honest }),
+            Some(Lie::Elsewhere) => sink(RxDirect { placed: fits, ..honest }),
             Some(Lie::Twice) => (0..2).for_each(|_| sink(honest)),
-            Some(Lie::Nothing) => sink(RxPlaced { placed: &[], rest: &[], ..honest }),
+            Some(Lie::Nothing) => sink(RxDirect { placed: &[], rest: &[], ..honest }),
         }
     }
 }
@@ -74,7 +74,7 @@ impl Netif for Lying {
         queue: usize,
         head_len: usize,
         place: &mut [u8],
-        sink: &mut dyn FnMut(RxPlaced<'_>),
+        sink: &mut dyn FnMut(RxDirect<'_>),
     ) -> Option<usize> {
         if self.next.lock().unwrap().take_if(|lie| *lie == Lie::Uncounted).is_some() {
             return Some(usize::MAX);

@@ -1,4 +1,4 @@
-//! Segments whose text lies in a reader's buffer already: under the connection's lock, got by trying.
+//! Direct data placement: segments whose text lies in a reader's buffer already, under the connection's lock, got by trying.
 //!
 //! A segment is accepted if it is the expected one (`Pcb::on_expected`) and `so_rcv` is empty, which is looked at under the
 //! same hold of the buffers' mutex: the reader returns its text, and nothing that comes before it is left behind. Text for
@@ -6,7 +6,7 @@
 //! to other readers nor reported as readable: there is nothing to read.
 //!
 //! If the lock is held, or something was left for it, nothing is accepted; the caller brings the segments as `conn/run.rs` does. The way out is
-//! the one of all. It must not know frames. Tests: `tests/placed.rs`.
+//! the one of all. It must not know frames. Tests: `tests/direct_placement.rs`.
 
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
@@ -16,7 +16,7 @@ use super::outbox::Context;
 use super::sockbuf::{Buffers, RecvBuf, Socket};
 use super::{Conn, contain, engine, run, serve, tune};
 use crate::base::payload::Data;
-use crate::inet::input::Placed;
+use crate::inet::input::DirectSegment;
 use crate::inet::input::count;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
@@ -26,7 +26,7 @@ use crate::rt::failpoints::{self, Point};
 pub(crate) fn input(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,
-    segments: &mut std::iter::Peekable<impl Iterator<Item = Placed>>,
+    segments: &mut std::iter::Peekable<impl Iterator<Item = DirectSegment>>,
 ) -> usize {
     if segments.peek().is_none() {
         return 0;
@@ -59,7 +59,7 @@ fn hold(
     pcb: &mut Pcb<Data>,
     conn: &Arc<Conn>,
     so: &mut Buffers,
-    segments: &mut std::iter::Peekable<impl Iterator<Item = Placed>>,
+    segments: &mut std::iter::Peekable<impl Iterator<Item = DirectSegment>>,
 ) -> Came {
     let core = cx.core;
     let snd_una = pcb.snd_una();
@@ -67,10 +67,10 @@ fn hold(
     while takes_text(&so.rcv) && accept(cx, pcb, conn, so, segments, &mut came) {}
     let ran = came.tally.segments;
     if ran > 0 {
-        failpoints::hit(Point::Placed, failpoints::of_conn(conn));
+        failpoints::hit(Point::Direct, failpoints::of_conn(conn));
         core.count_many(counter::SEGMENTS_IN, ran);
         core.input.count(count::run_of(ran as usize), 1);
-        core.input.count(count::PLACED, u64::from(ran));
+        core.input.count(count::DIRECT, u64::from(ran));
         pcb.meter(came.tally, Tally::default(), cx.now);
         tune::after_run(cx, pcb, conn, so, came.text);
         if came.bytes > 0 && so.rcv.chain.is_empty() {
@@ -106,7 +106,7 @@ fn accept(
     pcb: &mut Pcb<Data>,
     conn: &Arc<Conn>,
     so: &mut Buffers,
-    segments: &mut std::iter::Peekable<impl Iterator<Item = Placed>>,
+    segments: &mut std::iter::Peekable<impl Iterator<Item = DirectSegment>>,
     came: &mut Came,
 ) -> bool {
     let Some(next) = segments.peek() else { return false };
@@ -126,10 +126,10 @@ fn accept(
     // Text that had no room is delivered, and what comes after it with it.
     while cx.core.config.tcp.gro
         && last.rest.is_empty()
-        && let Some(placed) = segments.next_if(|next| joined.add(&next.header, next.text_len()))
+        && let Some(direct) = segments.next_if(|next| joined.add(&next.header, next.text_len()))
     {
-        came.bytes += placed.at.len();
-        last = placed;
+        came.bytes += direct.at.len();
+        last = direct;
     }
     came.tally.segments += joined.count();
     came.tally.with_text += joined.count();
