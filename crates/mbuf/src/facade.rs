@@ -1,4 +1,4 @@
-//! The one door to atomics, locks, thread locals and the system's memory: those of `sockeye-sync`'s facade and `std`, or loom's models of them under
+//! The only source of atomics, locks, thread locals and the system's memory: those of `sockeye-sync`'s facade and `std`, or loom's models of them under
 //! `cfg(loom)`.
 //!
 //! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot`, `remote_list`, `quota` and `cache`, whose

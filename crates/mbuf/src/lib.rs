@@ -11,7 +11,7 @@
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
 //!
 //! What this crate must not know: sockets, protocols, socket locks, drivers. Of ours it uses the facade of
-//! `sockeye-sync` alone: the door to atomics and locks.
+//! `sockeye-sync` alone: atomics and locks.
 //!
 //! Invariants that hold across its files:
 //! * A view covers only bytes that were written, and no byte is written while a view covers it

@@ -1,9 +1,9 @@
 //! Cross-core hand-offs: how often a shared cache line is written by another thread than the one before.
 //!
 //! That is what cores cost each other: the second writer waits until the line has come over from the first one's
-//! cache. The facade in its counting house reports each access to a shared word here, which knows of every cache
-//! line which thread wrote it last (`lines.rs`) and of every place in the code how often it met a line that was another
-//! thread's (`sites.rs`).
+//! cache. The counting facade (`facade/counted.rs`) reports each access to a shared word here. This module knows which thread wrote
+//! each cache line last (`lines.rs`), and how often each place in the code met a line that another thread had written
+//! (`sites.rs`).
 //!
 //! What counts, and as what, is [`Kind`]. Each is counted by cache line, so two words on one line count as one, and a
 //! word on the line of a lock that its user has just taken does not count again. What a lock or a squeue guards,

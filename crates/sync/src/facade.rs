@@ -1,18 +1,18 @@
-//! The one door to shared memory: every atomic word, lock, reference count, cell and thread call of this
+//! The facade of shared memory: every atomic word, lock, reference count, cell and thread call of this
 //! crate, and every atomic word, lock and reference count of the crates above, comes from here.
 //!
-//! Behind the door stands one of three houses with the same names:
+//! It has three implementations with the same names:
 //!
-//! | house | when | what |
+//! | implementation | when | what |
 //! |---|---|---|
 //! | `host` | normally | the machine: `std` |
 //! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
-//! Linux futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. A test of the house (`crates/tidy`) fails where a crate of the
-//! stack passes the door by, so a new shared word is counted without any effort by its author.
+//! Linux futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. A test (`crates/tidy/src/facades.rs`) fails where a crate of the
+//! stack bypasses the facade, so a new shared word is counted without any effort by its author.
 //!
-//! The door knows nothing of the protocols built on it. Two things are kept from the model on
+//! The facade knows nothing of the protocols built on it. Two things are kept from the model on
 //! purpose, because no protocol's correctness rests on them and modelling them would only multiply interleavings:
 //! the counters (relaxed, never used to order anything) and the recycling of memory (a lock
 //! and thread-local lists). They take their types from [`unmodelled`], which are counted all the same.

@@ -24,7 +24,7 @@
 //! | `admission` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `admission.rs` |
 //! | `fork` | which process this is: a child of fork(2) or the one that made something | head of `fork.rs` |
 //! | `node`, `block` | queue links and the memory they live in | head of `node.rs` |
-//! | `facade` | the one door to atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
+//! | `facade` | the only source of atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
 //! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
 //!
 //! What must not be known here: connections, packets, sockets, time of day. Everything is generic

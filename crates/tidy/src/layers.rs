@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Package};
 use crate::tokens::tokens;
 use crate::tree::Source;
 
-/// One crate's place in the house.
+/// One crate's place in the layers.
 #[derive(Debug)]
 pub struct Layer {
     /// The package's name.

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`layers`] | a crate that depends on, or names, one it must not know |
 //! | [`modules`] | a module of the stack that imports one it must not know |
-//! | [`doors`] | a shared word that passes by the facade which counts hand-offs |
+//! | [`facades`] | a shared word that bypasses the facade, which counts hand-offs |
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
 //! | [`words`] | unfinished work, paths of one machine, package registry hosts |
 //! | [`citations`] | a file or test in `docs/rfc.md` that does not exist |
-//! | [`dependencies`] | a dependency that nobody has given a reason for |
+//! | [`dependencies`] | a dependency without a stated reason |
 //! | [`licences`] | a dependency under a licence that we cannot pass on |
 //! | [`duplicates`] | a dependency in two versions |
 //! | [`publish`] | a published package that a registry would refuse, or that includes a file which is not in it |
@@ -29,8 +29,8 @@
 pub mod citations;
 pub mod code;
 pub mod dependencies;
-pub mod doors;
 pub mod duplicates;
+pub mod facades;
 pub mod finding;
 pub mod layers;
 pub mod licences;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::doors::without_tests;
+use crate::facades::without_tests;
 use crate::finding::Finding;
 use crate::tokens::{Token, tokens};
 use crate::tree::Source;

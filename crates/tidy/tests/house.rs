@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use sockeye_tidy::metadata::{self, Package};
 use sockeye_tidy::policy::{self, Policy};
 use sockeye_tidy::{
-    Tree, citations, dependencies, doors, duplicates, layers, licences, modules, publish, report, shape,
+    Tree, citations, dependencies, duplicates, facades, layers, licences, modules, publish, report, shape,
     unsafety, words,
 };
 
@@ -44,7 +44,7 @@ fn modules_of_the_stack_know_only_those_below_them() {
 
 #[test]
 fn shared_words_are_had_through_the_door_that_counts_them() {
-    report(TREE.rust().flat_map(doors::check).collect());
+    report(TREE.rust().flat_map(facades::check).collect());
 }
 
 #[test]

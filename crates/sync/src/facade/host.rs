@@ -2,7 +2,7 @@
 //!
 //! This file must not know any protocol. Its invariants: the same names with the same meaning as
 //! `model.rs` and `counted.rs`; a word or lock *is* the machine's own type, not one around it, so that a normal
-//! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the door.
+//! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the facade.
 
 pub use super::lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 // A type of its own for the model's sake: see there.

@@ -1,7 +1,7 @@
 //! A value that is read as a whole, without a lock and without writing a line that another core reads, and replaced as a
 //! whole: for tables that every packet asks and that change when the application configures something.
 //!
-//! It is `arc-swap` behind the facade's door. A reader keeps what it has read, however often it is replaced meanwhile;
+//! It is `arc-swap` behind the facade. A reader keeps what it has read, however often it is replaced meanwhile;
 //! a replaced value is dropped by the thread that lets go of it last. No model checker sees it: its protocol is that
 //! crate's, and no protocol of ours rests on when a replacement is seen. Tests: below.
 

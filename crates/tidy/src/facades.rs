@@ -1,4 +1,4 @@
-//! That shared words are had through one door only.
+//! Shared words are taken from the facade only.
 //!
 //! Hand-offs between cores are counted by the facade of `sockeye-sync` (`docs/adr/0015`). A word, lock or reference count
 //! that passes the facade by would be missing in every count, silently. So the crates whose traffic is counted
@@ -13,10 +13,10 @@ use crate::tree::Source;
 
 /// Folders in which everything shared must be counted.
 const COUNTED: [&str; 4] = ["crates/sync/src/", "crates/mbuf/src/", "crates/netif/src/", "crates/stack/src/"];
-/// The door itself, and the instrument behind it: beginnings of paths.
-const DOOR: [&str; 3] = ["crates/sync/src/facade", "crates/sync/src/count", "crates/mbuf/src/facade.rs"];
+/// The facades themselves, and the instrument behind them: beginnings of paths.
+const FACADES: [&str; 3] = ["crates/sync/src/facade", "crates/sync/src/count", "crates/mbuf/src/facade.rs"];
 /// A file that begins like the instrument and is none.
-const NOT_DOOR: &str = "crates/sync/src/counters.rs";
+const NOT_FACADE: &str = "crates/sync/src/counters.rs";
 /// Crates with a module `sync` full of shared words.
 const ROOTS: [&str; 4] = ["std", "core", "alloc", "tokio"];
 /// Crates that are nothing but shared words, and a type that is one.
@@ -32,10 +32,10 @@ const WORDS: [&str; 8] = [
 ];
 /// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
-    let is_door = DOOR.iter().any(|door| source.path.starts_with(door)) && source.path != NOT_DOOR;
+    let is_facade = FACADES.iter().any(|facade| source.path.starts_with(facade)) && source.path != NOT_FACADE;
     let is_test = source.path.contains("/tests/") || source.path.ends_with("/tests.rs");
     let is_counted = COUNTED.iter().any(|folder| source.path.starts_with(folder));
-    if !source.is_rust() || !is_counted || is_door || is_test {
+    if !source.is_rust() || !is_counted || is_facade || is_test {
         return Vec::new();
     }
     let Some(tokens) = tokens(&source.text) else {
@@ -45,13 +45,13 @@ pub fn check(source: &Source) -> Vec<Finding> {
     let found = |line| {
         let message = "a shared word that no count of hand-offs would see: take it from \
             sockeye_sync::facade, and add it there if it has no such type yet";
-        Finding::new(&source.path, line, "one-door", message)
+        Finding::new(&source.path, line, "facade", message)
     };
-    (0..product.len()).filter(|&at| passes_by(&product, at)).map(|at| found(product[at].line)).collect()
+    (0..product.len()).filter(|&at| bypasses_facade(&product, at)).map(|at| found(product[at].line)).collect()
 }
 
-/// Whether what begins at `at` names a shared word past the door.
-fn passes_by(tokens: &[Token], at: usize) -> bool {
+/// Whether what begins at `at` names a shared word past the facade.
+fn bypasses_facade(tokens: &[Token], at: usize) -> bool {
     let text = tokens[at].text.as_str();
     if WORDS.contains(&text) {
         return true;
