@@ -218,7 +218,7 @@ fn has_passed(deadline: Option<Instant>) -> bool {
     cfg!(loom) || deadline.is_some_and(|deadline| deadline <= Instant::now())
 }
 
-/// When a waiter looks around, or gives up. In the model, which has no time, nobody helps by looking.
+/// When a waiter looks around, or gives up. In the model, which has no time, no waiter helps by looking.
 fn next_look(deadline: Option<Instant>) -> Option<Instant> {
     if cfg!(loom) {
         return deadline;

@@ -81,7 +81,7 @@ unsafe impl<T: Sync> Sync for BriefGuard<'_, T> {}
 impl<T> BriefMutex<T> {
     /// An unlocked mutex.
     pub fn new(value: T) -> Self {
-        Self { locked: LockWord::new(FREE), parked: Futex::new(NOBODY), value: UnsafeCell::new(value) }
+        Self { locked: LockWord::new(FREE), parked: Futex::new(NO_SLEEPER), value: UnsafeCell::new(value) }
     }
 
     /// Locks it. One compare-exchange if it is free. **Blocks** otherwise: spins briefly, yields, then sleeps.
@@ -141,14 +141,14 @@ impl<T> BriefMutex<T> {
     fn park(&self) {
         loop {
             // Relaxed: the fence orders it before the attempt, and before every look of an owner from then on.
-            self.parked.store(SOMEBODY, Ordering::Relaxed);
+            self.parked.store(SLEEPER, Ordering::Relaxed);
             if !heavy_fence() {
                 return self.poll();
             }
             if self.acquire() {
                 return;
             }
-            self.parked.wait(SOMEBODY, None);
+            self.parked.wait(SLEEPER, None);
         }
     }
 
@@ -167,7 +167,7 @@ impl<T> BriefMutex<T> {
         // Between U1 and U3.
         light_fence();
         // Relaxed: the sleeper's fence orders it. `self` is still there: the guard borrows it.
-        if self.parked.load(Ordering::Relaxed) != NOBODY {
+        if self.parked.load(Ordering::Relaxed) != NO_SLEEPER {
             self.wake();
         }
     }
@@ -177,7 +177,7 @@ impl<T> BriefMutex<T> {
     fn wake(&self) {
         // Of several owners one after the other, one wakes. Not a swap, which would write where it finds no sleeper: loom, which does not
         // know that nothing comes between what an exchange reads and writes, would let that hide the mark of a later sleeper.
-        if self.parked.compare_exchange(SOMEBODY, NOBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if self.parked.compare_exchange(SLEEPER, NO_SLEEPER, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.parked.wake_one();
         }
     }
@@ -230,8 +230,8 @@ fn poll_pause() {
 
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
-const NOBODY: u32 = 0;
-const SOMEBODY: u32 = 1;
+const NO_SLEEPER: u32 = 0;
+const SLEEPER: u32 = 1;
 
 /// Rounds of 2, 4, 8, 16 pauses: some sections' length.
 const PAUSE_ROUNDS: u32 = if cfg!(loom) { 0 } else { 4 };
@@ -285,7 +285,7 @@ mod tests {
                 })
             })
             .collect();
-        while mutex.parked.load(Ordering::Relaxed) == NOBODY {
+        while mutex.parked.load(Ordering::Relaxed) == NO_SLEEPER {
             std::thread::yield_now();
         }
         drop(guard);

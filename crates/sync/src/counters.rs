@@ -1,7 +1,7 @@
-//! Statistics that cost a store: one shard per thread, added up when somebody asks.
+//! Statistics that cost a store: one shard per thread, added up on request.
 //!
 //! A thread with a number (`slot.rs`) is the only writer of its shard, so it counts with a load and
-//! a store, no locked instruction, and on a line that nobody else writes. Threads without a number
+//! a store, no locked instruction, and on a line that no other thread writes. Threads without a number
 //! share one more shard and add atomically. A number passes from a dead thread to a living one
 //! through a mutex, so the new owner of a shard goes on from the last value. A sum is not a
 //! snapshot: it may miss what is being counted just now.

@@ -54,7 +54,7 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     at
 }
 
-/// A piece of memory that somebody will need soon. It says nothing of whether there still is anything.
+/// A piece of memory that will be needed soon. It says nothing of whether there still is anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     start: usize,

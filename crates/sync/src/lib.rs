@@ -6,10 +6,10 @@
 //! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
-//! | `wait_list` | everybody who waits for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
+//! | `wait_list` | all that wait for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
 //! | `tasks` | how a task comes onto that list, and looks at what stands elsewhere | head of `tasks.rs` |
 //! | `reserved` | room in a buffer that a writer has reserved for a copy outside of its mutex | head of `reserved.rs` |
-//! | `readiness` | a poller's registration: what a socket is ready for, and who has to look | head of `readiness.rs` |
+//! | `readiness` | a poller's registration: what a socket is ready for, and which thread has to look | head of `readiness.rs` |
 //! | `polled` | what a poller and a socket do with that word | head of `polled.rs` |
 //! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
 //! | `sleeper`, `run_queue` | a worker, its sleeper and its queue | head of `sleeper.rs` |

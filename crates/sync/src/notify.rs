@@ -12,7 +12,7 @@
 //! | idle (no flag, no bits) | `post`, any thread: *must queue the item* | queued |
 //! | queued (`QUEUED` and bits) | `post`, any thread: adds bits | queued |
 //! | | `take`, the owner | idle |
-//! | dead (`DEAD`, whatever else) | nobody | |
+//! | dead (`DEAD`, whatever else) | – | |
 //! | any | `kill`, the owner | dead |
 //!
 //! # Why no wake-up is lost
@@ -98,7 +98,7 @@ impl Notify {
 
     /// Declares the connection dead, for good. True for the first call.
     pub fn kill(&self) -> bool {
-        // AcqRel: who reads `is_dead` also sees what led to it.
+        // AcqRel: a thread that reads `is_dead` also sees what led to it.
         self.word.fetch_or(DEAD, Ordering::AcqRel) & DEAD == 0
     }
 

@@ -1,7 +1,7 @@
-//! An outlet: items of many threads leave in order, by one thread at a time, and nobody waits for it.
+//! An outlet: items of many threads leave in order, by one thread at a time, and no thread waits for it.
 //!
 //! For items that are made under a lock and handed to code that must not be called under one: frames for a device. It is
-//! how Linux runs the queue of a device (`__qdisc_run`): a thread that has items and finds nobody at the outlet becomes its
+//! how Linux runs the queue of a device (`__qdisc_run`): a thread that has items and finds none at the outlet becomes its
 //! *carrier*, and hands over its own items after it has released its locks, and then those that others have left
 //! meanwhile. A thread that finds a carrier leaves its items in the queue and goes on.
 //!
@@ -15,12 +15,12 @@
 //!
 //! # Why no item is stranded
 //! A carrier ceases to be one in two ways. In `next` it finds the queue empty, in the section in which an `offer` would have
-//! put something: what comes later finds no carrier. In `put_down` it is told whether anything is left, and has then
-//! to see to it that somebody picks it up. So does a thread whose `offer` says that it may not carry: it picks up later.
+//! put something: what comes later finds no carrier. `put_down` tells it whether anything is left; then it has
+//! to see to it that a thread picks it up. So does a thread whose `offer` says that it may not carry: it picks up later.
 //!
 //! # Why order is kept
 //! Among items whose makers exclude each other (the frames of a connection, under its lock). A carrier keeps items back only
-//! while the queue is empty, and nobody else can be the carrier then, so what it keeps is older than all that will be queued; it
+//! while the queue is empty, and no other thread can be the carrier then, so what it keeps is older than all that will be queued; it
 //! hands that over first. One that has kept items and makes more may keep these too, as long as the queue is still empty: if
 //! its predecessor under the lock had queued any, it would see them.
 //!
@@ -68,9 +68,9 @@ pub enum Offer {
     Keep,
     /// They are queued, and the caller has become the carrier.
     Carry,
-    /// They are queued; somebody else carries, or is the carrier already.
+    /// They are queued; another thread carries, or the caller is the carrier already.
     Left,
-    /// They are queued, and nobody carries: the caller has to [pick up](Outlet::pick_up) later.
+    /// They are queued, and no thread carries: the caller has to [pick up](Outlet::pick_up) later.
     Later,
 }
 
@@ -139,7 +139,7 @@ impl<T> Outlet<T> {
         state.has_carrier
     }
 
-    /// For the carrier, which has had enough and is the carrier no longer. True if something is queued, which somebody has to
+    /// For the carrier, which has had enough and is the carrier no longer. True if something is queued, which a thread has to
     /// [pick up](Self::pick_up).
     #[must_use = "what is queued would be stranded"]
     pub fn put_down(&self) -> bool {
@@ -148,7 +148,7 @@ impl<T> Outlet<T> {
         !state.queue.is_empty()
     }
 
-    /// Makes the caller the carrier of what is queued, if there is anything and nobody is.
+    /// Makes the caller the carrier of what is queued, if there is anything and no thread is the carrier.
     pub fn pick_up(&self) -> bool {
         let mut state = self.state.lock();
         let is_wanted = !state.has_carrier && !state.queue.is_empty();
@@ -216,7 +216,7 @@ mod tests {
         assert!(outlet.put_down());
         assert!(outlet.pick_up() && !outlet.pick_up());
         assert!(outlet.put_down());
-        // Who comes before that does it, behind what is there.
+        // A thread that comes before that does it, behind what is there.
         assert_eq!(offer(&outlet, Claim::Wanted, &mut vec![3]), Offer::Carry);
         assert_eq!((next(&outlet), next(&outlet)), (Some(vec![2, 3]), None));
         assert_eq!(offer(&outlet, Claim::No, &mut vec![4]), Offer::Later);

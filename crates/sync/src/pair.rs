@@ -3,7 +3,7 @@
 //!
 //! # Locks and their order
 //!
-//! There is one mutex per block. Two of them are taken in ascending order of the blocks' addresses; who
+//! There is one mutex per block. Two of them are taken in ascending order of the blocks' addresses; a thread that
 //! holds one and wants a lower one may *try*, and else goes the long way (below). A block that is linked
 //! to itself is locked once.
 //!
@@ -18,11 +18,11 @@
 //! ```text
 //!   lock a; b = a.peer; b is lower and taken:
 //!       a.busy += 1; hold b; unlock a        <- the window
-//!       lock b; lock a; a.busy -= 1          (0: tell who waits to link)
-//!       a.peer is b: the pair is ours        a.peer is none: somebody unlinked a
+//!       lock b; lock a; a.busy -= 1          (0: tell the thread that waits to link)
+//!       a.peer is b: the pair is ours        a.peer is none: another thread unlinked a
 //! ```
 //!
-//! While `busy` is not 0 a pointer changes only to *none*, never to a third block: who wants to link `a`
+//! While `busy` is not 0 a pointer changes only to *none*, never to a third block: a thread that wants to link `a`
 //! anew ([`relink`]) waits until it is 0. Without that rule an `a` that was unlinked from `b` and linked to
 //! `c` and back to `b` in the window would look as if nothing had happened.
 //!
@@ -34,7 +34,7 @@
 //!
 //! # Why no wake-up is lost
 //!
-//! Who waits for `busy == 0` takes its ticket under `a`'s mutex, in the section that saw it greater; who
+//! A thread that waits for `busy == 0` takes its ticket under `a`'s mutex, in the section that saw it greater; the thread that
 //! takes it to 0 notifies under the same mutex, and wakes after all locks.
 //!
 //! Must not know what a block is, or what is done under the locks. Both references of a pair linked in
@@ -59,7 +59,7 @@ pub trait Linked: Sized {
 #[derive(Debug)]
 pub struct Link<T> {
     state: TryMutex<State<T>>,
-    /// Who waits for `busy == 0`.
+    /// Threads that wait for `busy == 0`.
     idle: WaitQueue,
 }
 
@@ -77,7 +77,7 @@ pub struct PairCost {
     pub locks: u32,
     /// Times that the long way was gone.
     pub slow: u32,
-    /// Times that a link waited for somebody in the window.
+    /// Times that a link waited for a thread in the window.
     pub busy_waits: u32,
 }
 
@@ -138,7 +138,7 @@ pub fn with_peer<T: Linked, R>(
             let (own, theirs, owed) = the_long_way(a, b, own);
             let is_linked = own.peer.is_some();
             drop(own);
-            // Also if `f` panics: who waits to link `a` would wait for ever.
+            // Also if `f` panics: a thread that waits to link `a` would wait for ever.
             let owed = owed.then(|| Owed(&a.link().idle));
             let result = is_linked.then(|| f(b));
             drop(theirs);
@@ -161,7 +161,7 @@ impl Drop for Owed<'_> {
     }
 }
 
-/// Both guards, and whether a wake of who waits to link `a` is owed. Afterwards `a`'s peer is `b` or none.
+/// Both guards, and whether a thread that waits to link `a` is owed a wake. Afterwards `a`'s peer is `b` or none.
 fn the_long_way<'a, T: Linked>(
     a: &'a T,
     b: &'a T,
@@ -174,7 +174,7 @@ fn the_long_way<'a, T: Linked>(
     own.busy -= 1;
     let owed = own.busy == 0 && a.link().idle.notify().is_wake_owed();
     let is_same = own.peer.as_ref().is_none_or(|peer| core::ptr::eq::<T>(&**peer, b));
-    assert!(is_same, "a pointer changed to a third block while somebody was in the window");
+    assert!(is_same, "a pointer changed to a third block while a thread was in the window");
     (own, theirs, owed)
 }
 
@@ -186,7 +186,7 @@ pub fn with_both<T: Linked, R>(a: &T, b: &T, f: impl FnOnce() -> R) -> (R, PairC
 }
 
 /// Points `a` at `b`, whatever it pointed at before; returns what that was. `admit` is asked under both
-/// mutexes whether that may be, with the peer that `b` has. Waits until nobody is in `a`'s window.
+/// mutexes whether that may be, with the peer that `b` has. Waits until no thread is in `a`'s window.
 ///
 /// # Errors
 /// What `admit` says; nothing is changed then.

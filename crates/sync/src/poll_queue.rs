@@ -32,8 +32,8 @@
 //! *A look panics*: the entry that it was about stays in the round, as the last one, so that the next `collect` comes to the others first.
 //! `table` and `inbox` are whole, and unlocked.
 //!
-//! *The poller goes*: [`close`](PollQueue::close) closes the inbox before it takes the registrations out. A push that comes later is dropped: there is
-//! nobody to find it.
+//! *The poller goes*: [`close`](PollQueue::close) closes the inbox before it takes the registrations out. A push that comes later is dropped: no
+//! thread would find it.
 //!
 //! Must not know sockets. Tests: `tests/loom/poll_queue.rs`, `stack/tests/suite/{poll,poll_stress}.rs`.
 
@@ -218,7 +218,7 @@ mod tests {
     fn a_closed_queue_takes_no_entry_and_has_no_registration() {
         let queue = PollQueue::new();
         let [early, late] = [(); 2].map(|()| queue.admit(|numbered| numbered).expect("a number"));
-        assert!(!queue.push(early.raise(1).expect("it was idle")), "nobody sleeps");
+        assert!(!queue.push(early.raise(1).expect("it was idle")), "no thread sleeps");
         assert!(matches!(queue.idle(), Idle::Arrived));
         queue.collect(&mut (), |()| false, |(), _, _| false);
         assert_eq!(queue.close().count(), 2);

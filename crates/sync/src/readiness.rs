@@ -12,10 +12,10 @@
 //!
 //! | from → to | by |
 //! |---|---|
-//! | idle → queued, with bits | who holds the mutex: [`raise`](Readiness::raise); it then queues the entry, in the same section |
+//! | idle → queued, with bits | the holder of the mutex: [`raise`](Readiness::raise); it then queues the entry, in the same section |
 //! | queued → queued, more bits | the same |
-//! | queued → queued, fewer bits | who holds the mutex: [`lower`](Readiness::lower), [`settle`](Readiness::settle) |
-//! | queued → idle, next generation | who holds the mutex: `settle` with nothing; `lower` of the last bit, if the entry was reported |
+//! | queued → queued, fewer bits | the holder of the mutex: [`lower`](Readiness::lower), [`settle`](Readiness::settle) |
+//! | queued → idle, next generation | the holder of the mutex: `settle` with nothing; `lower` of the last bit, if the entry was reported |
 //!
 //! `reported` is the last generation whose entry the poller has taken out of its inbox. The poller alone writes it, `lower`
 //! reads it: an entry that is still in the inbox is not made void, so there are two entries of one word at most, one of
@@ -36,7 +36,7 @@
 //!
 //! A socket whose readiness depends on two mutexes, or whose readers do not lower, uses the same word by locked instructions instead:
 //! [`raise_shared`](Readiness::raise_shared), [`take_shared`](Readiness::take_shared),
-//! [`keep_shared`](Readiness::keep_shared). There only the poller makes it idle, the generation stays, and who takes looks
+//! [`keep_shared`](Readiness::keep_shared). There only the poller makes it idle, the generation stays, and a thread that takes looks
 //! afterwards: of a `raise_shared` and a `take_shared` one is first in the word's order, and the second sees what the first
 //! one's thread did before. A word is used in one of the two ways, always.
 //!
@@ -127,7 +127,7 @@ impl Readiness {
     /// What the poller can say of an entry without the mutex. No locked instruction.
     #[inline]
     pub fn look(&self, entry: Generation) -> Look {
-        // Acquire: with the release of who raised the bits. The reader takes the mutex all the same.
+        // Acquire: with the release of the thread that raised the bits. The reader takes the mutex all the same.
         let seen = self.word.load(Ordering::Acquire);
         match seen & (BITS | CLOSER) {
             _ if !is_current(seen, entry) => Look::Void,
@@ -150,7 +150,7 @@ impl Readiness {
     /// [`raise`](Self::raise) for a word that is shared. One locked instruction.
     #[inline]
     pub fn raise_shared(&self, bits: u8) -> Option<Generation> {
-        // AcqRel, with `take_shared`: who takes the bits sees what they speak of.
+        // AcqRel, with `take_shared`: the thread that takes the bits sees what they stand for.
         let before = self.word.fetch_or(QUEUED | u32::from(bits), Ordering::AcqRel);
         (before & QUEUED == 0).then_some(Generation(before & GENERATION))
     }
@@ -239,7 +239,7 @@ mod tests {
         let again = word.raise(READ).expect("it is idle again");
         assert_ne!(again, entry);
         assert_eq!(word.look(entry), Look::Void);
-        assert!(!word.settle(entry, READ), "the entry of an earlier generation is nobody's");
+        assert!(!word.settle(entry, READ), "the entry of an earlier generation is void");
         assert_eq!(word.look(again), Look::Ready(READ));
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let word = Readiness::new(Generation::FIRST);
         let entry = word.raise(READ).expect("it was idle");
         word.lower(READ);
-        assert_eq!(word.look(entry), Look::Closer, "nobody has looked at it yet");
+        assert_eq!(word.look(entry), Look::Closer, "no thread has looked at it yet");
         assert_eq!(word.raise(READ), None, "a second entry would be one more each time");
         assert_eq!(word.look(entry), Look::Ready(READ));
     }

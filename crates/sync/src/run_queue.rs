@@ -3,7 +3,7 @@
 //! Any thread pushes, one takes everything at once. One word with a list, newest first; the
 //! argument against recycled addresses stands at the head of `node.rs`.
 //!
-//! The queue wakes nobody. A producer pushes, then calls `Sleeper::wake_if_sleeping`; the
+//! The queue wakes no thread. A producer pushes, then calls `Sleeper::wake_if_sleeping`; the
 //! worker calls `prepare_sleep`, then looks here once more. Why that loses nothing stands at the
 //! head of `sleeper.rs`.
 //!
@@ -24,7 +24,7 @@ pub struct RunQueue<T> {
     word: AtomicPtr<Node<T>>,
 }
 
-// SAFETY: the queue owns its items, which travel to the taking thread. Nobody gets a reference.
+// SAFETY: the queue owns its items, which travel to the taking thread. No thread gets a reference.
 unsafe impl<T: Send> Send for RunQueue<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for RunQueue<T> {}

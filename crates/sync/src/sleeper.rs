@@ -1,7 +1,7 @@
 //! A worker's bed: sleeping when there is no work, without missing any and without a system call
 //! per piece of it.
 //!
-//! One thread, the worker, sleeps here. Anybody wakes it. Where the work comes from (run queues,
+//! One thread, the worker, sleeps here. Any thread may wake it. Where the work comes from (run queues,
 //! devices, timers) is none of this file's business; each source is looked at between
 //! [`Sleeper::prepare_sleep`] and [`Drowsy::sleep`].
 //!

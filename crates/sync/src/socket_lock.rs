@@ -125,7 +125,7 @@ unsafe impl<T: Send, I: Send> Send for SocketLock<T, I> {}
 unsafe impl<T: Send, I: Send> Sync for SocketLock<T, I> {}
 
 /// What became of an item that was left.
-#[must_use = "whoever leaves the first item has to look whether the lock has become free"]
+#[must_use = "a thread that leaves the first item has to look whether the lock has become free"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left<I> {
     /// It is the first: the caller owes a [`SocketLock::look`], soon, and at a time at which it holds no lock.
@@ -155,7 +155,7 @@ enum Insisted {
 }
 
 /// A runner has left items behind: *now* see to it that a thread calls [`SocketLock::take_over`]. It may find nothing.
-#[must_use = "what was left behind waits for somebody who looks"]
+#[must_use = "what was left behind waits for a thread that looks"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandedOff;
 
@@ -164,7 +164,7 @@ impl<T, I> SocketLock<T, I> {
     pub fn new(value: T) -> Self {
         Self {
             word: LockWord::new(FREE),
-            parked: Futex::new(NOBODY),
+            parked: Futex::new(NO_SLEEPER),
             backlog: AtomicPtr::new(ptr::null_mut()),
             inner: UnsafeCell::new(Inner::new(value)),
         }
@@ -300,7 +300,7 @@ impl<T, I> SocketLock<T, I> {
                 // It finds what was left, and the threads that sleep.
                 Insisted::Held(RUN) => return None,
                 Insisted::Held(_section) if waits => {
-                    self.parked.wait(SOMEBODY, None);
+                    self.parked.wait(SLEEPER, None);
                     has_slept = true;
                 }
                 Insisted::Held(_section) => waits = true,
@@ -370,7 +370,7 @@ impl<T, I> SocketLock<T, I> {
             self.announce_sleep();
             match self.insist(holder) {
                 Insisted::Locked => return,
-                Insisted::Held(_) => _ = self.parked.wait(SOMEBODY, None),
+                Insisted::Held(_) => _ = self.parked.wait(SLEEPER, None),
             }
         }
     }
@@ -401,7 +401,7 @@ impl<T, I> SocketLock<T, I> {
         // word wrote.
         let has_to_look = self.word.swap(FREE, Ordering::AcqRel) & MARK != 0;
         // Relaxed: the sleeper's `insist` orders it. `self` is still there: the guard borrows it.
-        if has_to_look && self.parked.load(Ordering::Relaxed) != NOBODY {
+        if has_to_look && self.parked.load(Ordering::Relaxed) != NO_SLEEPER {
             self.wake_one();
         }
         has_to_look
@@ -411,14 +411,14 @@ impl<T, I> SocketLock<T, I> {
     fn announce_sleep(&self) {
         // A swap, and acquire and release as in `wake_one`: changes of the word are in one order, which no thread sees
         // otherwise.
-        self.parked.swap(SOMEBODY, Ordering::AcqRel);
+        self.parked.swap(SLEEPER, Ordering::AcqRel);
     }
 
     #[cold]
     #[inline(never)]
     fn wake_one(&self) {
         // A swap: of several holders one after the other, one wakes.
-        if self.parked.swap(NOBODY, Ordering::AcqRel) != NOBODY {
+        if self.parked.swap(NO_SLEEPER, Ordering::AcqRel) != NO_SLEEPER {
             self.parked.wake_one();
         }
     }
@@ -475,8 +475,8 @@ const RUN: u32 = 2;
 const HOLDER: u32 = SECTION | RUN;
 /// The unlock has something to look for.
 const MARK: u32 = 4;
-const NOBODY: u32 = 0;
-const SOMEBODY: u32 = 1;
+const NO_SLEEPER: u32 = 0;
+const SLEEPER: u32 = 1;
 
 /// Rounds of 2, 4, 8, 16 pauses: some sections' length.
 const PAUSE_ROUNDS: u32 = if cfg!(loom) { 0 } else { 4 };

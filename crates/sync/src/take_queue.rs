@@ -1,4 +1,4 @@
-//! A queue whose takers wait in a list: an item wakes one of them, where one wait queue for all would wake everybody.
+//! A queue whose takers wait in a list: an item wakes one of them, where one wait queue for all would wake all of them.
 //!
 //! Everything here is called under one mutex, the owner's; the type has none of its own.
 //!
@@ -40,7 +40,7 @@ pub struct TakeQueue<T> {
 }
 
 impl<T> TakeQueue<T> {
-    /// Nothing is queued and nobody waits.
+    /// Nothing is queued and no thread waits.
     pub const fn new() -> Self {
         Self { items: VecDeque::new(), takers: Vec::new() }
     }
@@ -150,7 +150,7 @@ mod tests {
         let [first, last] = [waiting(&mut queue), waiting(&mut queue)];
         assert!(queue.push(1).is_some());
         assert!(Arc::ptr_eq(&queue.leave(&last).expect("a wake"), &first));
-        assert!(queue.leave(&first).is_none(), "nobody else waits");
+        assert!(queue.leave(&first).is_none(), "no other taker waits");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub enum Woken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notified {
     /// No thread waits. Nothing was written.
-    Nobody,
+    NoWaiter,
     /// The waiter looks at the word and will see it.
     Spinning,
     /// A waiter sleeps: the caller owes a [`WaitQueue::wake`], best after unlocking.
@@ -102,14 +102,14 @@ impl Notified {
     #[must_use]
     pub fn is_wake_owed(self) -> bool {
         match self {
-            Self::Nobody | Self::Spinning => false,
+            Self::NoWaiter | Self::Spinning => false,
             Self::Parked => true,
         }
     }
 }
 
 impl WaitQueue {
-    /// Nobody waits.
+    /// No thread waits.
     pub fn new() -> Self {
         Self { word: Futex::new(0) }
     }
@@ -170,7 +170,7 @@ impl WaitQueue {
         // Relaxed: the mutex orders every `prepare` that matters before this look.
         let seen = self.word.load(Ordering::Relaxed);
         if seen & WAITING == 0 {
-            return Notified::Nobody;
+            return Notified::NoWaiter;
         }
         self.notify_waiting(seen)
     }
@@ -190,7 +190,7 @@ impl WaitQueue {
                 Err(now) => seen = now,
             }
         }
-        Notified::Nobody
+        Notified::NoWaiter
     }
 
     /// Wakes the sleepers that a `notify` found. A system call of about a microsecond; never
@@ -210,7 +210,7 @@ impl WaitQueue {
     #[inline]
     pub fn notify_in(&self, awaited: &mut Awaited) -> Notified {
         if !core::mem::take(&mut awaited.0) {
-            return Notified::Nobody;
+            return Notified::NoWaiter;
         }
         // `WAITING` is set, since only this clears it: so one addition clears it and counts the generation up, and
         // the word need not be read first. Acquire and release: as in `notify_waiting`.

@@ -1,14 +1,14 @@
-//! Everybody who waits for a change of one socket buffer: threads, tasks and pollers.
+//! The waiters for a change of one socket buffer: threads, tasks and pollers.
 //!
 //! A [`WaitList`] is a plain value that stands under the mutex of the condition, beside the buffer. There is one for each
-//! buffer that can be waited for, whatever the kind of socket, and one way to tell everybody on it:
+//! buffer that can be waited for, whatever the kind of socket, and one way to tell all on it:
 //!
 //! ```text
 //!   waiter:  lock; condition false; register / prepare / add_poller; unlock; wait
 //!   waker:   lock; make it true; notify(what, &mut owed); unlock; ...; fire each of `owed`
 //! ```
 //!
-//! # Who is on it, and until when
+//! # What is on it, and until when
 //!
 //! | waiter | comes by | leaves by |
 //! |---|---|---|
@@ -21,13 +21,13 @@
 //! # Why no wake-up is lost
 //!
 //! A waiter looks at the condition and comes onto the list in one section of the mutex, and the change and its `notify` are
-//! one section too. So either the waiter sees the change, or the `notify` sees the waiter. A `notify` tells *everybody* who wants
+//! one section too. So either the waiter sees the change, or the `notify` sees the waiter. A `notify` tells *every* waiter that wants
 //! what has changed. A task that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others
 //! are too. What [`Key`] a future holds is never given to another future of the same list, so the removal by a future that was woken before
 //! does not hit a later waiter.
 //!
 //! `wanted` is never less than what tasks and pollers want: both add to it when they come, and only a `notify` that has looked at each
-//! of them lowers it. With nobody waiting a `notify` reads that byte and the word of the threads, and writes nothing.
+//! of them lowers it. Without waiters a `notify` reads that byte and the word of the threads, and writes nothing.
 //!
 //! # Foreign code
 //!
@@ -51,7 +51,7 @@ use crate::wait::{Awaited, Notified, Ticket, WaitQueue};
 
 /// A poller's registration, which stays on the list when it is told.
 pub trait Poller {
-    /// Somebody to be woken after unlocking. Callers may collect it in a list of their own type.
+    /// A wake that is owed after unlocking. Callers may collect it in a list of their own type.
     type Owed: From<Waker>;
 
     /// The bits that it wants to know of.
@@ -127,7 +127,7 @@ impl Task {
 struct Rest(Vec<Task>);
 
 impl<P: Poller> WaitList<P> {
-    /// Nobody waits.
+    /// A list without waiters.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -282,7 +282,7 @@ impl<P: Poller> WaitList<P> {
         self.wanted = wanted;
     }
 
-    /// The socket closes: takes everybody off the list. Tasks are owed a wake, and find it closed; the pollers are to be dropped
+    /// The socket closes: takes all waiters off the list. Tasks are owed a wake, and find it closed; the pollers are to be dropped
     /// after unlocking.
     #[must_use = "to be dropped after unlocking"]
     pub fn clear<O: From<P::Owed>>(&mut self, owed: &mut Vec<O>) -> Pollers<P> {
@@ -310,7 +310,7 @@ impl<P: Poller> WaitList<P> {
         }
     }
 
-    /// With nobody left there is nothing that anybody wants.
+    /// Without waiters nothing is wanted.
     fn forget_wants(&mut self) {
         if self.pollers.is_empty() && self.first.is_none() && self.rest.is_none() {
             self.wanted = 0;
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(told(&mut list, READ), 0);
         assert_eq!((told(&mut list, WRITE), counts()), (1, [1, 1, 1, 1]));
         assert_eq!(list.task_count(), 0);
-        assert!(list.rest.is_none(), "a list on which nobody waits has no memory of its own");
+        assert!(list.rest.is_none(), "a list without waiters has no memory of its own");
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Pcb {
     pub fn announce(this: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
         let sleepers = || Wake::sleepers(this, Change::Arrival);
         match so.waiters.notify_awaited(&this.receive.wait, sleepers, ready.bits(), wakes) {
-            Notified::Nobody => {}
+            Notified::NoWaiter => {}
             Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
         }
     }

@@ -49,7 +49,7 @@ impl<'c> Wakes<'c> {
         let found =
             so.readers.notify_awaited(&pcb.rcv_wait, sleepers, Ready::READABLE.bits(), &mut self.list);
         match found {
-            Notified::Nobody => {}
+            Notified::NoWaiter => {}
             Notified::Spinning | Notified::Parked => so.data_cpu = cpu::current(),
         }
         failpoints::hit(Point::UnixTell, 0);
@@ -61,7 +61,7 @@ impl<'c> Wakes<'c> {
         let sleepers = || Wake::sleepers(pcb, Change::Room);
         let found = so.writers.notify(&pcb.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut self.list);
         match found {
-            Notified::Nobody => {}
+            Notified::NoWaiter => {}
             Notified::Spinning | Notified::Parked => so.room_cpu = cpu::current(),
         }
     }

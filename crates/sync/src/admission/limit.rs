@@ -1,4 +1,4 @@
-//! Who has a run token, and who gets the next: the rules of [`admission`](super), as plain data.
+//! Which writer has a run token, and which gets the next: the rules of [`admission`](super), as plain data.
 //!
 //! A core has a list of the threads that hold its tokens and a queue of those that wait for one. A thread joins the queue of the core
 //! on which its reader ran last, so that the two pairs that run are not crosswise on the cores. A core whose queue is empty, or has less than
@@ -10,7 +10,7 @@
 //! Bound: an entry for each thread that waits for a token or has one.
 //!
 //! Invariants: an id is in one queue, or holds one token, or is neither. A core has at most `per_core` tokens out, but for those
-//! that were out when that number fell. After [`Limit::fill`] no queue has anybody while a core has a token.
+//! that were out when that number fell. After [`Limit::fill`] every queue of a core that has a token is empty.
 //! Tests: below.
 
 use core::time::Duration;
@@ -44,7 +44,7 @@ struct Held {
 #[derive(Debug)]
 struct Waiter<T> {
     id: u64,
-    who: T,
+    waiter: T,
 }
 
 /// How much CPU time the process had used at a time, both in microseconds.
@@ -71,12 +71,12 @@ impl<T> Limit<T> {
         Self { cores: (0..cores.max(1)).map(|_| core()).collect(), per_core: 1, last_id: 0, looked: None }
     }
 
-    /// Queues `who`, whose reader ran on CPU `cpu`. Returns the id of the token that it will get.
-    pub fn queue(&mut self, who: T, cpu: u32) -> u64 {
+    /// Queues `waiter`, whose reader ran on CPU `cpu`. Returns the id of the token that it will get.
+    pub fn queue(&mut self, waiter: T, cpu: u32) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
         let core = self.core_of(cpu);
-        self.cores[core].queue.push_back(Waiter { id, who });
+        self.cores[core].queue.push_back(Waiter { id, waiter });
         id
     }
 
@@ -123,12 +123,12 @@ impl<T> Limit<T> {
                 && let Some(next) = self.next(index)
             {
                 self.cores[index].held.push(Held { id: next.id, since: now });
-                tell(next.who);
+                tell(next.waiter);
             }
         }
     }
 
-    /// Who is next on this core.
+    /// The next waiter on this core.
     fn next(&mut self, index: usize) -> Option<Waiter<T>> {
         let longest = (0..self.cores.len()).max_by_key(|&other| self.cores[other].queue.len())?;
         let is_short = 2 * self.cores[index].queue.len() < self.cores[longest].queue.len();
@@ -152,7 +152,7 @@ impl<T> Limit<T> {
         let Some(before) = self.looked.replace(usage) else { return };
         let (time, used) = (usage.at.saturating_sub(before.at), usage.used.saturating_sub(before.used));
         if time > micros(LOOK_OLD) {
-            // For much of that time nobody may have asked for a token.
+            // For much of that time no writer may have asked for a token.
             return;
         }
         let is_queued = self.cores.iter().any(|core| !core.queue.is_empty());
@@ -194,15 +194,15 @@ mod tests {
 
     fn filled(limit: &mut Limit<char>, now: u64) -> String {
         let mut told = String::new();
-        limit.fill(now, |who| told.push(who));
+        limit.fill(now, |waiter| told.push(waiter));
         told
     }
 
     /// With these waiting for readers on CPU 4 and CPU 9, of which 4 comes first.
     fn limit(on_4: &str, on_9: &str) -> (Limit<char>, Vec<u64>) {
         let mut limit = Limit::new(2);
-        let all = on_4.chars().map(|who| (who, 4)).chain(on_9.chars().map(|who| (who, 9)));
-        let ids = all.map(|(who, cpu)| limit.queue(who, cpu)).collect();
+        let all = on_4.chars().map(|waiter| (waiter, 4)).chain(on_9.chars().map(|waiter| (waiter, 9)));
+        let ids = all.map(|(waiter, cpu)| limit.queue(waiter, cpu)).collect();
         (limit, ids)
     }
 
@@ -301,7 +301,7 @@ mod tests {
             core::iter::successors(Some(8), |&n| Some(per_core_after(n, 100, false))).take(8).collect();
         assert_eq!(down, [8, 6, 4, 3, 2, 1, 1, 1]);
         assert_eq!([91, 92, 95, 96].map(|busy| per_core_after(4, busy, true)), [8, 4, 4, 3]);
-        assert_eq!(per_core_after(4, 0, false), 4, "nobody would take them");
+        assert_eq!(per_core_after(4, 0, false), 4, "no writer would take them");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tokens on the machine: who gets one, what ends one, and that nobody waits for ever. The rules of the lists are tested in
+//! Tokens on the machine: which writer gets one, what ends one, and that none waits for ever. The rules of the lists are tested in
 //! `limit.rs`, the interleavings in `tests/loom/admission.rs`.
 
 use super::*;
@@ -35,7 +35,7 @@ fn a_token_is_for_so_many_rounds_and_ends_when_the_crowd_is_gone() {
     for _ in 1..ROUNDS_MAX {
         assert!(!admission.ask(&writer, &FULL));
     }
-    assert!(admission.ask(&writer, &FULL), "nobody else wants it");
+    assert!(admission.ask(&writer, &FULL), "no other writer wants it");
     assert_ne!(writer.id.get(), first);
     admission.waiting.store(0, Ordering::Relaxed);
     for _ in 1..ROUNDS_MAX {

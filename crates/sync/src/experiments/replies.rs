@@ -36,7 +36,7 @@ struct Counts {
 pub struct Request(u32);
 
 impl Replies {
-    /// Nobody has asked.
+    /// No thread has asked.
     pub fn new() -> Self {
         Self { counts: Mutex::new(Counts::default()), wait: Arc::new(WaitQueue::new()) }
     }

@@ -10,7 +10,7 @@
 //! ```text
 //!   free           0
 //!   inside         OWNED | list                 a thread holds the `Inside`
-//!   scheduled      OWNED | SCHEDULED | list     owned, nobody inside; `resume` takes it over
+//!   scheduled      OWNED | SCHEDULED | list     owned, no thread inside; `resume` takes it over
 //!   poisoned       OWNED | POISONED             an `Inside` was dropped, not left: final
 //! ```
 //!
@@ -27,7 +27,7 @@
 //! | poison: inside → poisoned | the thread inside, in `Drop` | acquire and release |
 //!
 //! Every transition is a read-modify-write, so each continues the release sequence of the ones
-//! before it: who acquires the word has seen the work of *all* earlier owners and the contents of
+//! before it: a thread that acquires the word has seen the work of *all* earlier owners and the contents of
 //! *all* nodes in the list, not only what the last writer did.
 //!
 //! # Why no item is ever stranded
@@ -112,7 +112,7 @@ pub enum Entry<'p, T> {
     Inside(Inside<'p, T>, T),
     /// Occupied: the item is in the queue, and the thread that is inside or resumes will run it.
     Queued,
-    /// Poisoned: nobody will ever run the item.
+    /// Poisoned: no thread will ever run the item.
     Poisoned(T),
 }
 
@@ -143,7 +143,7 @@ impl<T> Squeue<T> {
         self.id
     }
 
-    /// Whether somebody owns it, inside or scheduled, or it is poisoned. True the moment it was
+    /// Whether a thread owns it, inside or scheduled, or it is poisoned. True the moment it was
     /// looked at.
     pub fn is_occupied(&self) -> bool {
         // Relaxed: a hint, which orders nothing.
@@ -281,17 +281,17 @@ impl<T> Default for Squeue<T> {
 }
 
 impl<T> Drop for Squeue<T> {
-    /// Drops what is still queued: only a scheduled ownership that nobody resumed leaves anything.
+    /// Drops what is still queued: only a scheduled ownership that no thread resumed leaves anything.
     fn drop(&mut self) {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
         let seen = self.load(Ordering::Relaxed);
         let newest = if seen.is_free() { ptr::null_mut() } else { seen.list() };
         let taken = self.taken.with_mut(|taken| {
-            // SAFETY: `&mut self`: nobody is inside.
+            // SAFETY: `&mut self`: no thread is inside.
             unsafe { ptr::replace(taken, ptr::null_mut()) }
         });
         for list in [taken, newest] {
-            // SAFETY: `&mut self`: the lists are ours. Nobody sleeps in `enter_blocking`, which
+            // SAFETY: `&mut self`: the lists are ours. No thread sleeps in `enter_blocking`, which
             // borrows the squeue, so they carry only items.
             drop(unsafe { Batch::from_list(list) });
         }

@@ -1,7 +1,7 @@
 //! Whether the peer that a datagram socket was made with is its peer still.
 //!
 //! Handles of a socket of a pair hold the peer that it was made with, so a send may follow that pointer without any lock of the socket's: as long as
-//! nobody has connected the socket to another one. Afterwards the pointer under the link's mutex (`pair.rs`) is asked.
+//! the socket has not been connected to another one. Afterwards the pointer under the link's mutex (`pair.rs`) is asked.
 //!
 //! # States
 //!

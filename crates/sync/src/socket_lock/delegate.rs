@@ -6,7 +6,7 @@
 //! it *withdraws* and looks. The thread that leaves the first item may then have the waiting thread pay the debt
 //! ([`Delegate::takes_over`]), and ends its wait. (Linux had this as the prequeue.)
 //!
-//! The lock is as free as ever: anybody may lock it, and run what was left. The word has the CPU of the thread, since for a sender on the
+//! The lock is as free as ever: any thread may lock it, and run what was left. The word has the CPU of the thread, since for a sender on the
 //! same one there is nothing to be won. Of several offers the last one stands.
 //!
 //! # Why no item is stranded, and no wait goes on for ever
@@ -26,14 +26,14 @@ use crate::facade::{AtomicU32, Ordering};
 /// The thread that has offered to look at the backlog of a [`SocketLock`](super::SocketLock); see the head of the file.
 #[derive(Debug)]
 pub struct Delegate {
-    /// (a) 1 more than the CPU of the thread, or [`NOBODY`].
+    /// (a) 1 more than the CPU of the thread, or [`NONE`].
     word: AtomicU32,
 }
 
 impl Delegate {
-    /// Nobody.
+    /// No thread has offered.
     pub fn new() -> Self {
-        Self { word: AtomicU32::new(NOBODY) }
+        Self { word: AtomicU32::new(NONE) }
     }
 
     /// The caller runs on `cpu`, has announced its wait, and owes a [`withdraw`](Self::withdraw) after it. Never blocks.
@@ -45,7 +45,7 @@ impl Delegate {
     /// The caller's wait is over. It then looks whether something was left in the backlog. Never blocks.
     pub fn withdraw(&self) {
         // Acquire: with the release of `takes_over`, so that the look finds what was left before that.
-        self.word.swap(NOBODY, Ordering::AcqRel);
+        self.word.swap(NONE, Ordering::AcqRel);
     }
 
     /// The CPU of a thread that has offered. A hint: true the moment it was looked at.
@@ -57,10 +57,10 @@ impl Delegate {
 
     /// Passes the debt of a caller that has left the first item on to a thread that has offered. If true, the caller ends that
     /// thread's wait; if false, it still owes the look. Never blocks.
-    #[must_use = "if nobody has offered, the caller still owes a look"]
+    #[must_use = "if no thread has offered, the caller still owes a look"]
     pub fn takes_over(&self) -> bool {
         // A read-modify-write that changes nothing. Release: the push, with the acquire of `withdraw`. Acquire: the announced wait.
-        self.word.fetch_add(0, Ordering::AcqRel) != NOBODY
+        self.word.fetch_add(0, Ordering::AcqRel) != NONE
     }
 }
 
@@ -70,4 +70,4 @@ impl Default for Delegate {
     }
 }
 
-const NOBODY: u32 = 0;
+const NONE: u32 = 0;

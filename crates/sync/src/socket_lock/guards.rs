@@ -10,7 +10,7 @@ use core::mem::{self, ManuallyDrop};
 use core::ops::{Deref, DerefMut};
 use core::ptr;
 
-use super::{HandedOff, Left, NOBODY, RUN, SocketLock, YIELDS, closed};
+use super::{HandedOff, Left, NO_SLEEPER, RUN, SocketLock, YIELDS, closed};
 use crate::facade::{Ordering, thread};
 use crate::node::{Batch, Node, reverse};
 
@@ -131,7 +131,7 @@ impl<'a, T, I> Locked<'a, T, I> {
         if of.unlock() && of.looks_left() { of.look().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
-    /// Lets go. If items wait, somebody has to [take over](SocketLock::take_over). Never blocks.
+    /// Lets go. If items wait, a thread has to [take over](SocketLock::take_over). Never blocks.
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
     pub fn leave(self) -> Option<HandedOff> {
@@ -146,7 +146,7 @@ impl<'a, T, I> Locked<'a, T, I> {
     #[inline]
     pub fn give_way(self) -> Option<Self> {
         // Relaxed: a hint.
-        if self.of.parked.load(Ordering::Relaxed) == NOBODY { Some(self) } else { self.let_in() }
+        if self.of.parked.load(Ordering::Relaxed) == NO_SLEEPER { Some(self) } else { self.let_in() }
     }
 
     #[cold]

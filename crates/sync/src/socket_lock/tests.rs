@@ -210,7 +210,7 @@ fn sleepers_are_woken_one_after_the_other() {
             }
         })
     };
-    while lock.parked.load(Ordering::Relaxed) == NOBODY {
+    while lock.parked.load(Ordering::Relaxed) == NO_SLEEPER {
         thread::yield_now();
     }
     drop(section);
@@ -252,7 +252,7 @@ fn many_threads_bring_items() {
                             None => continue,
                         },
                         Turn::Left(Left::Behind) => continue,
-                        Turn::Left(Left::Dead(_)) => panic!("nobody panicked"),
+                        Turn::Left(Left::Dead(_)) => panic!("no thread panicked"),
                     };
                     while let Err(mut more) = locked.run() {
                         let (ran, mut backlog) = more.parts();
@@ -270,7 +270,7 @@ fn many_threads_bring_items() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let locked = lock.try_enter().unwrap();
-    assert!(!locked.has_backlog(), "somebody has left an item behind");
+    assert!(!locked.has_backlog(), "an item was left behind");
     assert_eq!(locked.len(), 4 * count);
     for own in 0..4 {
         let numbers = locked.iter().filter(|item| item.0 == own).map(|item| item.1);

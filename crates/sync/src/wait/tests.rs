@@ -15,7 +15,7 @@ fn is_small() {
 #[test]
 fn nobody_waiting_costs_nothing_and_owes_nothing() {
     let queue = WaitQueue::new();
-    assert_eq!(queue.notify(), Notified::Nobody);
+    assert_eq!(queue.notify(), Notified::NoWaiter);
     assert!(!queue.notify().is_wake_owed());
     let before = queue.word.load(Ordering::Relaxed);
     let _found = queue.notify();
@@ -29,7 +29,7 @@ fn a_notify_after_the_ticket_ends_the_wait_at_once() {
     assert_eq!(queue.notify(), Notified::Spinning);
     assert_eq!(queue.wait(ticket, None, Spin::OFF), Woken::Spinning);
     // The waiter is served, no other one is there.
-    assert_eq!(queue.notify(), Notified::Nobody);
+    assert_eq!(queue.notify(), Notified::NoWaiter);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_waiter_that_gave_up_costs_one_needless_wake() {
     assert_eq!(queue.wait(ticket, Some(Instant::now()), Spin::OFF), Woken::TimedOut);
     assert_eq!(queue.notify(), Notified::Parked);
     queue.wake();
-    assert_eq!(queue.notify(), Notified::Nobody);
+    assert_eq!(queue.notify(), Notified::NoWaiter);
 }
 
 #[test]

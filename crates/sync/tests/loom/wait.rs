@@ -95,7 +95,7 @@ fn two_wakers_and_one_reader() {
         for waker in wakers {
             waker.join().unwrap();
         }
-        assert_eq!(so_rcv.readers.notify(), Notified::Nobody);
+        assert_eq!(so_rcv.readers.notify(), Notified::NoWaiter);
     });
 }
 

@@ -1,14 +1,14 @@
 //! Entering by waiting: a thread sleeps until the owner gives it the squeue itself.
 //!
 //! The waiter pushes a node that points to a [`Grant`] on its stack and sleeps. The owner gives it
-//! the squeue when it leaves: the word stays *owned* all the time, so nobody can slip in
+//! the squeue when it leaves: the word stays *owned* all the time, so no thread can slip in
 //! between, and what is queued goes along. Memory: one node and one grant per sleeping thread.
 //!
 //! # Why the grant cannot be missed or outlived
 //!
 //! The verdict is stored once, with release, and read with acquire by the waiter, which sleeps
 //! only after having read that there is none. `unpark` leaves a token behind if it comes before
-//! `park`, so the order of the two does not matter; a token that somebody else left behind only
+//! `park`, so the order of the two does not matter; a token that another thread left behind only
 //! makes the waiter look once more. The waiter's frame stays until it has read a verdict; the owner
 //! therefore takes the thread's handle out of the node *before* storing the verdict and touches
 //! nothing of the waiter's afterwards.
@@ -23,7 +23,7 @@ use super::{IfFree, Load, Pushed, Squeue};
 use crate::facade::{AtomicU32, Ordering, UnsafeCell, thread};
 use crate::node::Node;
 
-/// The squeue was left by a panic: nobody will enter it again.
+/// The squeue was left by a panic: no thread will enter it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poisoned;
 

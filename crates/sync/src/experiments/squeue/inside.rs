@@ -104,7 +104,7 @@ impl<'p, T> Inside<'p, T> {
         self.collect();
         let list = self.taken();
         self.set_taken(ptr::null_mut());
-        // SAFETY: the list was ours, and is now nobody's.
+        // SAFETY: the list was ours, and no thread's word refers to it now.
         Items(unsafe { Batch::from_list(list) })
     }
 
@@ -130,7 +130,7 @@ impl<'p, T> Inside<'p, T> {
         }
     }
 
-    /// Goes out but keeps the squeue owned and scheduled, with all that is queued, until somebody
+    /// Goes out but keeps the squeue owned and scheduled, with all that is queued, until a thread
     /// [`Squeue::resume`]s it. The caller tells a worker afterwards. Never blocks.
     ///
     /// If a thread in [`Squeue::enter_blocking`] came before the items not yet looked at, it gets
@@ -244,7 +244,7 @@ impl<T> Drop for Inside<'_, T> {
         let taken = self.taken();
         self.set_taken(ptr::null_mut());
         // Acquire: nodes that arrived since, with the release of their push. Release: pairs with
-        // nothing that matters; nobody enters any more.
+        // nothing that matters; no thread enters any more.
         let late = self.squeue.word.swap(Word::DEAD.raw(), Ordering::AcqRel);
         // SAFETY: the exchange made the list ours.
         let late = unsafe { reverse(Word::from_raw(late).list()) };

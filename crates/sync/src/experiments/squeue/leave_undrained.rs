@@ -80,7 +80,7 @@ impl<T> Inside<'_, T> {
                 Ok(()) => return Exit { outcome: Outcome::Left, found, left: Found::Nothing },
                 Err(inside) => inside,
             };
-            // Nobody but threads that wait for the squeue: the next attempt to leave grants it.
+            // Only threads that wait for the squeue: the next attempt to leave grants it.
             let Some(head) = inside.peek() else { continue };
             if is_other_ends_turn && served.is_other_end(head) {
                 is_other_ends_turn = false;
@@ -148,7 +148,7 @@ mod tests {
     /// What a thread that found `queued` ran, and how it left.
     fn leave(queued: &[u32], answers: usize, elide: bool) -> (Vec<u32>, Outcome, Found) {
         let squeue = Squeue::new();
-        let inside = squeue.try_enter().expect("nobody is there");
+        let inside = squeue.try_enter().expect("no thread is inside");
         for item in queued {
             assert_eq!(squeue.fill(*item), Filled::Queued);
         }

@@ -1,6 +1,6 @@
 //! The squeue's word taken apart: the head of a list and three flags in one pointer.
 //!
-//! Only arithmetic; who may change the word from what to what stands at the head of
+//! Only arithmetic; which thread may change the word, and how, is at the head of
 //! `squeue.rs`. Node addresses are multiples of eight, so the flags have the low bits.
 
 use core::ptr;
@@ -64,7 +64,7 @@ impl<T> Word<T> {
     }
 }
 
-/// Somebody owns the squeue.
+/// A thread owns the squeue.
 const OWNED: usize = 1;
 /// The owner is not inside: the ownership waits for `resume`.
 const SCHEDULED: usize = 2;
