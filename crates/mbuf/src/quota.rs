@@ -8,7 +8,7 @@
 //!
 //! | flag | set by | cleared by | while it is set |
 //! |---|---|---|---|
-//! | CLOSED | the drop of the last handle | nobody | freed memory goes to the system |
+//! | CLOSED | the drop of the last handle | no thread | freed memory goes to the system |
 //! | PRESSURE | `reserve`, from 7/8 of the cap | `release`, below 3/4 | the same |
 //! | REFUSED | `refuse`, under the lock | `release`, under the lock | the same, and the next `release` wakes |
 //! | NO_REUSE | `new` | no thread | the same, but remote-free lists take clusters all the same |

@@ -154,7 +154,7 @@ fn lists_that_nobody_touches_are_flushed_at_the_second_look() {
         pool.remote_free_to_cores(freed(mbufs.pop()), |_| ());
         assert!(pool.flush_stale(&mut seen));
         pool.remote_free_to_cores(freed(mbufs.pop()), |_| ());
-        assert!(pool.flush_stale(&mut seen), "somebody has touched it");
+        assert!(pool.flush_stale(&mut seen), "a thread has touched it");
         assert!(!pool.flush_stale(&mut seen));
         assert_eq!(listed(&pool), 0);
     });

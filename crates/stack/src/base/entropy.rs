@@ -20,7 +20,7 @@ impl Entropy {
         Self { seed, drawn: 0 }
     }
 
-    /// Numbers that nobody can foretell who does not know the key, nor who does and not the nonce.
+    /// Numbers that cannot be predicted without the key, nor with the key but without the nonce.
     pub fn mixed(key: [u8; 16], nonce: [u8; 16]) -> Self {
         let part = |n: u8| {
             let mut hasher = SipHasher24::new_with_key(&key);
@@ -34,7 +34,7 @@ impl Entropy {
         Self { seed, drawn: 0 }
     }
 
-    /// Numbers that nobody can foretell.
+    /// Numbers that cannot be predicted.
     pub fn draw() -> io::Result<Self> {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed)

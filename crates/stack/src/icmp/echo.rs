@@ -1,6 +1,6 @@
 //! Echo requests on their way out, and what comes back for them: to the socket whose identifier they carry.
 //!
-//! Runs in the context of who received; wakes are left in the outbox. An error is believed if the request that it quotes
+//! Runs on the thread that received it; wakes are left in the outbox. An error is believed if the request that it quotes
 //! has the identifier of a socket here, and at most ends one call of that. Must not know how packets come in. Tests:
 //! `tests/ip/sockets.rs`.
 

@@ -45,7 +45,7 @@ pub struct IcmpSocket {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EchoReply {
-    /// Who has answered.
+    /// The host that has answered.
     pub from: IpAddr,
     /// The address of the stack that it came to.
     pub dst: IpAddr,
@@ -74,7 +74,7 @@ pub struct EchoError {
     pub errno: i32,
     /// The host that reported it: for [`Unsent::TimeExceeded`] the router on the way.
     pub offender: IpAddr,
-    /// Whom the request was for.
+    /// The destination of the request.
     pub dst: IpAddr,
     /// The interface on which `dst` is, if it is an address of a link; else 0.
     pub scope_id: u32,

@@ -107,7 +107,7 @@ impl<'s> Context<'s> {
         }
         departures::depart(self);
         while let Err((_, caught)) = self.arm_timers() {
-            // Who needs a timer asks again the next time that there is something to do.
+            // Code that needs a timer asks again the next time that there is something to do.
             self.due.caught.push(caught);
         }
         self.notify();

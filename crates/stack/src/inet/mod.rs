@@ -3,7 +3,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`netif`] | addresses, routes and queues of interfaces; frames out |
-//! | [`input`] | frames in: parsing, checks, and who runs the packets |
+//! | [`input`] | frames in: parsing, checks, and which thread runs the packets |
 //! | [`ip`] | packets other than whole segments of TCP; fragments; path MTU |
 //! | [`link`] | Ethernet: neighbors, addresses of our own, groups |
 //! | [`context`] | one call into the stack, and what it leaves to be done at its end |

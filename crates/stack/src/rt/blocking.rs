@@ -50,7 +50,7 @@ pub(crate) fn wait(env: &Env, queue: &WaitQueue, ticket: Ticket, cpu: u32, timeo
     queue.wait(ticket, timeout.until(), spin_for(env, cpu)) != Woken::TimedOut
 }
 
-/// How a caller spins who waits for one who ran last on `cpu`.
+/// How a caller spins that waits for a thread that ran last on `cpu`.
 fn spin_for(env: &Env, cpu: u32) -> Spin {
     Spin::up_to(env.config.spin_max).woken_from(Some(cpu)).for_one_answer()
 }

@@ -50,7 +50,7 @@ pub(crate) trait Discipline {
         false
     }
 
-    /// Until when a worker sleeps that has nothing to do, if nobody wakes it; `deadline` is that of its timers.
+    /// Until when a worker sleeps that has nothing to do, if no thread wakes it; `deadline` is that of its timers.
     #[inline]
     fn sleeps_until(env: &Env, deadline: Option<Instant>) -> Option<Instant> {
         let _ = env;

@@ -95,7 +95,7 @@ points! {
     Reassemble = "reassembly.fragment",
     /// The timer of reassembly has gone off.
     ReassemblyTimer = "reassembly.timer",
-    /// Datagrams were queued at a UDP socket, and nobody was told. For its port.
+    /// Datagrams were queued at a UDP socket, and no waiter was told. For its port.
     UdpDeliver = "udp.deliver",
     /// A UDP socket is in some copies of the table, and not in the others. For its port.
     UdpName = "udp.name",
@@ -131,7 +131,7 @@ points! {
     UnixAccept = "unix.accept",
     /// A UNIX socket has put bytes into its peer's buffer.
     UnixSend = "unix.send",
-    /// Who waits for a UNIX socket to become readable was noted, and is not woken yet.
+    /// The waiters for a UNIX socket to become readable were noted, and are not woken yet.
     UnixTell = "unix.tell",
     /// A UNIX socket has taken bytes from its buffer.
     UnixReceive = "unix.receive",

@@ -131,7 +131,7 @@ impl<T> Held<T> {
         Ok((core, self.value.as_ref().ok_or_else(lost)?))
     }
 
-    /// The value, without taking over a stack that nobody has called in this process: for what counts handles under a lock.
+    /// The value, without taking over a stack that was not called in this process: for what counts handles under a lock.
     pub fn unless_lost(&self) -> Option<&T> {
         if self.stack.is_lost() { None } else { self.value.as_ref() }
     }

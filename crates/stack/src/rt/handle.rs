@@ -16,7 +16,7 @@
 //!
 //! # The end
 //! The `Handle`'s drop stops the threads and joins them, so that the interfaces are closed when it returns. A thread of a
-//! stack joins nobody: wakers and hooks run there and may hold a last handle, and if the workers of two stacks did so for
+//! stack joins no other: wakers and hooks run there and may hold a last handle, and if the workers of two stacks did so for
 //! each other, each would wait for the other to end. So if the last handle is dropped on such a thread, the threads end
 //! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does what
 //! was handed to workers that are gone.

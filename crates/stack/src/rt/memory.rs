@@ -66,7 +66,7 @@ impl MemoryWaiters {
         Ok(())
     }
 
-    /// The wheel's call: everybody tries again.
+    /// The wheel's call: all waiters try again.
     pub fn on_timer(&self, env: &Env) {
         let mut tasks: Vec<Waker> = Vec::new();
         self.tasks.lock().mark(MEMORY, &mut tasks);

@@ -10,7 +10,7 @@
 //! (from inside protocol code through an outbox). The hook is foreign code as well: it is called
 //! with no lock held, and a panic in it is counted and goes nowhere.
 //!
-//! Must not know who panics. Tests: below, `tests/panics.rs`.
+//! Must not know which code panics. Tests: below, `tests/panics.rs`.
 
 use std::any::Any;
 use std::fmt;
@@ -152,7 +152,7 @@ pub(crate) fn release<T>(env: &Env, source: PanicSource, place: &'static str, va
     contain(env, source, place, || drop(value));
 }
 
-/// Drops a value of the application's whose drop may panic, with no lock held and nobody to tell.
+/// Drops a value of the application's whose drop may panic, with no lock held and no caller to tell.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         discard_payload(payload);
@@ -176,7 +176,7 @@ impl Caught {
         let hook = env.panics.hook.lock().clone();
         if let Some(hook) = hook {
             let report = PanicReport { source: self.source, place: self.place, message: self.message() };
-            // Panics of the hook itself are counted, and told to nobody.
+            // Panics of the hook itself are counted only.
             if let Err(caught) = catch(PanicSource::Hook, "the panic hook", || hook(&report)) {
                 env.count(counter::PANICS_FOREIGN);
                 discard_payload(caught.payload);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), expected);
         assert_eq!((count(&stack, "panics_foreign"), count(&stack, "panics_protocol")), (2, 1));
         stack.set_panic_hook(None::<fn(&PanicReport)>);
-        assert_eq!(contain::<()>(core, PanicSource::Hook, "a hook", || panic!("nobody hears")), None);
+        assert_eq!(contain::<()>(core, PanicSource::Hook, "a hook", || panic!("unheard")), None);
         assert_eq!(told.lock().unwrap().len(), 3);
         assert_eq!(count(&stack, "panics_foreign"), 3);
     }

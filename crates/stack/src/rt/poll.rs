@@ -12,7 +12,7 @@
 //!   that entry is in the inbox or with the poller (`sockeye_sync`'s `readiness.rs` and `poll_queue.rs`).
 //! * *Level*: a registration that was reported stays with the poller, still queued, and is looked
 //!   at again by the next wait. It leaves when it is not ready, and the next mark queues it again.
-//! * *Ending*: dropping the set closes the inbox and takes each registration off its socket's list. Nobody is told of a set that is gone.
+//! * *Ending*: dropping the set closes the inbox and takes each registration off its socket's list. No event is reported to a set that is gone.
 //! * *Sleeping*: the inbox's mutex guards the wait queue, as everywhere (`poll_queue.rs`).
 //!
 //! A waiter may find a registration that is not ready after all; it is then not reported.
@@ -262,7 +262,7 @@ impl Drop for Poll {
     fn drop(&mut self) {
         let Some(queue) = self.queue.get() else { return };
         for registration in queue.list.close() {
-            // One after the other, so that a panic over one keeps nobody else in the set.
+            // One after the other, so that a panic over one keeps no other in the set.
             if let Err(caught) =
                 panics::catch(PanicSource::Protocol, "the end of a Poll", || registration.leave())
             {

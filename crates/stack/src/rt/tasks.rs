@@ -1,6 +1,6 @@
 //! Tasks that wait for a socket.
 //!
-//! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says who is on
+//! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says what is on
 //! it, and `sockeye_sync`'s [`tasks`](mod@sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two ways:
 //!
 //! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;

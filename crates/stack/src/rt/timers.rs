@@ -1,4 +1,4 @@
-//! The timer wheel: who is to be called, and when, to the millisecond.
+//! The timer wheel: what is to be called, and when, to the millisecond.
 //!
 //! A hierarchical wheel of four levels of 64 slots. A deadline goes into the level of the highest
 //! six-bit digit in which it differs from the present, and comes down a level when that digit is

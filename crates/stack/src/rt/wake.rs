@@ -62,7 +62,7 @@ impl Wake {
     }
 }
 
-/// Wakes everybody, in spite of wakers that panic. Outside all locks.
+/// Wakes all of them, in spite of wakers that panic. Outside all locks.
 pub(crate) fn fire_all(env: &Env, wakes: &mut Vec<Wake>) {
     while let Some(wake) = wakes.pop() {
         panics::contain(env, PanicSource::Waker, "Waker::wake", || wake.fire());

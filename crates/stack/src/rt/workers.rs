@@ -1,4 +1,4 @@
-//! Workers: the threads that turn timers and take over protocol work nobody else finished.
+//! Workers: the threads that turn timers and take over protocol work that no other thread finished.
 //!
 //! A *lane* is what one worker looks after: a timer wheel, and the work that was handed to it, which a layer above keeps
 //! ([`Duties`]). With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
@@ -160,7 +160,7 @@ impl Workers {
     /// The driver is about to be told to call again at `next`; returns what to tell it.
     pub fn told(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
         let lane = &self.lanes[index];
-        // Since `next` was looked up somebody may have armed an earlier one, who found 0 here and told nobody.
+        // Since `next` was looked up a thread may have armed an earlier one, found 0 here and woken no worker.
         let mut clockwork = lane.clockwork.lock();
         let next = next.into_iter().chain(clockwork.wheel.next().map(Instant::from_micros)).min();
         clockwork.sleeps_until = next.map_or(u64::MAX, Instant::as_micros);
@@ -290,7 +290,7 @@ impl Workers {
     }
 
     /// The wheel of a lane has panicked and may have lost calls. A new one takes its place: connections say when they are to be called, and
-    /// everybody else is called now and asks again. Calls for nothing do no harm.
+    /// all others are called now and ask again. Calls for nothing do no harm.
     #[cold]
     fn begin_anew(&self, duties: &impl Duties, lane: &Lane, due: &mut Vec<Entry>) {
         let env = duties.env();

@@ -4,7 +4,7 @@
 
 /// InDatagrams: received by an application.
 pub(crate) const IN_DATAGRAMS: usize = 0;
-/// NoPorts: nobody is bound to the port.
+/// NoPorts: no socket is bound to the port.
 pub(crate) const NO_PORTS: usize = 1;
 /// InErrors: could not be delivered for another reason.
 pub(crate) const IN_ERRORS: usize = 2;
@@ -16,7 +16,7 @@ pub(crate) const RCVBUF_ERRORS: usize = 4;
 pub(crate) const SNDBUF_ERRORS: usize = 5;
 /// InCsumErrors: do not sum up.
 pub(crate) const IN_CSUM_ERRORS: usize = 6;
-/// IgnoredMulti: to a group or to everybody, with nobody here who wants it.
+/// IgnoredMulti: to a group or a broadcast address, without a socket that wants it.
 pub(crate) const IGNORED_MULTI: usize = 7;
 /// MemErrors: no packet memory.
 pub(crate) const MEM_ERRORS: usize = 8;

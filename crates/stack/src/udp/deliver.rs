@@ -68,8 +68,8 @@ impl Shared {
         true
     }
 
-    /// Delivers a run to everybody here who receives what is sent to its destination, a group or a broadcast address. What a
-    /// host without an address says is for those who may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would
+    /// Delivers a run to all sockets that receive what is sent to its destination, a group or a broadcast address. What a
+    /// host without an address says is for sockets that may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would
     /// go to the loopback, in the name of the one that answers.
     pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
         let group = flow.tuple.local.addr;

@@ -23,7 +23,7 @@ use crate::rt::wake::Wake;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Unsent {
-    /// Nobody is bound to the port (ICMP port unreachable).
+    /// No socket is bound to the port (ICMP port unreachable).
     PortUnreachable,
     /// There is no such host, or no answer from it.
     HostUnreachable,
@@ -46,7 +46,7 @@ pub enum Unsent {
 
 impl Unsent {
     /// The errno that Linux has for it, and whether it ends the calls of a connected socket: some errors are only
-    /// told to who asked for the queue.
+    /// reported to sockets that asked for the queue.
     fn errno(self) -> (Errno, bool) {
         match self {
             Self::PortUnreachable => (Errno::CONNREFUSED, true),
@@ -65,7 +65,7 @@ impl Unsent {
 pub(crate) struct Queued {
     pub what: Unsent,
     pub errno: Errno,
-    /// Who reported it; the port is 0.
+    /// The host that reported it; the port is 0.
     pub offender: Endpoint,
     /// Where the datagram was sent to.
     pub dst: Endpoint,

@@ -1,7 +1,7 @@
 //! Datagrams, and errors about them, that come in from the Internet layer.
 //!
-//! Runs in the context of who received, with no socket lock held; wakes are left in the outbox, so that a batch of
-//! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for nobody, is counted by its reason.
+//! Runs on the thread that received it, with no socket lock held; wakes are left in the outbox, so that a batch of
+//! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for no socket, is counted by its reason.
 //!
 //! Must not know how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
 

@@ -1,7 +1,7 @@
 //! What a socket is called: its own address, and its peer's if it is connected.
 //!
 //! Every send looks at the name, connects and binds change it: it stands in a `SeqCell`, so that threads that send on
-//! one socket write no line together. Who changes it holds the socket's `naming` lock. Tests: below.
+//! one socket write no line together. A thread that changes it holds the socket's `naming` lock. Tests: below.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! Binding, connecting and closing: everything that changes a socket's name.
 //!
-//! A name is in three places: the bind table (who may have which port), the copies by which datagrams find sockets, and
+//! A name is in three places: the bind table (which socket may have which port), the copies by which datagrams find sockets, and
 //! the socket's own cell, by which it sends. All are changed under the socket's `naming` and the bind table's lock. Which
 //! address a socket has after which call is Linux's: a connect keeps the address that an earlier one has given it, a
 //! disconnect returns to what was bound.

@@ -1,10 +1,10 @@
 //! A UDP socket's control block: its name, its options, and its receive queue.
 //!
-//! # Who may touch what
+//! # Owners of the fields
 //! * (c) `is_v6`, `v6_only`, `reuse_*`, `transparent`, `any_port`: chosen before the socket is bound.
 //! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
 //! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and tells a sender,
-//!   who otherwise does not look there, that an error is pending.
+//!   which otherwise does not look there, that an error is pending.
 //! * (b) everything in [`So`]: under `so`, the mutex of the receive queue.
 //!
 //! What senders read and what receivers write lie on lines apart: a thread that sends on a socket is not slowed down by
@@ -54,7 +54,7 @@ pub(crate) struct Pcb {
     pub reuse_port: bool,
     /// (c) Other hosts' addresses may be bound to and sent from.
     pub transparent: bool,
-    /// (c) Bound to every port that nobody else is bound to: its name has port 0 and never changes.
+    /// (c) Bound to every port that no other socket is bound to: its name has port 0 and never changes.
     pub any_port: bool,
     /// (n)
     pub name: NameCell,
@@ -146,7 +146,7 @@ pub(crate) struct So {
     /// IP_RECVERR's queue.
     pub errors: VecDeque<Queued>,
     pub groups: Memberships,
-    /// Where the last deliverer ran, as a hint for who waits.
+    /// Where the last deliverer ran, as a hint for a receiver that waits.
     pub data_cpu: u32,
     pub waiters: Waiters,
     closed: bool,
@@ -193,7 +193,7 @@ impl Pcb {
         pcb
     }
 
-    /// Tells everybody who waits that there is something: a datagram or an error.
+    /// Tells all waiters that there is something: a datagram or an error.
     pub fn announce(this: &Arc<Self>, so: &mut So, ready: Ready, wakes: &mut Vec<Wake>) {
         let sleepers = || Wake::sleepers(this, Change::Arrival);
         match so.waiters.notify_awaited(&this.receive.wait, sleepers, ready.bits(), wakes) {

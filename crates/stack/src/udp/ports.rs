@@ -1,4 +1,4 @@
-//! Local UDP ports: who is bound to which, and which one an unbound socket gets.
+//! Local UDP ports: which socket is bound to which, and which one an unbound socket gets.
 //!
 //! The conflicts are those of TCP (`crate::tcp::tables::ports`, `docs/bind.md`) without listeners: two sockets on one port conflict
 //! if their addresses overlap, unless both have SO_REUSEADDR or both have SO_REUSEPORT. A connected socket keeps its

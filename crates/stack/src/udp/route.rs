@@ -24,7 +24,7 @@ pub(crate) enum Way {
     Own,
     /// Out of an interface.
     Out(Via),
-    /// To everybody on an interface, or in a group there, by its number.
+    /// To all hosts on an interface, or in a group there, by its number.
     All(u32),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A send takes no lock of its own socket: the name is read from its cell, the options are words. It takes its core's
 //! copy of the table (for reading) and the receiver's mutex, or the interface's queue. Datagrams of a batch that go the
-//! same way are delivered as a run (`deliver.rs`); who waits for them is woken once, at the end of the call.
+//! same way are delivered as a run (`deliver.rs`); a receiver that waits for them is woken once, at the end of the call.
 //!
 //! There is no send buffer. A datagram to an own address is in its receiver's queue, or dropped because that is full,
 //! when the call returns; one that leaves is its interface's, or dropped because that has no room. What holds a sender
@@ -156,7 +156,7 @@ impl<'h> Sending<'h> {
         })
     }
 
-    /// Nobody is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.
+    /// No socket is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.
     fn refused(&mut self, flow: &Flow) {
         let udp = super::shared(self.handle.core());
         udp.count(count::NO_PORTS, self.run.iter().map(Load::count).sum());
@@ -169,7 +169,7 @@ impl<'h> Sending<'h> {
 }
 
 impl Drop for Sending<'_> {
-    /// The end of the call: everything is handed over, then everybody is woken.
+    /// The end of the call: hands over everything, then wakes all receivers.
     fn drop(&mut self) {
         let _told_by_finish = panics::call_or_errno(self.handle.core(), "send", || {
             self.flush();

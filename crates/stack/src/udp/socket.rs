@@ -68,7 +68,7 @@ impl UdpSocket {
         each(addr, |addr| self.handle.open()?.connect(addr))
     }
 
-    /// connect(2) with AF_UNSPEC: receives from anybody again. A port that the stack has chosen is given
+    /// connect(2) with AF_UNSPEC: receives from any sender again. A port that the stack has chosen is given
     /// back, and the next send takes another, as on Linux.
     pub fn disconnect(&self) {
         if let Ok(handle) = self.handle.open() {
@@ -80,7 +80,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram takes, and what is pending:
-    /// `ConnectionRefused` if nobody was bound where an earlier datagram went.
+    /// `ConnectionRefused` if no socket was bound where an earlier datagram went.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.send_msg(&[IoSlice::new(buf)], &SendMeta::default())
     }

@@ -5,15 +5,15 @@
 //! on different cores write no line together before they come to their receiver's queue. A datagram is
 //! delivered while the copy is held for reading, so no socket's count of references is touched.
 //!
-//! Who changes the table holds the lock of the bind table, and changes the copies one after the other. In between a
+//! A thread that changes the table holds the lock of the bind table, and changes the copies one after the other. In between a
 //! datagram may find a socket on one core and not on another, as if it had come earlier or later. A socket that has
 //! been removed from all copies receives nothing more.
 //!
-//! # Who receives
+//! # Which socket receives
 //! A datagram to one host goes to the socket that names most of it, as on Linux: one that is connected to its sender,
 //! then one bound to its address, then to the wildcard of its family, then to the IPv6 wildcard that takes IPv4 too, and
 //! last to one for every port. Of equals with SO_REUSEPORT the hash of the 4-tuple chooses; of others (SO_REUSEADDR) the
-//! last one that was bound gets all. One to a group or to everybody goes to all that match.
+//! last one that was bound gets all. One to a group or a broadcast address goes to all that match.
 //!
 //! Rank: after the bind table, before a receiver's `so`. Tests: below, `tests/udp/`.
 
@@ -125,7 +125,7 @@ impl Table {
                 return Some(&entry.pcb);
             }
         }
-        // Sockets for every port come after all others; port 0 is nobody's.
+        // Sockets for every port come after all others; no socket has port 0.
         let ports = [tuple.local.port, ANY_PORT];
         let ports = if tuple.local.port == ANY_PORT { &[][..] } else { &ports[..] };
         ports.iter().find_map(|port| self.pick(copy.bound.get(port)?, tuple))
@@ -149,7 +149,7 @@ impl Table {
         group().nth(pick).map(|entry| &entry.pcb)
     }
 
-    /// Calls `f` with every socket that a datagram to a group, or to everybody, may be for.
+    /// Calls `f` with every socket that a datagram to a group, or a broadcast address, may be for.
     pub fn each(&self, copy: &Copy, tuple: &FourTuple, mut f: impl FnMut(&Arc<Pcb>)) {
         let bound = copy.bound.get(&tuple.local.port).filter(|_| tuple.local.port != ANY_PORT);
         let entries = bound.map_or(&[][..], SmallVec::as_slice);

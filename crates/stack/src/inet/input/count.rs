@@ -39,7 +39,7 @@ pub(crate) const UNSENDABLE: usize = 18;
 pub(crate) const SLEEPS: usize = 19;
 /// A frame for another station of the link.
 pub(crate) const OTHER_STATION: usize = 20;
-/// A frame of an ethertype that nobody here speaks.
+/// A frame of an ethertype that the stack does not speak.
 pub(crate) const UNKNOWN_ETHERTYPE: usize = 21;
 /// Segments that a router has marked (RFC 3168).
 pub(crate) const MARKED: usize = 22;
@@ -49,7 +49,7 @@ pub(crate) const BY_CALLERS: usize = 23;
 pub(crate) const DEFERRED: usize = 24;
 /// Of those not for us: from an address that cannot be outside, our own among them.
 pub(crate) const MARTIAN: usize = 25;
-/// Of those not for us: TCP to a group or to everybody.
+/// Of those not for us: TCP to a group or a broadcast address.
 pub(crate) const TCP_TO_MANY: usize = 26;
 /// Of the malformed: ends within a header of IP or an option.
 pub(crate) const TRUNCATED: usize = 27;
@@ -91,7 +91,7 @@ pub(crate) const DIRECT: usize = 44;
 pub(crate) const JOINED: usize = 45;
 /// Times that a caller became the leader of a queue, to sleep in its interface.
 pub(crate) const LEADS: usize = 46;
-/// Of those not for us: to an address that nobody outside can mean.
+/// Of those not for us: to an address that no outside host can mean.
 pub(crate) const MARTIAN_DST: usize = 47;
 /// Of those not for us: refused by the interface's check of the reverse path.
 pub(crate) const RP_FILTER: usize = 48;

@@ -12,9 +12,9 @@ use crate::inet::netif::{LINK_HEADER_LEN, MacAddr, Medium};
 pub(super) struct LinkHeader {
     /// Bytes of it.
     pub len: usize,
-    /// Who has sent the frame.
+    /// The sender of the frame.
     pub src: Option<MacAddr>,
-    /// To whom on the link.
+    /// The kind of destination on the link.
     pub cast: Cast,
     /// It is ARP that follows, and no IP.
     pub is_arp: bool,

@@ -64,7 +64,7 @@ pub(crate) const BATCH_MAX: usize = 64;
 /// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
 /// other side at its end, and should be a part of a window only.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// The same for the first batch after a wait; each one after it may be twice as long. Who has slept until something came
+/// The same for the first batch after a wait; each one after it may be twice as long. A thread that has slept until something came
 /// then begins with it while the rest is being taken.
 const BATCH_BYTES_MIN: usize = 64 << 10;
 /// Most frames that one call of [`Input::poll`] takes from a queue.

@@ -162,7 +162,7 @@ fn not_for_us(core: &Core, header: &ip::Header, why: Verdict) -> usize {
     count::NOT_FOR_US
 }
 
-/// Who takes `dst`, if that is everybody on the link or a group of ours.
+/// The kind of `dst`, if it is a broadcast address of the link or a group of ours.
 fn cast_to_many(core: &Core, from: Origin<'_>, dst: IpAddr) -> Option<Cast> {
     let is_member = || dst.is_multicast() && core.protocols().is_member(core, from.netif, dst);
     let of_group = || (core.links.wants(from.netif, dst) || is_member()).then_some(Cast::Multicast);
@@ -183,7 +183,7 @@ fn other(
     let head = Head::of(headers);
     let inside = Segment::of(frame, range).ok_or_else(|| malformed(core, count::TRUNCATED))?;
     let payload = inside.payload(core, frame, 0..inside.head.len())?;
-    // A broadcast of the link that names one host is answered by nobody (RFC 1122 section 3.2.2).
+    // A broadcast of the link that names one host is not answered (RFC 1122 section 3.2.2).
     let cast = if cast == Cast::Unicast { link.cast } else { cast };
     let (netif, link_src, checksum, gso_size) = (from.netif, link.src, frame.checksum, frame.gso_size);
     Ok(Received { netif, link_src, header, fragment: None, cast, checksum, gso_size, head, payload })

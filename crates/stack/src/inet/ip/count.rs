@@ -11,7 +11,7 @@ pub(crate) const COUNT: usize = 49;
 pub(crate) const IN_RECEIVES: usize = 0;
 /// Of these, handed to a protocol.
 pub(crate) const IN_DELIVERS: usize = 1;
-/// Carried a protocol that nobody here speaks.
+/// Carried a protocol that the stack does not speak.
 pub(crate) const IN_UNKNOWN_PROTOS: usize = 2;
 /// Packets that protocols other than TCP asked to send.
 pub(crate) const OUT_REQUESTS: usize = 3;
@@ -100,7 +100,7 @@ pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
 pub(crate) const PATH_MTU_LEARNED: usize = 43;
 /// Errors that quote too little of a packet to say whose it was, or what is no packet.
 pub(crate) const ICMP_IN_BAD_QUOTES: usize = 44;
-/// IPv4 packets to an address at which they cannot be taken in: another host's, or nobody's.
+/// IPv4 packets to an address at which they cannot be taken in: another host's, or no host's.
 pub(crate) const IN_ADDR_ERRORS: usize = 45;
 /// The same of IPv6.
 pub(crate) const V6_IN_ADDR_ERRORS: usize = 46;

@@ -1,10 +1,10 @@
-//! ICMP for both families: questions are answered, errors are told to whom they concern, and made.
+//! ICMP for both families: answers questions, tells errors to the sockets concerned, and makes errors.
 //!
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
 //! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
 //! for a source that is not one, nor for a fragment but the first.
 //! Errors are limited for each interface and each destination (`sockeye_proto::icmp::limit`). Answers to echo requests are not,
-//! as on Linux: each is as long as what it answers, and who has few cores has a queue that is full.
+//! as on Linux: each is as long as what it answers, and with few cores the queue is full.
 //! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
 use std::net::IpAddr;
@@ -115,7 +115,7 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     }
 }
 
-/// A frame of ours found nobody at its next hop on the link of `netif`: whose it was is told as by an ICMP error. Not to be
+/// A frame of ours found no host at its next hop on the link of `netif`: tells its sender as an ICMP error would. Not to be
 /// called with a lock held.
 pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame) {
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
@@ -206,7 +206,7 @@ fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Receiv
     }
 }
 
-/// Nobody here takes the packet's protocol.
+/// The stack does not take the packet's protocol.
 pub(super) fn unknown_protocol(cx: &mut Context<'_>, received: &Received) {
     let at = ip::protocol_at(received.head.bytes());
     let why = match family_of(received) {
@@ -246,7 +246,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
     };
     let addresses = received.header.addresses;
     let dst = addresses.src();
-    // Who has an address of the link only is answered on that link.
+    // A sender with a link-local address is answered on that link.
     let is_link_local = matches!(dst, IpAddr::V6(v6) if v6.is_unicast_link_local());
     Outgoing {
         dst,
@@ -265,7 +265,7 @@ fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u6
 
 /// See the module's head.
 fn may_answer(cx: &Context<'_>, family: Family, received: &Received, why: Error) -> bool {
-    // These two are told even to who has sent to many (RFC 4443 section 2.4 (e.3)).
+    // These two are sent even to the sender of a packet to many (RFC 4443 section 2.4 (e.3)).
     let concerns_many = match why {
         Error::PacketTooBig(_) | Error::ParameterProblem(Problem::Option, _) => family == Family::V6,
         Error::Unreachable(_)
@@ -291,7 +291,7 @@ fn is_single(cx: &Context<'_>, received: &Received) -> bool {
     received.cast == Cast::Unicast && has_sender(cx, received)
 }
 
-/// Whether there can be somebody who is answered. Packets from those that cannot be were dropped when they came in, but for
+/// Whether there can be a sender to answer. Packets from impossible senders were dropped when they came in, except for
 /// what hosts without an address say to all, and for what may be neighbor discovery about an address of ours.
 fn has_sender(cx: &Context<'_>, received: &Received) -> bool {
     let kind = if received.netif == NetifId::LOOPBACK { Kind::Loopback } else { Kind::Wire };

@@ -115,7 +115,7 @@ fn dispatch(cx: &mut Context<'_>, received: Received) {
         (ip::PROTOCOL_NO_NEXT_HEADER, Family::V6) => cx.core.ip.count(count::IN_DELIVERS),
         (_, _) => {
             cx.core.ip.count(count::IN_UNKNOWN_PROTOS);
-            // The frame is counted too: who knows frames only looks there.
+            // The frame is counted too, for readers of the counters of frames.
             cx.core.input.count(frames::UNKNOWN_PROTOCOL, 1);
             icmp::unknown_protocol(cx, &received);
         }

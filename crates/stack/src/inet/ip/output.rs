@@ -255,8 +255,8 @@ fn fragments(
     Some(frames)
 }
 
-/// Identifications of datagrams that are sent in fragments. Each destination's follow one another from a beginning that
-/// nobody else knows (RFC 7739): a counter for a share of the destinations, and the keyed hash of the addresses.
+/// Identifications of datagrams that are sent in fragments. Each destination's follow one another from a secret
+/// beginning (RFC 7739): a counter for a share of the destinations, and the keyed hash of the addresses.
 pub(super) struct Ids(Box<[AtomicU32]>);
 
 /// Counters of identifications.

@@ -1,15 +1,15 @@
 //! What is known of the MTU of paths, by destination (RFC 1191 section 6.3, RFC 8201 section 5.2).
 //!
-//! What one connection or socket has learnt from a report of size, the next one to the same host begins with. Who
+//! What one connection or socket has learnt from a report of size, the next one to the same host begins with. The protocol that
 //! reports it to the cache has found that the report quotes what a socket here has sent (RFC 5927 section 7: TCP goes by
 //! the sequence number, UDP and ICMP by the name of a socket); besides that a report can only make an entry smaller, and
 //! never less than the floor of its family, so a forged one costs fragments for ten minutes and nothing else.
 //!
-//! # Who may touch what
-//! Every datagram that leaves by an interface asks, and nobody writes but when a report comes. Each entry is a
+//! # Concurrency
+//! Every datagram that leaves by an interface reads, and only a report writes. Each entry is a
 //! [`SeqCell`], read without a lock and written under the mutex `changing`, a leaf. While nothing was ever learnt, one
-//! word tells so. An entry has its place by the keyed hash of the destination, so nobody outside chooses whom it drives
-//! out; in a full set that is the oldest. Bound: [`SETS`] × [`WAYS`] entries. Tests: below, `tests/ip/path_mtu.rs`.
+//! word tells so. An entry has its place by the keyed hash of the destination, so no outside host chooses which entry it
+//! drives out; in a full set that is the oldest. Bound: [`SETS`] × [`WAYS`] entries. Tests: below, `tests/ip/path_mtu.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::inet::netif::{Checksum, MacAddr};
 /// Longer chains of extension headers are quoted up to here.
 const HEAD_MAX: usize = 128;
 
-/// To whom a packet was sent.
+/// The kind of destination of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cast {
     /// To an address of ours.
@@ -31,14 +31,14 @@ pub(crate) enum Cast {
 pub(crate) struct Received {
     /// Where it came in; [`NetifId::LOOPBACK`] if this stack has sent it.
     pub netif: NetifId,
-    /// Who has sent the frame, where links have addresses.
+    /// The sender of the frame, where links have addresses.
     pub link_src: Option<MacAddr>,
     pub header: ip::Header,
     /// Its place in a datagram, if it is not one.
     pub fragment: Option<Fragment>,
     /// Of IP's destination, or of the link's where that says less than unicast.
     pub cast: Cast,
-    /// Who has looked at the checksum of the protocol inside.
+    /// Which side has looked at the checksum of the protocol inside.
     pub checksum: Checksum,
     /// Bytes of text of each datagram but the last, if a device has joined several of UDP to this one; else 0.
     pub gso_size: u16,

@@ -1,7 +1,7 @@
-//! Addresses of ours on a link: whether they are somebody else's too, and those that we make for ourselves.
+//! Addresses of ours on a link: whether they are another host's too, and those that we make for ourselves.
 //!
 //! An address is used at once, while it is being probed (RFC 4429 calls such an address optimistic, and what it then must
-//! not say is not said): a stack is up when `attach` returns. If somebody else has it, it is taken away again.
+//! not say is not said): a stack is up when `attach` returns. If another host has it, it is taken away again.
 //! Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -92,7 +92,7 @@ pub(super) fn on_timer(work: &mut Work<'_, '_>) {
     }
 }
 
-/// Somebody else uses an address of ours, or asks for it as we do.
+/// Another host uses an address of ours, or asks for it as we do.
 pub(super) fn conflict(work: &mut Work<'_, '_>, addr: IpAddr) {
     work.cx.core.links.count(count::CONFLICTS);
     let now = work.now();
@@ -148,7 +148,7 @@ fn announce_v6(work: &mut Work<'_, '_>, target: Ipv6Addr) {
     }
 }
 
-/// The address is somebody else's. Those that we have made are replaced by others, as long as there are.
+/// The address is another host's. Those that we have made are replaced by others, as long as there are.
 fn give_up(work: &mut Work<'_, '_>, addr: IpAddr) {
     let Some(own) = remove(work, addr) else { return };
     match (own.origin, addr) {

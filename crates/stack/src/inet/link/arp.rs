@@ -30,7 +30,7 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
             });
         }
     };
-    // Who says to be all hosts of a network would get what is sent to all.
+    // A sender that claims to be all hosts of a network would get what is sent to all.
     if !packet.sender.is_unspecified() && is_of_network(core, id, packet.sender) {
         core.links.count(count::ARP_REFUSED);
         return core.links.count(count::ARP_BAD_SENDER);
@@ -48,13 +48,13 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
     });
 }
 
-/// Whether an address is a network's or everybody's on it.
+/// Whether an address is a network's or its broadcast address.
 fn is_of_network(core: &Core, id: NetifId, addr: Ipv4Addr) -> bool {
     let class = core.netifs.tables().class(id, addr.into());
     matches!(class, Class::Broadcast | Class::BroadcastElsewhere | Class::Network)
 }
 
-/// Whether somebody else uses an address of ours, or probes one that we are probing.
+/// Whether another host uses an address of ours, or probes one that we are probing.
 fn conflict(work: &mut Work<'_, '_>, packet: &Packet) -> bool {
     let probes_the_same = packet.sender.is_unspecified();
     let addr: IpAddr = if probes_the_same { packet.target.into() } else { packet.sender.into() };
@@ -90,7 +90,7 @@ fn learn(work: &mut Work<'_, '_>, packet: &Packet) {
     }
 }
 
-/// Who asks for an address of ours is answered; so is who probes it.
+/// Answers a host that asks for an address of ours, or probes it.
 fn answer(work: &mut Work<'_, '_>, packet: &Packet) {
     if packet.operation == Operation::Request && work.state.held_mut(packet.target.into()).is_some() {
         let reply = packet.reply(work.link.mac).emit();

@@ -30,7 +30,7 @@ pub(crate) const GROUP_REFUSED: usize = 11;
 pub(crate) const GROUP_OUT: usize = 12;
 /// Probes of addresses of our own.
 pub(crate) const PROBES_OUT: usize = 13;
-/// Others who use, or ask for, an address of ours.
+/// Other hosts that use, or ask for, an address of ours.
 pub(crate) const CONFLICTS: usize = 14;
 /// Router solicitations sent.
 pub(crate) const ROUTER_SOLICITS_OUT: usize = 15;
@@ -46,7 +46,7 @@ pub(crate) const NDP_MALFORMED: usize = 19;
 pub(crate) const NDP_BAD_OPTION: usize = 20;
 /// Of these: from behind a router.
 pub(crate) const NDP_BAD_HOP_LIMIT: usize = 21;
-/// Of these: from or to somebody, or about an address, that cannot be.
+/// Of these: from or to a host, or about an address, that cannot be.
 pub(crate) const NDP_BAD_ADDRESSES: usize = 22;
 /// Of the refused IGMP and MLD messages: of a length or kind that they cannot have.
 pub(crate) const GROUP_MALFORMED: usize = 23;

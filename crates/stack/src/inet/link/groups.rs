@@ -1,4 +1,4 @@
-//! Groups of a link: who joins, what is reported, which frames are taken in.
+//! Groups of a link: joining and leaving, what is reported, which frames are taken in.
 //!
 //! The filter has a bit for each of 256 hashes of groups. A clear bit refuses a frame without a lock; a set one has the
 //! list asked, under the link's mutex. It is written under that mutex. Tests: `tests/link/`.
@@ -25,7 +25,7 @@ pub(super) const FILTER_WORDS: usize = 4;
 /// Joins a group at an interface, once more. Where links have no addresses there is nothing to do.
 ///
 /// # Errors
-/// ENOBUFS if there is no room for another group; EIO after a panic, which takes the group away from all who have joined it.
+/// ENOBUFS if there is no room for another group; EIO after a panic, which takes the group away from all sockets that have joined it.
 pub(crate) fn join(core: &Core, id: NetifId, group: IpAddr) -> Result<(), Errno> {
     let joined = change(core, id, group, |work| join_under(work, group))?;
     if joined { Ok(()) } else { Err(Errno::NOBUFS) }

@@ -1,4 +1,4 @@
-//! The link below IP, where it is Ethernet: neighbors, addresses that nobody else has, what routers advertise, groups.
+//! The link below IP, where it is Ethernet: neighbors, addresses that no other host has, what routers advertise, groups.
 //!
 //! Each interface of [`Medium::Ethernet`](crate::netif::Medium) has a [`Link`]; others have none, and cost nothing here.
 //!
@@ -16,7 +16,7 @@
 //!
 //! # Locks
 //! One mutex for each link. It may be taken under a socket lock (a connection's frames whose neighbor is not known or
-//! was not heard of lately), so it is held shortly and nobody waits for anything under it; under it are taken the lock of
+//! was not heard of lately), so it is held shortly and no thread waits for anything under it; under it are taken the lock of
 //! the tables of addresses and routes, and a device's queue: packets that waited leave before later ones can find the
 //! neighbor. A sender that finds its neighbor takes no lock (`slots.rs`).
 //!
@@ -97,7 +97,7 @@ impl Links {
         }
     }
 
-    /// The hop limit of what is sent by an interface, to one host, by who says nothing of it: over IPv6 that which routers
+    /// The hop limit of what is sent by an interface to one host, by a socket that sets none: over IPv6 the one that routers
     /// advertise.
     #[inline]
     pub fn hop_limit(&self, id: NetifId, is_v6: bool) -> u8 {

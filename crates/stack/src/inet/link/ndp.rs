@@ -64,7 +64,7 @@ fn on_solicit(
 ) {
     let Some(own) = work.state.held_mut(target.into()) else { return };
     let (standing, ours) = (own.check.standing(), own.nonce.is_some() && own.nonce == nonce);
-    // A probe of ours that the link has brought back is told by its nonce (RFC 7527), or by who has sent it.
+    // A probe of ours that the link has brought back is recognized by its nonce (RFC 7527), or by its sender.
     if ours || heard_from == Some(work.link.mac) {
         return;
     }

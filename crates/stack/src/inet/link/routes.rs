@@ -1,6 +1,6 @@
 //! What a link asks of, and changes in, the tables of addresses and routes. Knows no protocol.
 //!
-//! A change that the tables refuse leaves them as they are: they are full, or it was made by somebody else already.
+//! A change that the tables refuse leaves them as they are: they are full, or it was made already.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use crate::inet::netif::{AddressState, Prefix, Route};
 /// The metric of routes that routers have told of, so that those of an application come first (as on Linux).
 const ADVERTISED_METRIC: u32 = 1024;
 
-/// Who takes packets for `dst` on the link.
+/// The neighbor that takes packets for `dst` on the link.
 #[inline]
 pub(super) fn next_hop(core: &Core, via: Via, dst: IpAddr) -> IpAddr {
     core.netifs.tables().next_hop(via, dst)

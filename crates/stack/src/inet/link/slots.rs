@@ -3,11 +3,11 @@
 //! A copy of what the table knows, by a hash of the address; two neighbors of one slot take turns, and the one that is
 //! not there is found in the table, behind its lock. A copy says until when it may be used without asking.
 //!
-//! A slot is written under the table's lock, read by anybody ([`SeqCell::try_load`]: what is being
+//! A slot is written under the table's lock, read by any thread ([`SeqCell::try_load`]: what is being
 //! written is not there). Two *stamps* are written by senders and by
 //! input: when the neighbor was sent to, and when a higher layer got through to it. Each at most once in
 //! [`STAMP_EVERY`]: so no line is written per packet. A stamp carries the version of the slot that it was made for; one
-//! that is late, for a neighbor who has left the slot, fits no version and is not believed. It orders nothing.
+//! that is late, for a neighbor that has left the slot, fits no version and is not believed. It orders nothing.
 //!
 //! Tests: below; of `SeqCell`: `sockeye-sync`.
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(slots.hint(&ip(1)), hint);
         slots.publish(ip(1), A, at(60));
         assert_eq!(slots.hint(&ip(1)), hint);
-        // Somebody else of the same slot.
+        // Another neighbor of the same slot.
         let other = (2..100_000).map(ip).find(|addr| std::ptr::eq(slots.slot(*addr), slots.slot(ip(1))));
         let other = other.expect("a hundred addresses for each slot");
         slots.publish(other, A, at(60));

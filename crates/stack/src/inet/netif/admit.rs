@@ -4,13 +4,13 @@
 //! which our own addresses and their networks are looked at, and the table's answers for source and destination are put
 //! together:
 //!
-//! 1. A source that cannot be outside is refused, with one exception: neighbor discovery in which somebody uses an address of
+//! 1. A source that cannot be outside is refused, with one exception: neighbor discovery in which another host uses an address of
 //!    ours must be heard (RFC 4862 section 5.4.4). One that is unspecified may tell many what hosts without an address tell.
 //! 2. A destination is one of our own addresses, of whichever interface: the *weak* host model of RFC 1122 section 3.3.4.2, as
 //!    Linux's. Link-local addresses are the exception, in both families: what is of a link is ours on that link only. On an
 //!    interface that takes in any address every host's is ours, but no martian and nothing that is of the link.
-//! 3. Who has a link-local IPv6 address talks to an address of this very interface, or to a group on it: the answer would
-//!    leave by another link, where somebody else may have that address (RFC 4007 section 9).
+//! 3. A sender with a link-local IPv6 address may talk to an address of this very interface, or to a group on it: the answer would
+//!    leave by another link, where another host may have that address (RFC 4007 section 9).
 //! 4. With [`RpFilter`] there must be a way back to the source: any, or one by the same interface.
 //!
 //! It must not know what is inside a packet but for its protocol. Tests: `tests/ip/martians.rs`, `tests/ip/reverse_path.rs`.
@@ -33,14 +33,14 @@ use super::{Address, AddressState};
 /// (`TcpExtIPReversePathFilter`). A route of kind `Blackhole`, `Unreachable` or `Prohibit` is no way back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RpFilter {
-    /// Nothing. The default, as in Linux's kernel: who has several interfaces may be talked to by one and answer by another,
-    /// and only the operator, who knows the routes of the network, can say that it is not so there.
+    /// Nothing. The default, as in Linux's kernel: a host with several interfaces may be talked to by one and answer by another,
+    /// and only the operator knows whether the routes of the network exclude that.
     #[default]
     Off,
     /// Some route leads to the source, by whichever interface (RFC 3704 section 2.4). Finds sources of which nothing is known.
     Loose,
     /// The route to the source leads out by the interface by which the packet came (RFC 3704 section 2.2). For interfaces to
-    /// which each network belongs alone: a sandbox's, a customer's. Nobody behind it can then use another's address.
+    /// which each network belongs alone: a sandbox's, a customer's. No host behind it can then use another's address.
     Strict,
 }
 
@@ -49,13 +49,13 @@ pub enum RpFilter {
 pub(crate) enum Verdict {
     /// It is for a host, and that is us.
     Here,
-    /// It is for all on the link or for a group. Who listens there is not known here.
+    /// It is for all on the link or for a group. Which sockets listen there is not known here.
     Many,
     /// It is another host's.
     Elsewhere,
     /// It comes from an address that cannot be outside.
     MartianSource,
-    /// It goes to an address that nobody outside can mean.
+    /// It goes to an address that no outside host can mean.
     MartianDestination,
     /// There is no way back, or none by the interface by which it came.
     ReversePath,

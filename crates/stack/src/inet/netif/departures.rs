@@ -5,7 +5,7 @@
 //!
 //! So each interface has lanes, one for each of its queues, and a flow keeps to one by its hash. Frames are [offered](offer)
 //! to the lane under the locks, and [depart] after them. A lane is an [`Outlet`](sockeye_sync::Outlet), whose head has the
-//! argument for order and that no frame is stranded: a thread that finds nobody there carries the lane. It keeps its frames in
+//! argument for order and that no frame is stranded: a thread that finds none there carries the lane. It keeps its frames in
 //! [`Departures`], hands them over when its locks are released, and then what others have left in the lane meanwhile.
 //! After [`CARRY_MAX`] of those it leaves the rest to a worker, by a timer that is due at once. Bells are rung last, once for
 //! each queue and call.
@@ -13,7 +13,7 @@
 //! # Interfaces that do what they should not
 //! One that blocks in `transmit` holds up the thread that carries the lane, one for each lane. The others leave their frames, up
 //! to [`LANE_BOUNDS`], and go on; what does not fit is dropped and counted. A thread carries lanes of one interface at a time,
-//! and its frames for another one are queued meanwhile for anybody to carry. One that calls the stack back from `transmit`
+//! and its frames for another one are queued meanwhile for any thread to carry. One that calls the stack back from `transmit`
 //! finds its own frames queued behind those it is just given.
 //!
 //! Must not know what frames carry. Bounds: as said for a lane; what a thread keeps is what its connections' windows allow.
@@ -179,7 +179,7 @@ pub(crate) fn depart(cx: &mut Context<'_>) {
     }
 }
 
-/// Sees to frames that were left in a lane without anybody to carry it. They leave at the end of the call.
+/// Sees to frames that were left in a lane without a thread to carry it. They leave at the end of the call.
 pub(crate) fn pick_up(cx: &mut Context<'_>, exit: Exit) {
     cx.due.departures.note(exit, Carries::Later);
 }

@@ -108,7 +108,7 @@ impl Device {
     /// The interface, or what stands in its place in a child of fork(2).
     #[inline]
     fn netif(&self) -> &dyn Netif {
-        // Relaxed: false for ever where nobody forks; a child sets it before any other call.
+        // Relaxed: false for ever where the process does not fork; a child sets it before any other call.
         if self.is_detached.load(Ordering::Relaxed) { &Detached } else { &*self.netif }
     }
 

@@ -88,7 +88,7 @@ impl Loopback {
         Some((to, header, payload))
     }
 
-    /// A packet as bytes: who it is from and for, its header, its payload in mbufs.
+    /// A packet as bytes: its addresses, its header, its payload in mbufs.
     fn parse(&self, env: &Env, packet: &[u8]) -> Option<(Path, Header, Data)> {
         let (ip_header, tcp) = ip::parse(packet, ip::HeaderChecksum::Verify).ok()?;
         let segment = packet.get(tcp)?;

@@ -78,7 +78,7 @@ pub struct Address {
 /// Whether an address may be used (RFC 4862 section 5.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AddressState {
-    /// Nobody knows yet whether it is somebody else's: it neither receives nor sends.
+    /// It is not known yet whether another host has it: it neither receives nor sends.
     Tentative,
     /// It may.
     Preferred,

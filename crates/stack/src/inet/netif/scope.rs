@@ -1,8 +1,8 @@
 //! Scopes of IPv6 addresses (RFC 4007): which interface is meant by an address that others may have on other links.
 //!
 //! An application names the interface by the scope id of a `SocketAddrV6`, which is its number
-//! ([`NetifId::interface_index`]). Inside nothing carries it: a link-local address of our own belongs to one interface, so who
-//! talks from it talks there ([`Tables::lookup_from`](super::tables::Tables::lookup_from)). Who connects, or sends, with a
+//! ([`NetifId::interface_index`]). Inside nothing carries it: a link-local address of our own belongs to one interface, so a
+//! socket that sends from it sends there ([`Tables::lookup_from`](super::tables::Tables::lookup_from)). A socket that connects, or sends, with a
 //! scope is given the interface's own address, and has its way from then on. Without a scope the routes decide, as for any
 //! other address (Linux refuses that).
 //!
@@ -40,7 +40,7 @@ impl NetifId {
     }
 }
 
-/// Whether `addr` means everybody on some network of this stack.
+/// Whether `addr` means all hosts on some network of this stack.
 pub(crate) fn is_broadcast(netifs: &Netifs, addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(v4) if v4.is_loopback() => v4 == LOOPBACK_BROADCAST,
@@ -49,7 +49,7 @@ pub(crate) fn is_broadcast(netifs: &Netifs, addr: IpAddr) -> bool {
     }
 }
 
-/// Whether the address means somebody on each link (RFC 4291 section 2.5.6), or a group on each.
+/// Whether the address means a host on each link (RFC 4291 section 2.5.6), or a group on each.
 #[inline]
 pub(crate) fn is_of_link(addr: IpAddr) -> bool {
     match addr {

@@ -69,7 +69,7 @@ impl Via {
         Self { netif, route: u16::try_from(route).unwrap_or(NO_ROUTE), generation }
     }
 
-    /// To somebody on the link of an interface.
+    /// To a host on the link of an interface.
     pub(super) fn on_link(netif: NetifId, generation: u32) -> Self {
         Self { netif, route: NO_ROUTE, generation }
     }
@@ -117,7 +117,7 @@ impl ViaCell {
     }
 
     /// The way from `local` to `remote` now; `None` if there is none any more. A connection over a wire never becomes one over
-    /// loopback: its peer is somebody else.
+    /// loopback: its peer is another host.
     #[inline]
     pub fn now(&self, netifs: &Netifs, local: IpAddr, remote: IpAddr) -> Option<Via> {
         let last = self.last();
@@ -297,7 +297,7 @@ impl Netifs {
         known && self.change(withdraw).is_ok()
     }
 
-    /// Whether `addr` means everybody on the network of one of our addresses.
+    /// Whether `addr` means all hosts on the network of one of our addresses.
     pub fn is_broadcast(&self, addr: IpAddr) -> bool {
         self.tables().addresses().iter().any(|own| own.prefix.broadcast() == Some(addr))
     }

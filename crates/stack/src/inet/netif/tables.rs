@@ -247,7 +247,7 @@ impl Tables {
         self.routes.get(via.route_index()?)
     }
 
-    /// Who on the link takes packets for `remote` by `via`: a router, or `remote` itself.
+    /// The neighbor on the link that takes packets for `remote` by `via`: a router, or `remote` itself.
     pub fn next_hop(&self, via: Via, remote: IpAddr) -> IpAddr {
         self.entry(via).and_then(|entry| entry.route.gateway()).unwrap_or(remote)
     }
@@ -358,7 +358,7 @@ impl Tables {
 /// The group of all hosts of a link (RFC 1112 section 4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
-/// Whether `addr` means somebody on the link, whatever the routes say.
+/// Whether `addr` means a host on the link, whatever the routes say.
 fn is_of_link(addr: IpAddr) -> bool {
     let link_local = match addr {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),

@@ -73,7 +73,7 @@ impl Discipline for Configured {
     #[inline]
     fn wakes_for_left_work(env: &Env) -> bool {
         match env.config.experiments.wake {
-            // Without a worker nobody looks by itself.
+            // Without workers no thread looks by itself.
             Wake::Delayed => env.config.workers == 0,
             Wake::Immediate | Wake::Elide => true,
         }

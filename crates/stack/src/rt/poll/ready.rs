@@ -1,6 +1,6 @@
 //! What a socket can be ready for, as bits.
 //!
-//! Must not know who asks. Tests: with polls, `tests/suite/poll.rs`.
+//! Must not know the caller. Tests: with polls, `tests/suite/poll.rs`.
 
 /// A set of readiness bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -96,7 +96,7 @@ impl Registration {
     }
 }
 
-/// Everybody who waits for one buffer of a socket, under that buffer's mutex.
+/// The waiters for one buffer of a socket, under that buffer's mutex.
 pub(crate) type Waiters = WaitList<Registration>;
 
 impl Poller for Registration {
@@ -137,7 +137,7 @@ impl Drop for Gone {
     }
 }
 
-/// Takes everybody off the list of a socket that closes: tasks are woken, and nobody is told any more. Breaks the cycle of socket
+/// Takes all waiters off the list of a socket that closes: tasks are woken, and no poller is told any more. Breaks the cycle of socket
 /// and registration; what comes back is to be dropped outside the socket's mutex.
 #[must_use]
 pub(crate) fn clear<O: From<Wake>>(list: &mut Waiters, wakes: &mut Vec<O>) -> SmallVec<[Gone; 1]> {
@@ -152,7 +152,7 @@ pub(crate) fn lower_readable(list: &Waiters) {
     }
 }
 
-/// What the socket is ready for changes in a way that nobody is told of: levels have to be looked at.
+/// What the socket is ready for changes in a way that is not reported: levels have to be looked at.
 pub(crate) fn look_closer(list: &Waiters) {
     for registration in list.pollers() {
         registration.polled.look_closer();
