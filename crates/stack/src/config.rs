@@ -41,7 +41,7 @@ impl SynCookies {
 /// Settings of a stack. Start from [`Config::default`] and change what you need.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Worker threads, which turn timers and take over protocol work that nobody else finished.
+    /// Worker threads, which turn timers and take over protocol work that no other thread finished.
     /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
     /// and that blocking calls would wait for ever without it. Default: one per core. With 0, a child of
     /// fork(2) can go on with the stack, if no other thread is in a call of it when the child is made

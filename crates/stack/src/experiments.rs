@@ -98,7 +98,7 @@ switch! {
 }
 
 switch! {
-    /// What excludes whom while segments from a wire are processed (technique 2). Loopback is the same in all of
+    /// What excludes other threads while segments from a wire are processed (technique 2). Loopback is the same in all of
     /// them: its segments are run by the sender's thread, or by the thread that is running the receiver's items.
     Input = "input" {
         /// One lock around all TCP input, none of a connection's own: connections over wires share one squeue,
@@ -155,7 +155,7 @@ switch! {
 
 switch! {
     /// How the threads of an application enter a squeue (techniques 1 and 4). Workers always run everything. A stack
-    /// without workers has nobody to leave work to: its calls enter as with `process`, whatever is set.
+    /// without workers has no thread to leave work to: its calls enter as with `process`, whatever is set.
     Entry = "entry" {
         /// They leave their item to a worker and never run protocol code themselves.
         Fill = "fill",
@@ -188,7 +188,7 @@ pub struct Experiments {
     pub grain: Grain,
     /// How a reader tells the protocol of new space. Default `precheck`.
     pub rcvd: Rcvd,
-    /// What excludes whom in input from a wire. Default `batched`.
+    /// What excludes other threads in input from a wire. Default `batched`.
     pub input: Input,
     /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
     pub rx_free: RxFree,

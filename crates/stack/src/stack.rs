@@ -3,7 +3,7 @@
 //! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle (`rt/handle.rs`);
 //! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
 //! workers are stopped and whatever is still closing in the background ends without ceremony: in a
-//! stack whose only interface is loopback there is nobody left to notice, and over an interface the
+//! stack whose only interface is loopback there is no peer left to notice, and over an interface the
 //! peer finds out as it would if a host lost its power.
 
 mod duties;
@@ -129,7 +129,7 @@ impl Stack {
             core.workers.driver_came();
             let more =
                 panics::contain(core, PanicSource::Protocol, "input", || core.input.poll::<tcp::Core>(core));
-            // Of what panicked nobody knows whether it was all.
+            // What panicked may not have been all.
             next = more.unwrap_or(true).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
                 let turn = || core.workers.turn(core, lane, &mut due);
@@ -259,7 +259,7 @@ impl Stack {
         self.core::<Core>()?.netifs.rp_filter(netif)
     }
 
-    /// What sockets there are, and what they do: for people who look, not for a hot path. Each entry is true of one
+    /// What sockets there are, and what they do: for diagnosis, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
     /// socket lock of every connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {

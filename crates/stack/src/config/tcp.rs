@@ -38,7 +38,7 @@ pub struct TcpConfig {
     /// offers it, or offered too. Default `accept`, as on Linux.
     pub ecn: EcnMode,
     /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
-    /// want it, everybody's or nobody's. Default `auto`.
+    /// want it, of all connections, or of none. Default `auto`.
     pub pacing: PacingMode,
     /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides what routers report. Default `blackhole`:
     /// once large packets seem to vanish without a word.

@@ -56,7 +56,7 @@ impl Duties for Core {
                 let Some(conn) = self.demux.find(hash, |conn| conn.serial as u32 == serial) else {
                     return;
                 };
-                // An entry that was overtaken by an earlier one is nobody's any more.
+                // An entry that was overtaken by an earlier one is void.
                 if conn.timer_at.load(Ordering::Relaxed) == entry.at {
                     self.count(counter::TIMERS_FIRED);
                     Context::run_as_worker(self, |cx| engine::notify(cx, &conn, reason::TIMER));

@@ -1,6 +1,6 @@
 //! What the Internet layer asks of the protocols above it: UDP, ICMP's sockets, TCP.
 //!
-//! Must not know more than whom a question is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
+//! Must not know more than which module a call is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Protocols for Asked {
     }
 
     fn finish(&self, due: &mut Box<Due>) {
-        // Without a stack there is nobody left to hear of it.
+        // Without a stack there is nothing left to tell.
         if let Some(core) = self.0.upgrade() {
             tcp::conn::outbox::Context::finish(&core, due);
         }

@@ -32,7 +32,7 @@ use crate::tcp::tables::ports::Ports;
 /// See the module's head.
 pub(crate) struct Core {
     inet: inet::Core,
-    /// Segments may be left with a reader who waits.
+    /// Segments may be left with a reader that waits.
     pub delegates: bool,
     /// What the settings that are measured against each other keep.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]

@@ -5,9 +5,9 @@
 //! | question | product | functions |
 //! |---|---|---|
 //! | how work reaches a connection | to its socket lock, or that lock's backlog | `enter` … `hand_over` |
-//! | what excludes whom in input from interfaces | the socket lock, once for a run of segments | `batch`, `input` |
+//! | how input from interfaces is excluded | the socket lock, once for a run of segments | `batch`, `input` |
 //! | how a reader reports room in `so_rcv` | by a message that it runs itself, if a window update or an acknowledgment is due | `owes_message` … `places_directly` |
-//! | who frees a receive buffer | the thread that used it up, to its own cache | `take_remote_listed` … `reclaim` |
+//! | which thread frees a receive buffer | the thread that used it up, to its own cache | `take_remote_listed` … `reclaim` |
 //!
 //! Without the feature `experiments` the defaults are all there is, and the compiler sees through them. With it, [`Chosen`] asks the settings
 //! of the stack; what they do is in `experiments/`. The defaults are the same then: the feature adds settings and changes none.
@@ -42,7 +42,7 @@ pub(crate) trait Discipline {
     /// That of a new connection of this hash, whose segments go by `via`; `other` is its other end, if that is in this stack.
     fn of_conn(core: &Core, hash: u64, via: Via, other: Option<&Conn>) -> Self::OfConn;
 
-    /// Whether segments may be left with a reader who waits.
+    /// Whether segments may be left with a reader that waits.
     fn may_delegate(config: &Config) -> bool {
         let _ = config;
         true
@@ -72,13 +72,13 @@ pub(crate) trait Discipline {
         serve::output(cx, conn, so);
     }
 
-    /// Runs what this thread has left first, if nobody has yet.
+    /// Runs what this thread has left first, if no thread has yet.
     #[inline]
     fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         serve::look(cx, conn);
     }
 
-    /// Runs what was handed over while nobody ran it.
+    /// Runs what was handed over while no thread ran it.
     #[inline]
     fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         serve::take_over(cx, conn);
@@ -141,7 +141,7 @@ pub(crate) trait Discipline {
         let (_, _) = (cx, conn);
     }
 
-    /// Whether text may be received straight into the buffer of a reader who waits.
+    /// Whether text may be received straight into the buffer of a reader that waits.
     #[inline]
     fn places_directly(core: &Core) -> bool {
         let _ = core;

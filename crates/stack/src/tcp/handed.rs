@@ -23,7 +23,7 @@ impl Handed {
         Self((0..lanes).map(|_| Lane(RunQueue::new())).collect())
     }
 
-    /// Brings a connection that has work which nobody runs to its worker, as a message that does not wait.
+    /// Brings a connection that has work which no thread runs to its worker, as a message that does not wait.
     #[cfg(feature = "experiments")]
     pub fn call(&self, core: &Core, conn: &Arc<Conn>) {
         core.workers.call(core, self.push(core, conn));

@@ -2,7 +2,7 @@
 //!
 //! Runs with no socket lock held. The order of the questions is RFC 9293's: is there a connection
 //! (section 3.10.7.4), one in TIME-WAIT, a half-open one, a listener (3.10.7.2), nothing (3.10.7.1)?
-//! This is where a connection learns who its peer is, so its data segments do not come here.
+//! Here a connection learns its peer, so its data segments do not come here.
 
 use sockeye_proto::tcp::closed::{self, ListenAction};
 use sockeye_proto::tcp::segment::{Header, Payload};
@@ -112,12 +112,12 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
 /// Two ends in one process remember each other.
 pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
     let Some(from) = from else { return };
-    // Set once each; that somebody else was first is fine, it was the same connection.
+    // Set once each; if another thread was first, it was the same connection.
     let _ = from.peer.set(Arc::downgrade(to));
     let _ = to.peer.set(Arc::downgrade(from));
 }
 
-/// Sends `header` to the other side of `receiver`, in the name of nobody.
+/// Sends `header` to the other side of `receiver`, without a connection.
 pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();

@@ -11,7 +11,7 @@
 //! one that receives on it.
 //!
 //! # Why no wake-up is lost
-//! A receiver that finds the queue empty comes onto the list of those who wait in the section that found it so; the thread that
+//! A receiver that finds the queue empty comes onto the list of waiters in the section that found it so; the thread that
 //! appends tells them in the section that appends, and wakes after unlocking (`sync/src/wait_list.rs`). A `Poll` looks at the queue
 //! under the same mutex (`poll.rs`).
 //!

@@ -127,8 +127,8 @@ pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame)
 }
 
 /// `offender` says, by the interface `netif`, that this beginning of a packet of ours could not be delivered. False if it
-/// cannot be understood. Of a conversation that goes out elsewhere nobody there can know: nothing is believed, be it of TCP,
-/// of UDP or an echo request.
+/// cannot be understood. No host there can know of a conversation that goes out elsewhere: it is not believed, be it about TCP,
+/// UDP or an echo request.
 fn undelivered(
     cx: &mut Context<'_>,
     mut quoted: Chain,

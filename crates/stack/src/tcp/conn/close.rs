@@ -64,7 +64,7 @@ fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
 
 /// The last handle is gone: close(2). With unread bytes or SO_LINGER 0 the connection is reset.
 pub(crate) fn close(core: &Core, conn: &Arc<Conn>) {
-    // Nobody is left to be told of an error.
+    // No handle is left to report an error to.
     let _ = contain::call(core, conn, "close", || {
         close_last(core, conn);
         Ok(())

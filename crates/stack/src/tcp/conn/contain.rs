@@ -17,9 +17,9 @@
 //! peer is due. Both buffers are empty. [`SockError::Panicked`] stays: each call from then on reports it, so that each of several waiting
 //! threads hears of it.
 //!
-//! # Why nobody waits for ever
+//! # Why no thread waits for ever
 //! `end` marks the end of both streams and tells the waiters in the section that it holds, as the end of any connection does. A reader
-//! who waits for a reply (`Experiments::rcvd`) is given it. The peer gets a reset; should that be lost, or have a number that the peer cannot
+//! that waits for a reply (`Experiments::rcvd`) is given it. The peer gets a reset; should that be lost, or have a number that the peer cannot
 //! believe, its next segment finds no connection and is answered with another. Each step of `end` is caught by itself: should telling the
 //! readers panic, too, the rest is still done.
 //!

@@ -13,7 +13,7 @@ use crate::base::payload::Data;
 use crate::rt::counter;
 use crate::tcp::discipline::{Chosen, Discipline};
 
-/// Text of a segment that may be left with a reader who waits. With more, what the reader copies costs so much more than to run
+/// Text of a segment that may be left with a reader that waits. With more, what the reader copies costs so much more than to run
 /// the segment that the two are better done side by side.
 pub(super) const DELEGATED_MAX: usize = 4096;
 
@@ -26,7 +26,7 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
         return beside.locked.push(work);
     }
     // A reader that waits on another core runs what brings it text. A segment without text brings a reader nothing: its end's writer
-    // waits for it, if anybody does.
+    // waits for it, if any thread does.
     if cx.delegates
         && (1..=DELEGATED_MAX).contains(&text_len)
         && let Some(cpu) = peer.options.delegate.cpu()
@@ -53,7 +53,7 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
     owe(cx, &peer, left);
 }
 
-/// What was left first is run by this thread once it holds no lock, if nobody else has by then.
+/// What was left first is run by this thread once it holds no lock, if no other thread has by then.
 fn owe(cx: &mut Context<'_>, peer: &Arc<Conn>, left: Left<Work>) {
     match left {
         Left::First => cx.outbox.filled.push_back(Arc::clone(peer)),

@@ -2,7 +2,7 @@
 //!
 //! Work is brought to a connection by [`Discipline::enter`], and goes to its socket lock ([`serve`](super::serve)): if that is free, the
 //! calling thread runs the work, and whatever others have left meanwhile; if not, the work is left to the thread that runs the connection's
-//! items. Nobody waits for protocol code.
+//! items. No thread waits for protocol code.
 //!
 //! Segments for a connection in this process are handed to the receiver *while the sender's lock is still held* ([`emit`](super::emit)): two
 //! threads that send for one connection, one after the other, thereby deliver in the order in which they sent. The receiver is run after
@@ -127,8 +127,8 @@ fn text(
     payload: Data,
 ) -> bool {
     if so.rcv.closed {
-        // The last handle went while this was on its way, and the pcb has not been told yet. Nobody will read
-        // it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
+        // The last handle went while this was on its way, and the pcb has not been told yet. No reader is left
+        // for it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
         cx.outbox.freed.push(payload.0);
         close(cx, pcb, conn, so, true);
         return false;
@@ -149,7 +149,7 @@ fn input(
     cx.core.count(counter::SEGMENTS_IN);
     Chosen::take_remote_listed(cx, conn);
     if pcb.state() == State::Closed {
-        // Between the end of a connection and its leaving the table it answers as nobody does (RFC 9293
+        // Between the end of a connection and its leaving the table it answers as if it did not exist (RFC 9293
         // section 3.10.7.1): a peer that could not use our reset asks once more and learns of it here.
         if let Some(reset) = closed::reset_for(header, payload.len()) {
             emit_bare(cx, conn, reset);
@@ -270,7 +270,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     }
 }
 
-/// Nothing more will come or go: unsent bytes are dropped, everybody is woken.
+/// Nothing more will come or go: unsent bytes are dropped, all waiters are woken.
 pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
     cx.outbox.freed.push(std::mem::take(&mut so.snd.chain));
     so.snd.shut = true;

@@ -20,7 +20,7 @@ pub(crate) enum SockError {
     Aborted,
     /// A router knows no route to the network (ENETUNREACH).
     NetworkUnreachable,
-    /// A router knows no way to the host, or lets nobody through (EHOSTUNREACH).
+    /// A router knows no way to the host, or refuses to forward (EHOSTUNREACH).
     HostUnreachable,
     /// The host does not know TCP (ENOPROTOOPT).
     NoProtocol,

@@ -1,4 +1,4 @@
-//! How a connection comes into being: the one place where its parts are put together, for who connects and for who
+//! How a connection comes into being: the one place where its parts are put together, for one that connects and one that
 //! is accepted alike.
 //!
 //! What a socket was told before it had a connection ([`SocketSettings`], a listener's being those of its children)

@@ -4,7 +4,7 @@
 //! (a) atomic. Protocol code holds the lock `so` as its runner ([`serve`]). It is in [`engine`]; what it wants done
 //! outside goes into the [`outbox`]; the calls of applications are in [`user`].
 //!
-//! A connection lives as long as somebody holds an `Arc` of it: a handle of the application, the demux
+//! A connection lives as long as there is an `Arc` of it: a handle of the application, the demux
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
@@ -307,14 +307,14 @@ impl Conn {
     }
 
     fn publish_state(&self, state: State, has_hole: bool) {
-        // The line is shared with readers of other fields: it is written only on a change. Nobody else writes it.
+        // The line is shared with readers of other fields: it is written only on a change. No other thread writes it.
         if self.state() != state || self.has_hole() != has_hole {
             let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
             self.state.store(code, Ordering::Relaxed);
         }
     }
 
-    /// Takes the pending error (`SO_ERROR`), which is then gone; but that of a panic stays, for everybody who asks.
+    /// Takes the pending error (`SO_ERROR`), which is then gone; but that of a panic stays, for every caller that asks.
     pub fn take_error(&self) -> Option<SockError> {
         if self.so_error.load(Ordering::Relaxed) == 0 {
             return None;

@@ -1,14 +1,14 @@
 //! TCP_NOTSENT_LOWAT: how much of `so_snd` may wait to be sent before its writers do.
 //!
 //! A large send buffer keeps a fast path full, but what has been written cannot be taken back or overtaken: with this mark it
-//! holds what is in flight, and only little besides. The rules are Linux's: the socket calls itself writable, and wakes those who
+//! holds what is in flight, and only little besides. The rules are Linux's: the socket calls itself writable, and wakes those that
 //! wait, while twice its unsent bytes are fewer than the mark, so that one wake pays for half a mark; a write is let in beyond
 //! that, up to the mark, and always up to a full segment. (There a write goes on to fill the last buffer of the queue.) Without
 //! the latter Nagle's algorithm would wait for the rest of a segment, and the writer for Nagle's algorithm.
 //!
 //! # What raises writability
 //! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the buffers' mutex, and
-//! a caller that finds it false and waits has a ticket, or is on the list of those who wait, from the same section. With a mark *unsent bytes* are
+//! a caller that finds it false and waits has a ticket, or is on the list of waiters, from the same section. With a mark *unsent bytes* are
 //! one of the values. They are what is in `so_snd` beyond [`Mark::sent`], and fall in two ways:
 //!
 //! * by *sending*, which needs no acknowledgment: [`settle`] takes the new `sent` from the pcb at the end of each stay
@@ -17,7 +17,7 @@
 //!
 //! An acknowledgment takes the same number off both the buffer and `sent` (`engine::acked`), so it leaves them as they are; it
 //! makes space, which has its own wake, and may let output send, which is the first way. `sent` may be too small, just after a mark
-//! was set, and never too large, so that nobody is let in too early; the setter then asks for the output that corrects it.
+//! was set, and never too large, so that no writer is let in too early; the setter then asks for the output that corrects it.
 //! Writers cannot wait for ever: while something is unsent, either something is in flight, and an acknowledgment or a timeout
 //! brings output, or the window is closed and probed, or output is due.
 //!
@@ -79,7 +79,7 @@ impl Mark {
     }
 }
 
-/// Sets the mark. `true` if those who wait are to be woken.
+/// Sets the mark. `true` if the waiters are to be woken.
 pub(crate) fn set(snd: &mut SendBuf, lowat: u32) -> bool {
     snd.rare_mut().mark.set(lowat);
     snd.drop_idle_rare();
@@ -91,7 +91,7 @@ pub(crate) fn set(snd: &mut SendBuf, lowat: u32) -> bool {
 pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
     let was_writable = so.snd.is_writable();
     let Some(rare) = so.snd.rare.as_deref_mut() else { return };
-    // A SYN or FIN counts as a byte; the first is no concern of who has no connection, the second of who has shut down.
+    // A SYN or FIN counts as a byte; the first is no concern of a socket without a connection, the second of one that has shut down.
     rare.mark.sent = pcb.snd_max().since(pcb.snd_una());
     rare.mark.segment = u32::from(pcb.mss());
     if !was_writable && so.snd.is_writable() {

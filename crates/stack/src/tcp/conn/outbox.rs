@@ -32,7 +32,7 @@ use crate::tcp::handshake::admission::Asked;
 
 /// A segment whose receiver must be looked up.
 pub(crate) struct Routed {
-    /// Who sent it; `None` if no connection did (a SYN-ACK, a reset).
+    /// The connection that sent it; `None` if none did (a SYN-ACK, a reset).
     pub from: Option<Arc<Conn>>,
     /// The connection's name as the *receiver* has it.
     pub to: FourTuple,
@@ -66,7 +66,7 @@ pub(crate) struct Beside<'s> {
     pub work: Option<Work>,
 }
 
-/// Somebody to wake, outside all locks.
+/// A wake to fire, outside all locks.
 pub(crate) enum Wake {
     Reader(Arc<Conn>),
     Writer(Arc<Conn>),
@@ -84,7 +84,7 @@ impl From<wake::Wake> for Wake {
     }
 }
 
-/// Wakes everybody, in spite of wakers that panic. Outside all locks.
+/// Wakes all of them, in spite of wakers that panic. Outside all locks.
 pub(crate) fn fire_all(core: &Core, wakes: &mut Vec<Wake>) {
     while let Some(wake) = wakes.pop() {
         wake.kick(core);
@@ -98,7 +98,7 @@ pub(crate) fn fire_all(core: &Core, wakes: &mut Vec<Wake>) {
 }
 
 impl Wake {
-    /// Ends the sleep of a caller who does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
+    /// Ends the sleep of a caller that does not sleep where [`fire`](Self::fire) wakes, but in an interface. Outside all locks.
     fn kick(&self, core: &Core) {
         match self {
             Self::Reader(conn) => leader::kick(core, conn.readers()),
@@ -155,7 +155,7 @@ pub(crate) struct Outbox {
 pub(crate) struct Context<'s> {
     inet: context::Context<'s>,
     pub core: &'s Core,
-    /// Whether segments may be left with readers who wait: [`Config::delegate_input`](crate::Config::delegate_input).
+    /// Whether segments may be left with readers that wait: [`Config::delegate_input`](crate::Config::delegate_input).
     pub delegates: bool,
     /// Runs what was left with it as such a reader.
     pub is_delegate: bool,
@@ -194,7 +194,7 @@ impl<'s> Context<'s> {
         Self::run_as(core, false, f)
     }
 
-    /// [`run`](Self::run) for a worker or a driver, who run whatever there is.
+    /// [`run`](Self::run) for a worker or a driver, which run whatever there is.
     pub fn run_as_worker<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
         Self::run_as(core, true, f)
     }
@@ -233,7 +233,7 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Does of what was noted the part that is the stack's own: nobody is woken, no application's code runs.
+    /// Does of what was noted the part that is the stack's own: it wakes no thread and runs no application's code.
     /// With no socket lock held. What panics is dropped, and the rest is done.
     pub fn settle(&mut self) {
         self.drain("what was left to do", Self::settle_rest);

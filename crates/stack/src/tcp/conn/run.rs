@@ -159,7 +159,7 @@ struct Hold {
     segments: usize,
     bytes: usize,
     with_text: u32,
-    /// The TSecr of the latest segment with text in order; the outer `None`: there was none. Others may be anybody's.
+    /// The TSecr of the latest segment with text in order; the outer `None`: there was none. Others may be forged.
     text: Option<Option<u32>>,
 }
 

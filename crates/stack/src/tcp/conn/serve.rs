@@ -67,7 +67,7 @@ pub(crate) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
-/// Runs what was handed over while nobody ran it.
+/// Runs what was handed over while no thread ran it.
 pub(crate) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     if let Some(locked) = conn.so.take_over() {
         cx.core.count(counter::ENTERED);

@@ -4,11 +4,11 @@
 //! takes it once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
 //! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
 //! are *agreements* between the two sides, and are read and written only under the mutex, so that
-//! nobody can act on a stale one:
+//! no thread can act on a stale one:
 //!
 //! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
 //!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
-//!   behind with nobody responsible for it.
+//!   behind without a thread responsible for it.
 //! * [`RecvBuf::adv`]: the window edge that the peer was told. The owner computes and stores it in one
 //!   section, a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner
 //!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
@@ -70,7 +70,7 @@ impl DerefMut for Socket {
     }
 }
 
-/// Both buffers, and who wants to know of them. In the order of use: see [`Conn`](super::Conn).
+/// Both buffers, and their waiters. In the order of use: see [`Conn`](super::Conn).
 #[repr(C)]
 pub(crate) struct Buffers {
     pub snd: SendBuf,
@@ -236,7 +236,7 @@ pub(crate) struct RecvBuf {
     pub closed: bool,
     /// `hiwat` grows with what the reader takes.
     pub auto: bool,
-    /// What was delivered last was small enough to be left with a reader who waits.
+    /// What was delivered last was small enough to be left with a reader that waits.
     pub is_small: bool,
     /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
     pub acks_when_emptied: bool,

@@ -4,7 +4,7 @@
 //! leaves with the next acknowledgment. A buffer whose size the application has set stays as it is
 //! (`SO_RCVBUF`, `SO_SNDBUF`, as on Linux), nothing grows while half of the packet memory is taken, and nothing beyond
 //! an eighth of it: what waits behind a hole must leave room for what fills it. Nothing shrinks
-//! either: a window that was advertised is not taken back. On loopback nobody comes here; its buffers are as
+//! either: a window that was advertised is not taken back. Loopback does not come here; its buffers are as
 //! large as is fastest there.
 //!
 //! What would be good is the pcb's to say (`proto/src/tcp/rcv_tune.rs`), what is allowed is said here.

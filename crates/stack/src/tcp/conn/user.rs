@@ -62,7 +62,7 @@ pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) 
     })
 }
 
-/// The two ends of a connection, as a handle of the application holds them: who sends, and who receives if that is known.
+/// The two ends of a connection, as a handle of the application holds them: the one that sends, and the one that receives if it is known.
 pub(crate) struct Ends<'a> {
     pub conn: &'a Arc<Conn>,
     pub peer: Option<Lent<'a, Conn>>,
@@ -109,7 +109,7 @@ fn send_rest<S: Source>(
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
-            // What is parked goes back before anybody waits for memory or is told that there is none.
+            // What is on remote-free lists goes back before a caller waits for memory or is told that there is none.
             Refusal::NoMemory if Chosen::reclaim(core) => Ok(()),
             Refusal::NoMemory => {
                 core.pruner.ask(core);

@@ -7,7 +7,7 @@
 //!
 //! Between its last item and its output a connection's buffers are unlocked, and the agreements in them
 //! ([`sockbuf`](crate::tcp::conn::sockbuf)) are of the output before. That is safe: the output that is still to come looks at
-//! whatever the buffers hold by then, and nobody leaves the squeue before it. A writer or reader who acts on the
+//! whatever the buffers hold by then, and no thread leaves the squeue before it. A writer or reader that acts on the
 //! older value at worst posts a message too many.
 //!
 //! A connection's own squeue has no use for this: all its items are one run. Tests: at the end.
@@ -22,7 +22,7 @@ use crate::tcp::conn::{Conn, Work, contain};
 /// Most items of a batch, and therefore most connections marked at a time.
 pub(super) const BATCH_MAX: usize = 32;
 
-/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared squeue. `own` is whom
+/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared squeue. `own` is the connection that
 /// items without a name are for. Returns how many items it ran.
 pub(super) fn batch(
     cx: &mut Context<'_>,
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(batch(cx, &mut inside, &first, None), 8);
             assert_eq!(sent(&stack) - before, 2, "one acknowledgment for each connection");
             assert!(cx.outbox.discipline.marked.is_empty());
-            // The acknowledgments are in the same squeue, and mean nothing to those who sent nothing.
+            // The acknowledgments are in the same squeue, and mean nothing to ends that sent nothing.
             assert_eq!(inside.drain(usize::MAX, |_, _| ()), Outcome::Left);
         });
         assert!(pairs.iter().all(|(_, server)| server.available().unwrap() == 40));

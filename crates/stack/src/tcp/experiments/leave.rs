@@ -38,7 +38,7 @@ pub(super) enum At {
     Connect,
 }
 
-/// Leaves; what is queued is somebody else's, but for the exceptions above.
+/// Leaves; what is queued is left to other threads, except as above.
 pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: At) {
     let elide = match cx.core.config.experiments.wake {
         Wake::Elide => true,

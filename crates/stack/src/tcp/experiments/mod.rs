@@ -3,7 +3,7 @@
 //! | module | settings |
 //! |---|---|
 //! | [`squeue`], [`leave`], [`deferred_output`] | `grain`, `entry`, `wake`: a squeue before the socket locks of its connections |
-//! | [`input`] | `input`: what excludes whom while segments from interfaces are processed |
+//! | [`input`] | `input`: what excludes other threads while segments from interfaces are processed |
 //! | [`rcvd`] | `rcvd`: how a reader reports room in `so_rcv` |
 //! | [`remote_lists`], [`remote_sweep`] | `rx_free`: where used-up buffers wait at their connection |
 //!

@@ -13,7 +13,7 @@
 //! The protocol of requests and replies is `sync/src/experiments/replies.rs`.
 //!
 //! A worker, and the thread that drives a stack without workers, never asks for a reply: it would have to give it itself. (A waker may
-//! run anything on a worker, a receive too.) Nobody else is needed for a reply: the reader holds a handle of the stack, so its workers
+//! run anything on a worker, a receive too.) No other thread is needed for a reply: the reader holds a handle of the stack, so its workers
 //! live; and if the squeue is poisoned, which ends all answers, the reader notices within [`REPLY_LOOK`]. The wait is not for data, so
 //! neither a timeout of the socket nor O_NONBLOCK ends it.
 //!
@@ -82,14 +82,14 @@ fn ask(core: &Core, conn: &Arc<Conn>) {
     while let Some(ticket) = replies.ticket(request) {
         let deadline = Some(Instant::now() + REPLY_LOOK);
         replies.queue().wait(ticket, deadline, Spin::up_to(core.config.spin_max));
-        // The thread that ended the connection has replied to all who had asked by then.
+        // The thread that ended the connection has replied to all readers that had asked by then.
         if conn.is_dead() || squeue::is_poisoned(conn) {
             return;
         }
     }
 }
 
-/// The reply to all who have asked, after the bits were taken.
+/// The reply to all readers that have asked, after the bits were taken.
 #[cold]
 pub(super) fn reply(cx: &mut Context<'_>, conn: &Conn) {
     let Some(replies) = replies(conn) else { return };

@@ -8,7 +8,7 @@
 //! It must not know pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. What is on a list references
 //! nothing but memory.
 //!
-//! `listed` says whether the sweep knows of the connection. States, and who moves them:
+//! `listed` says whether the sweep knows of the connection. States, and which thread moves them:
 //!
 //! | from → to | by |
 //! |---|---|

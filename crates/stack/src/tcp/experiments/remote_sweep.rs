@@ -91,7 +91,7 @@ impl RemoteSweep {
         arm
     }
 
-    /// The wheel's call: gives back what nobody has touched since the last one.
+    /// The wheel's call: gives back what no thread has touched since the last one.
     pub fn sweep(&self, core: &Core) {
         let is_left = self.look(core);
         recycler(core).swept(core, is_left, || self.has_listed());

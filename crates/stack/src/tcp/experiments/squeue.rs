@@ -9,7 +9,7 @@
 //! and leaves at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free squeue is a worker's. Workers
 //! always run everything. A connect may wait for its turn ([`connect`]).
 //!
-//! Order of locks: a squeue before the socket locks. A writer who has the lock only tries to enter, which never waits.
+//! Order of locks: a squeue before the socket locks. A writer that has the lock only tries to enter, which never waits.
 //!
 //! The states, and the argument against lost work, are at the head of `sync/src/experiments/squeue.rs`. Tests: `tests/suite`, `tests/wake.rs`;
 //! at the end.
@@ -55,7 +55,7 @@ impl Deref for Squeue {
 
 /// Work that waits in a squeue.
 pub(super) struct Item {
-    /// Whom it is for; `None` in a connection's own squeue, where that is clear. (It would only be counted up and down: the thread that runs
+    /// The connection that it is for; `None` in a connection's own squeue, where that is clear. (It would only be counted up and down: the thread that runs
     /// the queue holds the connection anyway.)
     pub conn: Option<Arc<Conn>>,
     pub work: Work,
@@ -113,7 +113,7 @@ pub(super) fn of(conn: &Conn) -> Option<&Squeue> {
     conn.discipline.squeue.as_deref()
 }
 
-/// Whether protocol code has panicked where nobody could restore it: work for the connection is dropped.
+/// Whether protocol code has panicked where it could not be restored: work for the connection is dropped.
 pub(super) fn is_poisoned(conn: &Conn) -> bool {
     conn.so.is_dead() || of(conn).is_some_and(|squeue| squeue.is_poisoned())
 }
@@ -197,7 +197,7 @@ pub(super) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
-/// Runs what was handed over while nobody ran it.
+/// Runs what was handed over while no thread ran it.
 pub(super) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     match of(conn) {
         Some(squeue) => resume_in(cx, squeue, conn),
@@ -320,7 +320,7 @@ mod tests {
             experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
             ..Config::default()
         }));
-        // Without workers everybody runs what there is.
+        // Without workers every caller runs what there is.
         assert!(!has_squeue(Config {
             experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
             ..driven()

@@ -8,7 +8,7 @@
 //!   SYN ─► route: no connection, not half-open, listener asks ─► outbox ─► hook(Syn)      (outside all locks)
 //!                                                                            │ now or later
 //!             accept: the SYN takes the way that it would have taken  ◄──────┤
-//!             refuse: a reset, as if nobody listened                  ◄──────┤
+//!             refuse: a reset, as without a listener                  ◄──────┤
 //!             ignore, or dropped undecided: nothing                   ◄──────┘
 //! ```
 //!
@@ -42,7 +42,7 @@ use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::route;
 
-/// SYNs of one listener that nobody has decided on yet, at most.
+/// Undecided SYNs of one listener, at most.
 pub(crate) const UNDECIDED_MAX: usize = 4096;
 /// And of one source.
 pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
@@ -50,7 +50,7 @@ pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
 /// What a listener's application is asked by.
 pub(crate) type Hook = dyn Fn(Syn) + Send + Sync;
 
-/// Whom a listener asks, and what it has not been told yet.
+/// What a listener asks, and which decisions are still open.
 #[derive(Default)]
 pub(crate) struct Admission {
     /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
@@ -163,7 +163,7 @@ pub(crate) fn ask(
     Some(Asked { hook, syn })
 }
 
-/// A connection that somebody wants, before it is answered. Decide by [`accept`](Self::accept),
+/// A request for a connection, before it is answered. Decide by [`accept`](Self::accept),
 /// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
 /// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
@@ -183,7 +183,7 @@ impl Syn {
         self.tuple.local.to_socket_addr(self.listener.is_v6)
     }
 
-    /// Who the peer says it is. Nothing has been proved yet: any host can send a SYN in another's name.
+    /// The address that the peer claims. Nothing has been proved yet: any host can send a SYN in another's name.
     pub fn peer_addr(&self) -> SocketAddr {
         self.tuple.remote.to_socket_addr(self.listener.is_v6)
     }

@@ -1,12 +1,12 @@
 //! TCP Fast Open's memory (RFC 7413): a client's cookies, a server's keys, and how many a listener lets in unproven.
 //!
-//! What a segment does about it is `proto/src/tcp/fast_open.rs`; who asks here is `tcp/socket.rs` (a connect),
+//! What a segment does about it is `proto/src/tcp/fast_open.rs`; the callers are `tcp/socket.rs` (a connect),
 //! `passive.rs` (a SYN) and `conn/engine.rs` (the end of a handshake).
 //!
-//! * A *server's* cookie is a keyed hash of both addresses, so it remembers nobody. The key is one of a row made from
+//! * A *server's* cookie is a keyed hash of both addresses, so the server remembers no client. The key is one of a row made from
 //!   one secret; `Keys::rotate` goes on to the next, and cookies of the one before are good for as long as it stays.
 //! * A *client* keeps a cookie and an MSS for each server, at most `CACHE_MAX`, the first that came going first. A
-//!   SYN with text that had to be repeated, that nobody has answered, or whose text was not taken is held against the
+//!   SYN with text that had to be repeated, that was not answered, or whose text was not taken is held against the
 //!   server: for a minute, and twice as long each time, SYNs to it carry none (section 4.1.3.1).
 //! * A *listener* counts connections whose SYN is not acknowledged (`Queue`), against forged addresses (section
 //!   5.1). One that was reset keeps its place for `RESET_KEEPS`: else a reset would clear the way for the next.

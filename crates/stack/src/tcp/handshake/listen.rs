@@ -37,7 +37,7 @@ pub(crate) struct Listener {
     /// The number under which the bind table knows this socket.
     pub bind_id: u64,
     backlog: usize,
-    /// Whether, and by whom, its application is asked before a SYN is answered.
+    /// Whether, and by which means, its application is asked before a SYN is answered.
     pub admission: Admission,
     line: Line,
 }
@@ -107,7 +107,7 @@ impl Listener {
         self.line.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Queues a child whose place was reserved, and wakes somebody for it. A child that comes after the
+    /// Queues a child whose place was reserved, and wakes a waiter for it. A child that comes after the
     /// close is reset.
     pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
         let mut queue = self.line.queue.lock();
@@ -122,7 +122,7 @@ impl Listener {
         });
         cx.due.caught.extend(pushed.err());
         if let Some(child) = child {
-            // Nobody will accept it.
+            // It will not be accepted.
             drop(queue);
             self.unreserve();
             cx.outbox.orphans.push(child);
@@ -199,7 +199,7 @@ impl Listener {
         f(&mut self.line.queue.lock().waiters)
     }
 
-    /// Ends the listener. Everybody who waits is woken, and finds it closed. The children that nobody accepted are the caller's to
+    /// Ends the listener. All waiters are woken, and find it closed. The children that were not accepted are the caller's to
     /// reset.
     pub fn close(&self, cx: &mut Context<'_>) -> (Vec<Arc<Conn>>, SmallVec<[Gone; 1]>) {
         let mut queue = self.line.queue.lock();

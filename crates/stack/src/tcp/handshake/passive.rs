@@ -248,7 +248,7 @@ fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) 
         // The listener is looked up before the shard is locked: the bind table ranks above it.
         let listener = core.ports.listener(&tuple.local, hash, cx.cpu);
         match listener {
-            // A listener drops what is neither SYN nor ACK; where nobody listens it is answered.
+            // A listener drops what is neither SYN nor ACK; without a listener it is answered.
             Some(_) if is_ignored => return,
             Some(listener) => {
                 if let Some(accepted) = bring_back(cx, &tuple, &header, &listener) {
@@ -274,7 +274,7 @@ fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &L
     accepted
 }
 
-/// The cookie was good: makes the connection, unless somebody has done so while the shard was not locked.
+/// The cookie was good: makes the connection, unless another thread has done so while the shard was not locked.
 fn resurrect(cx: &mut Context<'_>, hash: u64, segment: Routed, listener: &Arc<Replica>, accepted: &Accepted) {
     let shard = cx.core.demux.shard(hash);
     if let Some(conn) = shard.conn(hash, &segment.to).cloned() {

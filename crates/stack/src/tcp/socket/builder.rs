@@ -221,7 +221,7 @@ impl TcpSocket {
     }
 
     /// Turns an unbound socket into a listener for every address of its family (an IPv6 one for both, unless
-    /// [`set_only_v6`](Self::set_only_v6)) and every port where nobody else listens. A connection's
+    /// [`set_only_v6`](Self::set_only_v6)) and every port where no other socket listens. A connection's
     /// [`local_addr`](TcpStream::local_addr) is what the peer asked for. Backlog as for [`listen`](Self::listen).
     ///
     /// # Errors
@@ -281,7 +281,7 @@ impl TcpSocket {
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
-            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody can listen on port 0"));
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "no socket can listen on port 0"));
         }
         if remote.addr.is_multicast() || scope::is_broadcast(&core.netifs, remote.addr) {
             // RFC 9293 MUST-46; ENETUNREACH, as on Linux.

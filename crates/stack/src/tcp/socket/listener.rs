@@ -25,7 +25,7 @@ use crate::tcp::handshake::listen::Listener;
 
 /// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
 ///
-/// Dropping the last handle resets the connections that nobody accepted.
+/// Dropping the last handle resets the connections that were not accepted.
 pub struct TcpListener {
     held: Held<Arc<Listener>>,
 }
@@ -69,7 +69,7 @@ impl TcpListener {
     /// [`set_nonblocking`](Self::set_nonblocking).
     ///
     /// # Errors
-    /// `WouldBlock` if the listener does not block and nobody waits.
+    /// `WouldBlock` if the listener does not block and no connection waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.enter()?;
         panics::call(core, "accept", || self.accept_on(core, listener))

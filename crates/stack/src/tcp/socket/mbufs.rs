@@ -25,7 +25,7 @@ use crate::tcp::conn::user;
 /// Cloning and cutting copy references and never bytes. Nothing here blocks.
 ///
 /// Any part of a cluster keeps all of it, up to 64 KiB, from other use, and counts against
-/// [`Config::memory_max`](crate::Config::memory_max): who keeps small parts for long copies them out.
+/// [`Config::memory_max`](crate::Config::memory_max): a program that keeps small parts for long should copy them.
 ///
 /// ```
 /// use std::io::Read;

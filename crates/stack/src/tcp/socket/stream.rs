@@ -44,7 +44,7 @@ impl TcpStream {
     /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Blocks.
     ///
     /// # Errors
-    /// The last address's: `ConnectionRefused` (nobody listens), `TimedOut` (no answer),
+    /// The last address's: `ConnectionRefused` (no listener), `TimedOut` (no answer),
     /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
     /// (too many connections).
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {

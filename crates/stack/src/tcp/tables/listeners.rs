@@ -6,7 +6,7 @@
 //! its own, and each listener has a [`Replica`] in each: an `Arc` whose count lies on lines of its own. A core uses
 //! its copy (cores beyond [`COPIES`] share), so two of them write no line together.
 //!
-//! Who adds or removes holds the bind table's lock and changes the copies one after the other: all have the same
+//! A thread that adds or removes one holds the bind table's lock and changes the copies one after the other: all have the same
 //! order, by which SO_REUSEPORT shares out, and at the end the same contents. In between a SYN may find a listener
 //! on one core and not on another, as if it had come earlier or later.
 //!

@@ -1,4 +1,4 @@
-//! Local ports: who is bound to which, who listens, and which one a connect gets.
+//! Local ports: which socket is bound to which, which of them listens, and which port a connect gets.
 //!
 //! The conflicts are Linux's (`docs/bind.md` has the table, a test holds it beside the kernel):
 //! two sockets on one port conflict if their addresses overlap, unless both have SO_REUSEADDR and
@@ -192,7 +192,7 @@ impl Ports {
 
     /// A port for a connect from `local` to `remote`: the first candidate for which `take`, given the name and its hash,
     /// succeeds. A hash that `is_wanted` refuses is passed over for a while, and taken where nothing better is found. The
-    /// name is never that of the connection's own other end: where nobody listens (any more) a connect would meet itself, by
+    /// name is never that of the connection's own other end: where no socket listens (any more) a connect would meet itself, by
     /// a simultaneous open (RFC 9293 section 3.5), and its caller would talk to itself.
     pub fn choose<T>(
         &self,
@@ -223,7 +223,7 @@ impl Ports {
 
     /// Notes a connection at a local port, which is in its shard, whose lock is held.
     pub fn note_conn(&self, port: u16) {
-        // Looked at first: most of the time it is there, and the line stays with all who read it.
+        // Looked at first: most of the time it is there, and the line stays with all its readers.
         if !self.seen.contains(port) {
             self.seen.insert(port);
         }
