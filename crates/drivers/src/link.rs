@@ -96,7 +96,7 @@ impl KernelLink {
 
     /// Gives it an address, with its network. An IPv4 address takes the place of the one before. If the interface is up,
     /// the address is in use when this returns, for which it may **block** some milliseconds: an IPv6 address is not looked
-    /// for on the link first (RFC 4862 section 5.4), since who is at the other end is known here.
+    /// for on the link first (RFC 4862 section 5.4), since the other end is known here.
     ///
     /// # Errors
     /// The system's; `TimedOut` for an IPv6 address that the kernel has taken and does not put to use.

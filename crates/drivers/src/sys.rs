@@ -107,7 +107,7 @@ pub(crate) fn with_ifreq(fd: impl AsFd, request: IfRequest, argument: &mut IfReq
 /// For the device or socket `fd`, `request` must be one that reads and writes at most the bytes of one `T` at its argument, that
 /// follows no pointer in it, and that leaves a valid `T` there, whether it succeeds or not.
 pub(crate) unsafe fn with_struct<T>(fd: impl AsFd, request: Ioctl, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the pointer is to a live `T`, which nobody else refers to during the call; by this function's contract the
+    // SAFETY: the pointer is to a live `T`, to which nothing else refers during the call; by this function's contract the
     // kernel touches nothing else and leaves a `T`.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, std::ptr::from_mut(argument)) };
     checked(result)

@@ -8,7 +8,7 @@
 //! States of the baton: `Simulation` ⇄ `Thread` → `Over`. Only its holder moves it, under the mutex, and wakes the other
 //! side in the same section; so no wake-up is lost.
 //!
-//! A host's crash, or the end of the run, takes the task away; the thread is then ended by a panic that nobody hears of,
+//! A host's crash, or the end of the run, takes the task away; the thread is then ended by a silent panic,
 //! at its next blocking call or in the one that it is in. Tests: `tests/blocking.rs`.
 
 use std::future::Future;
@@ -188,7 +188,7 @@ impl<T> Drop for Keeper<T> {
             self.baton.moved.notify_all();
         }
         drop(state);
-        // It ends at once; what it panicked with otherwise has nobody to go to any more.
+        // It ends at once; any other panic payload is discarded.
         let _ = thread.join();
     }
 }

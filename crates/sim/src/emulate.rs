@@ -1,4 +1,4 @@
-//! A link for packets that are not simulated: the same model, held to a clock that somebody else reads.
+//! A link for packets that are not simulated: the same model, held to a clock that the caller reads.
 //!
 //! Two stacks of any make, the kernel's too, are put at the ends of what a simulation's [`Net::link`](crate::Net::link)
 //! lays: rate, queue, delay, jitter, loss, reordering, and the same draws for the same seed, packet by packet in each

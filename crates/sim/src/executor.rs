@@ -144,7 +144,7 @@ impl Tasks {
     /// Runs a task until it waits or is over.
     pub fn run(self: &Rc<Self>, id: u64) {
         let Some(mut task) = self.waiting.borrow_mut().remove(&id) else { return };
-        // Before the body is polled: who wakes it from now on queues it again.
+        // Before the body is polled: a wake from now on queues it again.
         task.alarm.is_queued.store(false, Ordering::Release);
         let ambient =
             Ambient { world: Arc::clone(&self.world), host: task.host, tasks: Some(Rc::clone(self)) };
@@ -254,7 +254,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Its value, if it has come to its end and nobody took it yet.
+    /// Its value, if it has come to its end and it was not taken yet.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.outcome.borrow_mut().value.take()
     }

@@ -248,7 +248,7 @@ impl Host {
         self.net.world.lock().hosts[self.index].stack.is_some()
     }
 
-    /// Cuts its power: its programs end where they stand, its stack is gone without a word to anybody, and with it the
+    /// Cuts its power: its programs end where they stand, its stack is gone without a word, and with it the
     /// names of its UNIX-domain sockets. If a program of its own calls this, it ends at its next `await`.
     pub fn crash(&self) {
         let mut state = self.net.world.lock();
@@ -352,7 +352,7 @@ impl Direction {
         drop(old);
     }
 
-    /// Asks nobody any more.
+    /// Removes the filter.
     pub fn clear_filter(&self) {
         let old = self.world.lock().pipes[self.pipe].filter.take();
         drop(old);

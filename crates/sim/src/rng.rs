@@ -2,7 +2,7 @@
 //!
 //! SplitMix64: one word of state, a few instructions, and the same numbers on every machine and in every release,
 //! which is why it is our own: a crate may change its streams, and recorded seeds would mean something else. It
-//! resists nobody who wants to guess, and must not be used for secrets outside a simulation. Tests: below.
+//! can be predicted, and must not be used for secrets outside a simulation. Tests: below.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

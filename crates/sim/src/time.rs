@@ -118,7 +118,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
-            // The event stays behind and finds nobody.
+            // The event stays behind and finds no timer.
             let gone = self.world.lock().timers.try_remove(timer);
             drop(gone);
         }

@@ -173,7 +173,7 @@ impl State {
         let at = Duration::from_nanos(self.now);
         let packet = Packet { at, index: 0, head: frame.head(), len: frame.len() };
         let to = packet.dst().and_then(|dst| self.addresses.get(&dst).copied());
-        // To an address that nobody has: there is no link that could carry it.
+        // To an address that no host has: there is no link that could carry it.
         let Some(to) = to else { return };
         let index = self.pipe(from, to);
         let pipe = &mut self.pipes[index];

@@ -36,7 +36,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
             findings.push(Finding::new(&source.path, token.line, "unsafe", message));
         } else if matches!(next, "{" | "impl") && !has_reason(&lines, token.line) {
             let message = "`unsafe` without a `// SAFETY:` comment above it: say which invariant makes it \
-                sound and who upholds it";
+                sound and what upholds it";
             findings.push(Finding::new(&source.path, token.line, "safety-comment", message));
         }
     }

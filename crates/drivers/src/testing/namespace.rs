@@ -25,7 +25,7 @@ impl Namespace {
     /// `PermissionDenied` without CAP_SYS_ADMIN; the system's.
     pub fn new() -> io::Result<Self> {
         let made = thread::Builder::new().name("namespace".to_owned()).spawn(|| -> io::Result<Self> {
-            // SAFETY: a new network namespace takes nothing from anybody who holds descriptors or memory; that is
+            // SAFETY: a new network namespace takes nothing from other holders of descriptors or memory; that is
             // only so with other flags.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             KernelLink::new("lo").set_up(true)?;

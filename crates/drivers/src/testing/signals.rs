@@ -14,7 +14,7 @@ use libc::{c_int, c_long};
 use rustix::thread::gettid;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering};
 
-/// The signal: one that nobody else in a test has a use for.
+/// The signal: one for which nothing else in a test has a use.
 const SIGNAL: c_int = libc::SIGUSR1;
 
 /// Signals that were handled, on any thread.

@@ -7,7 +7,7 @@ use sockeye_sync::fork::PerProcess;
 /// The first version whose IPv4 takes packets of more than 65,535 bytes that are to be cut, with a total length of 0.
 const BIG_TCP: (u32, u32) = (6, 3);
 
-/// Whether the kernel takes such packets. Somebody else's implementation of it says a version of its own, and is believed.
+/// Whether the kernel takes such packets. Another implementation of it says a version of its own, and is believed.
 pub(super) fn takes_big_tcp() -> bool {
     static TAKES: PerProcess<bool> = PerProcess::new();
     *TAKES.get_or_init(|| version(&rustix::system::uname().release().to_string_lossy()) >= Some(BIG_TCP))

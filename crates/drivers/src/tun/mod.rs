@@ -3,7 +3,7 @@
 //! A device has one or more queues, each a file descriptor. The kernel sends a flow's packets to the queue by which the
 //! flow last came to it, so frames out take the queue that their flow's hash names, and the answers come back there: a
 //! connection stays with one input thread. With `offload` a frame carries up to 64 KiB of one TCP segment in either
-//! direction and nobody computes checksums; to a neighbor on a TUN device, where the kernel knows it (BIG TCP), up to 256 KiB.
+//! direction and no side computes checksums; to a neighbor on a TUN device, where the kernel knows it (BIG TCP), up to 256 KiB.
 //!
 //! # Which file
 //! | file | holds |
@@ -89,7 +89,7 @@ impl Default for TunConfig {
     }
 }
 
-/// Descriptors of a device that somebody else has opened, as service managers and Android's VPN service hand them over.
+/// Descriptors of a device that another program has opened, as service managers and Android's VPN service hand them over.
 #[derive(Debug)]
 pub struct Adopted {
     /// One for each queue, 1 to 64.
@@ -158,7 +158,7 @@ impl Tun {
     ///
     /// # Errors
     /// `InvalidInput` for a field out of its bounds; `PermissionDenied` with what would help, without the right to make
-    /// devices; the system's, among them `ResourceBusy` for a device that somebody else has open.
+    /// devices; the system's, among them `ResourceBusy` for a device that another program has open.
     pub fn open(config: &TunConfig) -> io::Result<Self> {
         check_queues(config.queues)?;
         config.mtu.map_or(Ok(()), check_mtu)?;
@@ -187,8 +187,8 @@ impl Tun {
         Self::with(fds, link, (flags, config.big_tcp), None, config.mac)
     }
 
-    /// Takes over a device that somebody else has opened. Its settings stay; offloads are used if it has headers for
-    /// them (`IFF_VNET_HDR`), those of [`TunConfig::big_tcp`] apart: who reads its packets is not known.
+    /// Takes over a device that another program has opened. Its settings stay; offloads are used if it has headers for
+    /// them (`IFF_VNET_HDR`), those of [`TunConfig::big_tcp`] apart: the reader of its packets is not known.
     ///
     /// # Errors
     /// `InvalidInput` if a descriptor is no TUN device's, if the device puts other headers before packets

@@ -55,7 +55,7 @@ pub(super) struct Queue {
     reader: Mutex<Reader>,
     interrupted: AtomicBool,
     interrupt: OwnedFd,
-    /// Written to end the wait of a caller, who reads it.
+    /// Written to end the wait of a caller, which reads it.
     kick: OwnedFd,
     pub counters: Counters<{ count::COUNT }>,
 }
@@ -240,7 +240,7 @@ impl Queue {
 
     /// Ends the wait, and every later one.
     pub fn interrupt(&self) {
-        // Release, with the acquire in `wait`; the eventfd orders it for who is in `poll` already.
+        // Release, with the acquire in `wait`; the eventfd orders it for a thread that is in `poll` already.
         self.interrupted.store(true, Ordering::Release);
         // Refused only if the count is at its end, and then the level is there.
         let _ = rustix::io::write(&self.interrupt, &1u64.to_ne_bytes());

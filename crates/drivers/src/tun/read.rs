@@ -84,7 +84,7 @@ impl Reader {
         let len = len.saturating_sub(header_len);
         if len <= COPY_MAX.min(first.len()) {
             let bytes = ptr::slice_from_raw_parts(first.as_mut_ptr(), len);
-            // SAFETY: the call has written `len` bytes there, and nobody writes again before `first` is gone.
+            // SAFETY: the call has written `len` bytes there, and nothing is written there again before `first` is gone.
             let bytes: &[u8] = unsafe { &*bytes };
             sink(told(RxFrame::new(bytes, &Chain::new()), header));
             return Ok(len);

@@ -1,4 +1,4 @@
-//! The header before each frame of a device with `IFF_VNET_HDR`: who completes checksums, and how to cut.
+//! The header before each frame of a device with `IFF_VNET_HDR`: which side completes checksums, and how to cut.
 //!
 //! It is `struct virtio_net_hdr` of the virtio specification (version 1.2, section 5.1.6) in the machine's byte order, as
 //! the kernel's TUN driver has it unless told otherwise. It must not know where frames come from. Invariant: arbitrary
@@ -41,7 +41,7 @@ pub(super) fn of(frame: &TxFrame) -> [u8; LEN] {
     header
 }
 
-/// What the kernel says of a frame that it gave us: who has checked it, and of what size its packets were.
+/// What the kernel says of a frame that it gave us: whether it has checked it, and of what size its packets were.
 pub(super) fn read(header: [u8; LEN]) -> (Checksum, u16) {
     // A checksum that is not filled in yet has left no host, so nothing can have damaged what it covers.
     let is_good = header[0] & (NEEDS_CSUM | DATA_VALID) != 0;

@@ -25,7 +25,7 @@ struct Args {
     keep_going: bool,
 }
 
-/// Reads the command line by hand: who uses the library in tests should not have to build a parser for this.
+/// Reads the command line by hand: users of the library in tests should not have to build a parser for this.
 fn arguments(mut args: impl Iterator<Item = String>) -> Option<Args> {
     let mut read = Args { first: 0, seeds: 1000, seconds: None, keep_going: false };
     while let Some(arg) = args.next() {

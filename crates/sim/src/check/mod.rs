@@ -25,7 +25,7 @@ use crate::network::{Host, Link, Net};
 use crate::run::Sim;
 use crate::time;
 
-/// What one seed did, for who wants to know that it did something.
+/// What one seed did, to check that it did something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Conversations that were planned.
@@ -47,7 +47,7 @@ pub struct Summary {
 /// After all programs have ended, connections have so long to go too: longer than the retransmissions of a FIN (some
 /// 17 minutes) with FIN-WAIT-2 and TIME-WAIT behind them.
 const AFTERLIFE: Duration = Duration::from_secs(3600);
-/// The last part of it, in which nobody may say anything any more.
+/// The last part of it, in which no host may send anything any more.
 const SILENCE: Duration = Duration::from_secs(600);
 /// The longest that a plan and its conversations may take.
 const TIME_MAX: Duration = Duration::from_secs(30_000);

@@ -1,6 +1,6 @@
 //! What must hold when a plan is over, and which faults explain which errors.
 //!
-//! An explanation has to be possible, not proven: a reset needs somebody who resets or has forgotten the connection, a
+//! An explanation has to be possible, not proven: a reset needs an end that resets or has forgotten the connection, a
 //! timeout a path that was cut for long enough. Loss explains no error at all, whatever the plans' links do: TCP
 //! repairs it. Tests: `tests/checkers.rs`.
 
@@ -32,18 +32,18 @@ pub(super) fn on_hosts(hosts: &[Host]) {
     for host in hosts {
         let Some(stack) = host.stack() else { continue };
         let name = host.name();
-        assert_eq!(stack.connection_count(), 0, "{name} has connections that nobody holds");
-        assert_eq!(stack.memory_in_use(), 0, "{name} has packet memory that nobody holds");
+        assert_eq!(stack.connection_count(), 0, "{name} has connections without a holder");
+        assert_eq!(stack.memory_in_use(), 0, "{name} has packet memory without a holder");
     }
 }
 
 /// Rules 3 and 4. `spoken` is how many segments had been sent when all should have been silent.
 pub(super) fn on_traffic(net: &Net, plan: &Plan, spoken: u64) {
     let traffic = net.traffic();
-    assert_eq!(traffic.segments, spoken, "somebody still sends, long after everything is over");
+    assert_eq!(traffic.segments, spoken, "a host still sends, long after everything is over");
     if plan.is_calm {
         // A tail loss probe is a guess: an acknowledgment that is delayed for longer than two round trips brings it
-        // about, and nobody can know (RFC 8985 section 7.1). It is one segment, and rare.
+        // about, and no end can know (RFC 8985 section 7.1). It is one segment, and rare.
         let (probes, others): (Vec<_>, Vec<_>) =
             net.retransmissions().into_iter().partition(|again| again.is_tail && !again.by_ack);
         assert!(others.is_empty(), "nothing was lost, yet this was sent again: {:?}", others.first());
@@ -72,7 +72,7 @@ impl Case<'_> {
             End::Unknown => {
                 assert!(self.is_crashed(self.side), "{self} never began, and its host did not crash")
             }
-            // Who waits in vain for a client may do so if there was none.
+            // A server may wait in vain for a client if there was none.
             End::GaveUp if self.side == SERVER => {
                 let is_told = self.other().opened.get() == End::Clean && !self.may_be_half_open();
                 assert!(
@@ -174,7 +174,7 @@ impl Case<'_> {
         self.was_cut_for_long() || (silent && self.plan.is_lossy(link))
     }
 
-    /// The server has left, so that a SYN finds nobody.
+    /// The server has left, so that a SYN finds no listener.
     fn server_is_gone(&self) -> bool {
         self.talk.seen[SERVER].opened.get() == End::GaveUp
     }

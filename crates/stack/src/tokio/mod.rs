@@ -9,7 +9,7 @@
 //! them, the last is woken.
 //!
 //! Wakers are called, cloned and dropped with no lock held, so they may use any socket. A panic in one is caught and counted
-//! (`panics_foreign`), and everybody else is woken; where a waker panics while it is cloned, the call fails with `Other`.
+//! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.
 
 mod icmp;
 mod listener;

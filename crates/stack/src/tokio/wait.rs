@@ -72,7 +72,7 @@ pub(super) fn poll_until<S: Waitable>(socket: &S, want: Want, cx: &mut Context<'
     coop::poll(cx, |cx| tasks::poll_first(socket, want, cx.waker()))
 }
 
-/// Has the task woken at the next slow tick, for what nobody announces.
+/// Has the task woken at the next slow tick, for what is not announced.
 pub(super) fn try_later<R>(env: &Env, cx: &Context<'_>) -> Poll<io::Result<R>> {
     match env.memory_waiters.register(env, cx.waker()) {
         Ok(()) => Poll::Pending,

@@ -1,6 +1,6 @@
 //! Names of UNIX-domain sockets: a pathname, an abstract name, or none.
 //!
-//! Must not know who has a name (`names.rs`). Invariant: a [`Name`] has at most as many bytes as fit into
+//! Must not know which socket has a name (`names.rs`). Invariant: a [`Name`] has at most as many bytes as fit into
 //! the kernel's `sun_path`, and a pathname has at least one and no NUL. Tests: below.
 
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ pub struct SocketAddr(pub(crate) Option<Arc<Name>>);
 pub(crate) const SUN_PATH_LEN: usize = 108;
 
 impl SocketAddr {
-    /// The address of nobody: a socket bound to it chooses an abstract name of its own.
+    /// No address: a socket bound to it chooses an abstract name of its own.
     pub(crate) const UNNAMED: Self = Self(None);
 
     /// The pathname `path`; unnamed if that is empty.

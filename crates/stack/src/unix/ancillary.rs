@@ -74,8 +74,8 @@ pub struct UCred {
 
 impl UCred {
     /// Of a socket without a peer.
-    pub(crate) const NOBODY: Self = Self { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    /// Of bytes that were sent before anybody asked for credentials.
+    pub(crate) const NO_PEER: Self = Self { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    /// Of bytes that were sent before a socket asked for credentials.
     pub(crate) const UNKNOWN: Self = Self { pid: 0, uid: OVERFLOW_ID, gid: OVERFLOW_ID };
 
     /// This process's, with its real user and group, as messages carry them.
@@ -199,6 +199,6 @@ pub struct RecvMsg {
     pub bytes: usize,
     /// `TRUNC` and `CTRUNC`, if something was cut off.
     pub flags: MsgFlags,
-    /// Who sent it: of a stream the peer.
+    /// The sender: of a stream the peer.
     pub addr: SocketAddr,
 }

@@ -13,10 +13,10 @@
 //! # How
 //! 1. *Reach*: from the suspect through the buffers, one mutex at a time, through sockets whose every
 //!    handle is in flight, the *candidates*. (Others are alive, and so is what they hold.)
-//! 2. Lock the buffers of all candidates, in address order; nobody else holds two.
+//! 2. Lock the buffers of all candidates, in address order; no other thread holds two.
 //! 3. *Subtract*: a candidate with more handles than lie in candidates' buffers is held from outside:
 //!    alive. What lies in the buffers of a living one is alive too, and so on until nothing changes.
-//! 4. The rest is dead: all handles of it lie in buffers that we have locked, so nobody can get at one.
+//! 4. The rest is dead: all handles of it lie in buffers that we have locked, so no thread can get at one.
 //!    Take the contents out, unlock, and close them outside all locks.
 //!
 //! # Why none is missed, and none taken that lives
@@ -99,7 +99,7 @@ fn held(so: &So) -> impl Iterator<Item = &Sock> {
 fn take_dead(candidates: &[Candidate]) -> Vec<Contents> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_unstable_by_key(|place| candidates[*place].pcb.id());
-    // By address: nobody else holds two.
+    // By address: no other thread holds two.
     let mut locked: Vec<_> = order.iter().map(|place| (*place, candidates[*place].pcb.so.lock())).collect();
     locked.sort_unstable_by_key(|(place, _)| *place);
     let places: HashMap<usize, usize> =

@@ -35,7 +35,7 @@ impl Sock {
 
     pub fn peer_cred(&self) -> UCred {
         // The peer is a socket of this process; one that was never paired or connected has none.
-        if self.peer.is_some() { UCred::of_process_effective() } else { UCred::NOBODY }
+        if self.peer.is_some() { UCred::of_process_effective() } else { UCred::NO_PEER }
     }
 
     pub fn set_passcred(&self, passcred: bool) {
@@ -125,7 +125,7 @@ macro_rules! socket_methods {
                 Ok(self.sock.open()?.take_error().map(std::io::Error::from))
             }
 
-            /// SO_PASSCRED: receive the credentials of who sends.
+            /// SO_PASSCRED: receive the credentials of the sender.
             ///
             /// # Errors
             /// None; the signature is that of `std`.
@@ -275,7 +275,7 @@ macro_rules! data_methods {
                 self.sock.open()?.peer_addr()
             }
 
-            /// SO_PEERCRED: of whom the peer is. It is a socket of this process, so these are its own.
+            /// SO_PEERCRED: the credentials of the peer. It is a socket of this process, so these are its own.
             ///
             /// # Errors
             /// None; the signature is that of `std`.

@@ -1,7 +1,7 @@
 //! Panics of our own code in a call on a UNIX socket: the connection ends, and the call fails with EIO.
 //!
 //! # Under a buffer's mutex
-//! A section that changes a buffer goes through [`section`]. Should it panic, the buffer is *mended* while its mutex is still locked, so nobody finds
+//! A section that changes a buffer goes through [`section`]. Should it panic, the buffer is *mended* while its mutex is still locked, so no thread finds
 //! bytes without their record, or a record without its bytes. The buffer of a connection is emptied and shut. That of a
 //! datagram socket keeps what is whole; what is not depends on how far the section had come:
 //!

@@ -1,4 +1,4 @@
-//! [`UnixDatagram`]: datagrams, from anybody or from one peer.
+//! [`UnixDatagram`]: datagrams, from any sender or from one peer.
 //!
 //! Must not know how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix/`.
 

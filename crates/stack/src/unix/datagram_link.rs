@@ -1,4 +1,4 @@
-//! Connecting datagram sockets: to whom one sends, and from whom alone one receives.
+//! Connecting datagram sockets: the one peer to which a socket sends and from which it receives.
 //!
 //! The pointer to the peer is in the pcb's link (`sockeye_sync::pair`); what the other side's senders must
 //! know of it, in the buffers: `flows.only` of a connected socket names the only one that may send to it, and a
@@ -34,7 +34,7 @@ pub(crate) fn link_pair(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     });
 }
 
-/// connect(2): `pcb` sends to `to` from now on, and receives from nobody else.
+/// connect(2): `pcb` sends to `to` from now on, and receives from no other socket.
 ///
 /// # Errors
 /// EPERM if `to` receives from another socket only; ECONNREFUSED if it has closed.

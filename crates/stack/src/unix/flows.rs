@@ -6,7 +6,7 @@
 //! connected to has no bound but the bytes, as on Linux.
 //!
 //! A flow exists while datagrams of it wait, while its sender is connected to the receiver, and while
-//! somebody waits for room in it. Bound: one per sender. All of it stands under the receiver's `so`.
+//! a sender waits for room in it. Bound: one per sender. All of it stands under the receiver's `so`.
 //!
 //! Must not know buffers or locks. Tests: below, `tests/unix_stress.rs`.
 
@@ -165,7 +165,7 @@ impl Flows {
         unblocked
     }
 
-    /// Everybody who waits looks again.
+    /// All waiting senders look again.
     pub fn unblock_all(&mut self) -> Vec<Unblocked> {
         self.list.iter_mut().flatten().filter_map(Flow::unblock).collect()
     }
@@ -184,7 +184,7 @@ impl Flows {
         all
     }
 
-    /// These datagrams, by length and flow, are all that wait. Everybody who waits looks again.
+    /// These datagrams, by length and flow, are all that wait. All waiting senders look again.
     pub fn recount(&mut self, records: impl Iterator<Item = (usize, u32)>) -> Vec<Unblocked> {
         self.list.iter_mut().flatten().for_each(|flow| (flow.count, flow.bytes) = (0, 0));
         records.for_each(|(len, place)| self.charge(place, len));

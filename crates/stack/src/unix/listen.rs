@@ -93,7 +93,7 @@ enum NoPlace {
 /// connect(2) to a listener. The handle is the connected one.
 ///
 /// # Errors
-/// As for names; ECONNREFUSED (nobody listens), EAGAIN (backlog full), EISCONN, EINVAL (a listener).
+/// As for names; ECONNREFUSED (no listener), EAGAIN (backlog full), EISCONN, EINVAL (a listener).
 pub(crate) fn connect(sock: &Sock, addr: &SocketAddr) -> Result<Sock, Errno> {
     contain::call(sock, "connect", || connect_now(sock, addr))
 }
@@ -270,7 +270,7 @@ fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
     sock.pcb.phase.store(phase::FRESH, Ordering::Release);
 }
 
-/// Takes a connection that nobody has accepted out of the backlog.
+/// Takes a connection that was not accepted out of the backlog.
 fn take_back(core: &Env, listener: &Arc<Pcb>, peer: &Arc<Pcb>) -> Option<Sock> {
     let mut wakes = Wakes::new(core);
     Chosen::exclusive(core, listener, None, || {
@@ -350,7 +350,7 @@ impl Backlog {
     }
 }
 
-/// How tasks wait for room: on the list of those who write to the listener, under the mutex that guards its backlog. Every change that makes room, and
+/// How tasks wait for room: on the list of waiting writers of the listener, under the mutex that guards its backlog. Every change that makes room, and
 /// every one that ends the listener, tells that list in the section that makes it ([`Wakes::writers`]).
 #[cfg(feature = "tokio")]
 pub(crate) struct Room<'a> {

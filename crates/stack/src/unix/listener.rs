@@ -59,7 +59,7 @@ macro_rules! listener {
                 Ok(Self { sock: Held::of(sock) })
             }
 
-            /// The next connection, and the address of who connects. Blocks unless
+            /// The next connection, and the address of its peer. Blocks unless
             /// [`set_nonblocking`](Self::set_nonblocking).
             ///
             /// # Errors
@@ -110,7 +110,7 @@ macro_rules! listener {
 listener! {
     /// Accepts streams, in the shape of `std::os::unix::net::UnixListener`.
     ///
-    /// Dropping the last handle resets the connections that nobody accepted. The pathname stays, and refuses
+    /// Dropping the last handle resets the connections that were not accepted. The pathname stays, and refuses
     /// connections, until [`Stack::unix_unlink`].
     UnixListener, Incoming, UnixStream, Kind::Stream
 }

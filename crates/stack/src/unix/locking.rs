@@ -11,10 +11,10 @@
 //! leaves, taken alone: a shard of the names · a shard of the list of all sockets
 //! ```
 //!
-//! * The **linkage** lock is the old scheme's: shared by every send, exclusive for what changes who is
-//!   connected to whom (connect, accept, shutdown, close, a datagram with an address). Even a shared
+//! * The **linkage** lock is the old scheme's: shared by every send, exclusive for what changes which
+//!   sockets are connected (connect, accept, shutdown, close, a datagram with an address). Even a shared
 //!   acquisition writes one line that all cores share.
-//! * A **pcb mutex** guards the pcb's pointer to its peer. While it is held the pointer may be followed. Who has
+//! * A **pcb mutex** guards the pcb's pointer to its peer. While it is held the pointer may be followed. A thread that has
 //!   to let go of it first takes a hold on the peer, and the busy count makes one look at the
 //!   pointer enough afterwards: see `sockeye_sync::pair`.
 //! * **`so`** guards a receive buffer and everything that a sender must know of the receiver. No two are held at
@@ -83,7 +83,7 @@ pub(crate) trait Locking {
         pcb.link.peer().map(|peer| f(&peer))
     }
 
-    /// Runs `f` while nobody sends to `to`, which was found by its name.
+    /// Runs `f` while no other thread sends to `to`, which was found by its name.
     fn sending_to<R>(core: &Env, to: &Pcb, f: impl FnOnce() -> R) -> R {
         let (_, _) = (core, to);
         f()

@@ -25,7 +25,7 @@
 //! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
 //! | `ancillary.rs`, `rights.rs`, `collect.rs` | what comes along, and the collector of lost sockets |
 //! | `ready.rs` | readiness, for polls and tasks |
-//! | `registry.rs`, `snapshot.rs` | the list of all sockets, for people who look |
+//! | `registry.rs`, `snapshot.rs` | the list of all sockets, for diagnosis |
 //! | `common.rs`, `stream.rs`, `seqpacket.rs`, `datagram.rs`, `listener.rs`, `socket.rs` | public types |
 //!
 //! It takes no connection's lock. Tests: at the ends of files, `tests/unix*`.

@@ -4,7 +4,7 @@
 //! stays when its socket closes, and then refuses connections, until it is unlinked. An abstract name ends
 //! with its socket. A path that leads *through* a bound socket's name is no directory (ENOTDIR).
 //!
-//! Bound: a name per socket, and the pathnames that nobody unlinks. Sharded by a keyed hash; a shard's mutex is
+//! Bound: a name per socket, and the pathnames that are not unlinked. Sharded by a keyed hash; a shard's mutex is
 //! a leaf. Must not know what a socket does. Tests: below, `tests/unix/`.
 
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ impl Key {
     }
 }
 
-/// Who has a name: `None` if the socket has closed and only its pathname is left.
+/// The socket that has a name: `None` if the socket has closed and only its pathname is left.
 type Bound = Option<Arc<Pcb>>;
 
 impl Names {

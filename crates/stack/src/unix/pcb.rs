@@ -8,7 +8,7 @@
 //! | `kind`, `serial`, `name` (once set) | (c) constant |
 //!
 //! What a sender has to know of its receiver stands in the *receiver's* `so`, so that a send needs that
-//! one mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from whom (`flows`). A
+//! one mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from which senders (`flows`). A
 //! direction of a connection has one flag, `shut` of the receiving end: "I write no more" and "I read no
 //! more" are the same to both, as they are on Linux.
 //!
@@ -57,9 +57,9 @@ impl Kind {
 /// See the module's head. On cache lines of its own: two pcbs of two cores must not share one.
 #[repr(C, align(128))]
 pub(crate) struct Pcb {
-    /// Our readers, or who waits in `accept`; with `so`.
+    /// Our readers, or threads in `accept`; with `so`.
     pub rcv_wait: WaitQueue,
-    /// Who waits for room in our buffer or in our backlog; with `so`.
+    /// Threads that wait for room in our buffer or in our backlog; with `so`.
     pub snd_wait: WaitQueue,
     pub so: BriefMutex<So>,
     pub kind: Kind,
@@ -98,7 +98,7 @@ pub(crate) struct Options {
     pub rcvbuf: AtomicU32,
 }
 
-/// A socket's receive buffer, and whom its changes concern.
+/// A socket's receive buffer, and the waiters for its changes.
 ///
 /// In the order of use: what the exchange of a short message writes lies on one cache line with the lock, its bytes
 /// included. The fields behind are read by it at most.
@@ -106,7 +106,7 @@ pub(crate) struct Options {
 pub(crate) struct So {
     /// The position of the first byte in `data` in the stream.
     pub head: u64,
-    /// The CPUs on which somebody was last told of data and of room.
+    /// The CPUs on which data and room were last announced.
     pub data_cpu: u32,
     pub room_cpu: u32,
     /// A connection was made; it never ends again.
@@ -133,9 +133,9 @@ pub(crate) struct So {
     pub ancillary: Option<Box<StreamAncillary>>,
     /// References to UNIX-domain sockets in this buffer or backlog.
     pub sockets_held: u32,
-    /// Who waits to read or accept, and polls of this socket. The threads are in `rcv_wait`.
+    /// Tasks that wait to read or accept, and polls of this socket. The threads are in `rcv_wait`.
     pub readers: Waiters,
-    /// Who waits for room here: of the peer; of a listener those who connect; of a datagram socket its own tasks. The threads are in
+    /// Tasks and polls that wait for room here: of the peer; of a listener the connecting ones; of a datagram socket its own. The threads are in
     /// `snd_wait`, or those of a datagram socket in the flows.
     pub writers: Waiters,
     /// Of a datagram socket: its senders.
@@ -176,7 +176,7 @@ pub(crate) struct RightsSpan {
     pub rights: InFlight,
 }
 
-/// A listener's connections that nobody has accepted yet.
+/// A listener's connections that were not accepted yet.
 pub(crate) struct Backlog {
     pub ready: VecDeque<Sock>,
     /// Places that are taken for connections in the making.

@@ -9,9 +9,9 @@
 //! | in error (ERR) | an error is pending |
 //!
 //! Whether a socket is writable depends on its *peer's* buffer, so a registration stands in two lists: with
-//! the socket (everything) and with the peer's buffer (room). Each list is under its buffer's mutex, and who
+//! the socket (everything) and with the peer's buffer (room). Each list is under its buffer's mutex, and a thread that
 //! changes the buffer marks it in the same section. A datagram socket's room is told by its flow
-//! (`flows.rs`): who finds none says so there, under the receiver's mutex, and is told when there is.
+//! (`flows.rs`): a sender that finds none says so there, under the receiver's mutex, and is told when there is.
 //!
 //! Must not know polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
 //! `tests/unix/`.

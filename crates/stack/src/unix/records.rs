@@ -1,7 +1,7 @@
 //! Boundaries of datagrams and packets in a receive buffer, the first of them in place.
 //!
 //! A conversation of one message at a time has one record at most. In place it lies on the cache line of the buffer's
-//! lock ([`super::pcb::So`]), and the queue behind it is touched by nobody.
+//! lock ([`super::pcb::So`]), and the queue behind it is not touched.
 //!
 //! Must not know bytes or locks. Invariant: the queue is empty while there is no first record. Tests: below.
 

@@ -1,4 +1,4 @@
-//! Every UNIX-domain socket of a stack by its number, for people who look.
+//! Every UNIX-domain socket of a stack by its number, for diagnosis.
 //!
 //! A socket is entered when it is made and taken out when its last handle closes, each time under the mutex of one shard:
 //! that of the core that made it, so that cores that make sockets of their own share nothing. Sending and receiving know

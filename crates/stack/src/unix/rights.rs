@@ -15,7 +15,7 @@
 //! allows the user's RLIMIT_NOFILE). The second is dealt out in credits, so that threads which pass rights do not write one line.
 //!
 //! # Disposal
-//! Rights that nobody receives are closed outside all locks, and one after the other: closing a socket can
+//! Rights that are never received are closed outside all locks, and one after the other: closing a socket can
 //! set others free, which go to the end of the line ([`dispose`]) and are not closed inside its own
 //! close. So a chain of a million sockets, each in the buffer of the next, needs no deep stack.
 //!
@@ -215,11 +215,11 @@ enum Doomed {
 }
 
 thread_local! {
-    /// The line of this thread; there is one while somebody below us on the stack is closing.
+    /// The line of this thread; there is one while a caller below us on the stack is closing.
     static LINE: RefCell<Option<VecDeque<Doomed>>> = const { RefCell::new(None) };
 }
 
-/// Closes what nobody will receive of the contents of a socket. Outside all locks.
+/// Closes what will never be received of the contents of a socket. Outside all locks.
 pub(crate) fn dispose(contents: Contents) {
     if contents.is_empty() {
         return;

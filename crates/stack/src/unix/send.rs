@@ -230,7 +230,7 @@ fn send_now(
             Err(refusal) => refusal,
         };
         let waited = match refusal {
-            // Who was waiting is told of a reset; who comes later, that the pipe is broken (Linux).
+            // A sender that was waiting gets ECONNRESET; one that comes later gets EPIPE (Linux).
             Refusal::Failed(errno) if has_waited => break Err(take_alert(&sock.pcb).err().unwrap_or(errno)),
             Refusal::Failed(errno) => Err(errno),
             Refusal::Full { ticket, cpu } => wait(core, &peer.snd_wait, ticket, cpu, &mut timeout),

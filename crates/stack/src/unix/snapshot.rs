@@ -47,7 +47,7 @@ pub struct SocketInfo {
 }
 
 impl Stack {
-    /// What UNIX-domain sockets there are, by their numbers: for people who look, not for a hot path. Each entry is true of one
+    /// What UNIX-domain sockets there are, by their numbers: for diagnosis, not for a hot path. Each entry is true of one
     /// moment, the list as a whole of none.
     pub fn unix_sockets(&self) -> Vec<SocketInfo> {
         self.core().map_or_else(|_lost| Vec::new(), sockets)

@@ -126,7 +126,7 @@ impl Sock {
         !self.pcb.options.nonblocking.load(Ordering::Relaxed)
     }
 
-    /// Closes a connection that nobody has accepted: its peer is reset even if nothing is lost.
+    /// Closes a connection that was not accepted: its peer is reset even if nothing is lost.
     pub fn close_unaccepted(self) {
         // The handle's own drop does the rest.
         let mut wakes = Wakes::new(self.core());
@@ -177,13 +177,13 @@ impl Sock {
     }
 }
 
-/// Connects two pcbs of which nobody else knows yet, or whose connecting side nobody else uses.
+/// Connects two pcbs that no other thread knows yet, or whose connecting side no other thread uses.
 pub(crate) fn connect_pcbs(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     Chosen::link(core, a, b);
     let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
     let wants_creds = wants(a) || wants(b);
     for (own, peer) in [(a, b), (b, a)] {
-        // Relaxed: for people who look.
+        // Relaxed: for diagnosis.
         own.peer_serial.store(peer.serial, Ordering::Relaxed);
         let mut so = own.so.lock();
         so.is_connected = true;

@@ -33,7 +33,7 @@ impl UnixStream {
     /// backlog is full.
     ///
     /// # Errors
-    /// `NotFound` (ENOENT), `ConnectionRefused` (nobody listens), EPROTOTYPE (another type of socket).
+    /// `NotFound` (ENOENT), `ConnectionRefused` (no listener), EPROTOTYPE (another type of socket).
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
         Self::connect_on(&Stack::current(), path)
     }

@@ -4,7 +4,7 @@
 //! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under
 //! them, are then gone before it is. A call that goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
 //!
-//! Must not know why. With nobody waiting it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks;
+//! Must not know why. Without waiters it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks;
 //! `tests/contained/unix.rs`.
 
 use sockeye_sync::facade::Arc;
@@ -36,7 +36,7 @@ struct Wreck {
 }
 
 impl<'c> Wakes<'c> {
-    /// Nobody yet. Outside all locks.
+    /// No waiter yet. Outside all locks.
     #[inline]
     pub fn new(core: &'c Env) -> Self {
         Self { core, list: Vec::new(), senders: Vec::new(), wreck: None }
@@ -55,7 +55,7 @@ impl<'c> Wakes<'c> {
         failpoints::hit(Point::UnixTell, 0);
     }
 
-    /// There is room in `so`, the buffer or backlog of `pcb`, for those who write there.
+    /// There is room in `so`, the buffer or backlog of `pcb`, for those that write there.
     #[inline]
     pub fn writers(&mut self, pcb: &Arc<Pcb>, so: &mut So) {
         let sleepers = || Wake::sleepers(pcb, Change::Room);
@@ -86,7 +86,7 @@ impl<'c> Wakes<'c> {
         &mut self.list
     }
 
-    /// Wakes everybody now. Outside all locks.
+    /// Wakes all of them now. Outside all locks.
     #[inline]
     pub fn fire(self) {}
 
@@ -104,7 +104,7 @@ impl<'c> Wakes<'c> {
 }
 
 impl Drop for Wakes<'_> {
-    /// Wakes everybody. Outside all locks.
+    /// Wakes all of them. Outside all locks.
     #[inline]
     fn drop(&mut self) {
         if !self.senders.is_empty() {

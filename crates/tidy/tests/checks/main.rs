@@ -19,7 +19,7 @@
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
-//! recursion. `SOCKEYE_CHECKS=off` skips all of them, for a developer who only wants the ordinary tests.
+//! recursion. `SOCKEYE_CHECKS=off` skips all of them, to run only the ordinary tests.
 
 mod child;
 

@@ -42,7 +42,7 @@ macro_rules! listener {
                 Self::from_std(crate::unix::$type::bind_addr_on(stack, addr)?)
             }
 
-            /// The next connection, and the address of who connects. Any number of tasks may wait; each
+            /// The next connection, and the address of its peer. Any number of tasks may wait; each
             /// connection goes to one of them. May be cancelled: no connection is lost.
             ///
             /// # Errors

@@ -122,7 +122,7 @@ macro_rules! data_wrapper_methods {
                 self.inner.peer_addr()
             }
 
-            /// Of whom the peer is.
+            /// The credentials of the peer.
             ///
             /// # Errors
             /// None; the signature is that of `tokio`.
@@ -158,7 +158,7 @@ macro_rules! data_wrapper_methods {
                 flags: crate::unix::MsgFlags,
             ) -> std::io::Result<usize> {
                 let attempt = || self.inner.send_msg(bufs, to, ancillary, flags);
-                // Whether there is room on the way to somebody else is for an attempt to say.
+                // Whether there is room on the way to another socket is for an attempt to say.
                 match to {
                     None => super::op(&self.inner.sock, super::Want::Write, attempt).await,
                     Some(_) => super::op_listed(&self.inner.sock, super::Want::Write, attempt).await,

@@ -20,7 +20,7 @@ pub(crate) struct Configured;
 pub(crate) struct Linkage(RwLock<()>);
 
 impl Linkage {
-    /// Runs `f` while nobody changes who is connected to whom.
+    /// Runs `f` while no thread changes which sockets are connected.
     fn shared<R>(core: &Env, f: impl FnOnce() -> R) -> R {
         core.count(counter::UNIX_GLOBAL_LOCKS);
         let _linkage = super::shared(core).locking.0.read();
