@@ -1,7 +1,7 @@
 //! Counting what threads do during a window of time.
 //!
 //! Purpose: one sample. Threads count into cells of their own; the thread that measures waits until all
-//! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and tells everybody to stop.
+//! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and tells all of them to stop.
 //! Setting up, tearing down and the way into the steady state are outside the window.
 //!
 //! Must not know: what is counted.

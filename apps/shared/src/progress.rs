@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// The progress of something whose length nobody knows: its last line, on a terminal.
+/// The progress of something of unknown length: its last line, on a terminal.
 pub struct Activity(Option<ProgressBar>);
 
 impl Activity {

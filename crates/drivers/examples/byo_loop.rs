@@ -1,4 +1,4 @@
-//! A stack in a loop that is somebody else's: no thread but the program's own. `byo_loop [DEVICE]`.
+//! A stack in an existing event loop: no thread but the program's own. `byo_loop [DEVICE]`.
 //!
 //! An echo server behind a TUN device, at 10.9.0.2 port 7. The program sleeps in one `epoll_wait`, in which its other
 //! descriptors would stand too. What it has to do for the stack is all in [`Looped::turn`] and [`Looped::sleep`]:
@@ -125,7 +125,7 @@ impl Looped {
     pub fn turn(&mut self) -> io::Result<Option<Duration>> {
         let next = self.stack.poll(self.now());
         self.poll.wait(&mut self.events, Some(Duration::ZERO))?;
-        // A full house takes nobody in until somebody has left, which is an event of its own.
+        // A full server accepts no client until another has left, which is an event of its own.
         let is_full = self.connections.len() >= CONNECTIONS_MAX;
         let tokens = self.events.iter().map(|event| event.token());
         let tokens: Vec<Token> = tokens.filter(|token| !(is_full && *token == LISTENER)).collect();
@@ -136,7 +136,7 @@ impl Looped {
                 self.connections.remove(token);
             }
         }
-        // Who was ready may be so again: there is more to do before sleeping.
+        // A socket that was ready may be so again: there is more to do before sleeping.
         Ok(if tokens.is_empty() { next } else { Some(Duration::ZERO) })
     }
 

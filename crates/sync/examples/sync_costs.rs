@@ -44,7 +44,7 @@ mod measured {
         }
     }
 
-    /// One thread, lines that nobody else wants.
+    /// One thread, lines that no other thread uses.
     fn alone() {
         let squeue = Squeue::<u64>::new();
         report("try_enter + leave", || {
@@ -66,7 +66,7 @@ mod measured {
         report("notify: post + take", || repeat(|| (notify.post(1), notify.take())));
         report("notify: post, coalesced", || repeat(|| notify.post(1)));
         let queue = WaitQueue::new();
-        report("wait queue: notify, nobody there", || repeat(|| queue.notify()));
+        report("wait queue: notify, no waiter", || repeat(|| queue.notify()));
         report("wait queue: prepare + notify", || {
             repeat(|| {
                 let _ticket = queue.prepare();
@@ -112,7 +112,7 @@ mod measured {
                 assert_eq!(outcome, Outcome::Left);
             }
             Entry::Queued => {}
-            Entry::Poisoned(_) => unreachable!("nobody panicked"),
+            Entry::Poisoned(_) => unreachable!("no thread panicked"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Segments of somebody who cannot prove that it is the peer, beside a transfer.
+//! Segments of a sender that cannot prove that it is the peer, beside a transfer.
 //!
 //! Each such segment fails the sequence check, the check of its ACK (RFC 5961 section 5), PAWS, or the rules for RST and SYN, and
 //! is otherwise as harmful as the bytes make it. Holds: it delivers nothing, acknowledges nothing and reports nothing; the whole

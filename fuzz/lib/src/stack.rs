@@ -219,9 +219,9 @@ impl Bed {
                 None => break,
             }
         }
-        assert!(port.is_empty(), "frames that nobody has taken");
-        assert_eq!(stack.connection_count(), 0, "connections that nobody holds");
-        assert_eq!(stack.memory_in_use(), 0, "packet memory that nobody holds");
+        assert!(port.is_empty(), "frames that were not taken");
+        assert_eq!(stack.connection_count(), 0, "connections without a holder");
+        assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
     }
 }
 

@@ -37,7 +37,7 @@ pub fn syncache(data: &[u8]) {
         }
         assert!(bed.cache.len() <= CAPACITY && bed.cache.is_empty() == bed.cache.next_deadline().is_none());
     }
-    // Nobody answers any more: every entry is given up.
+    // No client answers any more: every entry is given up.
     for _ in 0..DEADLINES_MAX {
         let Some(at) = bed.cache.next_deadline() else { return };
         bed.pass(at.since(bed.now));

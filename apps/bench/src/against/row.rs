@@ -33,7 +33,7 @@ pub struct Row {
     on: &'static str,
     /// Whether a ratio of two values says anything.
     pub has_ratio: bool,
-    /// Who is asked, and how it answers.
+    /// Which program is asked, and how it answers.
     pub asked: Asked,
     /// How long one turn should take.
     pub planned: Duration,
@@ -41,7 +41,7 @@ pub struct Row {
     pub limit: Duration,
 }
 
-/// Who is asked for a row, and how it answers.
+/// Which program is asked for a row, and how it answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
     /// The bench, which answers with a line for each side.

@@ -1,6 +1,6 @@
 //! `bench gro`: segments of a batch that are taken in as one.
 //!
-//! Purpose: what joining is worth where nobody has joined before: bulk streams with buffers of 1 MB at an MTU of 1,500, 1 and 10
+//! Purpose: what joining is worth where nothing was joined before: bulk streams with buffers of 1 MB at an MTU of 1,500, 1 and 10
 //! of them through one input thread, from one stack to another over a wire; with `--dev tun` from the kernel, through a
 //! device without offloads.
 //!

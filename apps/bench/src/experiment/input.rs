@@ -76,7 +76,7 @@ fn row_over_tun(work: OverTun) -> Row {
     }
 }
 
-/// Those of the wire, but for one: a frame of 64 KiB is a run of its connection's packets already, and who sends on several
+/// Those of the wire, but for one: a frame of 64 KiB is a run of its connection's packets already, and a sender on several
 /// streams writes to one after the other, so that seldom two frames of a connection come in a row.
 fn goals_over_tun(work: OverTun) -> Vec<Goal> {
     let mut goals = goals(work.streams, work.queues);

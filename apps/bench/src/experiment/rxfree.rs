@@ -95,7 +95,7 @@ fn bulk_over_wire() -> Row {
     }
 }
 
-/// One bulk stream on loopback, where who sends allocates.
+/// One bulk stream on loopback, where the sender allocates.
 fn bulk(pin: Pin, place: &str) -> Row {
     let reading = stream::Reader::PLAIN;
     let shape = Shape::Stream(stream::Spec { connections: 1, size: BULK_SIZE, nodelay: false, reading });

@@ -64,7 +64,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "wake",
-        title: "Who is woken on the way out",
+        title: "Which threads are woken on the way out",
         about: "Settings of wake: connect, request, response, close with 1, 8 and 64 clients",
         key: Wake::KEY,
         settings: Wake::NAMES,

@@ -139,7 +139,7 @@ pub const ATTACKS: [Attack; 15] = [
 
 /// What the stack makes of an MSS of 1 at least.
 const TINY_MSS: u32 = 48;
-/// Twenty options of a kind that nobody knows, each two bytes long.
+/// Twenty options of an unknown kind, each two bytes long.
 const UNKNOWN: [u8; 40] = {
     let mut options = [2; 40];
     let mut at = 0;

@@ -1,6 +1,6 @@
 //! The kernel's end of a connection, which is also where everything is counted.
 //!
-//! Must not know: who is on the other side.
+//! Must not know the other side.
 //!
 //! Invariant: a sample is one connection, reset at its end, so that nothing of it is left for the next.
 //!
@@ -64,7 +64,7 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
     socket.connect_timeout(&to.into(), STALL_MAX)?;
-    // Who stands still for so long has failed, which is to be said and not waited for.
+    // A peer that stands still for so long has failed: report that instead of waiting.
     socket.set_read_timeout(Some(STALL_MAX))?;
     socket.set_write_timeout(Some(STALL_MAX))?;
     Ok(socket.into())

@@ -180,7 +180,7 @@ impl Row {
         Summary::of(&cores).map(|cores| cores.median)
     }
 
-    /// The median for each core used: what depends less on who else runs on the machine.
+    /// The median for each core used: which depends less on what else runs on the machine.
     pub fn by_core(&self, end: usize) -> Option<f64> {
         let cores = self.cores(end).filter(|cores| *cores > 0.0)?;
         self.summary(end).map(|found| found.median / cores)

@@ -25,7 +25,7 @@ impl Mtu {
 }
 
 impl Default for Mtu {
-    /// That of Ethernet, which a device has if nobody asks for another.
+    /// That of Ethernet, which a device has unless another is asked for.
     fn default() -> Self {
         Self(1500)
     }

@@ -249,7 +249,7 @@ pub fn pairs_with<P: Provider>(
         let client = provider.connect(address)?;
         let server = listener.accept()?;
         if client.local_addr()? != server.peer_addr()? {
-            return Err(io::Error::other("accept returned a connection from somebody else"));
+            return Err(io::Error::other("accept returned a connection from another client"));
         }
         pairs.clients.push(client);
         pairs.servers.push(server);

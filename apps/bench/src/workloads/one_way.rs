@@ -1,6 +1,6 @@
 //! `one-way`: small messages in one direction, each on its own.
 //!
-//! Purpose: how soon a message arrives that nobody answers. One thread writes a message and waits until the other has read all
+//! Purpose: how soon a message arrives that is not answered. One thread writes a message and waits until the other has read all
 //! of it, which it learns through memory, not through the connection; then it writes the next. With Nagle's algorithm, a
 //! receiver that delays acknowledgments holds each message but the first back.
 //!

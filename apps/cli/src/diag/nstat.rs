@@ -26,7 +26,7 @@ pub struct NstatArgs {
 /// Prints the counters of every stack.
 ///
 /// # Errors
-/// If nobody may be asked, or standard output is closed.
+/// If no program may be asked, or standard output is closed.
 pub fn nstat(args: &NstatArgs) -> io::Result<ExitCode> {
     let (reports, code) = super::reports()?;
     let mut out = io::stdout().lock();

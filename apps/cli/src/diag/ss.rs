@@ -45,7 +45,7 @@ pub struct SsArgs {
 /// Prints the sockets of every stack.
 ///
 /// # Errors
-/// If nobody may be asked, or standard output is closed.
+/// If no program may be asked, or standard output is closed.
 pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
     let (mut reports, code) = super::reports()?;
     let mut out = io::stdout().lock();

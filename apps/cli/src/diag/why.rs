@@ -62,7 +62,7 @@ const SHOWN_MAX: usize = 16;
 /// Prints a sentence for each connection that is meant. Exit code 1 if there is none.
 ///
 /// # Errors
-/// If nobody may be asked, or standard output is closed.
+/// If no program may be asked, or standard output is closed.
 pub fn why(args: &WhyArgs) -> io::Result<ExitCode> {
     let (reports, code) = super::reports()?;
     let mut out = io::stdout().lock();

@@ -85,7 +85,7 @@ impl Show for Text {
     }
 }
 
-/// To standard output. Nobody to read it is no reason to stop a test.
+/// To standard output. A closed output does not stop a test.
 fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

@@ -147,6 +147,6 @@ mod tests {
                 return assert_eq!(left, 0, "it was given up while it was reading");
             }
         }
-        panic!("a machine on which nobody sleeps for less than {most:?}");
+        panic!("a machine on which no sleep is shorter than {most:?}");
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Invariants: everything is bound before [`start`] returns, so a port that is taken is an error and not a silence. How
 //! many clients there may be is bounded by the stack's `connections_max` and by its memory, and how long each may stand still by
-//! [`IdleMax`] or by the service itself; a client that is refused or fails ends nobody else's service.
+//! [`IdleMax`] or by the service itself; a client that is refused or fails does not affect others.
 //!
 //! Tests: below; with clients of other make in `tests/cli/{tun,http,iperf3}.rs`.
 

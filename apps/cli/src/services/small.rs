@@ -1,6 +1,6 @@
 //! Echo, discard and chargen (RFC 862, 863 and 864), over TCP and UDP.
 //!
-//! Must not know who asks. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
+//! Must not know the clients. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
 //! that a service like these has sent, so that two of them cannot be made to talk to each other for ever. A connection on which
 //! nothing moves ends, whatever its client does or leaves undone ([`IdleMax`]).
 //!
@@ -193,7 +193,7 @@ mod tests {
         (stack, tasks, at)
     }
 
-    /// Until nobody is connected, whatever time that takes.
+    /// Until no client is connected, whatever time that takes.
     async fn until_empty(stack: &Stack) {
         while stack.connection_count() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -208,7 +208,7 @@ mod tests {
             [(at[0], 0), (at[0], 50_000), (at[0], 10_000_000), (at[1], 0), (at[1], 1), (at[2], 0)]
         {
             let mut client = TcpStream::connect_on(&stack, addr).await.unwrap();
-            // As much of it as the service takes while nobody reads what it gives.
+            // As much of it as the service takes while its answers are not read.
             let bytes = vec![1; owed];
             let _ = tokio::time::timeout(Duration::from_millis(5), client.write_all(&bytes)).await;
             clients.push(client);

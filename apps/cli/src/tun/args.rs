@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(kernel("--addr 10.9.0.1/24 --addr 10.9.0.2/24"), ["10.9.0.3/24"]);
         assert_eq!(kernel("--addr 10.9.0.2/24 --peer-addr 10.9.0.9/16"), ["10.9.0.9/16"]);
         assert!(kernel("--addr 10.9.0.2/24 --peer-addr none").is_empty());
-        assert!(kernel("--addr 10.9.0.2/32").is_empty(), "nobody else is in that network");
+        assert!(kernel("--addr 10.9.0.2/32").is_empty(), "no other host is in that network");
     }
 
     #[test]

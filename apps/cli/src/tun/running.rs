@@ -31,7 +31,7 @@ pub struct Running {
 
 /// Between two looks whether the addresses may be used.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long that may take: longer than RFC 5227 and RFC 4862 look for somebody who has them.
+/// How long that may take: longer than RFC 5227 and RFC 4862 look for another host that has them.
 const ADDRESSES_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Running {
@@ -70,7 +70,7 @@ impl Running {
         Ok(Self { _published: published.ok(), stack, capture, tun, peers })
     }
 
-    /// Waits until the stack knows of each of its addresses that nobody else has it, or has waited long enough. On Ethernet
+    /// Waits until the stack knows of each of its addresses that no other host has it, or has waited long enough. On Ethernet
     /// that takes a moment, in which nothing can be connected from there.
     pub async fn usable(&self) {
         let deadline = Instant::now() + ADDRESSES_TIMEOUT;

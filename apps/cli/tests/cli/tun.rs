@@ -148,10 +148,10 @@ fn what_the_command_cannot_do_is_a_usage_error_or_says_what_would_help() {
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(stderr(&output).contains(told), "{line}: {}", stderr(&output));
     }
-    let nobody = Path::new("/nonexistent/sockeye");
+    let missing = Path::new("/nonexistent/sockeye");
     for line in ["ss", "nstat"] {
         let mut command = sockeye(line);
-        command.env("SOCKEYE_DIAG_DIR", nobody);
+        command.env("SOCKEYE_DIAG_DIR", missing);
         let output = run(command);
         assert_eq!(output.status.code(), Some(0), "{line}");
         assert!(stderr(&output).contains("/nonexistent/sockeye"), "{}", stderr(&output));

@@ -77,7 +77,7 @@ impl AllowList {
     }
 
     /// Places that were refused, and how often.
-    #[allow(dead_code, reason = "for whoever embeds the list")]
+    #[allow(dead_code, reason = "for programs that embed the list")]
     pub fn refused(&self) -> BTreeMap<SocketAddr, u64> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
-//! Where an address leads that somebody in the sandbox names, when the host connects to it.
+//! Where an address that a program in the sandbox names leads, when the host connects to it.
 //!
 //! Two things make a list of places miss one. An address may carry another one ([`forms`]): the host, or a router behind it,
 //! leads `2002:7f00:1::` to 127.0.0.1 if it has a tunnel of that kind. And some addresses mean the host itself, its link, or many
-//! ([`block`], [`is_own`]), which nobody means who writes "everything".
+//! ([`block`], [`is_own`]), which a rule for "everything" does not include.
 //!
 //! It must not know rules or sockets of the stack. Tests: below; `tests/examples.rs`, with packets.
 
@@ -64,12 +64,12 @@ fn carried(addr: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     }
 }
 
-/// Whether this is an address of the host. The kernel is asked, so addresses that come and go count as they are now: who talks
-/// to an address of one's own does it from that address. Nothing is sent, and nothing blocks.
+/// Whether this is an address of the host. The kernel is asked, so addresses that come and go count as they are now: a socket that
+/// connects to an own address is bound to that address. Nothing is sent, and nothing blocks.
 pub fn is_own(addr: IpAddr) -> bool {
     let wildcard: IpAddr =
         if addr.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Any port: a datagram socket is not connected to anybody by it.
+    // Any port: connecting a datagram socket sends nothing.
     let from = UdpSocket::bind((wildcard, 0)).and_then(|socket| {
         socket.connect((addr, 9))?;
         socket.local_addr()
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_kernel_says_which_addresses_are_the_hosts() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
-        // Set aside for documentation: nobody has them.
+        // Set aside for documentation: no host has them.
         assert!(!is_own(addr("192.0.2.77")) && !is_own(addr("2001:db8::77")));
         assert!(!is_own(addr("255.255.255.255")));
     }

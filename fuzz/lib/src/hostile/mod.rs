@@ -3,10 +3,10 @@
 //! host.
 //!
 //! Holds, whatever comes in:
-//! * nothing that is bound to the loopback alone is reached: no SYN, no datagram, no error; also not by way of a service for
-//!   everybody that answers to where a datagram says it comes from;
+//! * nothing that is bound to the loopback alone is reached: no SYN, no datagram, no error; also not by way of a public
+//!   service that answers to where a datagram says it comes from;
 //! * nothing leaves for an address that is not one host's, but what looks after neighbors and groups;
-//! * a transparent socket is never told that somebody means an address that is not one host's;
+//! * a transparent socket is never told of a destination that is not one host's;
 //! * at the end there is no connection, and all packet memory is back.
 //!
 //! The stack is driven and seeded, so an input does the same twice. Tests: `tests/corpus.rs`, and many frames at a time
@@ -54,7 +54,7 @@ pub enum Line {
     Channel,
 }
 
-/// Whoever looks at what comes out: counts it, and keeps the first thing that is wrong.
+/// Looks at what comes out: counts it, and keeps the first thing that is wrong.
 #[derive(Default)]
 struct Watcher {
     frames: u64,
@@ -163,7 +163,7 @@ impl Hostile {
             socket.bind(SocketAddr::new([0; 16].into(), OPEN_PORT)).expect("a free port");
             (socket.listen(16), None)
         };
-        let listener = listener.expect("nobody else listens there");
+        let listener = listener.expect("no other socket listens there");
         let open =
             UdpSocket::bind_on(&stack, SocketAddr::new([0; 16].into(), OPEN_PORT)).expect("a free port");
         let _ = listener.set_nonblocking(true);
@@ -253,7 +253,7 @@ impl Hostile {
         );
     }
 
-    /// Services for everybody send back what they get, to where it says it is from.
+    /// Public services send back what they get, to where it says it is from.
     fn answer(&self) {
         let mut bytes = [0; 64];
         // As many as can have come: one that was led to answer itself would never be done.
@@ -289,20 +289,20 @@ impl Hostile {
             }
         }
         if let End::Port(port) = &end {
-            assert!(port.is_empty(), "frames that nobody has taken");
+            assert!(port.is_empty(), "frames that were not taken");
         }
-        assert_eq!(stack.connection_count(), 0, "connections that nobody holds");
-        assert_eq!(stack.memory_in_use(), 0, "packet memory that nobody holds");
+        assert_eq!(stack.connection_count(), 0, "connections without a holder");
+        assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
     }
 }
 
-/// Somebody means a host, or the stack itself, whom a transparent socket is told of.
+/// A destination of which a transparent socket is told is one host, or the stack itself.
 fn assert_meant(addr: Option<IpAddr>) {
     let is_one = addr.is_none_or(|addr| {
         let addr = addr.to_canonical();
         may_be_sent_to(addr) || is_ours(addr)
     });
-    assert!(is_one, "somebody is said to mean {addr:?}");
+    assert!(is_one, "{addr:?} is reported as a destination");
 }
 
 fn attach(stack: &Stack, line: Line, any: bool) -> End {

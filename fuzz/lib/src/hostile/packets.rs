@@ -15,7 +15,7 @@ use sockeye_proto::tcp::wire::{self, ChecksumOut, Ports};
 
 use super::addresses::{address, is_ours};
 
-/// Ports of loopback services, of services for everybody, of conversations inside, and one that nobody has.
+/// Ports of loopback services, of public services, of conversations inside, and one that is not used.
 pub const LOOPBACK_PORT: u16 = 80;
 pub const OPEN_PORT: u16 = 81;
 pub const INSIDE_PORTS: [u16; 2] = [1000, 2000];
@@ -70,7 +70,7 @@ pub fn framed(u: &mut Unstructured<'_>, own: MacAddr, packet: &[u8]) -> Result<V
     Ok(frame)
 }
 
-/// ARP between addresses of every class. Nobody says to have ours: a stack gives those up (RFC 5227 section 2.4).
+/// ARP between addresses of every class. No sender claims to have ours: a stack gives those up (RFC 5227 section 2.4).
 pub fn arp(u: &mut Unstructured<'_>, own: MacAddr) -> Result<Vec<u8>> {
     let (sender, target) = (address(u, false)?, address(u, false)?);
     let sender = if is_ours(sender) { neighbor(false) } else { sender };

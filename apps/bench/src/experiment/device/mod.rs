@@ -37,7 +37,7 @@ pub struct OverTun {
     pub queues: usize,
     /// Whether a frame may hold 64 KiB of a stream, or else is a packet.
     pub offload: bool,
-    /// Who sends.
+    /// The sender.
     pub sender: Sender,
 }
 
@@ -61,7 +61,7 @@ impl Work for OverTun {
     }
 }
 
-/// A stack on a device, and the namespace of those who send to it.
+/// A stack on a device, and the namespace of its senders.
 struct Receiver {
     spec: OverTun,
     client: Namespace,

@@ -1,4 +1,4 @@
-//! Who sends: a stock iperf3, or threads of this process.
+//! The senders: a stock iperf3, or threads of this process.
 //!
 //! ```text
 //!   iperf3                                   we
@@ -156,7 +156,7 @@ fn iperf3(from: &Namespace, listener: &TcpListener, to: SocketAddr, count: usize
     Ok(Sending { servers, clients: Vec::new(), program: Some(program) })
 }
 
-/// The next connection, as long as `check` finds nothing wrong with who is to make it.
+/// The next connection, as long as `check` finds nothing wrong with the sender.
 fn accept(listener: &TcpListener, mut check: impl FnMut() -> io::Result<()>) -> io::Result<TcpStream> {
     let deadline = Instant::now() + CONNECT_MAX;
     loop {
@@ -169,7 +169,7 @@ fn accept(listener: &TcpListener, mut check: impl FnMut() -> io::Result<()>) -> 
             Err(error) => return Err(error),
         }
         if Instant::now() > deadline {
-            let message = format!("nobody connected within {} s", CONNECT_MAX.as_secs());
+            let message = format!("no sender connected within {} s", CONNECT_MAX.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         thread::sleep(ACCEPT_PAUSE);
@@ -179,7 +179,7 @@ fn accept(listener: &TcpListener, mut check: impl FnMut() -> io::Result<()>) -> 
 const PROGRAM: &str = "iperf3";
 /// Streams that iperf3 has at most.
 pub const STREAMS_MAX: usize = 128;
-/// How long it would send if nobody ended it: longer than any sample.
+/// How long it would send if it were not ended: longer than any sample.
 const SECONDS_MAX: u32 = 600;
 /// States, of iperf3's.
 const TEST_START: u8 = 1;

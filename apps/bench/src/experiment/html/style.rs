@@ -1,7 +1,7 @@
 //! How the page looks.
 //!
 //! Purpose: one style sheet, for light and dark, for wide pages and for phones. Colours of lanes are variables, so that
-//! drawings follow the scheme; each lane has a dash pattern besides, for who does not see colours.
+//! drawings follow the scheme; each lane also has a dash pattern, so that colours are not needed to tell them apart.
 //!
 //! Must not know: what is shown.
 //!

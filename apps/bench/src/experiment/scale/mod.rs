@@ -53,7 +53,7 @@ pub struct Curve {
     pub points: Vec<(usize, f64)>,
     /// CPU seconds of an operation on one core.
     pub operation: f64,
-    /// Hand-offs of an operation: of words that only its own ends use, and of words that everybody does.
+    /// Hand-offs of an operation: of words that only its own ends use, and of words that all connections use.
     pub handoffs: Option<Handoffs>,
     /// The prediction.
     pub usl: Usl,

@@ -82,8 +82,8 @@ fn receive_until_stopped<E: UnixEnd>(end: &E, meter: &Meter, flooded: &AtomicU64
     Ok(())
 }
 
-fn send_until_stopped<E: UnixEnd>(end: &E, who: u8, pause: Duration, meter: &Meter) -> io::Result<()> {
-    let datagram = [who; LEN];
+fn send_until_stopped<E: UnixEnd>(end: &E, sender: u8, pause: Duration, meter: &Meter) -> io::Result<()> {
+    let datagram = [sender; LEN];
     while !meter.stopped() {
         end.send(&datagram)?;
         if !pause.is_zero() {

@@ -106,7 +106,7 @@ impl Measured {
     }
 }
 
-/// Who is told how a test goes.
+/// Shows how a test goes.
 pub trait Show: Send {
     /// The streams are there; `params` as they were agreed to.
     fn connected(&mut self, params: &Params, streams: &[Ends]);

@@ -1,4 +1,4 @@
-//! The data of UDP streams: one socket for all of a server's address, and who sent tells the stream.
+//! The data of UDP streams: one socket for all of a server's address; the sender identifies the stream.
 //!
 //! A datagram begins with the time of its sending, seconds and microseconds, and its number, from 1: what a receiver needs
 //! for loss and for the jitter of RFC 3550 section 6.4.1. A stream begins with a greeting of four bytes, in the order of
@@ -57,7 +57,7 @@ fn is_answer(answer: [u8; 4]) -> bool {
     GREETINGS.iter().any(|(_, known)| [known.to_le_bytes(), known.to_be_bytes()].contains(&answer))
 }
 
-/// The next datagram. Errors are those of what was sent before, to somebody who has gone away; they are waited out.
+/// The next datagram. Errors are those of what was sent before, to a peer that has gone away; they are waited out.
 async fn next(socket: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
     loop {
         match socket.recv_from(buffer).await {

@@ -2,7 +2,7 @@
 //!
 //! `protocol` has what is said, `test` runs one test as the server, `client` as the client, `streams` keeps what it moves,
 //! and `stream` and `datagrams` move it. One test at a time runs at
-//! each address, as with iperf3's own server; who comes meanwhile is told so.
+//! each address, as with iperf3's own server; a client that comes meanwhile is told so.
 //!
 //! ```text
 //!   idle ──cookie of a new client──► taken ──the test has ended──► idle
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 
 use protocol::{Cookie, STREAMS_MAX, State};
 
-/// How long a client may take to say who it is.
+/// How long a client may take to send its cookie.
 const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What serves one address.

@@ -1,6 +1,6 @@
 //! The streams of a test at either end of it: what each has moved, and the results that this makes.
 //!
-//! Must not know who began the test. Invariant: what was moved before [`Stream::omit`] does not count.
+//! Must not know which side began the test. Invariant: what was moved before [`Stream::omit`] does not count.
 //!
 //! Tests: with stock programs in `tests/cli/{tun,iperf3}.rs`.
 

@@ -118,7 +118,7 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
         let capture = if record.is_some() { Capture::Last(PCAP_MAX) } else { Capture::Off };
         let emulator = Emulator::new(args.seed, link.clone(), link).capture(capture);
         let wire = scope.spawn(|| wire::carry([sending, receiving], emulator, || run.is_over()));
-        // Who waits for this has failed if it is gone, which shows when it is joined.
+        // If the receiving thread is gone it has failed, which shows when it is joined.
         let _ = go.send(());
         let course = started.recv_timeout(CONNECT_MAX).map(|at| watch(args, &run, at));
         drop(stop);
@@ -180,7 +180,7 @@ fn send(args: &SimArgs, run: &Run, ends: Ends) -> io::Result<BTreeMap<String, u6
     rustix::net::sockopt::set_tcp_congestion(&socket, args.cc.kernel_name())?;
     socket.connect_timeout(&SocketAddr::from((RECEIVER, PORT)).into(), CONNECT_MAX)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    // What is in flight at the end has nobody to go to.
+    // What is in flight at the end is discarded.
     socket.set_linger(Some(Duration::ZERO))?;
     let _ = ends.begun.send(Instant::now());
     let mut stream = TcpStream::from(socket);
