@@ -17,7 +17,7 @@ pub const LEN: usize = 28;
 /// Request or reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Who has the target's address?
+    /// Asks for the host that has the target's address.
     Request,
     /// The sender has.
     Reply,

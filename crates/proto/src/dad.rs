@@ -1,4 +1,4 @@
-//! Is an address of ours somebody else's? Duplicate address detection for IPv6 (RFC 4862 section 5.4, the nonces of RFC
+//! Does another host have an address of ours? Duplicate address detection for IPv6 (RFC 4862 section 5.4, the nonces of RFC
 //! 7527) and conflict detection for IPv4 (RFC 5227), which differ in their times only.
 //!
 //! ```text
@@ -78,7 +78,7 @@ pub enum Standing {
     Tentative,
     /// Ours.
     Owned,
-    /// Somebody else's.
+    /// Another host's.
     Duplicate,
 }
 
@@ -157,7 +157,7 @@ impl Check {
         Step::Announce { is_first: count == 1 }
     }
 
-    /// Somebody else uses the address, or asks for it as we do.
+    /// Another host uses the address, or asks for it as we do.
     pub fn on_conflict(&mut self, now: Instant) -> Step {
         match self.phase {
             Phase::Probing { .. } => {
@@ -193,7 +193,7 @@ mod tests {
 
     const START: Instant = Instant::from_micros(5_000_000);
 
-    /// Runs the check with nobody answering; the steps with their times in milliseconds.
+    /// Runs the check without answers; the steps with their times in milliseconds.
     fn alone(mut check: Check, random: u16) -> Vec<(u64, Step)> {
         let mut steps = Vec::new();
         while let Some(at) = check.deadline() {

@@ -23,7 +23,7 @@ const ITEMS_COUNT: usize = if cfg!(miri) { 30 } else { 200_000 };
 /// Longer than any wait in here can take unless a wake-up was lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// An item: who made it, and its number.
+/// An item: its maker and its number.
 type Item = (usize, usize);
 
 /// The next number expected of each producer: checks order, and that no item comes twice.
@@ -76,7 +76,7 @@ impl Connection {
                 self.conclude(inside.drain(bound, |inside, item| self.record(inside, item)));
             }
             Entry::Queued => {}
-            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Poisoned(_) => panic!("no thread panicked"),
         }
     }
 
@@ -85,12 +85,12 @@ impl Connection {
         match self.squeue.fill(item) {
             Filled::WakeWorker => self.tell_worker(),
             Filled::Queued => {}
-            Filled::Poisoned => panic!("nobody panicked"),
+            Filled::Poisoned => panic!("no thread panicked"),
         }
     }
 
     fn assert_all_ran(&self) {
-        let mut inside = self.squeue.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("all threads have left");
         assert!(inside.peek().is_none());
         self.ran.with(&mut inside, |ran| assert_eq!(ran.next, [ITEMS_COUNT; THREADS_COUNT]));
         assert!(inside.leave().is_ok());
@@ -166,7 +166,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
                                 inside
                             }
                             Entry::Queued => continue,
-                            Entry::Poisoned(_) => panic!("nobody panicked"),
+                            Entry::Poisoned(_) => panic!("no thread panicked"),
                         }
                     };
                     let outcome = inside.drain(usize::MAX, |inside, item| connection.record(inside, item));
@@ -175,7 +175,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
             });
         }
     });
-    let mut inside = connection.squeue.try_enter().expect("everybody has left");
+    let mut inside = connection.squeue.try_enter().expect("all threads have left");
     connection.ran.with(&mut inside, |ran| assert_eq!(ran.next, [items_count; THREADS_COUNT]));
     assert!(inside.leave().is_ok());
 }

@@ -113,7 +113,7 @@ fn another_hosts_report_in_an_older_version_is_enough() {
     membership.on_report(&GROUP);
     assert!(sent(&mut membership, 0).is_empty());
     membership.leave(GROUP, at(100));
-    assert!(sent(&mut membership, 0).is_empty(), "it was not us who reported last");
+    assert!(sent(&mut membership, 0).is_empty(), "our report was not the last one");
 }
 
 #[test]
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// Whatever is joined, left and asked: who is a member is counted right, and reports come to an end.
+    /// Whatever is joined, left and asked: members are counted right, and reports come to an end.
     #[test]
     fn arbitrary_events_keep_the_count(events in prop::collection::vec((0u8..4, 0u8..4, 0u64..3000), 1..100)) {
         let mut membership = Membership::new();

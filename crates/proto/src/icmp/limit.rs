@@ -6,7 +6,7 @@
 //! does empty all of an interface's buckets, which is why each interface has its own: only its neighbors on the same link go
 //! without errors.
 //!
-//! An exact common limit would also be an oracle: an attacker who makes a host send a known number of errors to forged sources and then
+//! An exact common limit would also be an oracle: an attacker that makes a host send a known number of errors to forged sources and then
 //! asks for one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So
 //! what a token of the common bucket costs is drawn: nothing, one or two, and one on average, as Linux does it. Limits per destination need no such
 //! thing, since they tell a destination only of itself.

@@ -7,7 +7,7 @@ use super::{HeaderChecksum, Sum, V4_HEADER_LEN, V6_HEADER_LEN, parse_head};
 
 /// The bits of [`Header::traffic_class`](super::Header::traffic_class) that are ECN's.
 pub const MASK: u8 = 0b11;
-/// ECN-capable transport, ECT(0): what a sender writes who would rather be told than dropped.
+/// ECN-capable transport, ECT(0): written by a sender that prefers marks to drops.
 pub const ECT_0: u8 = 0b10;
 /// Congestion experienced.
 const CE: u8 = 0b11;

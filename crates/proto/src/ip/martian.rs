@@ -9,14 +9,14 @@
 //! | class | as source, from outside | as destination, from outside | why |
 //! |---|---|---|---|
 //! | `Host` | a host | elsewhere; here if any address is taken in | |
-//! | `LinkLocal` | a host of the link | elsewhere | means nobody beyond the link (RFC 3927 section 7, RFC 4007 section 9) |
+//! | `LinkLocal` | a host of the link | elsewhere | means no host beyond the link (RFC 3927 section 7, RFC 4007 section 9) |
 //! | `Own`, `OwnElsewhere` | martian | here | weak host model (RFC 1122 section 3.3.4.2) |
 //! | `OwnOffLink` | martian | elsewhere | a link-local address is its link's alone |
 //! | `Unspecified` | nameless: to many only | martian | RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.2 |
 //! | `ThisNetwork` | martian | martian | 0.0.0.0/8 (RFC 1122 section 3.2.1.3) |
 //! | `Loopback` | martian | martian | RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3 |
 //! | `Mapped` | martian | martian | a socket would take it for IPv4: `::ffff:127.0.0.1` would be the loopback |
-//! | `Compatible` | martian | martian | withdrawn (RFC 4291 section 2.5.5.1), and IPv4 to who still knows it |
+//! | `Compatible` | martian | martian | withdrawn (RFC 4291 section 2.5.5.1), and IPv4 to hosts that still know it |
 //! | `Group` | martian | many | RFC 1112, RFC 4291 section 2.7 |
 //! | `NodeGroup` | martian | martian | never leaves a node (RFC 4291 section 2.7) |
 //! | `Reserved` | martian | martian | 240.0.0.0/4 (RFC 1112 section 4); Linux takes it for hosts |
@@ -104,7 +104,7 @@ pub enum Destination {
     Many,
     /// It is another host's.
     Elsewhere,
-    /// Nobody can be there.
+    /// No host can be there.
     Martian,
 }
 

@@ -20,10 +20,10 @@
 //!
 //! What follows for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 320 KiB):
 //! - Sources that hold a share or more, however many there are, never evict it.
-//! - An attacker who spreads its fragments over forged sources evicts it only by beginning [`DATAGRAMS_MAX`] newer datagrams, or
+//! - An attacker that spreads its fragments over forged sources evicts it only by beginning [`DATAGRAMS_MAX`] newer datagrams, or
 //!   filling nearly [`COST_MAX`] newer bytes, between its first fragment and its last. At 100,000 forged fragments a
 //!   second that leaves it 10 ms.
-//! - An attacker who forges the honest source's own address needs [`SOURCE_DATAGRAMS_MAX`] newer datagrams. One who also guesses
+//! - An attacker that forges the honest source's own address needs [`SOURCE_DATAGRAMS_MAX`] newer datagrams. One that also guesses
 //!   the identification can spoil the datagram with a single overlapping fragment, which nothing in IP prevents.
 //!
 //! Shares are coarse so that a source which has a few datagrams under way, or one long one, is not the heaviest among forged

@@ -82,7 +82,7 @@ pub struct Host {
 struct Router {
     addr: Ipv6Addr,
     until: Instant,
-    /// Nobody answered there: not used until it is heard of again.
+    /// It did not answer: not used until it is heard of again.
     is_lost: bool,
 }
 
@@ -164,7 +164,7 @@ impl Host {
         effects
     }
 
-    /// Nobody answers at a default router. It is passed over until it is heard of again, if there is another one.
+    /// A default router does not answer. It is passed over until it is heard of again, if there is another one.
     pub fn on_router_lost(&mut self, addr: Ipv6Addr) -> Vec<Effect> {
         let others = self.routers().filter(|router| *router != addr).count();
         let lost = self.routers.iter_mut().find(|router| router.addr == addr && !router.is_lost);

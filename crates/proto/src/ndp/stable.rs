@@ -1,8 +1,8 @@
 //! Interface identifiers: the lower half of an address that a host makes for itself.
 //!
-//! A stable one (RFC 7217) is a keyed hash of the prefix: the same at every start for who keeps the key, and of no use
+//! A stable one (RFC 7217) is a keyed hash of the prefix: the same at every start as long as the key is kept, and of no use
 //! for following the host from one network to the next. The modified EUI-64 (RFC 4291 appendix A) shows the link-layer
-//! address, for who wants that. Tests stand at the end.
+//! address, where that is wanted. Tests stand at the end.
 
 use core::hash::Hasher;
 use core::net::Ipv6Addr;

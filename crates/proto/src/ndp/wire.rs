@@ -34,9 +34,9 @@ pub enum Message {
     },
     /// A router says what holds on the link.
     RouterAdvert(RouterAdvert),
-    /// Somebody asks for a neighbor, or whether an address is free.
+    /// A host asks for a neighbor, or whether an address is free.
     NeighborSolicit {
-        /// Who is asked for.
+        /// The address that is asked for.
         target: Ipv6Addr,
         /// The asker's link-layer address.
         lladdr: Option<LinkAddr>,
@@ -62,7 +62,7 @@ pub type Nonce = [u8; 6];
 /// A neighbor advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeighborAdvert {
-    /// Who says it.
+    /// The address that is advertised.
     pub target: Ipv6Addr,
     /// Its link-layer address.
     pub lladdr: Option<LinkAddr>,
@@ -121,7 +121,7 @@ pub enum Refusal {
     Checksum,
     /// It has come from behind a router, or says that it has.
     HopLimit,
-    /// From or to somebody who may not send it so, or of an address that cannot be.
+    /// From or to a host that may not send it so, or of an address that cannot be.
     Addresses,
 }
 

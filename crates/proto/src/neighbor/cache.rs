@@ -12,12 +12,12 @@
 //!   others. Only permanent entries never do.
 //!
 //! So a newcomer is always taken in, unless all entries are permanent. The first two kinds of flood evict nothing that is in use. An
-//! attacker on the link who *answers* for more than a thousand addresses, and gets us to send to each, does evict
+//! attacker on the link that *answers* for more than a thousand addresses, and gets us to send to each, does evict
 //! others; what they lose is one round trip to be asked for anew when they are next sent to.
 //! [`take_evicted`](Cache::take_evicted) names them, for a caller that keeps copies. Choosing looks at all entries, so it is done for
 //! many at once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries on average.
 //!
-//! When an entry was used or confirmed last is known better by those who send: they keep it outside, where no lock
+//! When an entry was used or confirmed last is known better by senders: they keep it outside, where no lock
 //! is, and it is asked for by a [`Hint`] whenever it matters.
 //!
 //! Tests: `neighbor/tests.rs`.
@@ -98,7 +98,7 @@ pub struct Expired<P> {
     pub packets: VecDeque<P>,
 }
 
-/// A neighbor, for those who look at the table.
+/// A neighbor, for diagnosis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listed {
     /// Its address.

@@ -67,7 +67,7 @@ impl Times {
     }
 }
 
-/// A neighbor's state, for those who look at it.
+/// A neighbor's state, for diagnosis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Asked for, not known yet.
@@ -89,11 +89,11 @@ pub enum State {
 pub enum Action {
     /// Nothing.
     None,
-    /// Ask everybody on the link (ARP), or the solicited-node group.
+    /// Ask all hosts on the link (ARP), or the solicited-node group.
     SolicitAll,
     /// Ask the neighbor itself.
     Solicit(LinkAddr),
-    /// Give it up: nobody answers.
+    /// Give it up: it does not answer.
     Unreachable,
 }
 

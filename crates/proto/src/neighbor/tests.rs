@@ -178,7 +178,7 @@ fn waiting_bytes_are_bounded_but_one_packet_always_waits() {
     assert!(cache.queue(&ip(1), 'a', PENDING_BYTES_MAX + 1).is_empty());
     assert_eq!(Vec::from(cache.queue(&ip(1), 'b', PENDING_BYTES_MAX)), ['a']);
     assert_eq!(Vec::from(cache.queue(&ip(1), 'c', 1)), ['b']);
-    assert_eq!(Vec::from(cache.queue(&ip(9), 'd', 1)), ['d'], "nobody was asked for");
+    assert_eq!(Vec::from(cache.queue(&ip(9), 'd', 1)), ['d'], "no neighbor was asked for");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Explicit congestion notification (RFC 3168, with RFC 8311's permission to answer milder, RFC 8511): a router marks
 //! what it would have dropped, the receiver echoes the mark, the sender slows down and says so.
 //!
-//! | as | state | who moves it |
+//! | as | state | moved by |
 //! |---|---|---|
 //! | receiver | echoing: every segment carries ECE | a marked segment with text begins it, CWR on one ends it |
 //! | sender | quiet | an ECE that is news reduces the window: to answered |
@@ -70,7 +70,7 @@ impl Ecn {
         if self.on { Flags::ECE.with(Flags::CWR) } else { Flags::NONE }
     }
 
-    /// The peer's SYN has come. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open nobody does.
+    /// The peer's SYN has come. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open neither end does.
     pub fn on_syn(&mut self, flags: Flags) {
         self.on &= flags.has(Flags::ACK) && flags.has(Flags::ECE) && !flags.has(Flags::CWR);
     }

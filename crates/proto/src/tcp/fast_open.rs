@@ -9,7 +9,7 @@
 //! instead of data, the SYN that comes again is answered by it, and an acknowledgment out of range is answered by a
 //! reset, all as in SYN-RECEIVED. The SYN itself is no part of SND.UNA to SND.MAX then.
 //!
-//! Who may have a cookie, and how they are made, is the caller's business. Tests: `tests/fast_open.rs`.
+//! Which clients get a cookie, and how cookies are made, is up to the caller. Tests: `tests/fast_open.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;

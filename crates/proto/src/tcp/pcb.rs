@@ -92,7 +92,7 @@ pub struct Pcb<P: Payload> {
     pub(super) fin_queued: bool,
     /// That FIN has been sent at least once, so `snd_max` is past it.
     pub(super) fin_sent: bool,
-    /// The application closed both directions: nobody reads any more.
+    /// The application closed both directions: there is no reader any more.
     pub(super) closed: bool,
     /// The retransmission timer's slot holds the persist timer.
     pub(super) persist: bool,

@@ -3,7 +3,7 @@
 //! Two keyed hashes of (local address, remote address, remote port) choose where in the range a
 //! destination starts and which counter of a small table moves it on. Ports towards one destination
 //! therefore come in order and are reused late, while ports towards different destinations tell an
-//! observer nothing of each other. A small random gap before each connection keeps one who shares a
+//! observer nothing of each other. A small random gap before each connection keeps an observer that shares a
 //! counter with a victim from reading the victim's connections off it.
 //!
 //! This module must not know which ports are taken: the caller tests each candidate. Invariants: an

@@ -78,7 +78,7 @@ pub struct Settings {
     /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
     /// has to grow there, and nothing does that for less.
     pub congestion_control: Algorithm,
-    /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: nobody marks.
+    /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: no router marks.
     pub ecn: EcnMode,
     /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
     /// lost (`lossless`) or the peer has no SACK.
@@ -110,9 +110,9 @@ pub enum PacingMode {
     /// That of algorithms that want it.
     #[default]
     Auto,
-    /// Everybody's.
+    /// Of all connections.
     On,
-    /// Nobody's.
+    /// Of none.
     Off,
 }
 

@@ -5,7 +5,7 @@
 //! must not know addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues
 //! or pcbs. One instance belongs to one shard, under the caller's lock; nothing here blocks.
 //!
-//! States of an entry, and who moves it:
+//! States of an entry, and what moves it:
 //! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;
 //! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later;
 //! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place: if the accept queue is
@@ -57,7 +57,7 @@ pub const CAPACITY_MAX: usize = 1 << 20;
 /// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
 pub const ANSWERS_MAX: u8 = 16;
 
-/// What a listener offers to those who connect.
+/// What a listener offers to its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenParams {
     /// The MSS to announce, bytes.
@@ -166,7 +166,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// again; its timer goes on. A SYN with another sequence number gets a challenge ACK (RFC 5961
     /// section 4.2), `None` once there were [`ANSWERS_MAX`], and changes nothing: if the entry stems from an old duplicate or a client that has
     /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
-    /// clears the way for its next SYN; replacing the entry at once would let anybody off the path
+    /// clears the way for its next SYN; replacing the entry at once would let a host off the path
     /// break the handshakes of others.
     pub fn on_syn(
         &mut self,

@@ -30,7 +30,7 @@ const ISS_DISTANCE: u32 = 65_535 + 2;
 ///
 /// Two hosts that each think the other's number wrong would otherwise exchange ACKs for ever.
 pub const ACK_INTERVAL_MS: u32 = 500;
-/// Up to so many milliseconds less one are added each time: who probes for the end of an interval learns nothing.
+/// Up to so many milliseconds less one are added each time: a prober of the end of an interval learns nothing.
 pub const ACK_INTERVAL_SPREAD_MS: u32 = 256;
 
 /// A connection in TIME-WAIT, without its addresses.
@@ -62,8 +62,8 @@ pub enum TimeWaitAction {
     Ignore,
     /// Send this acknowledgment. The deadline may have moved.
     Ack(Header),
-    /// The segment is a SYN that may open a new incarnation. If somebody listens, drop the record and
-    /// give the segment to the listener; if nobody does, send [`TimeWait::ack`].
+    /// The segment is a SYN that may open a new incarnation. If there is a listener, drop the record and
+    /// give it the segment; if not, send [`TimeWait::ack`].
     Reopen {
         /// The new ISS must be at or after this.
         iss_floor: SeqNum,
@@ -219,8 +219,8 @@ impl TimeWait {
         TimeWaitAction::Ack(self.ack(now))
     }
 
-    /// Milliseconds from the last limited answer to the next one: another number each time, which only who knows both
-    /// ends' sequence numbers could foretell.
+    /// Milliseconds from the last limited answer to the next one: another number each time, which only an end that knows both
+    /// ends' sequence numbers could predict.
     fn ack_interval_ms(&self) -> u32 {
         let numbers = self.snd_nxt.raw() ^ self.rcv_nxt.raw().rotate_left(16);
         let mixed = (numbers ^ self.limited_at_ms.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);

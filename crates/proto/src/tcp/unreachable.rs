@@ -23,7 +23,7 @@ pub enum Unreachable {
     Host,
     /// The host does not know TCP (`ENOPROTOOPT`).
     Protocol,
-    /// Nobody has the port (`ECONNREFUSED`); TCP says so by a reset, but a firewall may not.
+    /// No socket has the port (`ECONNREFUSED`); TCP says so by a reset, but a firewall may not.
     Port,
     /// It is forbidden by an administrator (`EHOSTUNREACH` on IPv4, `EACCES` on IPv6).
     Prohibited,
@@ -59,7 +59,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// What was reported last of the data that is out now; for who is told that the connection has timed out
+    /// What was reported last of the data that is out now; for the report that the connection has timed out
     /// ([`Events::TIMED_OUT`]) or could not be made ([`Events::UNREACHABLE`]).
     pub fn unreachable(&self) -> Option<Unreachable> {
         self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)

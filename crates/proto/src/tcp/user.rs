@@ -38,7 +38,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application closed both sides; nobody will read any more.
+    /// The application closed both sides and will not read any more.
     ///
     /// `unread` is the number of bytes left in `so_rcv`: if there are any, the peer's data is lost and it
     /// has to learn so by a reset, which is returned (RFC 9293 section 3.6.1, RFC 2525 section 2.17).
@@ -126,7 +126,7 @@ impl<P: Payload> Pcb<P> {
         Header { options: self.reset_options(), ..reset_at(segment.ack) }
     }
 
-    /// Timestamps, if they were agreed on (RFC 7323 section 3.2): somebody on the way may drop what comes without.
+    /// Timestamps, if they were agreed on (RFC 7323 section 3.2): a middlebox may drop segments without them.
     fn reset_options(&self) -> Options {
         let val = timestamp::value(self.clock, self.ts_offset);
         let timestamps = self.ts_on.then_some(Timestamps { val, ecr: self.ts_recent });

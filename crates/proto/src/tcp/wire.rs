@@ -77,14 +77,14 @@ pub enum ChecksumIn {
     Trusted,
 }
 
-/// Who fills in a sent segment's checksum.
+/// Which side fills in a sent segment's checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChecksumOut {
     /// We do: the sum over the pseudo header with the payload behind it.
     Full(Sum),
     /// The device does, and wants to find the folded sum over the pseudo header in the field.
     Offload(Sum),
-    /// Nobody: the receiver trusts the path. The field is zero.
+    /// None: the receiver trusts the path. The field is zero.
     Omit,
 }
 

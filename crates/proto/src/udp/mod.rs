@@ -1,6 +1,6 @@
 //! The User Datagram Protocol (RFC 768) as bytes, and how one buffer stands for many datagrams.
 //!
-//! Must not know sockets, routes or who is waiting. No input panics: what the bytes say is checked once and becomes a
+//! Must not know sockets, routes or waiters. No input panics: what the bytes say is checked once and becomes a
 //! [`Header`] and a range. Tests: `tests.rs`.
 
 mod joined;
@@ -57,7 +57,7 @@ pub enum ChecksumOut {
     },
     /// The sum over the pseudo header: the device does the rest.
     Offload(Sum),
-    /// Nothing (RFC 768; between IPv6 addresses RFC 6936 says who may).
+    /// Nothing (RFC 768; between IPv6 addresses RFC 6936 says which protocols may).
     Zero,
 }
 

@@ -1,6 +1,6 @@
-//! The admission limit of writers (`admission.rs`): a token goes from one to the next, and nobody sleeps while it is free.
+//! The admission limit of writers (`admission.rs`): a token goes from one to the next, and no writer sleeps while it is free.
 //!
-//! Loom reports a writer that sleeps for ever as a deadlock; nobody looks around in the model. If a token that is free were not
+//! Loom reports a writer that sleeps for ever as a deadlock; no waiter looks around in the model. If a token that is free were not
 //! given out in the same section, or the ticket taken in another one than the place in the queue, these would find one.
 
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn three_writers_all_get_one() {
     });
 }
 
-/// A token that is handed to a writer whose time is over at that moment is its own or the next one's, and never nobody's.
+/// A token that is handed to a writer whose time is over at that moment is its own or the next one's, and never lost.
 #[test]
 fn a_token_is_not_lost_to_a_writer_that_gives_up() {
     check(|| {

@@ -1,6 +1,6 @@
-//! The mutex whose unlock is a store: nobody two at a time, no sleeper forgotten.
+//! The mutex whose unlock is a store: one holder at a time, no sleeper forgotten.
 //!
-//! A forgotten sleeper is a deadlock, which the checker reports. Nobody spins in a model, so a thread that does not get
+//! A forgotten sleeper is a deadlock, which the checker reports. No thread spins in a model, so a thread that does not get
 //! the mutex at once goes to sleep. The model's `membarrier` is one fence of the sleeper; see `facade/model.rs`.
 
 use loom::sync::Arc;

@@ -84,7 +84,7 @@ impl Connection {
             }
             Left::First => self.look(),
             Left::Behind => {}
-            Left::Dead(_) => panic!("nobody panicked"),
+            Left::Dead(_) => panic!("no thread panicked"),
         }
     }
 
@@ -94,13 +94,13 @@ impl Connection {
             Turn::Mine(locked, first) => self.run(locked, first),
             Turn::Left(Left::First) => self.look(),
             Turn::Left(Left::Behind) => {}
-            Turn::Left(Left::Dead(_)) => panic!("nobody panicked"),
+            Turn::Left(Left::Dead(_)) => panic!("no thread panicked"),
         }
     }
 
     fn assert_done(&self, items: usize) {
-        let locked = self.lock.try_enter().expect("everybody has let go");
-        assert!(!locked.has_backlog(), "somebody has left an item behind");
+        let locked = self.lock.try_enter().expect("all threads have let go");
+        assert!(!locked.has_backlog(), "an item was left behind");
         assert_eq!(locked.len(), items);
         assert!(locked.run().is_ok());
     }

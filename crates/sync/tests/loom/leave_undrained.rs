@@ -1,4 +1,4 @@
-//! Leaving without draining: nothing is stranded, nothing runs twice, nobody who sleeps is popped, and nothing runs
+//! Leaving without draining: nothing is stranded, nothing runs twice, no sleeping thread is popped, and nothing runs
 //! in a squeue that its connection has left.
 //!
 //! The stack never moves a connection to another squeue. The last two models show what the question about an
@@ -16,7 +16,7 @@ use sockeye_sync::{Entry, Inside, Outcome, RunQueue, Served, Squeue};
 use crate::support::Guarded;
 use crate::{check, check_bounded};
 
-/// An item: the connection it is for, who made it, and its number.
+/// An item: the connection it is for, its maker, and its number.
 type Item = (usize, usize, usize);
 
 /// A squeue that connections share, what was run in it, and what its worker was told.
@@ -80,7 +80,7 @@ impl Shared {
     fn enter(&self, item: Item, elide: bool) {
         match self.squeue.enter(item) {
             Entry::Queued => {}
-            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Poisoned(_) => panic!("no thread panicked"),
             Entry::Inside(mut inside, item) => {
                 self.ran.with(&mut inside, |ran| ran.push(item));
                 self.leave(inside, item.0, elide);
@@ -90,7 +90,7 @@ impl Shared {
 
     /// The synchronous section of connection 0.
     fn enter_blocking(&self) {
-        let mut inside = self.squeue.enter_blocking().expect("nobody panicked");
+        let mut inside = self.squeue.enter_blocking().expect("no thread panicked");
         self.ran.with(&mut inside, |ran| ran.push((0, 9, 0)));
         self.leave(inside, 0, true);
     }
@@ -106,10 +106,10 @@ impl Shared {
         }
     }
 
-    /// What was run, sorted, when everybody is done.
+    /// What was run, sorted, when all threads are done.
     fn finish(&self) -> Vec<Item> {
         self.work();
-        let mut inside = self.squeue.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("all threads have left");
         let mut ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
         for producer in 0..10 {
@@ -173,7 +173,7 @@ struct World {
     places: [Squeue<usize>; 2],
     /// Written only by a thread inside the place it names.
     home: AtomicUsize,
-    /// The connection's state, which loom watches: only who is inside its home may touch it.
+    /// The connection's state, which loom watches: only a thread inside its home may touch it.
     state: UnsafeCell<usize>,
     told: RunQueue<usize>,
     /// Whether elision asks for the home.
@@ -213,9 +213,9 @@ impl World {
         self.home.load(Ordering::Acquire) == place
     }
 
-    /// Runs the connection's code. For who is inside its home.
+    /// Runs the connection's code. For a thread inside its home.
     fn count(&self) {
-        // SAFETY: who is inside the home is alone; loom fails the model if not.
+        // SAFETY: a thread inside the home is alone; loom fails the model if not.
         self.state.with_mut(|state| unsafe { *state += 1 });
     }
 
@@ -233,7 +233,7 @@ impl World {
             let place = self.home.load(Ordering::Acquire);
             match self.places[place].enter(item) {
                 Entry::Queued => return,
-                Entry::Poisoned(_) => panic!("nobody panicked"),
+                Entry::Poisoned(_) => panic!("no thread panicked"),
                 Entry::Inside(inside, back) => {
                     let is_here = self.is_home(place);
                     if is_here {
@@ -274,17 +274,17 @@ fn move_against_elision(asks: bool, is_misplaced: std::sync::Arc<PlainBool>) {
         asks,
         is_misplaced,
     });
-    let inside = world.places[0].try_enter().expect("nobody else is here yet");
+    let inside = world.places[0].try_enter().expect("no other thread is here yet");
     let other = world.clone();
     let thread = thread::spawn(move || other.deliver(1));
     world.count();
-    // Release: what was done here, for who finds it at the new home.
+    // Release: what was done here, for the thread that finds it at the new home.
     world.home.store(1, Ordering::Release);
     world.leave(inside, 0);
     thread.join().unwrap();
     world.work();
     if asks {
-        // SAFETY: everybody is done.
+        // SAFETY: all threads are done.
         assert_eq!(world.state.with(|state| unsafe { *state }), 2, "every item is run once");
     }
 }

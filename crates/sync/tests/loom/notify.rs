@@ -15,7 +15,7 @@ use crate::{check, check_bounded};
 const RCVD: u32 = 1;
 
 /// The user frees space and posts; the owner, whose item is queued already, takes and looks. Gives
-/// whether somebody has seen the space or is about to.
+/// whether a thread has seen the space or is about to.
 fn freed_space_is_seen(post: impl Fn(&Notify) -> Post + Copy + Send + 'static) -> bool {
     let notify = Arc::new(Notify::new());
     let space = Arc::new(AtomicUsize::new(0));
@@ -121,7 +121,7 @@ fn a_post_against_kill_queues_only_what_the_owner_will_drop() {
             let (notify, gone) = (notify.clone(), gone.clone());
             thread::spawn(move || {
                 let posted = notify.post(RCVD);
-                // Who is told that it is dead sees why.
+                // A thread that is told that it is dead sees why.
                 assert!(posted != Post::Dead || gone.load(Ordering::Relaxed) == 1);
                 posted
             })

@@ -19,7 +19,7 @@ struct World {
     /// Items as the device has got them.
     device: Mutex<Vec<u32>>,
     inside: AtomicUsize,
-    /// Times that a thread put down and asked for somebody to come.
+    /// Times that a thread put down and asked for another to come.
     calls: AtomicUsize,
 }
 
@@ -80,7 +80,7 @@ impl World {
     fn assert_all(&self, count: u32) {
         let expected: Vec<u32> = (1..=count).collect();
         assert_eq!(*self.device.lock().unwrap(), expected);
-        // Nobody carries, and nothing is left.
+        // No thread carries, and nothing is left.
         let mut probe = vec![0];
         assert_eq!(self.outlet.offer(&mut probe, Claim::Wanted, BOUNDS, |item| item, |_| 1), Offer::Keep);
     }

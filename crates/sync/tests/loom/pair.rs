@@ -1,5 +1,5 @@
-//! Two linked blocks: sends against sends, closes and new links. A deadlock, and a lost wake-up of who waits to
-//! link, is reported by loom; the pointer that changes to a third block in somebody's window, by the assertion
+//! Two linked blocks: sends against sends, closes and new links. A deadlock, and a lost wake-up of a thread that waits to
+//! link, is reported by loom; the pointer that changes to a third block in a thread's window, by the assertion
 //! in `pair.rs`. What a mutex guards is counted by a relaxed load and a store, so two threads under it at a
 //! time, or one that does not see what the last one did, lose a count.
 
@@ -15,7 +15,7 @@ use crate::{check, check_bounded, check_three};
 
 struct Pcb {
     link: Link<Pcb>,
-    /// Who alone may send to it, by its place in [`in_order`]; changes with the link.
+    /// The only one that may send to it, by its place in [`in_order`]; changes with the link.
     only: Mutex<Option<usize>>,
     remembered: Remembered,
     /// Datagrams received; guarded by the pcb's mutex.
@@ -67,7 +67,7 @@ fn received(pcb: &Pcb) -> u32 {
 }
 
 fn connect(from: &Pcb, to: &Arc<Pcb>) -> Option<Arc<Pcb>> {
-    pair::relink(from, to, |_| Ok::<(), ()>(())).0.expect("nobody refuses")
+    pair::relink(from, to, |_| Ok::<(), ()>(())).0.expect("no end refuses")
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn connect_only(from: &Pcb, to: &Arc<Pcb>) -> Option<Arc<Pcb>> {
         *from.only.lock() = Some(address(to));
         Ok::<(), ()>(())
     };
-    pair::relink(from, to, admit).0.expect("nobody refuses")
+    pair::relink(from, to, admit).0.expect("no end refuses")
 }
 
 /// Unlinks `from`, if its peer is this one.

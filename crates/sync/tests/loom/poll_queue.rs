@@ -1,7 +1,7 @@
 //! A poller's lists (`poll_queue.rs`, `slots.rs`, `polled.rs`): registrations that come and go and have each other's numbers, while their sockets are
 //! marked and the poller looks.
 //!
-//! A socket is a count of bytes and a list of who waits for it, under a mutex. The poller is a thread that sleeps until it finds what
+//! A socket is a count of bytes and a list of its waiters, under a mutex. The poller is a thread that sleeps until it finds what
 //! it waits for: a mark that it is not told of is a deadlock, which loom reports.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,7 +148,7 @@ fn collect(queue: &Queue) {
     queue.collect(&mut (), |()| false, |(), registration, held| look(registration, held));
 }
 
-/// How often a round reports a socket. Nobody else is at it.
+/// How often a round reports a socket. No other thread is at it.
 fn reports_of_a_round(queue: &Queue, socket: &Socket) -> usize {
     let before = socket.reports();
     collect(queue);
@@ -163,7 +163,7 @@ fn wait_for(queue: &Queue, socket: &Socket) {
             return;
         }
         match queue.idle() {
-            Idle::Interrupted => panic!("nobody has"),
+            Idle::Interrupted => panic!("no thread has"),
             Idle::Arrived => {}
             Idle::Wait(ticket, _) => {
                 queue.wait(ticket, None, Spin::OFF);
@@ -295,7 +295,7 @@ fn an_interrupted_wait_ends_and_takes_no_entry_along() {
     });
 }
 
-/// A look panics, the first one of its entry or a later one, while its socket is marked. The next round begins with the others, and nobody is lost.
+/// A look panics, the first one of its entry or a later one, while its socket is marked. The next round begins with the others, and none is lost.
 fn a_look_panics(is_later: bool) {
     let (queue, bad, good) = (Arc::new(Queue::new()), Socket::new(), Socket::new());
     let _first = register(&queue, &bad, Way::Level);

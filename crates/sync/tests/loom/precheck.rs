@@ -79,7 +79,7 @@ impl Connection {
                 }
             }
             Turn::Left(Left::Behind) => {}
-            Turn::Left(Left::Dead(_)) => panic!("nobody panicked"),
+            Turn::Left(Left::Dead(_)) => panic!("no thread panicked"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A byte that comes while a poller drops its entry, or a reader lowers: somebody always has an entry that is not void.
+//! A byte that comes while a poller drops its entry, or a reader lowers: one of them always has an entry that is not void.
 //!
 //! The socket is a count of bytes under a mutex; the inbox is a list under another one. The last model is the
 //! counter-example: with an idle word that is written outside the socket's mutex the byte is lost.

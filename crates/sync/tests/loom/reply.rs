@@ -38,7 +38,7 @@ struct Connection {
 }
 
 struct World {
-    /// Held by who works on it, as a queued item would hold it.
+    /// Held by the thread that works on it, as a queued item would hold it.
     connection: Connection,
     queue: RunQueue<()>,
     sleeper: Sleeper,
@@ -82,7 +82,7 @@ impl World {
     fn enter(&self, work: Work) {
         match self.connection.squeue.enter(work) {
             Entry::Queued => {}
-            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Poisoned(_) => panic!("no thread panicked"),
             Entry::Inside(mut inside, work) => {
                 let mut owed = false;
                 self.step(&mut inside, work, &mut owed);
@@ -154,17 +154,17 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
             }
         });
         // The reader is a worker at the same time as far as the queue goes: it would wait for itself, so it does not
-        // wait, and looks for the reply when everybody is done.
+        // wait, and looks for the reply when all threads are done.
         let conn = &world.connection;
         let request = conn.replies.ask();
         let has_fired = conn.notify.post(REPLY) == Post::Fire;
         if has_fired && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
-            let inside = conn.squeue.resume().expect("nobody else was told");
+            let inside = conn.squeue.resume().expect("no other thread was told");
             world.drain(inside, false);
         }
         peer.join().unwrap();
         closer.join().unwrap();
-        let mut inside = conn.squeue.try_enter().expect("everybody has left");
+        let mut inside = conn.squeue.try_enter().expect("all threads have left");
         assert!(inside.take().is_empty());
         conn.pcb.with(&mut inside, |pcb| {
             assert!(pcb.is_closed && pcb.bits == REPLY | CLOSE && !conn.notify.is_queued());

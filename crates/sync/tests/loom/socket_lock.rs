@@ -1,4 +1,4 @@
-//! The socket lock: one holder, each item run once and in order, nothing stranded, nobody asleep for ever.
+//! The socket lock: one holder, each item run once and in order, nothing stranded, no thread asleep for ever.
 //!
 //! A forgotten sleeper is a deadlock, which the checker reports, and so is a receiver of a hand-off that never comes. No thread spins
 //! in a model: one that does not get the lock at once goes to sleep, and a debtor insists at once.
@@ -41,7 +41,7 @@ fn bring(lock: &Lock, item: Item) {
         }
         Turn::Left(Left::First) => lock.look().into_iter().for_each(run),
         Turn::Left(Left::Behind) => {}
-        Turn::Left(Left::Dead(_)) => panic!("nobody panicked"),
+        Turn::Left(Left::Dead(_)) => panic!("no thread panicked"),
     }
 }
 
@@ -68,8 +68,8 @@ impl Told {
 
 /// When all are done: nothing waits, and what was run, each thread's items in order.
 fn assert_ran(lock: &Lock, threads_count: usize, items_count: usize) {
-    let locked = lock.try_enter().expect("everybody has let go");
-    assert!(!locked.has_backlog(), "somebody has left an item behind");
+    let locked = lock.try_enter().expect("all threads have let go");
+    assert!(!locked.has_backlog(), "an item was left behind");
     assert_eq!(locked.len(), threads_count * items_count);
     for own in 0..threads_count {
         let numbers = locked.iter().filter(|item| item.0 == own).map(|item| item.1);
@@ -138,7 +138,7 @@ fn a_debtor_waits_for_sections_and_not_for_runners() {
         }
         thread.join().unwrap();
         let ran = lock.try_enter().unwrap();
-        assert!(!ran.has_backlog(), "somebody has left an item behind");
+        assert!(!ran.has_backlog(), "an item was left behind");
         assert_eq!(*ran, [(1, 0), (1, 1)]);
         assert!(ran.run().is_ok());
     });
@@ -218,7 +218,7 @@ fn a_worker_takes_over_what_a_runner_leaves() {
         worker.join().unwrap();
         brings.join().unwrap();
         let locked = lock.try_enter().unwrap();
-        assert!(!locked.has_backlog(), "somebody has left an item behind");
+        assert!(!locked.has_backlog(), "an item was left behind");
         assert!(locked.iter().filter(|item| item.0 == 0).map(|item| item.1).eq(0..3));
         assert_eq!(locked.len(), 4);
         assert!(locked.run().is_ok());
@@ -271,7 +271,7 @@ fn the_dead_keep_nobody_and_nothing() {
         let locked = lock.try_enter().unwrap();
         let leaves = thread::spawn(move || {
             if leaves.leave(Box::new(1)) == Left::First {
-                assert!(leaves.look().is_none(), "nobody runs it any more");
+                assert!(leaves.look().is_none(), "no thread runs it any more");
             }
         });
         let waits = thread::spawn(move || *waits.lock());
@@ -295,7 +295,7 @@ impl End {
         Arc::new(Self { lock: SocketLock::new((0, Vec::new())) })
     }
 
-    /// Sends a segment to `peer`. While both are held nobody waits.
+    /// Sends a segment to `peer`. While both are held no thread waits.
     fn send_to(&self, peer: &Self) {
         let mut own = self.lock.enter();
         let number = own.0;
@@ -337,8 +337,8 @@ impl End {
     }
 
     fn assert_arrived(&self, count: usize) {
-        let locked = self.lock.try_enter().expect("everybody has let go");
-        assert!(!locked.has_backlog(), "somebody has left an item behind");
+        let locked = self.lock.try_enter().expect("all threads have let go");
+        assert!(!locked.has_backlog(), "an item was left behind");
         assert_eq!(locked.1, (0..count).collect::<Vec<_>>());
         assert!(locked.run().is_ok());
     }

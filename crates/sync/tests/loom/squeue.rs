@@ -7,7 +7,7 @@ use sockeye_sync::{Entry, Filled, Inside, Outcome, RunQueue, Squeue};
 use crate::support::Guarded;
 use crate::{check, check_bounded};
 
-/// An item: who made it and its number.
+/// An item: its maker and its number.
 type Item = (usize, usize);
 
 /// A squeue and what belongs to it: the items that were run. Loom watches the cell, so two
@@ -32,7 +32,7 @@ impl Connection {
     fn process(&self, item: Item) {
         match self.squeue.enter(item) {
             Entry::Queued => {}
-            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Poisoned(_) => panic!("no thread panicked"),
             Entry::Inside(mut inside, item) => {
                 self.record(&mut inside, item);
                 self.drain(inside);
@@ -64,9 +64,9 @@ impl Connection {
         }
     }
 
-    /// What was run, when everybody is done: nothing may be queued any more.
+    /// What was run, when all threads are done: nothing may be queued any more.
     fn finish(&self) -> Vec<Item> {
-        let mut inside = self.squeue.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("all threads have left");
         assert!(inside.take().is_empty());
         let ran = self.ran.with(&mut inside, std::mem::take);
         assert!(inside.leave().is_ok());
@@ -116,7 +116,7 @@ fn three_producers_run_every_item_once() {
 fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
     match connection.squeue.enter(item) {
         Entry::Queued => {}
-        Entry::Poisoned(_) => panic!("nobody panicked"),
+        Entry::Poisoned(_) => panic!("no thread panicked"),
         Entry::Inside(mut inside, item) => {
             connection.record(&mut inside, item);
             let outcome = inside.drain(0, |_inside, _item| panic!("the bound is 0"));
@@ -182,9 +182,9 @@ fn fill_against_leave_announces_exactly_what_nobody_runs() {
         let other = connection.clone();
         let thread = thread::spawn(move || match other.squeue.fill((1, 0)) {
             Filled::Queued => {}
-            Filled::Poisoned => panic!("nobody panicked"),
+            Filled::Poisoned => panic!("no thread panicked"),
             Filled::WakeWorker => {
-                assert!(other.resume(), "nobody else resumes");
+                assert!(other.resume(), "no other thread resumes");
             }
         });
         connection.process((0, 0));
@@ -199,7 +199,7 @@ fn what_was_filled_is_whole_for_whoever_resumes() {
         let connection = Connection::new();
         let other = connection.clone();
         let thread = thread::spawn(move || {
-            // After a visit inside, so the one who resumes has to see that as well.
+            // After a visit inside, so the thread that resumes has to see that as well.
             other.process((1, 0));
             assert_eq!(other.squeue.fill((1, 1)), Filled::WakeWorker);
         });
@@ -218,7 +218,7 @@ fn what_was_done_before_handing_off_is_seen_by_whoever_resumes() {
         let connection = Connection::new();
         let other = connection.clone();
         let thread = thread::spawn(move || {
-            let mut inside = other.squeue.try_enter().expect("nobody else enters");
+            let mut inside = other.squeue.try_enter().expect("no other thread enters");
             other.record(&mut inside, (1, 0));
             let _polled_for = inside.hand_off();
         });

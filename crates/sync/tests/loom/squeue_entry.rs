@@ -1,4 +1,4 @@
-//! Entering by waiting, and what a panic inside does to those who wait.
+//! Entering by waiting, and what a panic inside does to waiting threads.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -31,7 +31,7 @@ impl Connection {
     fn process(&self, amount: usize) {
         match self.squeue.enter(amount) {
             Entry::Queued => {}
-            Entry::Poisoned(_) => panic!("nobody panicked"),
+            Entry::Poisoned(_) => panic!("no thread panicked"),
             Entry::Inside(mut inside, amount) => {
                 self.add(&mut inside, amount);
                 self.drain(inside);
@@ -40,13 +40,13 @@ impl Connection {
     }
 
     fn process_blocking(&self, amount: usize) {
-        let mut inside = self.squeue.enter_blocking().expect("nobody panicked");
+        let mut inside = self.squeue.enter_blocking().expect("no thread panicked");
         self.add(&mut inside, amount);
         self.drain(inside);
     }
 
     fn finish(&self) -> usize {
-        let mut inside = self.squeue.try_enter().expect("everybody has left");
+        let mut inside = self.squeue.try_enter().expect("all threads have left");
         assert!(inside.take().is_empty());
         let sum = self.sum.with(&mut inside, |sum| *sum);
         assert!(inside.leave().is_ok());
@@ -89,7 +89,7 @@ fn two_sleepers_are_both_granted() {
 fn a_sleeper_and_a_producer_behind_the_same_owner() {
     check_bounded(|| {
         let connection = Connection::new();
-        let mut inside = connection.squeue.try_enter().expect("nobody else is here yet");
+        let mut inside = connection.squeue.try_enter().expect("no other thread is here yet");
         let (sleeper, producer) = (connection.clone(), connection.clone());
         let sleeper = thread::spawn(move || sleeper.process_blocking(1));
         let producer = thread::spawn(move || producer.process(10));
@@ -105,7 +105,7 @@ fn a_sleeper_and_a_producer_behind_the_same_owner() {
 fn handing_off_reaches_a_worker_or_a_sleeper() {
     check_bounded(|| {
         let connection = Connection::new();
-        let inside = connection.squeue.try_enter().expect("nobody else is here yet");
+        let inside = connection.squeue.try_enter().expect("no other thread is here yet");
         let other = connection.clone();
         let sleeper = thread::spawn(move || other.process_blocking(1));
         let _tell_worker = inside.hand_off();
@@ -127,7 +127,7 @@ fn a_panic_inside_strands_neither_sleeper_nor_item() {
     check_bounded(|| {
         let squeue = Arc::new(Squeue::new());
         let item = Arc::new(());
-        let inside = squeue.try_enter().expect("nobody else is here yet");
+        let inside = squeue.try_enter().expect("no other thread is here yet");
         let (other, queued) = (squeue.clone(), item.clone());
         let producer = thread::spawn(move || match other.enter(queued) {
             Entry::Queued | Entry::Poisoned(_) => {}

@@ -166,7 +166,7 @@ fn a_task_learns_of_what_stands_elsewhere() {
     });
 }
 
-/// Dropping the waker that a task has replaced panics. It is on the list with the other one, and everybody is woken.
+/// Dropping the waker that a task has replaced panics. It is on the list with the other one, and all tasks are woken.
 #[test]
 fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     check_bounded(|| {

@@ -1,4 +1,4 @@
-//! Everybody who waits for one buffer (`wait_list.rs`, `tasks.rs`): tasks against a `notify`, tasks that give up, a place that changes hands, threads and pollers
+//! The waiters for one buffer (`wait_list.rs`, `tasks.rs`): tasks against a `notify`, tasks that give up, a place that changes hands, threads and pollers
 //! beside them, and a close.
 //!
 //! A task here is a thread that polls and then sleeps until its waker is called. A lost wake-up shows as a deadlock, which loom reports.

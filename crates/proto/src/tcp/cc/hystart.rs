@@ -1,7 +1,7 @@
 //! HyStart++ (RFC 9406): slow start ends before it has filled the queue. With the train of acknowledgments of its
 //! forerunner besides (Ha and Rhee, "Taming the elephants: new TCP slow start", 2011), which the RFC leaves out.
 //!
-//! | state | who moves it |
+//! | state | moved by |
 //! |---|---|
 //! | standard slow start | the least round trip of a round exceeds that of the round before by an eighth: to CSS |
 //! | conservative slow start (CSS) | the round trip falls below that at its beginning: back; after [`CSS_ROUNDS`] rounds: slow start is over |

@@ -86,7 +86,7 @@ impl<P: Payload> Pcb<P> {
                 if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
                     return Step::Continue(());
                 }
-                // Anybody can send an old timestamp, so the answer is limited.
+                // Any host can send an old timestamp, so the answer is limited.
                 self.challenge(now);
                 Step::Break(())
             }
@@ -149,7 +149,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether an unacceptable segment may be the peer's all the same, sent again: it passes the fifth step's check. A sender
-    /// who does not see our segments would have to guess for that.
+    /// that does not see our segments would have to guess for that.
     fn acknowledges_plausibly(&self, seg: &Segment<P>) -> bool {
         seg.flags.has(Flags::ACK) && self.is_in_ack_range(seg.header.ack)
     }

@@ -5,7 +5,7 @@
 //! take a short path (Jacobson's header prediction) through the same functions that the full
 //! procedure uses. All others go through `syn_sent` (section 3.10.7.3) or `arrives` (3.10.7.4).
 //!
-//! Of a segment that may be anybody's nothing is kept: what each variable needs before it changes stands in `docs/blind.md`.
+//! Nothing is kept of a segment that may be forged: what each variable needs before it changes stands in `docs/blind.md`.
 //!
 //! It must not know buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
 //! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `tests/`.

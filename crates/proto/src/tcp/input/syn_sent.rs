@@ -32,7 +32,7 @@ impl<P: Payload> Pcb<P> {
             }
             return Step::Break(());
         }
-        // Second: the RST bit. Without an acknowledgment of our SYN it could be anybody's.
+        // Second: the RST bit. Without an acknowledgment of our SYN it may be forged.
         if seg.flags.has(Flags::RST) {
             if acked {
                 self.enter_closed();

@@ -27,7 +27,7 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if self.closed {
-            // Nobody will read it, and the peer must not believe that somebody has.
+            // It will not be read, and the peer must not believe that it was.
             input.reply = Some(self.reset_answering(&seg.header));
             input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
             self.enter_closed();

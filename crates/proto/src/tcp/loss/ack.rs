@@ -210,7 +210,7 @@ impl<P: Payload> Pcb<P> {
         if !probe.repeats || duplicate || report.is_bare_duplicate {
             loss.probe = None;
         } else if self.snd_una.after(probe.end) {
-            // The probe has repaired a loss that nobody saw; it was one all the same.
+            // The probe has repaired a loss that was not noticed.
             loss.probe = None;
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });

@@ -27,7 +27,7 @@ impl Pacing {
         Self { next_at: Instant::ZERO, ahead_us: 0, waiting: false }
     }
 
-    /// True if a segment may leave now. If not, somebody waits from now on.
+    /// True if a segment may leave now. If not, the caller waits from now on.
     pub fn may_send(&mut self, now: Instant) -> bool {
         let ahead_us = if self.waiting { 0 } else { u64::from(self.ahead_us) };
         self.waiting = self.next_at > after_us(now, ahead_us);
@@ -52,7 +52,7 @@ impl Pacing {
         self.next_at = after_us(self.next_at.max(least), u64::from(bytes) * 1_000_000 / rate);
     }
 
-    /// When to ask again; [`NEVER`] if nobody waits.
+    /// When to ask again; [`NEVER`] if no caller waits.
     pub fn deadline(&self) -> Instant {
         if self.waiting { self.next_at } else { NEVER }
     }
@@ -76,7 +76,7 @@ const LAG_US: u64 = 2_000;
 mod tests {
     use super::*;
 
-    /// Segments of 1,000 bytes that leave in `ms` milliseconds, and how often somebody had to be woken for them.
+    /// Segments of 1,000 bytes that leave in `ms` milliseconds, and how many wakes they took.
     fn run(rate: u64, ms: u64, late_us: u64) -> (u64, u64) {
         let rate = NonZeroU64::new(rate).unwrap();
         let mut pacing = Pacing::new();

@@ -6,7 +6,7 @@
 //! with the latest of its times, so that a window costs some hundred records whatever its size. Neighbours
 //! that were selectively acknowledged become one where that is cheap: their times do not matter any more.
 //!
-//! Who moves a fate: `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
+//! A fate is moved by `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there

@@ -1,4 +1,4 @@
-//! Counters of loss recovery, for who looks at a connection from outside (as Linux's `TCP_INFO`).
+//! Counters of loss recovery, for diagnosis (as Linux's `TCP_INFO`).
 //!
 //! They are kept beside the recovery state and appear with the first repetition: a connection that never
 //! repeats anything has none. Tests: with what they count.

@@ -1,6 +1,6 @@
 //! SYN cookies (RFC 4987 section 3.6): a handshake whose only memory is in the peer's hands.
 //!
-//! Where there is no room for an entry, the SYN-ACK's sequence number says all that an entry would: who asked, when,
+//! Where there is no room for an entry, the SYN-ACK's sequence number says all that an entry would: which peer asked, when,
 //! and with which MSS; the third segment brings it back. What does not fit there (the peer's window scale, whether it
 //! permits SACK) stands in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a
 //! connection made of a cookie has neither, as on Linux.
@@ -8,8 +8,8 @@
 //! The number is Bernstein's, but that F2 knows SEQ: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + m) mod 2^24)`,
 //! where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2 only the difference of both sides'
 //! numbers would be held against the cookie, and a late acknowledgment of a connection that is over and carried as many
-//! bytes one way as the other would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so nobody can make a number that
-//! passes [`check`] but by guessing (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
+//! bytes one way as the other would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so only guessing finds a number that
+//! passes [`check`] (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
 //! [`PERIODS_MAX`] periods.
 //!
 //! It must not know tables, listeners or addresses, nor when a cookie is due: that is the caller's. Invariants: what

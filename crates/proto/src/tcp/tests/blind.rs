@@ -31,7 +31,7 @@ fn state_of(t: &Script) -> String {
 /// What makes a segment one that is not proven.
 type Change = fn(&mut Header);
 
-/// What nobody who sees none of our segments can get right, as changes of a segment that is in order.
+/// What a sender that sees none of our segments cannot get right, as changes of a segment that is in order.
 const UNPROVEN: [(&str, Change); 4] = [
     ("acknowledges what was not sent", |header| header.ack += 9_999),
     ("acknowledges what is long gone", |header| header.ack = header.ack - (u32::from(WND) + 2_000)),

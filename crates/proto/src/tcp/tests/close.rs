@@ -1,4 +1,4 @@
-//! Closing in every order, half-closed connections, aborts, data that nobody reads any more.
+//! Closing in every order, half-closed connections, aborts, data that is not read any more.
 
 use super::super::events::Events;
 use super::super::segment::Flags;

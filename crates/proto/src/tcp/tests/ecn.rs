@@ -30,7 +30,7 @@ fn a_connect_offers_it_if_told_to_and_a_repeated_syn_does_not() {
         let again = t.wait(secs(1));
         assert_eq!(again[0].1.header().flags, SYN);
         let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK.with(Flags::ECE)), &[]);
-        assert!(!t.pcb.ecn(), "who has sent one SYN without stays without");
+        assert!(!t.pcb.ecn(), "an end that has sent one SYN without stays without");
     }
 }
 

@@ -71,7 +71,7 @@ fn snd_due_at_names_the_length_that_makes_a_difference() {
     t.write(10 * MSS);
     assert_eq!(t.pcb.snd_due_at(), u32::MAX, "congestion window");
     let _ = t.input(t.ack_of(10 * MSS, 0), &[]);
-    assert_eq!(t.pcb.snd_due_at(), 1, "closed, but somebody must start the persist timer");
+    assert_eq!(t.pcb.snd_due_at(), 1, "closed, but the persist timer must be started");
     t.write(1);
     assert_eq!(t.pcb.snd_due_at(), u32::MAX);
     t.pcb.shutdown_write();

@@ -164,7 +164,7 @@ fn check_alive(t: &Script) {
     let waiting = t.snd > 0 || t.pcb.snd_una() != t.pcb.snd_max();
     assert!(
         !(t.pcb.state().transmits() && waiting) || t.pcb.next_deadline().is_some(),
-        "nobody will wake it"
+        "no timer will wake it"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Acknowledgments that do not wait: at the start, after a pause, for a reader who has taken everything. The segments expected
+//! Acknowledgments that do not wait: at the start, after a pause, for a reader that has taken everything. The segments expected
 //! here are those that Linux sends.
 
 use super::super::delack::QUICK_ACKS_MAX;
@@ -193,7 +193,7 @@ fn an_acknowledgment_that_data_carries_counts_and_a_window_update_does_not() {
         assert_eq!(t.lens(), [1]);
         t.snd = 0;
         let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
-        // An answer; but the next message comes after so long a pause that nobody waits for another.
+        // An answer; but the next message comes after so long a pause that no answer is awaited.
         assert!(!is_quick(&mut t));
         assert_eq!(acks_within(&mut t, 40), [40]);
     }
@@ -205,7 +205,7 @@ fn an_acknowledgment_that_data_carries_counts_and_a_window_update_does_not() {
     assert_eq!(quick_in_a_row(&mut t), 12);
 }
 
-/// Who sent how many bytes, in turn.
+/// Which end sent how many bytes, in turn.
 fn shape(world: &World, from: usize) -> Vec<(usize, usize)> {
     world.trace[from..].iter().map(|(_, sender, _, len)| (*sender, *len)).collect()
 }
@@ -242,7 +242,7 @@ fn a_conversation_over_a_link_has_two_pure_acknowledgments() {
     }
     world.run_for(secs(1));
     let bare = shape(&world, begun).into_iter().filter(|(_, len)| *len == 0);
-    // Each end acknowledges the first text at once, and the last answer is answered by nobody.
+    // Each end acknowledges the first text at once, and the last answer is not answered.
     assert_eq!(bare.map(|(sender, _)| sender).collect::<Vec<_>>(), [1, 0, 0]);
     assert!(world.ends.iter().all(|end| end.state() == State::Established));
 }

@@ -152,7 +152,7 @@ pub struct World {
     pub drop_data: Vec<usize>,
     /// Bytes of payload that the path takes at most.
     pub payload_max: usize,
-    /// Somebody on the way reports what is too large.
+    /// A router on the way reports what is too large.
     pub reports_size: bool,
     data_count: usize,
     flying: Vec<Flying>,

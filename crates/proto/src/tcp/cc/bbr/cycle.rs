@@ -1,4 +1,4 @@
-//! BBR's states, and who moves them: see the table at the head of `bbr.rs`.
+//! BBR's states, and what moves them: see the table at the head of `bbr.rs`.
 //!
 //! All moves are made here, by an acknowledgment ([`Bbr::on_ack_in_state`], [`Bbr::check_probe_rtt`]), a mark or an undo.
 //! Rounds are counted by what is delivered: a round is over when something arrives that was sent after it began.
