@@ -91,7 +91,7 @@ switch! {
         Sync = "sync",
         /// One embedded message, sent if it is idle and re-armed before output.
         Async = "async",
-        /// As `async`, but only if a window update is due, decided under the buffers' mutex.
+        /// As `async`, but only if a window update is due, decided under the socket lock.
         #[default]
         Precheck = "precheck",
     }

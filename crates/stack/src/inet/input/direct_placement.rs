@@ -13,7 +13,7 @@
 //! 1. Frames are *gathered*: read one behind the other into the buffer, while each is for the connection and its headers
 //!    end where they should. Nothing is locked but the queue.
 //! 2. The connection's socket lock is tried once for all of them (`tcp/conn/direct_placement.rs`), and those that are
-//!    expected next are *accepted*: they count as received and read, in one section of the buffers' mutex that finds
+//!    expected next are *accepted*: they count as received and read, in one section of the socket lock that finds
 //!    `so_rcv` empty. So no byte that came earlier is still unread, and none of a later one is returned before it.
 //! 3. Whatever was not accepted, and the frame that ended the gathering because the guess was wrong, is copied out of the
 //!    buffer and goes the way of all others. The thread owns the queue throughout, so the order of a flow is kept.

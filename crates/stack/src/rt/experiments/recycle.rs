@@ -8,7 +8,7 @@
 //!   care whether input and allocation run on the same core.
 //!
 //! In all of them a buffer that was allocated on the freeing thread's own core goes to its cache. A buffer is put on a remote-free list
-//! after the last reference to it is gone, after its bytes left the socket buffer, and outside the buffers' mutex.
+//! after the last reference to it is gone, after its bytes left the socket buffer, and outside the socket lock.
 //!
 //! # Memory on the lists is bounded, and none is left behind
 //! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool puts nothing there. A thread that is refused memory

@@ -4,7 +4,7 @@
 //! is ready for is one word, whose protocol is `sockeye_sync`'s: `polled.rs` for what a registration does with it, `readiness.rs` for the word. Two ways
 //! to use it:
 //!
-//! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's mutex of
+//! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's socket lock of
 //!   the buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
 //!   *readable* and nothing else. Anything else that was told or asked for (an end, an error, room to write) is looked at under the
 //!   mutex at each wait.

@@ -1,6 +1,6 @@
 //! The calls of applications that end a connection: shut down, close.
 //!
-//! They take the buffers' mutex and leave the rest to the protocol, by a notice. Only a close with SO_LINGER waits.
+//! They take the socket lock and leave the rest to the protocol, by a notice. Only a close with SO_LINGER waits.
 //! Must not know how data moves (`user.rs`). Tests: `tests/suite`, `tests/contained`.
 
 use std::io;
@@ -86,7 +86,7 @@ fn close_last(core: &Core, conn: &Arc<Conn>) {
     };
     let linger_ms = conn.options.linger_ms.load(Ordering::Relaxed);
     let abort = !unread.is_empty() || linger_ms == 0;
-    // Outside the mutex: a registration may be the last to hold another socket.
+    // Outside the socket lock: a registration may be the last to hold another socket.
     drop((unread, registrations));
     fire_all(core, &mut wakes);
     Chosen::closed(core, conn);

@@ -1,7 +1,7 @@
 //! A panic in a connection's protocol code ends that connection and nothing else.
 //!
-//! Protocol code runs under the connection's mutex ([`Socket`]), on whichever thread, so each section that runs some goes through
-//! [`guarded`]: it catches the panic while the mutex is still locked and ends the connection there and then ([`end`]). So no thread ever
+//! Protocol code runs under the connection's socket lock ([`Socket`]), on whichever thread, so each section that runs some goes through
+//! [`guarded`]: it catches the panic while the lock is still locked and ends the connection there and then ([`end`]). So no thread ever
 //! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the lock is let go as ever,
 //! what was left meanwhile is run and finds a closed state machine.
 //!
@@ -49,7 +49,7 @@ use crate::rt::poll::Ready;
 use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 
-/// Runs protocol code for `conn` in a section of its mutex. `None` if it panicked: the connection has ended.
+/// Runs protocol code for `conn` in a section of its socket lock. `None` if it panicked: the connection has ended.
 #[inline(always)]
 pub(crate) fn guarded<'s, R>(
     cx: &mut Context<'s>,
@@ -69,7 +69,7 @@ pub(crate) fn guarded<'s, R>(
     }
 }
 
-/// Runs a section of an application's call on `conn`, whose mutex is locked, and gives that back. If it panics the connection ends under the
+/// Runs a section of an application's call on `conn`, whose socket lock is held, and gives that back. If it panics the connection ends under the
 /// same hold, and the panic goes on. `work` calls nothing that runs protocol code: that is [`guarded`] by itself.
 #[inline(always)]
 pub(super) fn section<'c, R>(
@@ -85,7 +85,7 @@ pub(super) fn section<'c, R>(
     (result, so)
 }
 
-/// A section that runs. It is dropped with the mutex locked only if that panics.
+/// A section that runs. It is dropped with the lock held only if that panics.
 struct Held<'c> {
     core: &'c Core,
     conn: &'c Arc<Conn>,

@@ -1,7 +1,7 @@
 //! Direct data placement: segments whose text lies in a reader's buffer already, under the connection's lock, got by trying.
 //!
 //! A segment is accepted if it is the expected one (`Pcb::on_expected`) and `so_rcv` is empty, which is looked at under the
-//! same hold of the buffers' mutex: the reader returns its text, and nothing that comes before it is left behind. Text for
+//! same hold of the socket lock: the reader returns its text, and nothing that comes before it is left behind. Text for
 //! which there was no room goes to `so_rcv` as always, so it ends the accepting. An accepted segment is neither announced
 //! to other readers nor reported as readable: there is nothing to read.
 //!
@@ -53,7 +53,7 @@ pub(crate) fn input(
     came.map_or(0, |came| came.bytes)
 }
 
-/// Accepts as many of `segments` as can be, under a hold of the buffers' mutex, and runs output.
+/// Accepts as many of `segments` as can be, under a hold of the socket lock, and runs output.
 fn hold(
     cx: &mut Context<'_>,
     pcb: &mut Pcb<Data>,

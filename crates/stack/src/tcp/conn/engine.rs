@@ -34,10 +34,10 @@ use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Most items that one thread runs before it hands the connection to a worker: a caller must not be kept for ever by the work of others.
 pub(crate) const BATCH_MAX: usize = 256;
-/// Most items of one connection that are run under one hold of its buffers' mutex: its reader and writer wait
+/// Most items of one connection that are run under one hold of its socket lock: its reader and writer wait
 /// meanwhile.
 pub(crate) const RUN_MAX: usize = 16;
-/// Acknowledged bytes whose views are given up under the buffers' mutex: they are a cluster or two.
+/// Acknowledged bytes whose views are given up under the socket lock: they are a cluster or two.
 const FEW_BYTES_MAX: u32 = 4096;
 
 /// Posts `reasons` and brings them to the connection, unless it is already on its way.
@@ -334,7 +334,7 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
         return;
     }
     fast_open::given_up(cx, pcb, conn, so);
-    // Whether bytes were unread was looked at under the buffers' mutex: then it is an abort.
+    // Whether bytes were unread was looked at under the socket lock: then it is an abort.
     let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
     if let Some(reset) = reset {
         emit_bare(cx, conn, reset);

@@ -1,6 +1,6 @@
 //! What the end of a handshake tells Fast Open (RFC 7413): a client's cookies and disappointments, a listener's places.
 //!
-//! Called under the socket lock with the buffers' mutex held; the cache's mutex is a leaf. It must not know segments beyond
+//! Called under the socket lock; the cache's mutex is a leaf. It must not know segments beyond
 //! the header that ended the handshake. Tests: `tests/fastopen.rs`.
 
 use sockeye_proto::tcp::accepted::DEFAULT_MSS;

@@ -1,6 +1,6 @@
 //! A connection: pcb, socket buffers and everything that points at them, in one allocation.
 //!
-//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the buffers' mutex,
+//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the socket lock,
 //! (a) atomic. Protocol code holds the lock `so` as its runner ([`serve`]). It is in [`engine`]; what it wants done
 //! outside goes into the [`outbox`]; the calls of applications are in [`user`].
 //!

@@ -7,7 +7,7 @@
 //! the latter Nagle's algorithm would wait for the rest of a segment, and the writer for Nagle's algorithm.
 //!
 //! # What raises writability
-//! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the buffers' mutex, and
+//! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the socket lock, and
 //! a caller that finds it false and waits has a ticket, or is on the list of waiters, from the same section. With a mark *unsent bytes* are
 //! one of the values. They are what is in `so_snd` beyond [`Mark::sent`], and fall in two ways:
 //!
@@ -21,7 +21,7 @@
 //! Writers cannot wait for ever: while something is unsent, either something is in flight, and an acknowledgment or a timeout
 //! brings output, or the window is closed and probed, or output is due.
 //!
-//! It must not know sockets' calls. Rank: the buffers' mutex. Tests: below; `tests/notsent.rs`, also beside the kernel;
+//! It must not know sockets' calls. Rank: the socket lock. Tests: below; `tests/notsent.rs`, also beside the kernel;
 //! `tests/suite/notsent.rs`.
 
 use sockeye_proto::tcp::pcb::Pcb;

@@ -31,7 +31,7 @@ use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::tcp::discipline::{Chosen, Discipline};
 
-/// Most segments under one hold of the buffers' mutex.
+/// Most segments under one hold of the socket lock.
 const HOLD_MAX: usize = 16;
 /// Bytes of payload from which on no further segment comes under the same hold: a sender whose window is a few
 /// times this must not wait for the acknowledgment of all of it.
@@ -123,7 +123,7 @@ impl Stay {
     }
 }
 
-/// Runs what is `waiting` and what `next` gives, as far as one hold of the buffers' mutex goes, and output. True if the connection
+/// Runs what is `waiting` and what `next` gives, as far as one hold of the socket lock goes, and output. True if the connection
 /// has ended.
 fn hold(
     cx: &mut Context<'_>,
@@ -153,7 +153,7 @@ fn hold(
     is_over(pcb)
 }
 
-/// What came under one hold of the buffers' mutex.
+/// What came under one hold of the socket lock.
 #[derive(Default)]
 struct Hold {
     segments: usize,

@@ -1,9 +1,9 @@
-//! `so_snd` and `so_rcv`: a socket's two buffers, under one mutex.
+//! `so_snd` and `so_rcv`: a socket's two buffers, under one socket lock.
 //!
 //! A reader or writer takes it for a short section; protocol code is its runner (`sync/src/socket_lock.rs`), and
-//! takes it once for all it does in one go. (One mutex and not two: what arrives nearly always concerns
+//! takes it once for all it does in one go. (One lock and not two: what arrives nearly always concerns
 //! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
-//! are *agreements* between the two sides, and are read and written only under the mutex, so that
+//! are *agreements* between the two sides, and are read and written only under it, so that
 //! no thread can act on a stale one:
 //!
 //! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
@@ -14,7 +14,7 @@
 //!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
 //! * [`RecvBuf::acks_when_emptied`]: whether the peer is to hear at once that the reader has taken everything. The owner stores
 //!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
-//! * the wait queues' tickets, taken and notified under the same mutex.
+//! * the wait queues' tickets, taken and notified under the same lock.
 //!
 //! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; the code
 //! that makes such a change wakes in the section that makes it ([`notsent`]).
@@ -36,7 +36,7 @@ use crate::base::payload::Data;
 use crate::rt::poll::Waiters;
 use crate::tcp::handshake::fastopen::Place;
 
-/// What stands under the mutex of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
+/// What stands under the socket lock of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
 #[repr(C)]
 pub(crate) struct Socket {
     buffers: Buffers,

@@ -1,7 +1,7 @@
 //! Where the bytes of a send come from and where those of a receive go: an application's memory, by a copy, or packet memory
 //! that changes hands.
 //!
-//! Few bytes are copied under the buffers' mutex, since taking it twice would be longer; many without it.
+//! Few bytes are copied under the socket lock, since taking it twice would be longer; many without it.
 //!
 //! Must not know waiting, nor the protocol. Tests: `tests/suite/{transfer,mbufs}.rs`.
 
@@ -9,12 +9,12 @@ use std::io::{IoSlice, IoSliceMut};
 
 use sockeye_mbuf::{Chain, Exhausted, Freed, Pool};
 
-/// Bytes up to which a copy is made under the buffers' mutex: shorter than taking it twice.
+/// Bytes up to which a copy is made under the socket lock: shorter than taking it twice.
 const COPY_LOCKED_MAX: usize = 4096;
 
 /// Bytes to be sent.
 pub(super) trait Source {
-    /// As many are taken under the buffers' mutex, at most.
+    /// As many are taken under the socket lock, at most.
     const LOCKED_MAX: usize;
     /// A place in it.
     type Mark: Copy;
@@ -120,10 +120,10 @@ pub(super) trait Sink {
     /// Memory of the application into which bytes may go straight from a device, at least one.
     fn place(&mut self) -> Option<&mut [u8]>;
 
-    /// Takes the first `bytes` bytes out of `chain`, under the buffers' mutex, or lets them be taken later: returns those.
+    /// Takes the first `bytes` bytes out of `chain`, under the socket lock, or lets them be taken later: returns those.
     fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain;
 
-    /// Takes what [`Sink::unlink`] returned, of `bytes` bytes in all, outside the mutex.
+    /// Takes what [`Sink::unlink`] returned, of `bytes` bytes in all, outside the socket lock.
     fn take(&mut self, unlinked: Chain, bytes: usize, freed: &mut Freed);
 }
 
@@ -137,7 +137,7 @@ impl<'a, 'b> Scatter<'a, 'b> {
         Self { bufs }
     }
 
-    /// Moves bytes from the chain into the buffers. Clusters that are used up go to `freed`: the caller may hold the mutex.
+    /// Moves bytes from the chain into the buffers. Clusters that are used up go to `freed`: the caller may hold the lock.
     fn fill(&mut self, chain: &mut Chain, mut bytes: usize, freed: &mut Freed) {
         for buf in &mut *self.bufs {
             let part = bytes.min(buf.len());

@@ -1,6 +1,6 @@
 //! Buffers that follow the path: `so_rcv` and `so_snd` of connections over an interface grow with what they carry.
 //!
-//! Called under the socket lock after a run of packets, with the buffers' mutex held, before output: the larger window
+//! Called under the socket lock after a run of packets, before output: the larger window
 //! leaves with the next acknowledgment. A buffer whose size the application has set stays as it is
 //! (`SO_RCVBUF`, `SO_SNDBUF`, as on Linux), nothing grows while half of the packet memory is taken, and nothing beyond
 //! an eighth of it: what waits behind a hole must leave room for what fills it. Nothing shrinks

@@ -213,7 +213,7 @@ fn send_now(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
     });
 }
 
-/// Appends what can be copied under the mutex, or reserves room for what cannot. Returns how many bytes those are.
+/// Appends what can be copied under the socket lock, or reserves room for what cannot. Returns how many bytes those are.
 #[inline(always)]
 fn begin<S: Source>(
     core: &Core,
@@ -412,7 +412,7 @@ fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
     }
 }
 
-/// A ticket for a blocking socket. Called under the mutex that guards `queue`.
+/// A ticket for a blocking socket. Called under the lock that guards `queue`.
 fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     blocks.then(|| (queue.prepare(), cpu))

@@ -1,6 +1,6 @@
 //! What a connection's protocol state looks like from outside, as Linux's `TCP_INFO` shows it.
 //!
-//! A look is taken under the mutex of the connection's buffers, where the pcb stands too, so its parts belong together. Tests: `tests/seeded.rs`.
+//! A look is taken under the connection's socket lock, where the pcb stands too, so its parts belong together. Tests: `tests/seeded.rs`.
 
 use std::io;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl TcpStream {
     }
 }
 
-/// Looks at a connection's buffers and pcb, which belong together under their mutex.
+/// Looks at a connection's buffers and pcb, which belong together under the socket lock.
 fn look<R>(conn: &Conn, query: impl FnOnce(&Socket) -> R) -> io::Result<R> {
     if let Some(error) = conn.panicked() {
         return Err(error.into());
