@@ -12,6 +12,7 @@
 #![cfg(loom)]
 
 mod admission;
+mod bed;
 mod brief;
 mod busy_poll;
 mod delegate;
@@ -26,7 +27,6 @@ mod precheck;
 mod readiness;
 mod reply;
 mod seq_cell;
-mod sleeper;
 mod sleeper;
 mod socket_lock;
 mod squeue;
