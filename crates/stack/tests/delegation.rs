@@ -9,9 +9,17 @@ use std::time::Duration;
 
 use common::{
     Random, assert_empty, cores, counter, eventually, hash_of, join, join_all, pair, receive_chunked, run_on,
-    scaled, send_chunked, stack_with, watchdog,
+    scaled, send_chunked, watchdog,
 };
-use sockeye::{Config, TcpStream};
+use sockeye::{Config, Stack, TcpStream};
+
+/// A stack whose readers run what comes, with `change` applied.
+fn stack_with(change: impl FnOnce(&mut Config)) -> Stack {
+    common::stack_with(|c| {
+        c.delegate_input = true;
+        change(c);
+    })
+}
 
 /// One byte to and fro, from two cores if there are two.
 fn ping_pong(client: &TcpStream, server: &TcpStream, count: usize) {
