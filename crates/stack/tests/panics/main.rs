@@ -9,6 +9,7 @@ mod lab;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod direct_placement;
 #[cfg(feature = "experiments")]
 mod ends;
 mod hooks;

@@ -248,6 +248,9 @@ mod tests {
             panic!("in a copy");
         }
         fn take(&mut self, _: Chain, _: usize, _: &mut Freed) {}
+        fn place(&mut self) -> Option<&mut [u8]> {
+            None
+        }
     }
 
     fn pair() -> (Stack, TcpStream, TcpStream) {
