@@ -1,4 +1,4 @@
-//! Callers who sleep at a device (`stack/src/inet/input/leader.rs`): what ends their sleep, and that nobody else waits for it.
+//! Callers that sleep at a device (`stack/src/inet/input/leader.rs`): what ends their sleep, and that no other thread waits for it.
 //!
 //! Needs the right to make network namespaces and devices; without it the tests say so and pass.
 

@@ -1,4 +1,4 @@
-//! Callers who sleep in an interface (`src/input/leader.rs`), over one that does with flows what a device may do: their frames
+//! Callers that sleep in an interface (`src/input/leader.rs`), over one that does with flows what a device may do: their frames
 //! come in another queue from some moment on. What ends the sleep otherwise is in `crates/drivers/tests/waits.rs`.
 
 mod common;
