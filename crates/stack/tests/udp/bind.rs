@@ -1,6 +1,7 @@
 //! Which binds stand in each other's way, and who of those that share a port receives.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::provider::{Before, Kernel, Net, Ours, Socket};
 use crate::story::{Story, cases, errno};
@@ -25,8 +26,9 @@ fn each_pair_of_binds_fares_as_on_the_kernel() {
     let addrs = ["0.0.0.0", "127.0.0.1", "127.0.0.2", "::", "::1", "::/only"];
     for (first, second) in addrs.iter().flat_map(|a| addrs.iter().map(move |b| (*a, *b))) {
         for (one, two) in befores().flat_map(|a| befores().map(move |b| (a, b))) {
-            let kernel = pair(&Kernel, (first, one), (second, two));
-            let sockeye = pair(&ours, (first, one), (second, two));
+            let port = unused_kernel_port(&addrs);
+            let kernel = pair(&Kernel, port, (first, one), (second, two));
+            let sockeye = pair(&ours, port, (first, one), (second, two));
             compared += 1;
             if kernel != sockeye {
                 found.push(format!("{first} {one:?} then {second} {two:?}: {kernel}, here {sockeye}"));
@@ -38,18 +40,38 @@ fn each_pair_of_binds_fares_as_on_the_kernel() {
 }
 
 /// What the second bind to the first one's port says.
-fn pair<N: Net>(net: &N, first: (&str, (bool, bool)), second: (&str, (bool, bool))) -> String {
-    let parse = |(addr, (reuse_addr, reuse_port)): (&str, (bool, bool)), port| {
-        let (addr, v6_only) = addr.strip_suffix("/only").map_or((addr, false), |addr| (addr, true));
-        let addr = SocketAddr::new(addr.parse().unwrap(), port);
-        (Before { is_v6: addr.is_ipv6(), reuse_addr, reuse_port, v6_only }, addr)
-    };
-    let (before, addr) = parse(first, 0);
-    let one = net.bind(before, addr).unwrap();
-    let (before, addr) = parse(second, one.local().port());
+fn pair<N: Net>(net: &N, port: u16, first: (&str, (bool, bool)), second: (&str, (bool, bool))) -> String {
+    let (before, addr) = parse(first, port);
+    let _one = net.bind(before, addr).unwrap();
+    let (before, addr) = parse(second, port);
     match net.bind(before, addr) {
         Ok(_) => "bound".to_string(),
         Err(error) => errno(&error),
+    }
+}
+
+fn parse((addr, (reuse_addr, reuse_port)): (&str, (bool, bool)), port: u16) -> (Before, SocketAddr) {
+    let (addr, v6_only) = addr.strip_suffix("/only").map_or((addr, false), |addr| (addr, true));
+    let addr = SocketAddr::new(addr.parse().unwrap(), port);
+    (Before { is_v6: addr.is_ipv6(), reuse_addr, reuse_port, v6_only }, addr)
+}
+
+/// A port at which the kernel has no socket on any of `addrs`, each only once. It is below the ephemeral ports, so
+/// that no socket of another test or program gets it meanwhile, on an address that the first bind does not cover.
+fn unused_kernel_port(addrs: &[&str]) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(10_000);
+    let is_free = |port| {
+        addrs.iter().all(|addr| {
+            let (before, addr) = parse((*addr, (false, false)), port);
+            Kernel.bind(before, addr).is_ok()
+        })
+    };
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 32_000, "no port below the ephemeral ones is free on all of {addrs:?}");
+        if is_free(port) {
+            return port;
+        }
     }
 }
 
