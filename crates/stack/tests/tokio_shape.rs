@@ -343,3 +343,31 @@ async fn ping_pong_of_many_tasks_loses_no_waker() {
     }
     assert_empty(&stack);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn halves_read_write_and_name_the_addresses_of_their_stream() {
+    let _guard = watchdog("halves_read_write_and_name_the_addresses_of_their_stream");
+    let (mut client, mut server) = pair(&common::stack()).await;
+    let (here, there) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let (mut read, mut write) = client.split();
+    write.write_all(b"one").await.unwrap();
+    server.write_all(b"two").await.unwrap();
+    let mut buf = [0; 3];
+    server.read_exact(&mut buf).await.unwrap();
+    assert_eq!(&buf, b"one");
+    read.read_exact(&mut buf).await.unwrap();
+    assert_eq!(&buf, b"two");
+    assert_eq!((read.local_addr().unwrap(), write.peer_addr().unwrap()), (here, there));
+
+    let (read, write) = client.into_split();
+    assert_eq!((write.local_addr().unwrap(), read.peer_addr().unwrap()), (here, there));
+    assert_eq!(read.try_read(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+    timeout(LONG, write.writable()).await.unwrap().unwrap();
+    assert_eq!(write.try_write(b"six").unwrap(), 3);
+    server.read_exact(&mut buf).await.unwrap();
+    server.write_all(b"ten").await.unwrap();
+    timeout(LONG, read.readable()).await.unwrap().unwrap();
+    assert_eq!((read.try_read(&mut buf).unwrap(), &buf), (3, b"ten"));
+    let stream = write.reunite(read).unwrap();
+    assert_eq!(stream.local_addr().unwrap(), here);
+}

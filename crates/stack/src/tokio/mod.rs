@@ -11,6 +11,7 @@
 //! Wakers are called, cloned and dropped with no lock held, so they may use any socket. A panic in one is caught and counted
 //! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.
 
+mod halves;
 mod icmp;
 mod listener;
 mod split;
@@ -21,6 +22,6 @@ mod wait;
 
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
-pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;

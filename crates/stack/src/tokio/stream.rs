@@ -2,13 +2,12 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::io::ReadBuf;
 
-use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
+use super::halves::{async_read, async_write};
 use super::wait::{op, poll_op, until};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -196,11 +195,6 @@ impl TcpStream {
         self.inner.take_error()
     }
 
-    /// Two halves for two tasks. Dropping the write half shuts that direction down.
-    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
-        split::split(self)
-    }
-
     pub(super) fn poll_read_shared(
         &self,
         cx: &mut Context<'_>,
@@ -237,30 +231,5 @@ impl TcpStream {
     }
 }
 
-impl AsyncRead for TcpStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_shared(cx, buf)
-    }
-}
-
-impl AsyncWrite for TcpStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_shared(cx, &[IoSlice::new(buf)])
-    }
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write_shared(cx, bufs)
-    }
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shutdown_write())
-    }
-}
+async_read!(TcpStream, |stream| stream);
+async_write!(TcpStream, |stream| stream);

@@ -5,15 +5,14 @@
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::path::Path;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ::tokio::io::{AsyncRead, ReadBuf};
+use ::tokio::io::ReadBuf;
 
-use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{connected, data_wrapper_methods, op, poll_op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
+use crate::tokio::halves::{async_read, async_write};
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
@@ -69,16 +68,6 @@ impl UnixStream {
         op(&self.inner.sock, Want::Read, || self.inner.peek(buf)).await
     }
 
-    /// Two halves for one task.
-    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
-        (ReadHalf(self), WriteHalf(self))
-    }
-
-    /// Two halves for two tasks. Dropping the write half shuts that direction down.
-    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
-        split::split(self)
-    }
-
     pub(super) fn poll_read_shared(
         &self,
         cx: &mut Context<'_>,
@@ -102,10 +91,5 @@ impl UnixStream {
     }
 }
 
-impl AsyncRead for UnixStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_shared(cx, buf)
-    }
-}
-
-split::async_write!(UnixStream, |stream| stream);
+async_read!(UnixStream, |stream| stream);
+async_write!(UnixStream, |stream| stream);

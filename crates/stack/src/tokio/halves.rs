@@ -1,0 +1,228 @@
+//! The two halves of a stream, for TCP's and for UNIX-domain streams: a macro, so that each has types of its own, as in `tokio`.
+//!
+//! A stream gives `poll_read_shared`, `poll_write_shared` and `shutdown_write`, which take `&self`; a half passes its calls on.
+//!
+//! Must not know how bytes move. Tests: `tests/tokio_shape.rs`, `tests/unix_tokio.rs`.
+
+/// Implements `AsyncRead` by the stream that an expression finds.
+macro_rules! async_read {
+    ($type:ty, |$this:ident| $stream:expr) => {
+        impl ::tokio::io::AsyncRead for $type {
+            fn poll_read(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut ::tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = &*self;
+                $stream.poll_read_shared(cx, buf)
+            }
+        }
+    };
+}
+pub(super) use async_read;
+
+/// Implements `AsyncWrite` by the stream that an expression finds.
+macro_rules! async_write {
+    ($type:ty, |$this:ident| $stream:expr) => {
+        impl ::tokio::io::AsyncWrite for $type {
+            fn poll_write(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $this = &*self;
+                $stream.poll_write_shared(cx, &[std::io::IoSlice::new(buf)])
+            }
+            fn poll_write_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $this = &*self;
+                $stream.poll_write_shared(cx, bufs)
+            }
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+            fn poll_flush(
+                self: std::pin::Pin<&mut Self>,
+                _cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::task::Poll::Ready(Ok(()))
+            }
+            fn poll_shutdown(
+                self: std::pin::Pin<&mut Self>,
+                _cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = &*self;
+                std::task::Poll::Ready($stream.shutdown_write())
+            }
+        }
+    };
+}
+pub(super) use async_write;
+
+/// What every half has; `$stream` finds the stream.
+macro_rules! half_methods {
+    ($half:ty, $type:ident, $addr:ty, |$this:ident| $stream:expr) => {
+        impl $half {
+            /// The address of the other end.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::peer_addr`].")]
+            pub fn peer_addr(&self) -> std::io::Result<$addr> {
+                let $this = self;
+                $stream.peer_addr()
+            }
+
+            /// The address of this end.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn local_addr(&self) -> std::io::Result<$addr> {
+                let $this = self;
+                $stream.local_addr()
+            }
+        }
+
+        impl AsRef<$type> for $half {
+            fn as_ref(&self) -> &$type {
+                let $this = self;
+                &$stream
+            }
+        }
+    };
+}
+pub(super) use half_methods;
+
+/// The types of the halves of `$type`, whose addresses are `$addr`.
+macro_rules! halves {
+    ($type:ident, $addr:ty) => {
+        /// The reading half of a borrowed stream.
+        #[derive(Debug)]
+        pub struct ReadHalf<'a>(&'a $type);
+
+        /// The writing half of a borrowed stream.
+        #[derive(Debug)]
+        pub struct WriteHalf<'a>(&'a $type);
+
+        #[doc = concat!("The reading half of a [`", stringify!($type), "`].")]
+        #[derive(Debug)]
+        pub struct OwnedReadHalf(Arc<$type>);
+
+        #[doc = concat!("The writing half of a [`", stringify!($type), "`]. Dropping it shuts the direction down.")]
+        #[derive(Debug)]
+        pub struct OwnedWriteHalf {
+            stream: Arc<$type>,
+            shut_on_drop: bool,
+        }
+
+        /// Two halves that are not of one stream.
+        #[derive(Debug)]
+        pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+        impl std::fmt::Display for ReuniteError {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the halves are not of one stream: reunite those that into_split gave together")
+            }
+        }
+
+        impl std::error::Error for ReuniteError {}
+
+        impl $type {
+            /// Two halves for one task.
+            pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+                (ReadHalf(self), WriteHalf(self))
+            }
+
+            /// Two halves for two tasks. Dropping the write half shuts that direction down.
+            pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+                let stream = Arc::new(self);
+                (OwnedReadHalf(Arc::clone(&stream)), OwnedWriteHalf { stream, shut_on_drop: true })
+            }
+        }
+
+        impl OwnedReadHalf {
+            /// The whole stream again.
+            ///
+            /// # Errors
+            /// [`ReuniteError`] with both halves if they are not of one stream.
+            pub fn reunite(self, write: OwnedWriteHalf) -> Result<$type, ReuniteError> {
+                if !Arc::ptr_eq(&self.0, &write.stream) {
+                    return Err(ReuniteError(self, write));
+                }
+                write.forget();
+                Arc::try_unwrap(self.0).map_err(|stream| {
+                    let write = OwnedWriteHalf { stream: Arc::clone(&stream), shut_on_drop: true };
+                    ReuniteError(Self(stream), write)
+                })
+            }
+
+            /// Waits until a read would not block. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::readable`].")]
+            pub async fn readable(&self) -> std::io::Result<()> {
+                self.0.readable().await
+            }
+
+            /// Reads what is there.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing is.
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.0.try_read(buf)
+            }
+        }
+
+        impl OwnedWriteHalf {
+            /// The whole stream again.
+            ///
+            /// # Errors
+            /// [`ReuniteError`] with both halves if they are not of one stream.
+            pub fn reunite(self, read: OwnedReadHalf) -> Result<$type, ReuniteError> {
+                read.reunite(self)
+            }
+
+            /// Drops the half without shutting the direction down.
+            pub fn forget(mut self) {
+                self.shut_on_drop = false;
+            }
+
+            /// Waits until a write would not block. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::writable`].")]
+            pub async fn writable(&self) -> std::io::Result<()> {
+                self.stream.writable().await
+            }
+
+            /// Writes what fits.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing does.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.stream.try_write(buf)
+            }
+        }
+
+        impl Drop for OwnedWriteHalf {
+            fn drop(&mut self) {
+                if self.shut_on_drop {
+                    // A connection that is closed already has nothing to shut down.
+                    let _ = self.stream.shutdown_write();
+                }
+            }
+        }
+
+        half_methods!(ReadHalf<'_>, $type, $addr, |half| half.0);
+        half_methods!(WriteHalf<'_>, $type, $addr, |half| half.0);
+        half_methods!(OwnedReadHalf, $type, $addr, |half| half.0);
+        half_methods!(OwnedWriteHalf, $type, $addr, |half| half.stream);
+        async_read!(ReadHalf<'_>, |half| half.0);
+        async_read!(OwnedReadHalf, |half| half.0);
+        async_write!(WriteHalf<'_>, |half| half.0);
+        async_write!(OwnedWriteHalf, |half| half.stream);
+    };
+}
+pub(super) use halves;
