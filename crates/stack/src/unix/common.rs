@@ -265,8 +265,25 @@ pub(super) use socket_methods;
 
 /// The methods of types that send and receive.
 macro_rules! data_methods {
-    ($type:ident) => {
+    ($type:ident, $kind:expr) => {
         impl $type {
+            /// Two sockets that are connected to each other, of the current stack ([`Stack::current`](crate::Stack::current)).
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair() -> std::io::Result<(Self, Self)> {
+                Self::pair_on(&$crate::rt::handle::Stack::current())
+            }
+
+            /// [`pair`](Self::pair) of a stack of your own.
+            ///
+            /// # Errors
+            /// None today.
+            pub fn pair_on(stack: &$crate::rt::handle::Stack) -> std::io::Result<(Self, Self)> {
+                let (a, b) = Sock::pair(stack, $kind)?;
+                Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
+            }
+
             /// The address of the peer.
             ///
             /// # Errors
@@ -302,3 +319,97 @@ macro_rules! data_methods {
     };
 }
 pub(super) use data_methods;
+
+/// The constructors of types that are connected from the start.
+macro_rules! connect_methods {
+    ($type:ident, $kind:expr) => {
+        impl $type {
+            /// Connects to the listener of this pathname, on the current stack ([`Stack::current`](crate::Stack::current)). Blocks
+            /// while its backlog is full.
+            ///
+            /// # Errors
+            /// `NotFound` (ENOENT), `ConnectionRefused` (no listener), EPROTOTYPE (another type of socket).
+            pub fn connect<P: AsRef<std::path::Path>>(path: P) -> std::io::Result<Self> {
+                Self::connect_on(&$crate::rt::handle::Stack::current(), path)
+            }
+
+            /// [`connect`](Self::connect) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`connect`](Self::connect).
+            pub fn connect_on<P: AsRef<std::path::Path>>(
+                stack: &$crate::rt::handle::Stack,
+                path: P,
+            ) -> std::io::Result<Self> {
+                Self::connect_addr_on(stack, &$crate::unix::SocketAddr::from_pathname(path)?)
+            }
+
+            /// Connects to an address, on the current stack.
+            ///
+            /// # Errors
+            /// As for [`connect`](Self::connect).
+            pub fn connect_addr(addr: &$crate::unix::SocketAddr) -> std::io::Result<Self> {
+                Self::connect_addr_on(&$crate::rt::handle::Stack::current(), addr)
+            }
+
+            /// [`connect_addr`](Self::connect_addr) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`connect`](Self::connect).
+            pub fn connect_addr_on(
+                stack: &$crate::rt::handle::Stack,
+                addr: &$crate::unix::SocketAddr,
+            ) -> std::io::Result<Self> {
+                Ok(Self { sock: Held::of(listen::connect(&Sock::new(stack, $kind)?, addr)?) })
+            }
+        }
+    };
+}
+pub(super) use connect_methods;
+
+/// The constructors of types that have a name from the start; `$bound` makes a bound socket of a stack and an address.
+macro_rules! bind_methods {
+    ($type:ident, $bound:expr) => {
+        impl $type {
+            /// A socket of the current stack ([`Stack::current`](crate::Stack::current)), bound to this pathname. A listener listens
+            /// with the largest backlog, as in `std`.
+            ///
+            /// # Errors
+            /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
+            pub fn bind<P: AsRef<std::path::Path>>(path: P) -> std::io::Result<Self> {
+                Self::bind_on(&$crate::rt::handle::Stack::current(), path)
+            }
+
+            /// [`bind`](Self::bind) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_on<P: AsRef<std::path::Path>>(
+                stack: &$crate::rt::handle::Stack,
+                path: P,
+            ) -> std::io::Result<Self> {
+                Self::bind_addr_on(stack, &$crate::unix::SocketAddr::from_pathname(path)?)
+            }
+
+            /// A socket of the current stack, bound to an address; an unnamed one takes an abstract name that is free.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_addr(addr: &$crate::unix::SocketAddr) -> std::io::Result<Self> {
+                Self::bind_addr_on(&$crate::rt::handle::Stack::current(), addr)
+            }
+
+            /// [`bind_addr`](Self::bind_addr) on a stack of your own.
+            ///
+            /// # Errors
+            /// As for [`bind`](Self::bind).
+            pub fn bind_addr_on(
+                stack: &$crate::rt::handle::Stack,
+                addr: &$crate::unix::SocketAddr,
+            ) -> std::io::Result<Self> {
+                $bound(stack, addr)
+            }
+        }
+    };
+}
+pub(super) use bind_methods;

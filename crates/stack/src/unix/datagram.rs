@@ -8,7 +8,7 @@ use std::path::Path;
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
 use super::bytes::Sink;
-use super::common::{data_methods, socket_methods};
+use super::common::{bind_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::recv::Received;
 use super::sock::Sock;
@@ -24,38 +24,11 @@ pub struct UnixDatagram {
 }
 
 socket_methods!(UnixDatagram);
-data_methods!(UnixDatagram);
+data_methods!(UnixDatagram, Kind::Datagram);
+bind_methods!(UnixDatagram, Self::bound);
 
 impl UnixDatagram {
-    /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
-    ///
-    /// # Errors
-    /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
-    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::bind_on(&Stack::current(), path)
-    }
-
-    /// [`bind`](Self::bind) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
-    pub fn bind_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
-        Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
-    }
-
-    /// A socket of the current stack, bound to an address; an unnamed one takes an abstract name that is free.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
-    pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
-        Self::bind_addr_on(&Stack::current(), addr)
-    }
-
-    /// [`bind_addr`](Self::bind_addr) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
-    pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+    fn bound(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
         let socket = Self::unbound_on(stack)?;
         let (core, sock) = socket.sock.enter()?;
         contain::call(sock, "bind", || super::shared(core).names.bind(&sock.pcb, addr))?;
@@ -76,23 +49,6 @@ impl UnixDatagram {
     /// None today.
     pub fn unbound_on(stack: &Stack) -> io::Result<Self> {
         Ok(Self { sock: Held::of(Sock::new(stack, Kind::Datagram)?) })
-    }
-
-    /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair() -> io::Result<(Self, Self)> {
-        Self::pair_on(&Stack::current())
-    }
-
-    /// [`pair`](Self::pair) of a stack of your own.
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Datagram)?;
-        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
     }
 
     /// Sends to the socket of this pathname, and receives from it only, from now on.

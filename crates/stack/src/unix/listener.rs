@@ -3,10 +3,9 @@
 //! Must not know how connections are made (`listen.rs`). Tests: `tests/unix/`.
 
 use std::io;
-use std::path::Path;
 
 use super::addr::SocketAddr;
-use super::common::socket_methods;
+use super::common::{bind_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{UnixSeqpacket, UnixStream, contain, listen};
@@ -22,37 +21,10 @@ macro_rules! listener {
         }
 
         socket_methods!($name);
+        bind_methods!($name, Self::bound);
 
         impl $name {
-            /// Listens at this pathname, on the current stack ([`Stack::current`]), with the largest backlog, as `std`.
-            ///
-            /// # Errors
-            /// `AddrInUse`; EINVAL (no pathname), ENOTDIR.
-            pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-                Self::bind_on(&Stack::current(), path)
-            }
-
-            /// [`bind`](Self::bind) on a stack of your own.
-            ///
-            /// # Errors
-            /// As for [`bind`](Self::bind).
-            pub fn bind_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
-                Self::bind_addr_on(stack, &SocketAddr::from_pathname(path)?)
-            }
-
-            /// Listens at an address, on the current stack; an unnamed one takes an abstract name that is free.
-            ///
-            /// # Errors
-            /// As for [`bind`](Self::bind).
-            pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
-                Self::bind_addr_on(&Stack::current(), addr)
-            }
-
-            /// [`bind_addr`](Self::bind_addr) on a stack of your own.
-            ///
-            /// # Errors
-            /// As for [`bind`](Self::bind).
-            pub fn bind_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
+            fn bound(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
                 let sock = Sock::new(stack, $kind)?;
                 contain::call(&sock, "bind", || super::shared(sock.core()).names.bind(&sock.pcb, addr))?;
                 listen::listen(&sock, BACKLOG_MAX)?;

@@ -3,17 +3,15 @@
 //! Must not know how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::path::Path;
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
 use super::bytes::Sink;
-use super::common::{data_methods, socket_methods};
+use super::common::{connect_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
 use crate::rt::fork::Held;
-use crate::rt::handle::Stack;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
 ///
@@ -24,59 +22,10 @@ pub struct UnixSeqpacket {
 }
 
 socket_methods!(UnixSeqpacket);
-data_methods!(UnixSeqpacket);
+data_methods!(UnixSeqpacket, Kind::Seqpacket);
+connect_methods!(UnixSeqpacket, Kind::Seqpacket);
 
 impl UnixSeqpacket {
-    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]). Blocks while its
-    /// backlog is full.
-    ///
-    /// # Errors
-    /// `NotFound` (ENOENT), `ConnectionRefused` (no listener), EPROTOTYPE (another type of socket).
-    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_on(&Stack::current(), path)
-    }
-
-    /// [`connect`](Self::connect) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
-        Self::connect_addr_on(stack, &SocketAddr::from_pathname(path)?)
-    }
-
-    /// Connects to an address, on the current stack.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
-        Self::connect_addr_on(&Stack::current(), addr)
-    }
-
-    /// [`connect_addr`](Self::connect_addr) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
-        Ok(Self { sock: Held::of(listen::connect(&Sock::new(stack, Kind::Seqpacket)?, addr)?) })
-    }
-
-    /// Two sockets that are connected to each other, of the current stack ([`Stack::current`]).
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair() -> io::Result<(Self, Self)> {
-        Self::pair_on(&Stack::current())
-    }
-
-    /// [`pair`](Self::pair) of a stack of your own.
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Seqpacket)?;
-        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
-    }
-
     /// Sends a packet. Blocks while there is no room.
     ///
     /// # Errors

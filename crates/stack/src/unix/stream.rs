@@ -3,19 +3,17 @@
 //! Must not know how bytes move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::path::Path;
 
 use rustix::io::Errno;
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
 use super::bytes::Sink;
-use super::common::{data_methods, socket_methods};
+use super::common::{connect_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
 use super::{listen, recv, send};
 use crate::rt::fork::Held;
-use crate::rt::handle::Stack;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
 ///
@@ -26,59 +24,10 @@ pub struct UnixStream {
 }
 
 socket_methods!(UnixStream);
-data_methods!(UnixStream);
+data_methods!(UnixStream, Kind::Stream);
+connect_methods!(UnixStream, Kind::Stream);
 
 impl UnixStream {
-    /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]). Blocks while its
-    /// backlog is full.
-    ///
-    /// # Errors
-    /// `NotFound` (ENOENT), `ConnectionRefused` (no listener), EPROTOTYPE (another type of socket).
-    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_on(&Stack::current(), path)
-    }
-
-    /// [`connect`](Self::connect) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_on<P: AsRef<Path>>(stack: &Stack, path: P) -> io::Result<Self> {
-        Self::connect_addr_on(stack, &SocketAddr::from_pathname(path)?)
-    }
-
-    /// Connects to an address, on the current stack.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
-        Self::connect_addr_on(&Stack::current(), addr)
-    }
-
-    /// [`connect_addr`](Self::connect_addr) on a stack of your own.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect).
-    pub fn connect_addr_on(stack: &Stack, addr: &SocketAddr) -> io::Result<Self> {
-        Ok(Self { sock: Held::of(listen::connect(&Sock::new(stack, Kind::Stream)?, addr)?) })
-    }
-
-    /// Two streams that are connected to each other, of the current stack ([`Stack::current`]).
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair() -> io::Result<(Self, Self)> {
-        Self::pair_on(&Stack::current())
-    }
-
-    /// [`pair`](Self::pair) of a stack of your own.
-    ///
-    /// # Errors
-    /// None today.
-    pub fn pair_on(stack: &Stack) -> io::Result<(Self, Self)> {
-        let (a, b) = Sock::pair(stack, Kind::Stream)?;
-        Ok((Self { sock: Held::of(a) }, Self { sock: Held::of(b) }))
-    }
-
     /// Copies bytes that can be read without taking them. Blocks like a read.
     ///
     /// # Errors
