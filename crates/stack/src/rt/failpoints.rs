@@ -1,7 +1,7 @@
 //! Places where a test makes the stack's own code panic, by name.
 //!
 //! A panic in protocol code is a bug, so no test can cause one by public calls; with the feature `failpoints` it can have one
-//! injected. [`arm`] says where and when, and `hit`, which stands in the code at that place, panics. The table is the process's: tests
+//! injected. `arm` says where and when, and `hit`, which stands in the code at that place, panics. The table is the process's: tests
 //! that use it stand in a binary of their own and take turns.
 //!
 //! Without the feature `hit` is empty and nothing of this is compiled. With it, a point that is not armed costs one relaxed load: the
