@@ -176,34 +176,6 @@ impl<'a> RxFrame<'a> {
     }
 }
 
-/// A frame that has arrived and whose payload was placed directly where its reader wants it; see
-/// [`Netif::receive_into`](super::Netif::receive_into). The bytes may be anything, and are lent for the call.
-#[derive(Clone, Copy, Debug)]
-pub struct RxDirect<'a> {
-    /// The frame's first bytes, as many as were asked for; fewer if it is shorter.
-    pub head: &'a [u8],
-    /// What follows, where it was placed.
-    pub placed: &'a [u8],
-    /// What there was no room for.
-    pub rest: &'a [u8],
-    /// As in [`RxFrame`].
-    pub checksum: Checksum,
-    /// As in [`RxFrame`].
-    pub gso_size: u16,
-}
-
-impl RxDirect<'_> {
-    /// Bytes of the frame.
-    pub fn len(&self) -> usize {
-        self.head.len() + self.placed.len() + self.rest.len()
-    }
-
-    /// Whether the frame has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,7 @@ use sockeye_mbuf::Pool;
 
 pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
 pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
-pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxDirect, RxFrame, TxFrame};
+pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use waking::Waking;
 pub use wire::{WireConfig, WireEnd, wire};
@@ -121,24 +121,6 @@ pub trait Netif: Send + Sync + 'static {
     /// Shows up to `max` frames of a receive queue, oldest first, to `sink`, and forgets them. Returns how many
     /// there were. Never blocks.
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;
-
-    /// Takes the oldest frame of a receive queue, and shows it to `sink` with its first `head_len` bytes at a place of the
-    /// driver's, and what follows in `place`, as far as there is room. Returns how many there were: 0 or 1. Never blocks.
-    ///
-    /// The stack asks for it when a reader waits for that frame with a buffer, and saves it a copy; for a driver that has to
-    /// copy itself, `None`, which is the default, says that [`receive`](Self::receive) is to be used. `place` may be written
-    /// in any case. A frame whose [`RxDirect::placed`] is not the beginning of `place`, or that is not the first of the call, is
-    /// dropped and counted as `frames_misplaced`.
-    fn receive_into(
-        &self,
-        queue: usize,
-        head_len: usize,
-        place: &mut [u8],
-        sink: &mut dyn FnMut(RxDirect<'_>),
-    ) -> Option<usize> {
-        let _ = (queue, head_len, place, sink);
-        None
-    }
 
     /// **Blocks** until the queue has frames or [`interrupt`](Self::interrupt) was called. May be busy for up to
     /// `spin` first, and may return early.

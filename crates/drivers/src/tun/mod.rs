@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
 use sockeye_mbuf::Pool;
-use sockeye_netif::{MacAddr, Medium, Netif, RxDirect, RxFrame, Sent, TxFrame, Waited};
+use sockeye_netif::{MacAddr, Medium, Netif, RxFrame, Sent, TxFrame, Waited};
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::link::KernelLink;
@@ -347,19 +347,6 @@ impl Netif for Tun {
         let (frames, end) = queue.receive(max, sink);
         self.device.note(end);
         frames
-    }
-
-    fn receive_into(
-        &self,
-        queue: usize,
-        head_len: usize,
-        place: &mut [u8],
-        sink: &mut dyn FnMut(RxDirect<'_>),
-    ) -> Option<usize> {
-        let Some(queue) = self.device.queues.get(queue) else { return Some(0) };
-        let (frames, end) = queue.receive_into(head_len, place, sink);
-        self.device.note(end);
-        Some(frames)
     }
 
     fn wait(&self, queue: usize, spin: Duration) {

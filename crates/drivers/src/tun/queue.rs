@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 use sockeye_mbuf::Pool;
-use sockeye_netif::{RxDirect, RxFrame, TxFrame, Waited};
+use sockeye_netif::{RxFrame, TxFrame, Waited};
 use sockeye_sync::facade::{AtomicBool, Ordering};
 use sockeye_sync::{Counters, Mutex, Spin};
 
@@ -111,24 +111,6 @@ impl Queue {
             self.counters.add(count::BYTES_IN, bytes as u64);
         }
         (frames, end)
-    }
-
-    /// Shows a frame to `sink`, with what follows its first `head_len` bytes in `place`. As [`receive`](Self::receive).
-    pub fn receive_into(
-        &self,
-        head_len: usize,
-        place: &mut [u8],
-        sink: &mut dyn FnMut(RxDirect<'_>),
-    ) -> (usize, Outcome) {
-        let read = self.reader.lock().frame_into(self.fd.as_fd(), self.has_header, (head_len, place), sink);
-        match read {
-            Ok(len) => {
-                self.counters.add(count::FRAMES_IN, 1);
-                self.counters.add(count::BYTES_IN, len as u64);
-                (1, Outcome::Done)
-            }
-            Err(error) => (0, self.failed(&error)),
-        }
     }
 
     fn failed(&self, error: &io::Error) -> Outcome {

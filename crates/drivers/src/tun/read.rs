@@ -6,19 +6,16 @@
 //! otherwise keep 64 KiB from being used. Where the pool has nothing left, frames are read into a buffer of our own and
 //! lent, so that acknowledgments, which give memory back, are seen.
 //!
-//! A reader that waits in the stack may have a place of its own: then the frame's payload is read there ([`Reader::frame_into`]),
-//! and into packet memory not at all.
-//!
 //! It must not know queues, waiting or IP. Invariants: the first place has at least [`FIRST_MIN`] bytes, so that all
 //! headers lie in one piece; a reader that found nothing holds no packet memory. Tests: `tests/devices.rs`.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use libc::iovec;
 use sockeye_mbuf::{CLUSTER_MAX, Chain, Mbuf, Pool};
-use sockeye_netif::{RxDirect, RxFrame};
+use sockeye_netif::RxFrame;
 
 use super::vnet;
 
@@ -28,8 +25,6 @@ const COPY_MAX: usize = 4096;
 const FIRST_MIN: usize = 512;
 /// The longest frame, bytes: an Ethernet header with two VLAN tags, and the longest IP packet.
 pub(super) const FRAME_MAX: usize = 22 + 65_535;
-/// The most that is read before a reader's own place, bytes: all headers of a segment of TCP.
-const DIRECT_HEAD_MAX: usize = 128;
 const _: () = assert!(FIRST_MIN + CLUSTER_MAX >= FRAME_MAX);
 
 /// What a queue reads into.
@@ -97,42 +92,6 @@ impl Reader {
         let rest = Chain::from(next.slice(..));
         sink(told(RxFrame::in_mbufs(current, &rest), header));
         self.advance();
-        Ok(len)
-    }
-
-    /// Reads a frame of the device: its first bytes, as many as `head_len`, to a place of ours, what follows to `place`, and
-    /// what is too much to a buffer of our own, and shows it to `sink`. Returns its length.
-    ///
-    /// # Errors
-    /// As [`frame`](Self::frame).
-    pub fn frame_into(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        has_header: bool,
-        (head_len, place): (usize, &mut [u8]),
-        sink: &mut dyn FnMut(RxDirect<'_>),
-    ) -> io::Result<usize> {
-        let (mut header, mut head) = ([0; vnet::LEN], [0; DIRECT_HEAD_MAX]);
-        let header_len = if has_header { vnet::LEN } else { 0 };
-        let head_len = head_len.min(head.len());
-        if head_len + place.len() < FRAME_MAX {
-            self.spill.resize(vnet::LEN + FRAME_MAX, 0);
-        }
-        let read = rustix::io::readv(
-            fd,
-            &mut [
-                IoSliceMut::new(&mut header[..header_len]),
-                IoSliceMut::new(&mut head[..head_len]),
-                IoSliceMut::new(place),
-                IoSliceMut::new(&mut self.spill),
-            ],
-        )?;
-        let len = read.saturating_sub(header_len);
-        let in_head = len.min(head_len);
-        let in_place = (len - in_head).min(place.len());
-        let rest = self.spill.get(..len - in_head - in_place).unwrap_or_default();
-        let (checksum, gso_size) = vnet::read(header);
-        sink(RxDirect { head: &head[..in_head], placed: &place[..in_place], rest, checksum, gso_size });
         Ok(len)
     }
 

@@ -57,8 +57,6 @@ points! {
     ShutDown = "conn.shutdown",
     /// The last handle of a connection is gone, and its state machine does not know it yet.
     Close = "conn.close",
-    /// Text was received into the buffer of a reader that waits.
-    Direct = "conn.direct",
     /// A connection's timer is about to be given to the wheel.
     Arm = "timers.arm",
     /// A frame has come in.

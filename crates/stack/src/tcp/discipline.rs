@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | how work reaches a connection | to its socket lock, or that lock's backlog | `enter` … `hand_over` |
 //! | how input from interfaces is excluded | the socket lock, once for a run of segments | `batch`, `input` |
-//! | how a reader reports room in `so_rcv` | by a message that it runs itself, if a window update or an acknowledgment is due | `owes_message` … `places_directly` |
+//! | how a reader reports room in `so_rcv` | by a message that it runs itself, if a window update or an acknowledgment is due | `owes_message` … `reply` |
 //! | which thread frees a receive buffer | the thread that used it up, to its own cache | `take_remote_listed` … `reclaim` |
 //!
 //! Without the feature `experiments` the defaults are all there is, and the compiler sees through them. With it, [`Chosen`] asks the settings
@@ -139,13 +139,6 @@ pub(crate) trait Discipline {
     #[inline]
     fn reply(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         let (_, _) = (cx, conn);
-    }
-
-    /// Whether text may be received straight into the buffer of a reader that waits.
-    #[inline]
-    fn places_directly(core: &Core) -> bool {
-        let _ = core;
-        true
     }
 
     /// The calling thread brings a packet for `conn`, so it may use what the reader has used up.

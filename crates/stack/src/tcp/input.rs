@@ -13,13 +13,12 @@
 
 use sockeye_sync::facade::Arc;
 
-use crate::base::addr::FourTuple;
-use crate::inet::input::{self, BATCH_MAX, Batch, DirectSegment, Lent, Packet, Place, Transport};
+use crate::inet::input::{self, BATCH_MAX, Batch, Packet, Place, Transport};
 use crate::inet::netif::{NetifId, departures};
 use crate::tcp::Core;
 use crate::tcp::conn::error::SockError;
 use crate::tcp::conn::outbox::{Context, Routed};
-use crate::tcp::conn::{Conn, direct_placement, engine, reason};
+use crate::tcp::conn::{Conn, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::route;
 
@@ -27,32 +26,11 @@ use crate::tcp::route;
 const RUN_MAX: usize = BATCH_MAX;
 
 impl Transport for Core {
-    type Conn = Conn;
-
-    #[inline]
-    fn tuple(conn: &Conn) -> &FourTuple {
-        &conn.tuple
-    }
-
     fn input(&self, at: Place, batch: &mut Batch) {
-        Context::run_as_worker(self, |cx| handle(cx, at, batch));
-    }
-
-    fn input_direct(
-        &self,
-        conn: &Arc<Conn>,
-        at: Place,
-        batch: &mut Batch,
-        lent: Lent<'_>,
-        copied: impl FnMut(DirectSegment) -> Option<Packet>,
-    ) {
         Context::run_as_worker(self, |cx| {
-            let mut segments = lent.segments.drain(..).peekable();
-            *lent.taken = direct_placement::input(cx, conn, &mut segments);
-            let late: Vec<Packet> = segments.filter_map(copied).collect();
-            // They came before the frame that ended the gathering.
-            batch.packets.splice(0..0, late);
-            handle(cx, at, batch);
+            input::before(cx, at, batch);
+            Chosen::batch(cx, at, &mut batch.packets);
+            input::after(cx, batch);
         });
     }
 
@@ -68,13 +46,6 @@ impl Transport for Core {
             }
         });
     }
-}
-
-/// Handles what was taken from a queue.
-fn handle(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
-    input::before(cx, at, batch);
-    Chosen::batch(cx, at, &mut batch.packets);
-    input::after(cx, batch);
 }
 
 /// Handles all of `packets`, in order within each flow.

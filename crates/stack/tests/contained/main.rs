@@ -16,9 +16,9 @@ mod lab;
 mod host;
 
 mod connections;
-mod direct_placement;
 mod groups;
 mod hosts;
+mod polled;
 mod polls;
 mod random;
 mod sockets;
@@ -69,7 +69,7 @@ fn every_point_is_armed_by_a_test() {
         include_str!("connections.rs"),
         include_str!("groups.rs"),
         include_str!("hosts.rs"),
-        include_str!("direct_placement.rs"),
+        include_str!("polled.rs"),
         include_str!("polls.rs"),
         include_str!("random.rs"),
         include_str!("sockets.rs"),

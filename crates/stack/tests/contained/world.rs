@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     Loopback,
-    /// A wire whose ends do not place text in a reader's buffer.
     Wire,
 }
 

@@ -9,7 +9,6 @@ mod lab;
 #[path = "../common/mod.rs"]
 mod common;
 
-mod direct_placement;
 #[cfg(feature = "experiments")]
 mod ends;
 mod hooks;

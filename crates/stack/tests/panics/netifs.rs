@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::settings::{Input, Setting};
 use sockeye::netif::{
-    Channel, ChannelPort, Medium, Netif, RxDirect, RxFrame, Sent, TxFrame, Waited, WireConfig, channel, wire,
+    Channel, ChannelPort, Medium, Netif, RxFrame, Sent, TxFrame, Waited, WireConfig, channel, wire,
 };
 use sockeye::{Config, PanicSource, Stack, TcpListener, TcpStream, UdpSocket};
 
@@ -82,16 +82,6 @@ impl<N: Netif> Netif for Foreign<N> {
             (self.act)("receive");
         }
         count
-    }
-
-    fn receive_into(
-        &self,
-        queue: usize,
-        head_len: usize,
-        place: &mut [u8],
-        sink: &mut dyn FnMut(RxDirect<'_>),
-    ) -> Option<usize> {
-        self.inner.receive_into(queue, head_len, place, sink)
     }
 
     fn wait(&self, queue: usize, spin: Duration) {

@@ -88,13 +88,8 @@ impl<P: Payload> Pcb<P> {
 
     /// Takes in a segment whose text, `len` bytes, the caller keeps, if it is the one that is expected next: in order, with
     /// nothing about it that needs the full procedure. Returns how many bytes to drop from the front of `so_snd`; all of the text
-    /// is in order then. `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s.
-    pub fn on_expected(&mut self, header: &Header, len: u32, now: Instant) -> Option<u32> {
-        let now = self.clock(now);
-        self.is_predicted(header, len).then(|| self.on_predicted(&header.plain(), len, now))
-    }
-
-    /// [`on_expected`](Self::on_expected) for a header in its short form, which is read where it stands.
+    /// is in order then. `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s. The header
+    /// is in its short form, and read where it stands.
     #[inline]
     pub fn on_expected_plain(&mut self, header: &PlainHeader, len: u32, now: Instant) -> Option<u32> {
         let now = self.clock(now);

@@ -124,17 +124,17 @@ fn text_that_the_caller_keeps_counts_if_it_is_expected_and_changes_nothing_if_no
     let header = t.seg(ACK);
     let mut early = header;
     early.seq = header.seq + MSS;
-    assert!(t.pcb.on_expected(&early, MSS, t.now).is_none());
+    assert!(t.pcb.on_expected_plain(&early.plain(), MSS, t.now).is_none());
     let mut last = header;
     last.flags = FIN;
-    assert!(t.pcb.on_expected(&last, MSS, t.now).is_none());
-    assert!(t.pcb.on_expected(&header, u32::MAX, t.now).is_none(), "beyond the window");
+    assert!(t.pcb.on_expected_plain(&last.plain(), MSS, t.now).is_none());
+    assert!(t.pcb.on_expected_plain(&header.plain(), u32::MAX, t.now).is_none(), "beyond the window");
     assert_eq!(t.pcb.rcv_nxt(), header.seq);
     assert!(t.output().is_empty(), "none of them was taken in");
     for at in [0, MSS] {
         let mut header = t.seg(ACK);
         header.seq = SeqNum::new(IRS + 1) + at;
-        assert_eq!(t.pcb.on_expected(&header, MSS, t.now), Some(0));
+        assert_eq!(t.pcb.on_expected_plain(&header.plain(), MSS, t.now), Some(0));
     }
     assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(IRS + 1) + 2 * MSS);
     assert_eq!(t.lens(), [0], "two full segments are acknowledged at once");

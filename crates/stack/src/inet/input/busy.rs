@@ -25,7 +25,7 @@
 //! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`leader.rs`) is
 //! a reason to defer too, and the only one to do so without that bound.
 //!
-//! Tests: `tests/wire.rs`, `tests/direct_placement.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
+//! Tests: `tests/wire.rs`, `tests/busy_polling.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,6 @@ use sockeye_sync::busy_poll::{BusyPoll, Turn};
 use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
 use sockeye_sync::{LeaderSlot, Seen, Spin};
 
-use super::direct_placement::DirectPlacement;
 use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
 use crate::inet::Core;
 use crate::inet::netif::NetifId;
@@ -255,24 +254,18 @@ pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, 
     }
 }
 
-/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile, for `direct` if they are what it waits for.
-/// Whether it was done, or `direct` has taken anything; if not, the caller calls [`leave`] before it parks. Called without locks.
-pub(crate) fn until<T: Transport>(
-    core: &T,
-    at: Place,
-    spin: Spin,
-    mut direct: Option<&mut DirectPlacement<'_, T>>,
-    done: impl Fn() -> bool,
-) -> bool {
+/// Is busy until `done`, as far as `spin` allows, and takes frames meanwhile. Whether it was done; if not, the caller calls
+/// [`leave`] before it parks. Called without locks.
+pub(crate) fn until<T: Transport>(core: &T, at: Place, spin: Spin, done: impl Fn() -> bool) -> bool {
     let Some(queue) = polled_queue(core, at) else { return spin.until(done) };
     spin.until(|| {
         if done() {
             return true;
         }
-        if queue.poll.look(|batch| turn_for(core, at, batch, direct.as_deref_mut())) > 0 {
+        if queue.poll.look(|batch| turn_of_caller(core, at, batch)) > 0 {
             core.input.count(count::BY_CALLERS, 1);
         }
-        direct.as_ref().is_some_and(|direct| direct.taken() > 0) || done()
+        done()
     })
 }
 
@@ -284,12 +277,6 @@ pub(crate) fn leave(core: &Core, at: Place) {
 }
 
 /// A caller's turn: how many frames there were.
-pub(super) fn turn_for<T: Transport>(
-    core: &T,
-    at: Place,
-    batch: &mut Batch,
-    direct: Option<&mut DirectPlacement<'_, T>>,
-) -> usize {
-    let frames = direct.filter(|direct| direct.fits(batch)).and_then(|direct| direct.turn(core, at, batch));
-    frames.unwrap_or_else(|| turn(core, at, CALLER_BYTES_MAX, batch))
+pub(super) fn turn_of_caller<T: Transport>(core: &T, at: Place, batch: &mut Batch) -> usize {
+    turn(core, at, CALLER_BYTES_MAX, batch)
 }

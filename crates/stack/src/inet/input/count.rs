@@ -85,22 +85,18 @@ pub(crate) const BAD_IP_CHECKSUM: usize = 41;
 pub(crate) const BAD_TCP_CHECKSUM: usize = 42;
 /// Segments whose options end in one of a length that cannot be: read up to there.
 pub(crate) const BAD_TCP_OPTIONS: usize = 43;
-/// Segments whose text was read to a waiting reader's own buffer.
-pub(crate) const DIRECT: usize = 44;
 /// Segments that were joined to the one before them.
-pub(crate) const JOINED: usize = 45;
+pub(crate) const JOINED: usize = 44;
 /// Times that a caller became the leader of a queue, to sleep in its interface.
-pub(crate) const LEADS: usize = 46;
+pub(crate) const LEADS: usize = 45;
 /// Of those not for us: to an address that no outside host can mean.
-pub(crate) const MARTIAN_DST: usize = 47;
+pub(crate) const MARTIAN_DST: usize = 46;
 /// Of those not for us: refused by the interface's check of the reverse path.
-pub(crate) const RP_FILTER: usize = 48;
+pub(crate) const RP_FILTER: usize = 47;
 /// Frames whose interface panicked when it was given them.
-pub(crate) const NETIF_PANICKED: usize = 49;
-/// Frames that an interface did not put where it was told to.
-pub(crate) const MISPLACED: usize = 50;
+pub(crate) const NETIF_PANICKED: usize = 48;
 /// How many there are.
-pub(crate) const COUNT: usize = 51;
+pub(crate) const COUNT: usize = 49;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -148,13 +144,11 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_bad_ip_checksum",
     "frames_bad_tcp_checksum",
     "input_bad_tcp_options",
-    "input_direct",
     "input_joined",
     "input_leads",
     "frames_martian_dst",
     "frames_rp_filter",
     "frames_netif_panicked",
-    "frames_misplaced",
 ];
 
 /// What the kernel's MIB calls them, where it has the same.

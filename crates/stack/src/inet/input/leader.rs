@@ -32,8 +32,7 @@ use sockeye_sync::facade::Ordering;
 use sockeye_sync::{Spin, Ticket, WaitQueue, Woken};
 
 use super::busy::{self, Place, PlaceCell};
-use super::direct_placement::DirectPlacement;
-use super::{Batch, Transport, count};
+use super::{Transport, count};
 use crate::base::addr::FourTuple;
 use crate::inet::Core;
 use crate::inet::netif::Waited;
@@ -45,18 +44,24 @@ const SOLE_MIN: u32 = 16;
 
 /// How many packets in a row were for one connection.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sole(u32);
-
-impl Sole {
-    /// After a packet, for the same connection as the one before or not.
-    pub fn note(&mut self, is_same: bool) {
-        self.0 = if is_same { self.0.saturating_add(1) } else { 0 };
-    }
+pub(super) struct Sole {
+    /// The connection that the last segment was for.
+    to: Option<FourTuple>,
+    packets: u32,
 }
 
-/// Whether the queue is that connection's.
-fn is_own(batch: &Batch, conn: &FourTuple) -> bool {
-    batch.sole.0 >= SOLE_MIN && batch.guess.is_to(conn)
+impl Sole {
+    /// After a packet: a segment for the connection `to`, or anything else.
+    pub fn note(&mut self, to: Option<FourTuple>) {
+        let is_same = to.is_some() && to == self.to;
+        self.packets = if is_same { self.packets.saturating_add(1) } else { 0 };
+        self.to = to.or(self.to);
+    }
+
+    /// Whether the queue is that connection's.
+    fn is_of(&self, conn: &FourTuple) -> bool {
+        self.packets >= SOLE_MIN && self.to.as_ref() == Some(conn)
+    }
 }
 
 /// Whether a caller that waits for `conn` could sleep in the interface: then there is little to be won by being busy.
@@ -64,7 +69,7 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
     // Relaxed: a hint.
     busy::polled_queue(core, at).is_some_and(|queue| {
         !queue.has_no_place.load(Ordering::Relaxed)
-            && queue.poll.try_take().is_some_and(|batch| is_own(&batch, conn))
+            && queue.poll.try_take().is_some_and(|batch| batch.sole.is_of(conn))
     })
 }
 
@@ -72,6 +77,8 @@ pub(crate) fn is_likely(core: &Core, at: Place, conn: &FourTuple) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Waiters<'a> {
     pub queue: &'a WaitQueue,
+    /// They wait for bytes, and not for space.
+    pub are_readers: bool,
     /// Where the leader among them sleeps.
     pub leader_at: &'a PlaceCell,
 }
@@ -101,13 +108,9 @@ pub(crate) struct Wait<'a> {
     pub deadline: Option<Instant>,
 }
 
-/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait is over, or `direct` has taken anything, or the time is over. `None` if that cannot
+/// Sleeps in the interface, where that [is likely](is_likely) to be of use, until the wait or the time is over. `None` if that cannot
 /// be, or not any more: the caller is to park. **Blocks**; called without locks.
-pub(crate) fn wait<T: Transport>(
-    core: &T,
-    wait: &Wait<'_>,
-    mut direct: Option<&mut DirectPlacement<'_, T>>,
-) -> Option<Woken> {
+pub(crate) fn wait<T: Transport>(core: &T, wait: &Wait<'_>) -> Option<Woken> {
     let queue = busy::polled_queue(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
     let leader = queue.leader.try_lead(wait.waiters.queue)?;
@@ -129,14 +132,13 @@ pub(crate) fn wait<T: Transport>(
         };
         // The thread that has the batch is busy there, and takes what has come.
         let mut batch = queue.poll.try_take()?;
-        if busy::turn_for(core, wait.at, &mut batch, direct.as_deref_mut()) > 0 {
+        if busy::turn_of_caller(core, wait.at, &mut batch) > 0 {
             core.input.count(count::BY_CALLERS, 1);
             busy::prefer(queue);
         }
-        let is_own = is_own(&batch, wait.conn);
+        let is_own = batch.sole.is_of(wait.conn);
         drop(batch);
-        if direct.as_ref().is_some_and(|direct| direct.taken() > 0) || wait.waiters.queue.is_over(wait.ticket)
-        {
+        if wait.waiters.queue.is_over(wait.ticket) {
             return Some(Woken::Parked);
         }
         if is_late {
@@ -149,24 +151,23 @@ pub(crate) fn wait<T: Transport>(
 }
 
 /// Waits with a ticket for something that frames from an interface bring; `false` at the end of the time. As long as it is busy, the caller
-/// takes them from their queue itself (`busy.rs`), for `direct` where that can be, and then it may sleep there. Called without locks.
+/// takes them from their queue itself (`busy.rs`), and then it may sleep there. Called without locks.
 pub(crate) fn wait_polling<T: Transport>(
     core: &T,
     (waiters, ticket): (Waiters<'_>, Ticket),
     (at, conn): (Place, &FourTuple),
-    mut direct: Option<&mut DirectPlacement<'_, T>>,
     timeout: &mut Timeout,
 ) -> bool {
     core.count(counter::SLEEPS);
     // The answer comes from outside, from a core that is not known: ours is offered at each turn.
     let may_lead = is_likely(core, at, conn);
-    let part = if may_lead && direct.is_some() { SPIN_PART } else { 1 };
+    let part = if may_lead && waiters.are_readers { SPIN_PART } else { 1 };
     let spin = Spin::up_to(core.config.spin_max / part).woken_from(Some(core.cpu()));
-    if busy::until(core, at, spin, direct.as_deref_mut(), || waiters.queue.is_over(ticket)) {
+    if busy::until(core, at, spin, || waiters.queue.is_over(ticket)) {
         return true;
     }
     let deadline = timeout.until();
-    let led = may_lead.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }, direct));
+    let led = may_lead.then(|| wait(core, &Wait { at, conn, waiters, ticket, deadline }));
     let woken = led.flatten().unwrap_or_else(|| {
         busy::leave(core, at);
         waiters.queue.park(ticket, deadline)

@@ -29,7 +29,6 @@
 pub(crate) mod busy;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]
 pub(crate) mod count;
-pub(crate) mod direct_placement;
 mod ethernet;
 pub(crate) mod leader;
 mod parse;
@@ -54,10 +53,9 @@ use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
 
 pub(crate) use busy::Place;
-pub(crate) use direct_placement::DirectSegment;
 use parse::Parsed;
 pub(crate) use parse::{Packet, is_for_all, problem};
-pub(crate) use transport::{Lent, Transport};
+pub(crate) use transport::Transport;
 
 /// Most frames that are handled between two looks at the queue.
 pub(crate) const BATCH_MAX: usize = 64;
@@ -211,12 +209,8 @@ pub(crate) struct Batch {
     refused: Vec<(Received, icmp::Error)>,
     /// ARP packets.
     arps: Vec<[u8; sockeye_proto::arp::LEN]>,
-    /// What the next frame may be like.
-    guess: direct_placement::Guess,
     /// Whether one connection has the queue for itself.
     sole: leader::Sole,
-    /// What a waiting reader's buffer has, during a turn for that reader.
-    gathered: Vec<DirectSegment>,
     /// Panics over frames, which were dropped. Told when the interface is done.
     caught: Vec<Caught>,
 }
@@ -234,7 +228,6 @@ fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) 
     if frames == 0 {
         return 0;
     }
-    batch.guess.note_together(frames);
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
@@ -250,15 +243,13 @@ fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<
 
 fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
     failpoints::hit(Point::Frame, 0);
-    let len = frame.len();
     let parsed = parse::packet(core, from, frame);
-    let is_same = matches!(&parsed, Ok(Parsed::Segment(packet)) if batch.guess.is_to(&packet.to));
-    batch.sole.note(is_same);
+    batch.sole.note(match &parsed {
+        Ok(Parsed::Segment(packet)) => Some(packet.to),
+        Ok(Parsed::Other(_) | Parsed::Arp(_) | Parsed::Refused(..)) | Err(_) => None,
+    });
     match parsed {
-        Ok(Parsed::Segment(packet)) => {
-            batch.guess.note(&packet, len);
-            batch.packets.push(packet);
-        }
+        Ok(Parsed::Segment(packet)) => batch.packets.push(packet),
         Ok(Parsed::Other(received)) => batch.others.push(received),
         Ok(Parsed::Arp(bytes)) => batch.arps.push(bytes),
         Ok(Parsed::Refused(received, why)) => batch.refused.push((received, why)),

@@ -19,7 +19,7 @@ use sockeye_sync::facade::{AtomicBool, AtomicU32, Ordering};
 
 use super::departures::Queued;
 use super::detached::Detached;
-use super::{Medium, Netif, RxDirect, RxFrame, Sent, TxFrame, Waited};
+use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited};
 use crate::inet::Core;
 use crate::rt::panics::{self, Caught, PanicSource};
 use sockeye_netif::{QUEUES_MAX, Waking};
@@ -186,32 +186,6 @@ impl Device {
         }
         report(core, caught);
         shown
-    }
-
-    /// [`Netif::receive_into`]. A frame whose call has panicked counts, if it was shown.
-    pub fn receive_into(
-        &self,
-        core: &Core,
-        queue: usize,
-        head_len: usize,
-        place: &mut [u8],
-        mut sink: impl FnMut(RxDirect<'_>),
-    ) -> Option<usize> {
-        let (mut shown, mut caught) = (0, Vec::new());
-        let mut show = |frame: RxDirect<'_>| {
-            shown += 1;
-            caught.extend(panics::catch(PanicSource::Protocol, "a frame's headers", || sink(frame)).err());
-        };
-        let call = || self.netif().receive_into(queue, head_len, place, &mut show);
-        let is_able = match panics::contain(core, PanicSource::Netif, "Netif::receive_into", call) {
-            Some(answer) => answer.is_some(),
-            None => {
-                self.note_fault();
-                true
-            }
-        };
-        report(core, caught);
-        is_able.then_some(shown)
     }
 
     /// [`Netif::wait`]

@@ -248,9 +248,6 @@ mod tests {
             panic!("in a copy");
         }
         fn take(&mut self, _: Chain, _: usize, _: &mut Freed) {}
-        fn place(&mut self) -> Option<&mut [u8]> {
-            None
-        }
     }
 
     fn pair() -> (Stack, TcpStream, TcpStream) {

@@ -11,7 +11,6 @@
 pub(crate) mod close;
 pub(crate) mod contain;
 mod cork;
-pub(crate) mod direct_placement;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod error;
@@ -273,12 +272,12 @@ impl Conn {
 
     /// Readers that wait for bytes.
     pub fn readers(&self) -> Waiters<'_> {
-        Waiters { queue: &self.rcv_wait, leader_at: &self.rcv_leader_at }
+        Waiters { queue: &self.rcv_wait, are_readers: true, leader_at: &self.rcv_leader_at }
     }
 
     /// Writers that wait for space, and connecting threads.
     pub fn writers(&self) -> Waiters<'_> {
-        Waiters { queue: &self.snd_wait, leader_at: &self.snd_leader_at }
+        Waiters { queue: &self.snd_wait, are_readers: false, leader_at: &self.snd_leader_at }
     }
 
     /// The other end, if it is known, in this process and still in the demux table.

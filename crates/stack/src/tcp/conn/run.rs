@@ -233,27 +233,15 @@ fn arrive_joined(
     cx.now = pcb.clock(cx.now);
     cx.core.count_many(counter::SEGMENTS_IN, joined.count());
     Chosen::take_remote_listed(cx, conn);
-    take_joined(cx, pcb, conn, so, joined, joined.text_len());
-    engine::wake_readers(cx, conn, so);
-}
-
-/// Has the pcb take what it has joined, of whose text the reader has, or will find, `len` bytes.
-pub(super) fn take_joined(
-    cx: &mut Context<'_>,
-    pcb: &mut Pcb<Data>,
-    conn: &Arc<Conn>,
-    so: &mut Buffers,
-    joined: &Joined,
-    len: u32,
-) {
     cx.core.input.count(count::JOINED, u64::from(joined.count() - 1));
     let acked_len = pcb.on_joined(joined, cx.now);
     failpoints::hit(Point::Joined, failpoints::of_conn(conn));
     if acked_len > 0 {
         engine::acked(cx, conn, so, acked_len);
     }
-    so.rcv.nxt += len;
+    so.rcv.nxt += joined.text_len();
     so.rcv.cpu = cx.cpu;
+    engine::wake_readers(cx, conn, so);
 }
 
 fn text_len(payload: &Data) -> u32 {
@@ -261,7 +249,7 @@ fn text_len(payload: &Data) -> u32 {
 }
 
 /// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
-pub(super) fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
+fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
     if pcb.snd_una() != snd_una && conn.confirmed.is_due(cx.now) {
         let via = conn.via.last();
         cx.core.netifs.confirm(via, cx.now);

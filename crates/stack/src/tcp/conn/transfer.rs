@@ -117,9 +117,6 @@ impl Source for &mut Chain {
 
 /// Room for what is received.
 pub(super) trait Sink {
-    /// Memory of the application into which bytes may go straight from a device, at least one.
-    fn place(&mut self) -> Option<&mut [u8]>;
-
     /// Takes the first `bytes` bytes out of `chain`, under the socket lock, or lets them be taken later: returns those.
     fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain;
 
@@ -148,10 +145,6 @@ impl<'a, 'b> Scatter<'a, 'b> {
 }
 
 impl Sink for Scatter<'_, '_> {
-    fn place(&mut self) -> Option<&mut [u8]> {
-        self.bufs.iter_mut().find(|buf| !buf.is_empty()).map(|buf| &mut **buf)
-    }
-
     #[inline]
     fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
         if bytes > COPY_LOCKED_MAX {
@@ -170,10 +163,6 @@ impl Sink for Scatter<'_, '_> {
 }
 
 impl Sink for Chain {
-    fn place(&mut self) -> Option<&mut [u8]> {
-        None
-    }
-
     fn unlink(&mut self, chain: &mut Chain, bytes: usize, _freed: &mut Freed) -> Chain {
         *self = chain.split_front(bytes);
         Chain::new()

@@ -17,7 +17,6 @@ use super::sockbuf::{Buffers, Socket};
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
 use crate::inet::input::busy;
-use crate::inet::input::direct_placement::DirectPlacement;
 use crate::inet::input::leader::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::counter;
@@ -332,18 +331,12 @@ pub(super) fn recv_into<S: Sink>(
             if at_end? {
                 return Ok(0);
             }
-            if conn.input_at.load().is_none() {
-                if may_offer {
-                    wait_offering(core, ends, ticket, &mut timeout)?;
-                } else {
-                    wait(core, conn, conn.readers(), ticket, &mut timeout)?;
-                }
-                continue;
+            if may_offer && conn.input_at.load().is_none() {
+                wait_offering(core, ends, ticket, &mut timeout)?;
+            } else {
+                wait(core, conn, conn.readers(), ticket, &mut timeout)?;
             }
-            match wait_placing(core, conn, ticket, sink.place(), &mut timeout)? {
-                0 => continue,
-                taken => return Ok(taken),
-            }
+            continue;
         }
         let mut freed = Freed::new();
         let ((unlinked, owes), so) = contain::section(core, conn, so, |so| {
@@ -446,23 +439,6 @@ fn wait_offering(
     waited
 }
 
-/// [`wait`] for bytes, which may come straight into `place`: how many did.
-fn wait_placing(
-    core: &Core,
-    conn: &Arc<Conn>,
-    ticket: Option<(Ticket, u32)>,
-    place: Option<&mut [u8]>,
-    timeout: &mut Timeout,
-) -> io::Result<usize> {
-    let mut direct =
-        place.filter(|_| Chosen::places_directly(core)).map(|place| DirectPlacement::new(conn, place));
-    let waited = wait_for(core, conn, (conn.readers(), ticket), direct.as_mut(), timeout);
-    match direct.map_or(0, |direct| direct.taken()) {
-        0 => waited.map(|()| 0),
-        taken => Ok(taken),
-    }
-}
-
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
 pub(super) fn wait(
     core: &Core,
@@ -471,7 +447,15 @@ pub(super) fn wait(
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    wait_for(core, conn, (waiters, ticket), None, timeout)
+    let Some((ticket, cpu)) = ticket else {
+        return Err(io::ErrorKind::WouldBlock.into());
+    };
+    discipline::Chosen::before_wait(core);
+    let woken = match conn.input_at.load() {
+        Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), timeout),
+        None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
+    };
+    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
 /// [`wait`] of a writer whose buffer is full.
@@ -486,25 +470,6 @@ fn wait_for_space(
     };
     discipline::Chosen::before_wait(core);
     let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
-    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
-}
-
-/// [`wait`], with where bytes may go that come meanwhile.
-fn wait_for(
-    core: &Core,
-    conn: &Conn,
-    (waiters, ticket): (Waiters<'_>, Option<(Ticket, u32)>),
-    direct: Option<&mut DirectPlacement<'_, Core>>,
-    timeout: &mut Timeout,
-) -> io::Result<()> {
-    let Some((ticket, cpu)) = ticket else {
-        return Err(io::ErrorKind::WouldBlock.into());
-    };
-    discipline::Chosen::before_wait(core);
-    let woken = match conn.input_at.load() {
-        Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), direct, timeout),
-        None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
-    };
     if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 

@@ -170,12 +170,6 @@ impl Discipline for Configured {
     }
 
     #[inline]
-    fn places_directly(core: &Core) -> bool {
-        // With the other settings a reader owes a message for whatever it takes.
-        core.config.experiments.rcvd == Rcvd::Precheck
-    }
-
-    #[inline]
     fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
         remote_sweep::take_remote_listed(cx, conn);
     }
