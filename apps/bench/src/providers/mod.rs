@@ -5,4 +5,5 @@ pub mod checks;
 pub mod handoffs;
 pub mod kernel;
 pub mod sockeye;
+mod std_shape;
 pub mod unix_kernel;

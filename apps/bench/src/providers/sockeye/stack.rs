@@ -11,13 +11,14 @@
 //!
 //! Tests: below.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::plan::Spin;
-use crate::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Listener, Poller, Provider, Stream};
+use crate::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Poller, Provider};
 use crate::providers::handoffs;
+use crate::providers::std_shape::std_shape;
 use ::sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use ::sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
@@ -76,62 +77,7 @@ impl Provider for Sockeye {
     }
 }
 
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    fn accept(&self) -> io::Result<TcpStream> {
-        TcpListener::accept(self).map(|(stream, _)| stream)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        TcpListener::local_addr(self)
-    }
-
-    fn try_clone(&self) -> io::Result<Self> {
-        TcpListener::try_clone(self)
-    }
-}
-
-impl Stream for TcpStream {
-    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self;
-        Read::read(&mut stream, buf)
-    }
-
-    fn write(&self, buf: &[u8]) -> io::Result<usize> {
-        let mut stream = self;
-        Write::write(&mut stream, buf)
-    }
-
-    fn write_all(&self, buf: &[u8]) -> io::Result<()> {
-        let mut stream = self;
-        Write::write_all(&mut stream, buf)
-    }
-
-    fn shutdown_write(&self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
-    }
-
-    fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        TcpStream::set_nodelay(self, on)
-    }
-
-    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        TcpStream::set_nonblocking(self, on)
-    }
-
-    fn discard_on_close(&self) -> io::Result<()> {
-        self.set_linger(Some(Duration::ZERO))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        TcpStream::local_addr(self)
-    }
-
-    fn peer_addr(&self) -> io::Result<SocketAddr> {
-        TcpStream::peer_addr(self)
-    }
-}
+std_shape!(TcpListener, TcpStream, |stream| stream.set_linger(Some(Duration::ZERO)));
 
 /// Sockeye's readiness, level-triggered.
 pub struct Readiness {

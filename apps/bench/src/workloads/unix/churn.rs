@@ -5,12 +5,11 @@
 //! Tests: below.
 
 use std::io;
-use std::thread;
 
-use crate::meter::{Meter, Timing, Window};
+use crate::meter::{Timing, Window};
 use crate::pin::Placement;
+use crate::workloads::unix::each_task;
 use crate::workloads::unix::provider::UnixProvider;
-use crate::workloads::unix::reading;
 
 /// Pairs made and closed in the window, by all tasks together.
 pub fn sample<P: UnixProvider>(
@@ -19,24 +18,12 @@ pub fn sample<P: UnixProvider>(
     placement: &Placement,
     timing: Timing,
 ) -> io::Result<Window> {
-    let meter = Meter::new(tasks, tasks);
-    let window = thread::scope(|scope| {
-        for index in 0..tasks {
-            let meter = &meter;
-            scope.spawn(move || {
-                meter.guard(|| {
-                    placement.client(index)?;
-                    meter.arrive();
-                    while !meter.stopped() {
-                        drop(provider.pair()?);
-                        meter.tally(index).add(1);
-                    }
-                    Ok(())
-                });
-            });
+    each_task(provider, tasks, placement, timing, |meter, tally| {
+        meter.arrive();
+        while !meter.stopped() {
+            drop(provider.pair()?);
+            tally.add(1);
         }
-        meter.observe(timing, || reading(provider))
-    });
-    meter.into_result()?;
-    window
+        Ok(())
+    })
 }

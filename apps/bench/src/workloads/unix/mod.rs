@@ -10,8 +10,9 @@
 //! Tests: in the files, over the kernel and over Sockeye.
 
 use std::io;
+use std::thread;
 
-use crate::meter::{Reading, Timing, Window};
+use crate::meter::{Meter, Reading, Tally, Timing, Window};
 use crate::pin::Placement;
 
 mod bulk;
@@ -116,6 +117,32 @@ impl Shape {
             | Shape::Churn { .. } => self.sample(provider, placement, timing),
         }
     }
+}
+
+/// A sample of `tasks` threads that work by themselves: each is placed, and runs `task` with its index, which makes its sockets, arrives at the
+/// meter and counts in its own tally until the meter stops.
+fn each_task<P: UnixProvider>(
+    provider: &P,
+    tasks: usize,
+    placement: &Placement,
+    timing: Timing,
+    task: impl Fn(&Meter, &Tally) -> io::Result<()> + Sync,
+) -> io::Result<Window> {
+    let meter = Meter::new(tasks, tasks);
+    let window = thread::scope(|scope| {
+        for index in 0..tasks {
+            let (meter, task) = (&meter, &task);
+            scope.spawn(move || {
+                meter.guard(|| {
+                    placement.client(index)?;
+                    task(meter, meter.tally(index))
+                });
+            });
+        }
+        meter.observe(timing, || reading(provider))
+    });
+    meter.into_result()?;
+    window
 }
 
 /// What is read at both ends of a window.

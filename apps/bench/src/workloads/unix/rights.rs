@@ -7,12 +7,11 @@
 //! Tests: below.
 
 use std::io;
-use std::thread;
 
-use crate::meter::{Meter, Timing, Window};
+use crate::meter::{Timing, Window};
 use crate::pin::Placement;
+use crate::workloads::unix::each_task;
 use crate::workloads::unix::provider::{UnixEnd, UnixProvider};
-use crate::workloads::unix::reading;
 
 /// Sockets passed in the window, by all tasks together.
 pub fn sample<P: UnixProvider>(
@@ -21,27 +20,15 @@ pub fn sample<P: UnixProvider>(
     placement: &Placement,
     timing: Timing,
 ) -> io::Result<Window> {
-    let meter = Meter::new(tasks, tasks);
-    let window = thread::scope(|scope| {
-        for index in 0..tasks {
-            let meter = &meter;
-            scope.spawn(move || {
-                meter.guard(|| {
-                    placement.client(index)?;
-                    let (left, right) = provider.pair()?;
-                    let (carried, _other) = provider.pair()?;
-                    meter.arrive();
-                    while !meter.stopped() {
-                        left.pass(&carried)?;
-                        drop(right.take()?);
-                        meter.tally(index).add(1);
-                    }
-                    Ok(())
-                });
-            });
+    each_task(provider, tasks, placement, timing, |meter, tally| {
+        let (left, right) = provider.pair()?;
+        let (carried, _other) = provider.pair()?;
+        meter.arrive();
+        while !meter.stopped() {
+            left.pass(&carried)?;
+            drop(right.take()?);
+            tally.add(1);
         }
-        meter.observe(timing, || reading(provider))
-    });
-    meter.into_result()?;
-    window
+        Ok(())
+    })
 }

@@ -8,12 +8,11 @@
 //! Tests: below.
 
 use std::io;
-use std::thread;
 
 use crate::meter::{Meter, Tally, Timing, Window};
 use crate::pin::Placement;
+use crate::workloads::unix::each_task;
 use crate::workloads::unix::provider::{UnixEnd, UnixProvider};
-use crate::workloads::unix::reading;
 
 /// Bytes written and read in the window, by all tasks together.
 pub fn sample<P: UnixProvider>(
@@ -22,24 +21,12 @@ pub fn sample<P: UnixProvider>(
     placement: &Placement,
     timing: Timing,
 ) -> io::Result<Window> {
-    let meter = Meter::new(tasks, tasks);
-    let window = thread::scope(|scope| {
-        for index in 0..tasks {
-            let meter = &meter;
-            scope.spawn(move || {
-                meter.guard(|| {
-                    placement.client(index)?;
-                    // On its own core, as each task is a program of its own there.
-                    let (left, right) = provider.pair()?;
-                    meter.arrive();
-                    there_and_out(&left, &right, meter, meter.tally(index))
-                });
-            });
-        }
-        meter.observe(timing, || reading(provider))
-    });
-    meter.into_result()?;
-    window
+    each_task(provider, tasks, placement, timing, |meter, tally| {
+        // On its own core, as each task is a program of its own there.
+        let (left, right) = provider.pair()?;
+        meter.arrive();
+        there_and_out(&left, &right, meter, tally)
+    })
 }
 
 fn there_and_out<E: UnixEnd>(left: &E, right: &E, meter: &Meter, tally: &Tally) -> io::Result<()> {
