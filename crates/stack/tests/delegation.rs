@@ -8,8 +8,8 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use common::{
-    Random, assert_empty, cores, counter, eventually, hash_of, join, join_all, pair, receive_chunked, run_on,
-    scaled, send_chunked, watchdog,
+    Random, assert_empty, cores, counter, eventually, hash_of, join, pair, receive_chunked, run_on, scaled,
+    send_chunked, watchdog,
 };
 use sockeye::{Config, Stack, TcpStream};
 
@@ -76,79 +76,6 @@ fn with_older_settings_no_reader_runs_what_comes() {
     assert_eq!(delegated(|c| Rcvd::Async.set(c)), 0);
     assert_eq!(delegated(|c| Wake::Immediate.set(c)), 0);
     assert_eq!(delegated(|c| RxFree::Slot.set(c)), 0);
-}
-
-/// Reads until the end, in slices of time that often end between the sender's look at the mark and its filling.
-fn read_impatiently(stream: &TcpStream) -> Vec<u8> {
-    let (mut all, mut part) = (Vec::new(), vec![0; 3000]);
-    loop {
-        match { stream }.read(&mut part) {
-            Ok(0) => return all,
-            Ok(len) => all.extend_from_slice(&part[..len]),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
-        }
-    }
-}
-
-#[test]
-fn waits_that_time_out_lose_nothing_though_writers_of_the_same_end_come_and_go() {
-    let _guard = watchdog("impatient readers");
-    for spin_max in [Duration::ZERO, Duration::from_micros(20)] {
-        let stack = stack_with(|c| c.spin_max = spin_max);
-        let pairs: Vec<_> = (0..3).map(|_| pair(&stack)).collect();
-        let threads = pairs.into_iter().enumerate().flat_map(|(number, (client, server))| {
-            for end in [&client, &server] {
-                end.set_nodelay(true).unwrap();
-                end.set_read_timeout(Some(Duration::from_micros(50))).unwrap();
-            }
-            // Both ends write and read, each by a thread of its own.
-            [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)].map(
-                |(from, to)| {
-                    let mut random = Random::new(&format!("impatient {number} {spin_max:?}"));
-                    let data = random.bytes(scaled(300_000));
-                    let sent = hash_of(&data);
-                    let sender = std::thread::spawn(move || {
-                        send_chunked(&from, &data, 200, &mut random);
-                    });
-                    std::thread::spawn(move || {
-                        assert!(hash_of(&read_impatiently(&to)) == sent);
-                        join(sender);
-                    })
-                },
-            )
-        });
-        join_all(threads.collect());
-        assert_empty(&stack);
-    }
-}
-
-#[test]
-fn several_readers_of_one_connection_share_what_comes() {
-    let _guard = watchdog("several readers");
-    let stack = stack_with(|c| c.spin_max = Duration::ZERO);
-    let (client, server) = pair(&stack);
-    client.set_nodelay(true).unwrap();
-    let count = scaled(20_000);
-    let readers = (0..3).map(|_| {
-        let mut server = server.try_clone().unwrap();
-        std::thread::spawn(move || {
-            let (mut part, mut sum) = ([0; 4], 0);
-            loop {
-                match server.read(&mut part).unwrap() {
-                    0 => return sum,
-                    len => sum += len,
-                }
-            }
-        })
-    });
-    let readers: Vec<_> = readers.collect();
-    for _ in 0..count {
-        { &client }.write_all(&[1, 2]).unwrap();
-    }
-    client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(join_all(readers).into_iter().sum::<usize>(), 2 * count);
-    drop((client, server));
-    assert_empty(&stack);
 }
 
 #[test]

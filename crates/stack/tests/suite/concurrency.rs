@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{
-    self, Random, assert_empty, hash_of, join, join_all, pair, scaled, stack_with, watchdog,
+    self, Random, assert_empty, hash_of, join, join_all, pair, scaled, send_chunked, stack_with, watchdog,
 };
 use sha2::{Digest, Sha256};
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
@@ -203,6 +203,79 @@ fn several_readers_on_one_connection_share_the_stream() {
     let parts = join_all(readers);
     assert_eq!(parts.iter().map(|p| p.0).sum::<usize>(), data.len());
     assert_eq!(parts.iter().map(|p| p.1).sum::<u64>(), sum);
+}
+
+#[test]
+fn several_readers_that_sleep_share_small_messages() {
+    let _guard = watchdog("several_readers_that_sleep_share_small_messages");
+    let stack = stack_with(|c| c.spin_max = Duration::ZERO);
+    let (client, server) = pair(&stack);
+    client.set_nodelay(true).unwrap();
+    let readers = (0..3).map(|_| {
+        let mut server = server.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let (mut part, mut sum) = ([0; 4], 0);
+            loop {
+                match server.read(&mut part).unwrap() {
+                    0 => return sum,
+                    len => sum += len,
+                }
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let count = scaled(20_000);
+    for _ in 0..count {
+        { &client }.write_all(&[1, 2]).unwrap();
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(join_all(readers).into_iter().sum::<usize>(), 2 * count);
+    drop((client, server));
+    assert_empty(&stack);
+}
+
+/// Reads until the end, in slices of time that often end while bytes arrive.
+fn read_impatiently(stream: &TcpStream) -> Vec<u8> {
+    let (mut all, mut part) = (Vec::new(), vec![0; 3000]);
+    loop {
+        match { stream }.read(&mut part) {
+            Ok(0) => return all,
+            Ok(len) => all.extend_from_slice(&part[..len]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+}
+
+#[test]
+fn reads_that_time_out_lose_nothing_though_writers_of_the_same_end_come_and_go() {
+    let _guard = watchdog("reads_that_time_out_lose_nothing_though_writers_of_the_same_end_come_and_go");
+    for spin_max in [Duration::ZERO, Duration::from_micros(20)] {
+        let stack = stack_with(|c| c.spin_max = spin_max);
+        let pairs: Vec<_> = (0..3).map(|_| pair(&stack)).collect();
+        let threads = pairs.into_iter().enumerate().flat_map(|(number, (client, server))| {
+            for end in [&client, &server] {
+                end.set_nodelay(true).unwrap();
+                end.set_read_timeout(Some(Duration::from_micros(50))).unwrap();
+            }
+            // Both ends write and read, each by a thread of its own.
+            [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)].map(
+                |(from, to)| {
+                    let mut random = Random::new(&format!("impatient {number} {spin_max:?}"));
+                    let data = random.bytes(scaled(300_000));
+                    let sent = hash_of(&data);
+                    let sender = std::thread::spawn(move || {
+                        send_chunked(&from, &data, 200, &mut random);
+                    });
+                    std::thread::spawn(move || {
+                        assert!(hash_of(&read_impatiently(&to)) == sent);
+                        join(sender);
+                    })
+                },
+            )
+        });
+        join_all(threads.collect());
+        assert_empty(&stack);
+    }
 }
 
 #[test]
