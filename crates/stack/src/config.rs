@@ -55,10 +55,6 @@ pub struct Config {
     /// moves in bursts, with pauses of a third of a millisecond for each other one on its core. Default on; see
     /// `docs/adr/0041`.
     pub writer_admission: bool,
-    /// Whether a reader that waits in a blocking read runs the segments that come for its connection over loopback itself, if their
-    /// sender is on another core; else the sender runs them. Worth a try where cores are far apart. Default off; see
-    /// `docs/adr/0040`.
-    pub delegate_input: bool,
     /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
@@ -94,7 +90,6 @@ impl Default for Config {
             workers: std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX),
             spin_max: sockeye_sync::SPIN_MAX_DEFAULT,
             writer_admission: true,
-            delegate_input: false,
             memory_max: 1 << 30,
             connections_max: 1 << 20,
             sndbuf: 256 << 10,

@@ -202,14 +202,6 @@ pub struct Experiments {
     pub unix_locking: UnixLocking,
 }
 
-impl Experiments {
-    /// Whether a reader that waits may be left with segments: the other settings say themselves which thread runs what.
-    pub(crate) fn may_delegate(&self) -> bool {
-        let Self { input: _, pool: _, unix_locking: _, grain, rcvd, rx_free, wake, entry } = *self;
-        (grain, rcvd, rx_free) == Default::default() && (wake, entry) == Default::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,11 +19,7 @@ use sockeye::{Config, Stack, TcpStream};
 const CLUSTER: usize = (64 << 10) + 64;
 
 fn stack(setting: RxFree) -> Stack {
-    // A reader that runs its own input frees what it has allocated itself.
-    stack_with(|c| {
-        setting.set(c);
-        c.delegate_input = false;
-    })
+    stack_with(|c| setting.set(c))
 }
 
 fn assert_lists_are_empty(stack: &Stack) {

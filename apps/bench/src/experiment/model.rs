@@ -88,8 +88,7 @@ impl Row {
     /// The settings of one lane, later ones over earlier ones: the row's, the given ones, the switch's.
     pub fn settings(&self, given: &[(String, String)], key: &str, setting: &str) -> Vec<(String, String)> {
         let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        // Experiments are about which thread runs what: delegation to readers came later than all of them.
-        let own = [("delegate_input", "off")].iter().chain(self.base).map(owned);
+        let own = self.base.iter().map(owned);
         own.chain(given.iter().cloned()).chain([(key.to_owned(), setting.to_owned())]).collect()
     }
 

@@ -100,7 +100,6 @@ const FIELDS: &[Field] = &[
     field!(workers, workers, number),
     field!(spin_max, spin_max, time),
     field!(writer_admission, writer_admission, on_off),
-    field!(delegate_input, delegate_input, on_off),
     field!(memory_max, memory_max, number),
     field!(connections_max, connections_max, number),
     field!(sndbuf, sndbuf, number),

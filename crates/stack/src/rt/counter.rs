@@ -47,18 +47,17 @@ pub const FASTOPEN_COOKIE_REQD: usize = 50;
 pub const FASTOPEN_BLACKHOLE: usize = 51;
 /// Queues behind holes that were dropped at the memory cap.
 pub const OFO_PRUNED: usize = 52;
-pub const DELEGATED: usize = 53;
 /// Run tokens that writers have waited for.
-pub const WRITERS_ADMITTED: usize = 54;
+pub const WRITERS_ADMITTED: usize = 53;
 /// Panics of wakers, hooks and interfaces that were caught.
-pub const PANICS_FOREIGN: usize = 55;
+pub const PANICS_FOREIGN: usize = 54;
 /// Panics of protocol code that were caught.
-pub const PANICS_PROTOCOL: usize = 56;
+pub const PANICS_PROTOCOL: usize = 55;
 /// Small writes that were held back: see `tcp/conn/cork.rs`.
-pub const CORKED: usize = 57;
+pub const CORKED: usize = 56;
 /// Of [`WORKER_WAKES`], those for one item alone, of the connection that was left.
-pub const WORKER_WAKES_NEEDLESS: usize = 58;
-pub const COUNT: usize = 59;
+pub const WORKER_WAKES_NEEDLESS: usize = 57;
+pub const COUNT: usize = 58;
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -114,7 +113,6 @@ pub const NAMES: [&str; COUNT] = [
     "fastopen_cookie_reqd",
     "fastopen_blackhole",
     "ofo_pruned",
-    "segments_delegated",
     "writers_admitted",
     "panics_foreign",
     "panics_protocol",

@@ -32,8 +32,6 @@ use crate::tcp::tables::ports::Ports;
 /// See the module's head.
 pub(crate) struct Core {
     inet: inet::Core,
-    /// Segments may be left with a reader that waits.
-    pub delegates: bool,
     /// What the settings that are measured against each other keep.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfStack,
@@ -78,7 +76,6 @@ impl Core {
             discipline: Chosen::of_stack(config),
             conn_serials: Serials::new(),
             handed: Handed::new(inet.workers.lane_count()),
-            delegates: config.delegate_input && Chosen::may_delegate(config),
             inet,
         }
     }

@@ -42,12 +42,6 @@ pub(crate) trait Discipline {
     /// That of a new connection of this hash, whose segments go by `via`; `other` is its other end, if that is in this stack.
     fn of_conn(core: &Core, hash: u64, via: Via, other: Option<&Conn>) -> Self::OfConn;
 
-    /// Whether segments may be left with a reader that waits.
-    fn may_delegate(config: &Config) -> bool {
-        let _ = config;
-        true
-    }
-
     /// A call into the stack begins, of an application's thread or of the stack's own.
     #[inline]
     fn begin(core: &Core, call: &mut Self::OfCall, is_worker: bool) {

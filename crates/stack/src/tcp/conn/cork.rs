@@ -16,7 +16,6 @@
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::Left;
 
-use super::emit::DELEGATED_MAX;
 use super::outbox::Context;
 use super::user::Ends;
 use super::{Conn, Locked, Work, serve};
@@ -25,7 +24,7 @@ use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 
 /// Bytes of a write that may be held back, and bytes of which no more are held back.
-const HELD_MAX: usize = DELEGATED_MAX;
+const HELD_MAX: usize = 4096;
 
 /// Holds back a write of `bytes` bytes that were appended, and lets go, if the other end is busy. Else the lock comes back, and the bytes are
 /// to be sent.

@@ -4,18 +4,17 @@
 //! why the segment is sent. Tests: the socket layer's.
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
-use sockeye_sync::facade::{Arc, Ordering};
+use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{Left, Turn};
 
-use super::outbox::{Beside, Context, OtherEnd, Routed, Wake};
+use super::outbox::{Beside, Context, OtherEnd, Routed};
 use super::{Conn, Work, transmit};
 use crate::base::payload::Data;
 use crate::rt::counter;
 use crate::tcp::discipline::{Chosen, Discipline};
 
-/// Text of a segment that may be left with a reader that waits. With more, what the reader copies costs so much more than to run
-/// the segment that the two are better done side by side.
-pub(super) const DELEGATED_MAX: usize = 4096;
+/// Bytes of text, at most, of a segment that its sender runs for the receiver at once.
+const AT_ONCE_MAX: usize = 4096;
 
 /// Hands a segment to `peer`, while the lock of the connection that sends it is held. It is run once that is let go.
 fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Work, text_len: usize) {
@@ -25,20 +24,11 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
     {
         return beside.locked.push(work);
     }
-    // A reader that waits on another core runs what brings it text. A segment without text brings a reader nothing: its end's writer
-    // waits for it, if any thread does.
-    if cx.delegates
-        && (1..=DELEGATED_MAX).contains(&text_len)
-        && let Some(cpu) = peer.options.delegate.cpu()
-        && cpu != cx.cpu
-    {
-        return leave_with_reader(cx, peer, work);
-    }
     let left = match peer {
         // Only a thread that runs items under a socket lock answers at once. Bulk is better left: the peer's reader need not wait for the rest of
         // our section.
         OtherEnd::Lent(peer)
-            if text_len <= DELEGATED_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
+            if text_len <= AT_ONCE_MAX && cx.beside.is_none() && !Chosen::is_queued_before_lock(conn) =>
         {
             match peer.so.try_run(work) {
                 Turn::Mine(locked, work) => {
@@ -50,29 +40,11 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
         }
         OtherEnd::Lent(_) | OtherEnd::Own(_) => peer.so.leave(work),
     };
-    owe(cx, &peer, left);
-}
-
-/// What was left first is run by this thread once it holds no lock, if no other thread has by then.
-fn owe(cx: &mut Context<'_>, peer: &Arc<Conn>, left: Left<Work>) {
     match left {
-        Left::First => cx.outbox.filled.push_back(Arc::clone(peer)),
+        // This thread runs it once it holds no lock, if no other thread has by then.
+        Left::First => cx.outbox.filled.push_back(Arc::clone(&peer)),
         Left::Behind => cx.core.count(counter::QUEUED),
         Left::Dead(_) => cx.core.count(counter::SEGMENTS_LOST),
-    }
-}
-
-/// Leaves a segment to a reader that waits for what comes (`user.rs`, `wait_offering`), or as any other if it does not any more.
-fn leave_with_reader(cx: &mut Context<'_>, peer: OtherEnd<'_>, work: Work) {
-    // Before it is left: another thread may run it at once. Relaxed: a hint.
-    peer.filled_from.store(cx.cpu as u8, Ordering::Relaxed);
-    let left = peer.so.leave(work);
-    if !matches!(left, Left::First) || !peer.options.delegate.takes_over() {
-        return owe(cx, &peer, left);
-    }
-    cx.core.count(counter::DELEGATED);
-    if peer.rcv_wait.nudge().is_wake_owed() {
-        cx.outbox.wakes.push(Wake::Reader(Arc::clone(&peer)));
     }
 }
 
@@ -188,9 +160,9 @@ mod tests {
         let locked = conn.so.try_enter().unwrap();
         Context::run(stack.core().unwrap(), |cx| {
             for _ in 0..300 {
-                owe(cx, conn, conn.so.leave(Work::Notify));
+                // The runner finds it when it lets go.
+                let _left = conn.so.leave(Work::Notify);
             }
-            cx.outbox.filled.clear();
             serve::let_go(cx, conn, locked, 0);
         });
         assert!(conn.so.try_enter().is_some_and(|locked| {

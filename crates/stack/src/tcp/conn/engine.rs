@@ -20,7 +20,7 @@ use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
-use super::emit::{DELEGATED_MAX, emit, emit_bare};
+use super::emit::{emit, emit_bare};
 use super::error::failure;
 use super::outbox::{Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf};
@@ -222,9 +222,7 @@ fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Hea
 pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
-    so.rcv.is_small = payload.len() <= DELEGATED_MAX;
-    // Relaxed: a hint, where the next bytes will come from.
-    so.rcv.cpu = if cx.is_delegate { u32::from(conn.filled_from.load(Ordering::Relaxed)) } else { cx.cpu };
+    so.rcv.cpu = cx.cpu;
     so.rcv.chain.append(payload.0);
     failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);

@@ -34,7 +34,6 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::socket_lock::Delegate;
 use sockeye_sync::{Notify, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
@@ -79,8 +78,6 @@ pub(crate) struct Conn {
     state: AtomicU8,
     /// (a) Out of the demux table.
     dead: AtomicBool,
-    /// (a) The CPU of the thread that last left a segment with a waiting reader, modulo 256.
-    filled_from: AtomicU8,
     /// (p) written, (a) read: the way that its segments take.
     pub via: ViaCell,
     /// (a) Where frames for it come in; nowhere on loopback.
@@ -128,8 +125,6 @@ pub(crate) struct SocketOptions {
     /// Whether there was a first write: a connection for one message does best with no more references
     /// (`TcpStream::peer`).
     pub has_written: AtomicBool,
-    /// The reader that waits and has offered to run what comes; here because there is room.
-    pub delegate: Delegate,
     /// SO_REUSEADDR, which decides later bind conflicts.
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
@@ -160,7 +155,6 @@ impl SocketOptions {
             keepalive_interval_ms: AtomicU32::new(0),
             user_timeout_ms: AtomicU32::new(0),
             has_written: AtomicBool::new(false),
-            delegate: Delegate::new(),
             reuse_addr,
             reuse_port,
             is_v6,
@@ -247,7 +241,6 @@ impl Conn {
             Buffers { snd: init.snd, rcv: init.rcv, waiters: poll::Waiters::default(), fast_open: None };
         Arc::new(Self {
             discipline: init.discipline,
-            filled_from: AtomicU8::new(0),
             notify: Notify::new(),
             users: AtomicU32::new(1),
             so: SocketLock::new(Socket::new(buffers, init.pcb)),

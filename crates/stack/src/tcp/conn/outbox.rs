@@ -155,10 +155,6 @@ pub(crate) struct Outbox {
 pub(crate) struct Context<'s> {
     inet: context::Context<'s>,
     pub core: &'s Core,
-    /// Whether segments may be left with readers that wait: [`Config::delegate_input`](crate::Config::delegate_input).
-    pub delegates: bool,
-    /// Runs what was left with it as such a reader.
-    pub is_delegate: bool,
     /// The two ends of a connection, as a handle of the application holds them for the time of this call.
     pub ends: Option<(&'s Arc<Conn>, &'s Arc<Conn>)>,
     /// The other end of the connection that was run last, locked, with segments for it: before everything else.
@@ -202,15 +198,7 @@ impl<'s> Context<'s> {
     fn run_as<R>(core: &'s Core, is_worker: bool, f: impl FnOnce(&mut Self) -> R) -> R {
         let (mut outbox, due) = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         Chosen::begin(core, &mut outbox.discipline, is_worker);
-        let mut cx = Self {
-            inet: context::Context::new(core, due),
-            core,
-            delegates: core.delegates,
-            is_delegate: false,
-            ends: None,
-            beside: None,
-            outbox,
-        };
+        let mut cx = Self { inet: context::Context::new(core, due), core, ends: None, beside: None, outbox };
         // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
         let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
         cx.drain("the rest of a call", Self::flush);

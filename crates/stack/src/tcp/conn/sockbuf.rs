@@ -236,8 +236,6 @@ pub(crate) struct RecvBuf {
     pub closed: bool,
     /// `hiwat` grows with what the reader takes.
     pub auto: bool,
-    /// What was delivered last was small enough to be left with a reader that waits.
-    pub is_small: bool,
     /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
     pub acks_when_emptied: bool,
     /// The last urgent byte, until it is read.
@@ -259,7 +257,6 @@ impl RecvBuf {
             shut: false,
             closed: false,
             auto,
-            is_small: false,
             acks_when_emptied: false,
             urgent: None,
         }

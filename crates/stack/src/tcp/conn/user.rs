@@ -326,16 +326,11 @@ pub(super) fn recv_into<S: Sink>(
                 continue;
             }
             let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &conn.rcv_wait, so.rcv.cpu));
-            let may_offer = core.delegates && so.rcv.is_small;
             serve::release(core, ends, so);
             if at_end? {
                 return Ok(0);
             }
-            if may_offer && conn.input_at.load().is_none() {
-                wait_offering(core, ends, ticket, &mut timeout)?;
-            } else {
-                wait(core, conn, conn.readers(), ticket, &mut timeout)?;
-            }
+            wait(core, conn, conn.readers(), ticket, &mut timeout)?;
             continue;
         }
         let mut freed = Freed::new();
@@ -409,34 +404,6 @@ fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
 fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     blocks.then(|| (queue.prepare(), cpu))
-}
-
-/// [`wait`] for bytes, and runs the segments that bring them: what they change is what the caller touches next, and their
-/// sender then need not fetch it from this core. For where small ones come. See `sync/src/socket_lock/delegate.rs`.
-fn wait_offering(
-    core: &Core,
-    ends: &Ends<'_>,
-    ticket: Option<(Ticket, u32)>,
-    timeout: &mut Timeout,
-) -> io::Result<()> {
-    let (conn, here) = (ends.conn, core.cpu());
-    // On one core nothing would be won.
-    let comes_from_elsewhere = ticket.is_some_and(|(_, cpu)| cpu != here);
-    if comes_from_elsewhere {
-        conn.options.delegate.offer(here);
-    }
-    let waited = wait(core, conn, conn.readers(), ticket, timeout);
-    if comes_from_elsewhere {
-        conn.options.delegate.withdraw();
-    }
-    if comes_from_elsewhere && conn.so.looks_left() {
-        Context::run(core, |cx| {
-            (cx.is_delegate, cx.ends) = (true, ends.both());
-            Chosen::resume(cx, conn);
-            cx.is_delegate = false;
-        });
-    }
-    waited
 }
 
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.

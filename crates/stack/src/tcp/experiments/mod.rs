@@ -91,10 +91,6 @@ impl Discipline for Configured {
         OfConn { squeue: squeue::of_conn(core, hash, via, other), rare: needs_rare.then(rare) }
     }
 
-    fn may_delegate(config: &Config) -> bool {
-        config.experiments.may_delegate()
-    }
-
     #[inline]
     fn begin(core: &Core, call: &mut OfCall, is_worker: bool) {
         call.entry = if is_worker { Entry::Process } else { core.discipline.squeues.entry };
