@@ -69,8 +69,7 @@
 //! * *A sleeper* is woken by the holder that it has marked. An unlock wakes one. That one sets `parked` again and insists again, and
 //!   marks the word even where it locks, so as a holder it wakes the next; a debtor that goes away instead has marked the runner.
 //!
-//! A debtor holds no lock when it looks. It may wait for a section, as any thread that wants the value does; it never waits for a runner. It
-//! may pass its debt on to a thread that waits (`socket_lock/delegate.rs`).
+//! A debtor holds no lock when it looks. It may wait for a section, as any thread that wants the value does; it never waits for a runner.
 //!
 //! # Waiting callers
 //! A runner with a long backlog calls [`Locked::give_way`] between runs: if a thread sleeps it unlocks, wakes one, and gives
@@ -89,7 +88,6 @@
 //!
 //! Must not know what an item is. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
 
-mod delegate;
 mod guards;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -100,7 +98,6 @@ use core::ptr;
 use crate::facade::{AtomicPtr, Futex, LockWord, Ordering, UnsafeCell, spin_loop, thread};
 use crate::node::{Batch, Node};
 
-pub use delegate::Delegate;
 use guards::Inner;
 pub use guards::{Backlog, Locked, Section};
 

@@ -37,11 +37,6 @@
 //! A thread would have to be held up between two instructions while the generation comes round,
 //! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
 //!
-//! *A `nudge` without the mutex* is a compare-exchange against a word with `WAITING`, so it is a `notify` at some moment, with
-//! one difference: it can fall into the section of another one, between its look and its swap. Both then write
-//! the same generation, and no thread has prepared in between, which needs the mutex. The swap reads no flags then; the
-//! sleepers are the nudge's to wake.
-//!
 //! Must not know the condition. Tests: `wait/tests.rs`, `tests/loom`.
 
 #[cfg(all(test, not(loom)))]
@@ -173,24 +168,6 @@ impl WaitQueue {
             return Notified::NoWaiter;
         }
         self.notify_waiting(seen)
-    }
-
-    /// [`notify`](Self::notify) by a caller that does not hold the mutex, because it has changed nothing that the mutex
-    /// guards: the waiters know of something else to look at before they go on, and announce themselves before they offer
-    /// it. Not for a queue with an [`Awaited`]. Never blocks.
-    pub fn nudge(&self) -> Notified {
-        // Relaxed: the caller has seen what the waiter wrote after it had prepared.
-        let mut seen = self.word.load(Ordering::Relaxed);
-        while seen & WAITING != 0 {
-            let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
-            // One attempt after the other: a swap could undo a count of `notify` that came in between. Orders as there.
-            match self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if seen & PARKED == 0 => return Notified::Spinning,
-                Ok(_) => return Notified::Parked,
-                Err(now) => seen = now,
-            }
-        }
-        Notified::NoWaiter
     }
 
     /// Wakes the sleepers that a `notify` found. A system call of about a microsecond; never

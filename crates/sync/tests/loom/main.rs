@@ -15,7 +15,6 @@ mod admission;
 mod bed;
 mod brief;
 mod busy_poll;
-mod delegate;
 mod leader;
 mod leave_undrained;
 mod notify;
