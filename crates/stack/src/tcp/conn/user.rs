@@ -10,7 +10,7 @@ use std::time::Duration;
 use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::reserved::Reservation;
-use sockeye_sync::{Lent, Ticket, WaitQueue};
+use sockeye_sync::{Lent, Ticket};
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
@@ -325,7 +325,7 @@ pub(super) fn recv_into<S: Sink>(
                 serve::run_left(core, ends, so, None);
                 continue;
             }
-            let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &conn.rcv_wait, so.rcv.cpu));
+            let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &so));
             serve::release(core, ends, so);
             if at_end? {
                 return Ok(0);
@@ -381,7 +381,7 @@ fn peek_into(core: &Core, conn: &Arc<Conn>, buf: &mut [u8]) -> io::Result<usize>
         if at_end(conn, &so)? {
             return Ok(0);
         }
-        let ticket = ticket(conn, &conn.rcv_wait, so.rcv.cpu);
+        let ticket = ticket(conn, &so);
         drop(so);
         wait(core, conn, conn.readers(), ticket, &mut timeout)?;
     }
@@ -400,10 +400,10 @@ fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
     }
 }
 
-/// A ticket for a blocking socket. Called under the lock that guards `queue`.
-fn ticket(conn: &Conn, queue: &WaitQueue, cpu: u32) -> Option<(Ticket, u32)> {
+/// A ticket for a reader, if the socket blocks, and where the thread that will notify it ran last.
+fn ticket(conn: &Conn, so: &Buffers) -> Option<(Ticket, u32)> {
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    blocks.then(|| (queue.prepare(), cpu))
+    blocks.then(|| (conn.rcv_wait.prepare(), so.rcv.cpu))
 }
 
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.
