@@ -15,7 +15,7 @@
 //! A cache empties itself when the generation in the control word has moved, when the pool is closed,
 //! and at its thread's end. An idle thread does none of this until it touches a pool again: it keeps
 //! at most [`CACHE_BYTES`], and the quota bounds what all threads keep.
-//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `remote_free/models.rs`.
+//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `experiments/remote_free/models.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};

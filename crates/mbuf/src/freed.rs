@@ -2,12 +2,12 @@
 //!
 //! Between the end of the last view and a cache lies a choice: which core is to have the memory. A thread that drops an
 //! [`Mbuf`] leaves the choice to the pool, and the dropping thread's cache gets the cluster. A thread that releases it
-//! into a [`Freed`] may put it on a remote-free list first (`remote_list.rs`), and does so after its locks.
+//! into a [`Freed`] may put it on a remote-free list first (`experiments/remote_list.rs`), and does so after its locks.
 //!
 //! It must not know sockets, or which lists there are. A cluster in here references nothing but its pool: no
 //! view, no data, no quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the list, or null
 //! with `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/remote_free.rs`; the
-//! models at the end of `remote_list.rs`.
+//! models at the end of `experiments/remote_list.rs`.
 
 use std::fmt;
 use std::ptr::{self, NonNull};

@@ -17,7 +17,7 @@
 //! * A view covers only bytes that were written, and no byte is written while a view covers it
 //!   (`cluster.rs` has the argument).
 //! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or on a
-//!   remote-free list of the core that allocates (`remote_list.rs`). In each of them it counts towards the cap; the count changes only when the
+//!   remote-free list of the core that allocates (`experiments/remote_list.rs`). In each of them it counts towards the cap; the count changes only when the
 //!   system gives or takes.
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.
@@ -34,6 +34,7 @@ mod class;
 mod cluster;
 mod cpu;
 mod depot;
+mod experiments;
 mod facade;
 mod freed;
 mod links;
@@ -41,18 +42,15 @@ mod magazine;
 mod mbuf;
 mod pool;
 mod quota;
-mod remote_free;
-mod remote_list;
 mod spare;
 mod stats;
 mod store;
 
 pub use chain::{Chain, IntoMbufs, Mbufs, Slices};
 pub use class::{CLASS_COUNT, CLUSTER_MAX, Class};
+pub use experiments::{CORE_BYTES_MAX, RemoteFreeList, RemoteFreeSlot, Seen};
 pub use freed::Freed;
 pub use mbuf::Mbuf;
 pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};
-pub use remote_free::Seen;
-pub use remote_list::{CORE_BYTES_MAX, RemoteFreeList, RemoteFreeSlot};
 pub use spare::Spare;
 pub use stats::{ClassStats, PoolStats};

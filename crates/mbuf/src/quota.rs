@@ -194,7 +194,7 @@ impl Quota {
     /// No more handles: nothing is worth keeping.
     pub(crate) fn close(&self) {
         self.control.fetch_or(CLOSED, Ordering::Relaxed);
-        // Pairs with the fence after a push into a remote-free list (`remote_list.rs`).
+        // Pairs with the fence after a push into a remote-free list (`experiments/remote_list.rs`).
         fence(Ordering::SeqCst);
     }
 

@@ -20,10 +20,10 @@ use crate::class::Class;
 use crate::cluster::Cluster;
 use crate::cpu;
 use crate::depot::Depot;
+use crate::experiments::CoreLists;
 use crate::facade::Mutex;
 use crate::magazine::Magazine;
 use crate::quota::Quota;
-use crate::remote_list::CoreLists;
 use crate::stats::{Event, PoolStats, Shard};
 
 pub(crate) struct Store {

@@ -16,6 +16,7 @@ mod models;
 
 use sockeye_sync::facade::unmodelled::Arc;
 
+use super::remote_list::{Fill, RemoteFreeList, RemoteFreeSlot, Reserved};
 use crate::cache;
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
@@ -24,7 +25,6 @@ use crate::facade::{Ordering, fence};
 use crate::freed::{FreeList, Freed};
 use crate::magazine::Magazine;
 use crate::pool::Pool;
-use crate::remote_list::{Fill, RemoteFreeList, RemoteFreeSlot, Reserved};
 use crate::stats::Event;
 
 /// What a look at the lists of the cores remembers for the next look ([`Pool::flush_stale`]).

@@ -12,11 +12,11 @@ use loom::thread;
 use crate::class::Class;
 use crate::cluster::Cluster;
 use crate::cpu;
+use crate::experiments::{RemoteFreeList, RemoteFreeSlot};
 use crate::facade::{AtomicUsize, Ordering, fence};
 use crate::freed::Freed;
 use crate::mbuf::Mbuf;
 use crate::pool::Pool;
-use crate::remote_list::{RemoteFreeList, RemoteFreeSlot};
 use crate::store::Store;
 
 /// Bytes of the smallest cluster.
