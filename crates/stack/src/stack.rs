@@ -30,6 +30,7 @@ use crate::inet;
 use crate::inet::link::{self, LinkOptions};
 use crate::inet::netif::device::Device;
 use crate::inet::netif::{Netif, NetifId, Prefix, RpFilter};
+use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::env::Env;
 use crate::rt::fork;
 use crate::rt::handle::{Layer, Stack};
@@ -178,12 +179,14 @@ impl Stack {
     /// taken at one moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let Ok(core) = self.core::<Core>() else { return Vec::new() };
+        let pool = core.pool.stats();
         core.counts()
             .chain(core.input.counts())
             .chain(core.ip.counts())
             .chain(udp::shared(core).counts())
             .chain(core.links.counts())
-            .chain(pool_counters(&core.pool.stats()))
+            .chain(pool_counters(&pool))
+            .chain(Chosen::pool_counters(&pool))
             .collect()
     }
 
@@ -277,6 +280,8 @@ impl Stack {
     }
 
     /// Bytes of packet memory on remote-free lists: they hold no data and wait for the core that allocates (`Experiments::rx_free`).
+    /// Only with the feature `experiments`.
+    #[cfg(feature = "experiments")]
     pub fn memory_remote_listed(&self) -> usize {
         self.core::<Core>().map_or(0, |core| core.pool.stats().remote_listed())
     }
@@ -354,7 +359,7 @@ impl Core {
 }
 
 /// The counters of packet memory, all sizes together.
-fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
+fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 6] {
     let sum = |f: fn(&sockeye_mbuf::ClassStats) -> u64| stats.classes.iter().map(f).sum();
     [
         ("mbuf_allocated", sum(|c| c.allocs())),
@@ -363,8 +368,5 @@ fn pool_counters(stats: &PoolStats) -> [(&'static str, u64); 9] {
         ("mbuf_depot_stores", sum(|c| c.depot_stores)),
         ("mbuf_local_frees", sum(|c| c.local_frees)),
         ("mbuf_remote_frees", sum(|c| c.remote_frees)),
-        ("mbuf_remote_listed", sum(|c| c.remote_listed)),
-        ("mbuf_remote_taken", sum(|c| c.remote_taken)),
-        ("mbuf_remote_list_overflows", sum(|c| c.remote_list_overflows)),
     ]
 }

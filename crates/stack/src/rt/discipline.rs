@@ -8,6 +8,8 @@
 
 use std::time::Instant;
 
+use sockeye_mbuf::PoolStats;
+
 use crate::config::Config;
 use crate::rt::env::Env;
 
@@ -23,6 +25,12 @@ pub(crate) trait Discipline {
     fn keeps_memory(config: &Config) -> bool {
         let _ = config;
         true
+    }
+
+    /// Counters of packet memory besides those of every stack.
+    fn pool_counters(stats: &PoolStats) -> Vec<(&'static str, u64)> {
+        let _ = stats;
+        Vec::new()
     }
 
     /// The calling thread is about to wait.

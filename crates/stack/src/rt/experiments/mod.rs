@@ -13,6 +13,8 @@ pub(crate) mod recycle;
 
 use std::time::{Duration, Instant};
 
+use sockeye_mbuf::PoolStats;
+
 use crate::config::Config;
 use crate::experiments::{Input, PoolSource, Wake};
 use crate::rt::discipline::Discipline;
@@ -40,6 +42,10 @@ impl Discipline for Configured {
 
     fn keeps_memory(config: &Config) -> bool {
         config.experiments.pool == PoolSource::Cached
+    }
+
+    fn pool_counters(stats: &PoolStats) -> Vec<(&'static str, u64)> {
+        recycle::pool_counters(stats)
     }
 
     #[inline]

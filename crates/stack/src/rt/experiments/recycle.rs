@@ -24,7 +24,7 @@
 
 use std::time::Duration;
 
-use sockeye_mbuf::{Freed, Seen};
+use sockeye_mbuf::{ClassStats, Freed, PoolStats, Seen};
 use sockeye_sync::facade::{AtomicBool, Ordering, fence};
 
 use crate::experiments::RxFree;
@@ -44,6 +44,16 @@ pub(crate) struct Recycler {
 
 /// Time between two sweeps. Long against the time between two packets of a busy connection.
 const PERIOD: Duration = Duration::from_millis(100);
+
+/// What the remote-free lists did, all sizes together.
+pub(super) fn pool_counters(stats: &PoolStats) -> Vec<(&'static str, u64)> {
+    let sum = |f: fn(&ClassStats) -> u64| stats.classes.iter().map(f).sum();
+    vec![
+        ("mbuf_remote_listed", sum(|c| c.remote_listed)),
+        ("mbuf_remote_taken", sum(|c| c.remote_taken)),
+        ("mbuf_remote_list_overflows", sum(|c| c.remote_list_overflows)),
+    ]
+}
 
 impl Recycler {
     pub fn new(setting: RxFree, lanes: usize) -> Self {
