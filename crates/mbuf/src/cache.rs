@@ -25,17 +25,17 @@ use sockeye_sync::facade::unmodelled::Arc;
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
 use crate::cpu;
+use crate::discipline::{Chosen, Discipline};
 use crate::facade::thread_local;
-use crate::freed::FreeList;
 use crate::magazine::Magazine;
 use crate::quota::{CLOSED, FLAGS};
 use crate::stats::{Event, Shard};
 use crate::store::Store;
 
 /// One thread's free clusters of one pool.
-struct ThreadCache {
-    store: Arc<Store>,
-    shard: Arc<Shard>,
+pub(crate) struct ThreadCache {
+    pub(crate) store: Arc<Store>,
+    pub(crate) shard: Arc<Shard>,
     /// The control word when it was last acted on.
     seen: Cell<usize>,
     /// What the last refusal said to wait with.
@@ -134,29 +134,6 @@ pub(crate) unsafe fn free(cluster: NonNull<Cluster>) {
     });
 }
 
-/// Counts an event of one cluster of `store`.
-pub(crate) fn count(store: &Arc<Store>, class: Class, event: Event) {
-    with_cache(Arc::as_ptr(store), |cache| match cache {
-        Some(cache) => cache.shard.count(class, event),
-        None => store.count(class, event),
-    });
-}
-
-/// Counts an event for each cluster of a list.
-pub(crate) fn count_list(list: &FreeList, event: Event) {
-    let Some(first) = NonNull::new(list.head) else { return };
-    // SAFETY: the list owns the cluster, so the header is valid.
-    let store = unsafe { first.as_ref() }.store();
-    with_cache(store, |cache| match cache {
-        Some(cache) => list.classes().for_each(|class| cache.shard.count(class, event)),
-        None => {
-            // SAFETY: the cluster holds a count of the store.
-            let store = unsafe { count_store(store) };
-            list.classes().for_each(|class| store.count(class, event));
-        }
-    });
-}
-
 /// What the calling thread's last refusal by this pool said to wait with.
 pub(crate) fn refusal(store: &Arc<Store>) -> Option<u64> {
     with_cache(Arc::as_ptr(store), |cache| cache.and_then(|cache| cache.refused.get()))
@@ -191,7 +168,7 @@ pub(crate) fn forget_closed() {
 /// `f` must not call back into this module. A caller has a handle or a cluster, which keeps `store`
 /// alive.
 #[inline]
-fn with_cache<R>(store: *const Store, f: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
+pub(crate) fn with_cache<R>(store: *const Store, f: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
     let current = current();
     // SAFETY: `CURRENT` is null or points to a cache of this thread, which only this thread drops,
     // and not while `f` runs.
@@ -237,7 +214,7 @@ fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
 ///
 /// # Safety
 /// `store` came from an `Arc` that a caller holds meanwhile.
-unsafe fn count_store(store: *const Store) -> Arc<Store> {
+pub(crate) unsafe fn count_store(store: *const Store) -> Arc<Store> {
     // SAFETY: as the caller says.
     unsafe { Arc::increment_strong_count(store) };
     // SAFETY: the count taken just now is handed over.
@@ -317,7 +294,7 @@ impl ThreadCache {
             return None;
         }
         self.catch_up();
-        self.unpark();
+        Chosen::collect(self);
         let bin = &self.bins[class.index()];
         if let Some(cluster) = bin.pop() {
             self.shard.count(class, Event::Hit);
@@ -335,19 +312,6 @@ impl ThreadCache {
         let event = if cluster.is_some() { Event::Fresh } else { Event::Refusal };
         self.shard.count(class, event);
         cluster
-    }
-
-    /// Takes in this core's remote-free list.
-    fn unpark(&self) {
-        let mut list = self.store.core_lists.of(cpu::current()).take_if_any();
-        list.classes().for_each(|class| self.shard.count(class, Event::RemoteTaken));
-        while let Some(cluster) = list.pop() {
-            // SAFETY: the list owned the cluster, so the header is valid.
-            let header = unsafe { cluster.as_ref() };
-            let (class, event) = (header.class(), header.freed_here());
-            // SAFETY: the list handed the cluster over, and lists of this store hold this store's.
-            unsafe { self.free(class, event, cluster) };
-        }
     }
 
     /// One of the clusters that would have gone home; the rest go into the cache.
@@ -377,8 +341,7 @@ impl ThreadCache {
     fn obtain_at_cap(&self, class: Class) -> Option<NonNull<Cluster>> {
         let seen = self.store.quota.refuse();
         self.give_back_all();
-        self.store.drain_depot();
-        self.store.drain_core_lists();
+        self.store.drain();
         let cluster = Store::obtain(&self.store, class);
         if cluster.is_none() {
             self.refused.set(Some(seen));
@@ -389,7 +352,7 @@ impl ThreadCache {
     /// # Safety
     /// `cluster` is free, of this store and class, and the caller owns it and hands it over.
     #[inline]
-    unsafe fn free(&self, class: Class, event: Event, cluster: NonNull<Cluster>) {
+    pub(crate) unsafe fn free(&self, class: Class, event: Event, cluster: NonNull<Cluster>) {
         self.shard.count(class, event);
         if self.granted && self.is_current() {
             if class == HOMEBOUND && matches!(event, Event::FreeRemote) {

@@ -1,7 +1,7 @@
 //! A cluster: one piece of packet memory and the header in front of it.
 //!
 //! It must not know how clusters are cached. States, and the threads that may move them:
-//! * *free*: `refs` means nothing. One owner (a cache, the depot, a remote-free list, a thread between them) holds the
+//! * *free*: `refs` means nothing. One owner (a cache, the depot, a thread between them, or what `discipline.rs` adds) holds the
 //!   only pointer and may write any field. `next` links it into a magazine or a list.
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that
 //!   drops the last view ([`Cluster::release`] says so) becomes the owner of a free cluster.

@@ -9,7 +9,7 @@ crate::facade::thread_local! {
 }
 
 /// The thread of a model runs on this core from now on.
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom, feature = "experiments"))]
 pub(crate) fn run_on(core: u32) {
     CORE.with(|own| own.set(core));
 }

@@ -16,9 +16,9 @@ mod real {
     pub(crate) use std::alloc::{alloc, dealloc};
     pub(crate) use std::thread_local;
 
-    pub(crate) use sockeye_sync::facade::{
-        AtomicPtr, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence,
-    };
+    #[cfg(feature = "experiments")]
+    pub(crate) use sockeye_sync::facade::AtomicPtr;
+    pub(crate) use sockeye_sync::facade::{AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, fence};
     pub(crate) use sockeye_sync::facade::{memory_read, memory_written};
 }
 
@@ -29,7 +29,9 @@ mod modelled {
     // They report what is leaked, or given back twice.
     pub(crate) use loom::alloc::{alloc, dealloc};
     pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+    #[cfg(feature = "experiments")]
+    pub(crate) use loom::sync::atomic::AtomicPtr;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
     /// loom's thread locals, in the one form that this crate uses: loom does not know the `const` block.
     macro_rules! model_thread_local {

@@ -1,13 +1,12 @@
-//! Clusters whose last view is gone, on their way to the core that keeps them.
+//! Clusters whose last view is gone, on their way to a cache.
 //!
-//! Between the end of the last view and a cache lies a choice: which core is to have the memory. A thread that drops an
-//! [`Mbuf`] leaves the choice to the pool, and the dropping thread's cache gets the cluster. A thread that releases it
-//! into a [`Freed`] may put it on a remote-free list first (`experiments/remote_list.rs`), and does so after its locks.
+//! The cache of a thread that drops an [`Mbuf`] gets the cluster at once. A thread that releases the mbuf into a [`Freed`] gives the
+//! cluster back later, after its locks. With the feature `experiments` it may put the cluster on a remote-free list then, for the core that
+//! allocated it (`experiments/`).
 //!
 //! It must not know sockets, or which lists there are. A cluster in here references nothing but its pool: no
 //! view, no data, no quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the list, or null
-//! with `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/remote_free.rs`; the
-//! models at the end of `experiments/remote_list.rs`.
+//! with `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/accounting.rs`.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -18,14 +17,13 @@ use crate::class::Class;
 use crate::cluster::Cluster;
 use crate::facade::memory_written;
 use crate::mbuf::Mbuf;
-use crate::stats::Event;
 
 /// A list of free clusters of any class, linked through their headers. Dropping one that is not empty would leak.
 pub(crate) struct FreeList {
     pub(crate) head: *mut Cluster,
     pub(crate) tail: *mut Cluster,
     /// Of memory, headers included.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 // SAFETY: a list owns its clusters, and free clusters are not tied to a thread.
@@ -34,23 +32,6 @@ unsafe impl Send for FreeList {}
 impl FreeList {
     pub(crate) const fn new() -> FreeList {
         FreeList { head: ptr::null_mut(), tail: ptr::null_mut(), bytes: 0 }
-    }
-
-    /// The clusters from `head` on, counted one by one.
-    ///
-    /// # Safety
-    /// `head` is null or the first of a linked list of free clusters that the caller owns and hands over.
-    pub(crate) unsafe fn from_head(head: *mut Cluster) -> FreeList {
-        let mut list = FreeList { head, ..FreeList::new() };
-        let mut at = head;
-        while let Some(cluster) = NonNull::new(at) {
-            // SAFETY: the caller owns each cluster of the list, so the header is valid.
-            let header = unsafe { cluster.as_ref() };
-            list.bytes += Cluster::footprint(header.class());
-            list.tail = at;
-            at = header.next().get();
-        }
-        list
     }
 
     #[inline]
@@ -131,12 +112,6 @@ impl Freed {
     /// No clusters.
     pub const fn new() -> Freed {
         Freed { list: FreeList::new() }
-    }
-
-    /// What was taken from a remote-free list.
-    pub(crate) fn of_remote_list(list: FreeList) -> Freed {
-        cache::count_list(&list, Event::RemoteTaken);
-        Freed { list }
     }
 
     /// Whether there are no clusters.

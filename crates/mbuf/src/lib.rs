@@ -5,10 +5,11 @@
 //!   system. Threads allocate from and free into caches of their own; the caches exchange whole
 //!   magazines with a depot (Bonwick and Adams, "Magazines and Vmem", USENIX 2001).
 //! * [`Mbuf`]: a view of part of a cluster, 16 bytes. Copying one copies a reference.
-//! * [`Freed`]: clusters whose last view is gone, which the pool may put on a remote-free list of another core instead of taking
-//!   them into the dropping thread's cache ([`RemoteFreeSlot`], [`RemoteFreeList`], [`Pool::remote_free_to_cores`]).
+//! * [`Freed`]: clusters whose last view is gone, which their thread gives back after its locks.
 //! * [`Spare`]: the room behind a view, for a system call to write into.
 //! * [`Chain`]: a queue of mbufs that reads as one run of bytes: a socket buffer, a segment's payload.
+//! * With the feature `experiments`: remote-free lists, where a freed cluster may wait for the core that allocated it (`RemoteFreeSlot`,
+//!   `RemoteFreeList`, `Pool::remote_free_to_cores`). The feature adds these and changes nothing of a pool that does not use them.
 //!
 //! What this crate must not know: sockets, protocols, socket locks, drivers. Of ours it uses the facade of
 //! `sockeye-sync` alone: atomics and locks.
@@ -16,15 +17,15 @@
 //! Invariants that hold across its files:
 //! * A view covers only bytes that were written, and no byte is written while a view covers it
 //!   (`cluster.rs` has the argument).
-//! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or on a
-//!   remote-free list of the core that allocates (`experiments/remote_list.rs`). In each of them it counts towards the cap; the count changes only when the
+//! * A cluster is in exactly one place: behind its views, in one thread's cache, in the depot, or, with the feature
+//!   `experiments`, on a remote-free list. In each of them it counts towards the cap; the count changes only when the
 //!   system gives or takes.
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.
 //!
 //! Tests: beside the code for what is private, `tests/` for the API. The concurrency models run under
-//! loom: `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib`. The unsafe code runs
-//! under miri: `cargo +nightly miri test -p sockeye-mbuf`. Costs: `cargo run --release -p
+//! loom: `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib --features experiments`. The unsafe code runs
+//! under miri: `cargo +nightly miri test -p sockeye-mbuf --features experiments`. Costs: `cargo run --release -p
 //! sockeye-mbuf --example mbuf_costs`.
 #![warn(missing_docs)]
 
@@ -34,6 +35,8 @@ mod class;
 mod cluster;
 mod cpu;
 mod depot;
+mod discipline;
+#[cfg(feature = "experiments")]
 mod experiments;
 mod facade;
 mod freed;
@@ -48,7 +51,8 @@ mod store;
 
 pub use chain::{Chain, IntoMbufs, Mbufs, Slices};
 pub use class::{CLASS_COUNT, CLUSTER_MAX, Class};
-pub use experiments::{CORE_BYTES_MAX, RemoteFreeList, RemoteFreeSlot, Seen};
+#[cfg(feature = "experiments")]
+pub use experiments::{CORE_BYTES_MAX, RemoteFreeList, RemoteFreeSlot, RemoteListStats, Seen};
 pub use freed::Freed;
 pub use mbuf::Mbuf;
 pub use pool::{Exhausted, MEMORY_MIN, Pool, PoolConfig};

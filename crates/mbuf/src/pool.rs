@@ -98,7 +98,7 @@ impl Pool {
     /// Does not block, beyond short locks.
     #[inline]
     pub fn alloc(&self, want: usize) -> Result<Mbuf, Exhausted> {
-        match cache::alloc(&self.handle.store, Class::for_len(want)) {
+        match cache::alloc(self.store(), Class::for_len(want)) {
             Some(cluster) => Ok(Mbuf::of(cluster)),
             None => Err(Exhausted),
         }
@@ -125,17 +125,17 @@ impl Pool {
     /// Bytes obtained from the system and not returned, headers included: in use, in caches, in the
     /// depot. Never above [`Pool::memory_max`].
     pub fn allocated(&self) -> usize {
-        self.handle.store.quota.taken()
+        self.store().quota.taken()
     }
 
     /// The cap on [`Pool::allocated`], in bytes.
     pub fn memory_max(&self) -> usize {
-        self.handle.store.quota.max()
+        self.store().quota.max()
     }
 
     /// All counts. Adds up all threads': not for hot paths.
     pub fn stats(&self) -> PoolStats {
-        self.handle.store.stats()
+        self.store().stats()
     }
 
     /// Blocks until memory was given back since this thread was last refused, or until `deadline`
@@ -144,8 +144,8 @@ impl Pool {
     ///
     /// What another thread frees ends the wait even if it does not suffice for what was refused.
     pub fn wait_freed(&self, deadline: Option<Instant>) -> bool {
-        match cache::refusal(&self.handle.store).filter(|_| !self.is_lost()) {
-            Some(seen) => self.handle.store.quota.wait_freed(seen, deadline),
+        match cache::refusal(self.store()).filter(|_| !self.is_lost()) {
+            Some(seen) => self.store().quota.wait_freed(seen, deadline),
             None => true,
         }
     }
@@ -172,10 +172,9 @@ impl Pool {
         if self.is_lost() {
             return;
         }
-        self.handle.store.quota.ask_trim();
-        cache::flush(&self.handle.store);
-        self.handle.store.drain_depot();
-        self.handle.store.drain_core_lists();
+        self.store().quota.ask_trim();
+        cache::flush(self.store());
+        self.store().drain();
     }
 
     #[inline]
@@ -186,13 +185,13 @@ impl Pool {
     /// Whether this process has the pool from its parent, by fork(2): then nothing is handed out, and what is given back
     /// is leaked.
     pub fn is_lost(&self) -> bool {
-        self.handle.store.is_lost()
+        self.store().is_lost()
     }
 
     /// Takes over the parent's pool in a child of fork(2). No other thread of the parent was in a call of the pool when
     /// the child was made. What lay in the caches of those threads is not seen again.
     pub fn adopt(&self) {
-        self.handle.store.origin.adopt();
+        self.store().origin.adopt();
     }
 
     /// Whether both are handles of one pool.

@@ -11,7 +11,7 @@
 //! | CLOSED | the drop of the last handle | no thread | freed memory goes to the system |
 //! | PRESSURE | `reserve`, from 7/8 of the cap | `release`, below 3/4 | the same |
 //! | REFUSED | `refuse`, under the lock | `release`, under the lock | the same, and the next `release` wakes |
-//! | NO_REUSE | `new` | no thread | the same, but remote-free lists take clusters all the same |
+//! | NO_REUSE | `new` | no thread | the same |
 //!
 //! Why no wake-up is lost. The refused thread sets REFUSED and remembers the count `freed` (in one
 //! section of the lock), then tries to reserve once more. A releasing thread lowers `taken`, then
@@ -64,7 +64,7 @@ struct Waiting {
 pub(crate) const CLOSED: usize = 1;
 const PRESSURE: usize = 2;
 const REFUSED: usize = 4;
-const NO_REUSE: usize = 8;
+pub(crate) const NO_REUSE: usize = 8;
 pub(crate) const FLAGS: usize = CLOSED | PRESSURE | REFUSED | NO_REUSE;
 const GENERATION: usize = 16;
 
@@ -104,11 +104,6 @@ impl Quota {
     /// Whether freed memory should be kept for reuse.
     pub(crate) fn keeps(&self) -> bool {
         self.control() & FLAGS == 0
-    }
-
-    /// Whether freed memory may wait for the core that allocated it.
-    pub(crate) fn lists_remote_frees(&self) -> bool {
-        self.control() & (FLAGS & !NO_REUSE) == 0
     }
 
     /// Counts `bytes` as taken, if the cap allows.
@@ -194,8 +189,6 @@ impl Quota {
     /// No more handles: nothing is worth keeping.
     pub(crate) fn close(&self) {
         self.control.fetch_or(CLOSED, Ordering::Relaxed);
-        // Pairs with the fence after a push into a remote-free list (`experiments/remote_list.rs`).
-        fence(Ordering::SeqCst);
     }
 
     /// Promises `bytes` to a thread's cache, if the share of all caches allows.

@@ -10,6 +10,9 @@ use sockeye_sync::facade::unmodelled::{AtomicU64, Ordering};
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
+use crate::discipline::{Chosen, Discipline};
+#[cfg(feature = "experiments")]
+use crate::experiments::RemoteListStats;
 
 /// What is counted, per class.
 #[derive(Clone, Copy)]
@@ -26,34 +29,44 @@ pub(crate) enum Event {
     FreeLocal,
     /// Freed on another core.
     FreeRemote,
-    /// Put on a remote-free list.
-    RemoteListed,
-    /// Taken from a remote-free list.
-    RemoteTaken,
-    /// Freed on another core, and its remote-free list had no room.
-    RemoteListFull,
     /// Refused for the cap, or because the system had no memory.
     Refusal,
 }
 
-const EVENT_COUNT: usize = Event::Refusal as usize + 1;
+pub(crate) const EVENT_COUNT: usize = Event::Refusal as usize + 1;
+
+/// Counts of one class: those of the events, and behind them what the discipline counts.
+const COLUMN_COUNT: usize = EVENT_COUNT + Chosen::EVENT_COUNT;
+
+/// What is counted in a column of its own.
+pub(crate) trait Counted: Copy {
+    /// Below [`COLUMN_COUNT`].
+    fn column(self) -> usize;
+}
+
+impl Counted for Event {
+    #[inline]
+    fn column(self) -> usize {
+        self as usize
+    }
+}
 
 /// The counts of one thread.
 #[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Shard([[AtomicU64; EVENT_COUNT]; CLASS_COUNT]);
+pub(crate) struct Shard([[AtomicU64; COLUMN_COUNT]; CLASS_COUNT]);
 
 impl Shard {
     /// Counts one. Only for the thread the shard belongs to; from two threads, counts would be lost.
     #[inline]
-    pub(crate) fn count(&self, class: Class, event: Event) {
-        let counter = &self.0[class.index()][event as usize];
+    pub(crate) fn count(&self, class: Class, event: impl Counted) {
+        let counter = &self.0[class.index()][event.column()];
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Counts one, from any thread.
-    pub(crate) fn count_shared(&self, class: Class, event: Event) {
-        self.0[class.index()][event as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_shared(&self, class: Class, event: impl Counted) {
+        self.0[class.index()][event.column()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds what `other` counted; it is not to be read again.
@@ -65,8 +78,8 @@ impl Shard {
         }
     }
 
-    fn read(&self, class: Class, event: Event) -> u64 {
-        self.0[class.index()][event as usize].load(Ordering::Relaxed)
+    pub(crate) fn read(&self, class: Class, event: impl Counted) -> u64 {
+        self.0[class.index()][event.column()].load(Ordering::Relaxed)
     }
 
     /// Adds the counts to `stats`.
@@ -79,16 +92,15 @@ impl Shard {
             sum.depot_stores += self.read(class, Event::DepotStore);
             sum.local_frees += self.read(class, Event::FreeLocal);
             sum.remote_frees += self.read(class, Event::FreeRemote);
-            sum.remote_listed += self.read(class, Event::RemoteListed);
-            sum.remote_taken += self.read(class, Event::RemoteTaken);
-            sum.remote_list_overflows += self.read(class, Event::RemoteListFull);
             sum.refusals += self.read(class, Event::Refusal);
+            Chosen::add_to(self, class, sum);
         }
     }
 }
 
 /// Counts of one class since the pool was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClassStats {
     /// Allocations served from the allocating thread's cache.
     pub local_hits: u64,
@@ -99,18 +111,15 @@ pub struct ClassStats {
     /// Magazines given to the depot by frees.
     pub depot_stores: u64,
     /// Clusters that came into a cache, the depot or the system's hands by a thread on the core on which they had
-    /// been allocated; those that were on a remote-free list in between included.
+    /// been allocated.
     pub local_frees: u64,
     /// Clusters that did so by a thread on another core.
     pub remote_frees: u64,
-    /// Clusters put on a remote-free list, for the core that allocates.
-    pub remote_listed: u64,
-    /// Clusters taken from a remote-free list.
-    pub remote_taken: u64,
-    /// Clusters freed on another core because the remote-free list was full.
-    pub remote_list_overflows: u64,
     /// Allocations refused: the cap was reached, or the system had no memory.
     pub refusals: u64,
+    /// What remote-free lists did. Only with the feature `experiments`.
+    #[cfg(feature = "experiments")]
+    pub remote_lists: RemoteListStats,
 }
 
 impl ClassStats {
@@ -124,14 +133,9 @@ impl ClassStats {
         self.local_frees + self.remote_frees
     }
 
-    /// Clusters on remote-free lists now. Taken while threads work, the parts may disagree: never less than zero.
-    pub fn remote_listed_now(&self) -> u64 {
-        self.remote_listed.saturating_sub(self.remote_taken)
-    }
-
     /// Clusters in use. Taken while threads work, the parts may disagree: never less than zero.
     pub fn live(&self) -> u64 {
-        self.allocs().saturating_sub(self.frees()).saturating_sub(self.remote_listed_now())
+        self.allocs().saturating_sub(self.frees()).saturating_sub(Chosen::waiting(self))
     }
 }
 
@@ -154,12 +158,8 @@ impl PoolStats {
         self.bytes_of(ClassStats::live)
     }
 
-    /// Bytes of clusters on remote-free lists now, headers included.
-    pub fn remote_listed(&self) -> usize {
-        self.bytes_of(ClassStats::remote_listed_now)
-    }
-
-    fn bytes_of(&self, count: fn(&ClassStats) -> u64) -> usize {
+    /// Bytes of the clusters that `count` counts, headers included.
+    pub(crate) fn bytes_of(&self, count: fn(&ClassStats) -> u64) -> usize {
         let bytes = |class: Class| {
             let count = count(&self.classes[class.index()]);
             usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(Cluster::footprint(class))

@@ -20,19 +20,20 @@ use crate::class::Class;
 use crate::cluster::Cluster;
 use crate::cpu;
 use crate::depot::Depot;
-use crate::experiments::CoreLists;
+use crate::discipline::{Chosen, Discipline};
 use crate::facade::Mutex;
 use crate::magazine::Magazine;
 use crate::quota::Quota;
-use crate::stats::{Event, PoolStats, Shard};
+use crate::stats::{Counted, PoolStats, Shard};
 
 pub(crate) struct Store {
     /// The process whose threads use it.
     pub(crate) origin: Origin,
     pub(crate) quota: Quota,
     pub(crate) depot: Depot,
-    /// What waits for the core that allocates, if the pool is used so ([`crate::Pool::remote_free_to_cores`]).
-    pub(crate) core_lists: CoreLists,
+    /// What is kept elsewhere than in caches and the depot.
+    #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
+    pub(crate) discipline: <Chosen as Discipline>::OfPool,
     shards: Mutex<Shards>,
 }
 
@@ -50,7 +51,7 @@ impl Store {
             origin: Origin::here(),
             quota: Quota::new(memory_max, reuse),
             depot: Depot::new(depot_max),
-            core_lists: CoreLists::new(memory_max),
+            discipline: Chosen::of_pool(memory_max),
             shards: Mutex::new(shards),
         }
     }
@@ -99,28 +100,14 @@ impl Store {
         }
     }
 
-    /// Returns all that is in the depot to the system.
-    pub(crate) fn drain_depot(&self) {
+    /// Returns all that lies outside of the threads' caches to the system.
+    pub(crate) fn drain(&self) {
         for class in Class::ALL {
             for magazine in self.depot.drain(class) {
                 Store::give_back_all(magazine);
             }
         }
-    }
-
-    /// Returns the clusters on the cores' remote-free lists to the system.
-    pub(crate) fn drain_core_lists(&self) {
-        for list in self.core_lists.iter() {
-            let mut listed = list.take_if_any();
-            listed.classes().for_each(|class| self.count(class, Event::RemoteTaken));
-            while let Some(cluster) = listed.pop() {
-                // SAFETY: the list owned the cluster, so the header is valid.
-                let header = unsafe { cluster.as_ref() };
-                self.count(header.class(), header.freed_here());
-                // SAFETY: the list owned it and handed it over. Our caller holds the store.
-                unsafe { Store::give_back(cluster) };
-            }
-        }
+        Chosen::drain(self);
     }
 
     /// Gives a magazine to the depot, or to the system if the depot does not want it. True if it
@@ -166,8 +153,7 @@ impl Store {
     /// The last handle went.
     pub(crate) fn close(&self) {
         self.quota.close();
-        self.drain_depot();
-        self.drain_core_lists();
+        self.drain();
     }
 
     /// A shard for a thread that begins to use the pool.
@@ -185,7 +171,7 @@ impl Store {
     }
 
     /// Counts for a thread that has no shard.
-    pub(crate) fn count(&self, class: Class, event: Event) {
+    pub(crate) fn count(&self, class: Class, event: impl Counted) {
         if self.is_lost() {
             return;
         }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 
-use sockeye_mbuf::{CLUSTER_MAX, Class, Mbuf, Pool, PoolConfig};
+use sockeye_mbuf::{CLUSTER_MAX, Class, Freed, Mbuf, Pool, PoolConfig};
 
 mod common;
 use common::{cores, run_on};
@@ -46,6 +46,21 @@ fn use_and_memory_rise_and_fall_with_what_is_held() {
     assert_eq!(pool.allocated(), expected, "idle clusters are kept for reuse");
     pool.trim();
     assert_eq!(pool.allocated(), 0);
+}
+
+#[test]
+fn only_the_last_view_frees_and_what_is_freed_counts_as_used_until_it_is_given_back() {
+    let pool = pool();
+    let mbuf = alloc(&pool, 100);
+    let (view, footprint) = (mbuf.clone(), mbuf.footprint());
+    let mut freed = Freed::new();
+    freed.release(mbuf);
+    assert!(freed.is_empty());
+    freed.release(view);
+    assert_eq!((freed.count(), freed.footprint()), (1, footprint));
+    assert_eq!(pool.in_use(), footprint);
+    drop(freed);
+    assert_eq!((pool.in_use(), pool.stats().class(Class::B256).frees()), (0, 1));
 }
 
 #[test]

@@ -17,15 +17,17 @@ mod models;
 use sockeye_sync::facade::unmodelled::Arc;
 
 use super::remote_list::{Fill, RemoteFreeList, RemoteFreeSlot, Reserved};
-use crate::cache;
+use super::stats::{self, RemoteEvent};
+use super::{RemoteFree, core_lists};
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
 use crate::cpu;
+use crate::discipline::Discipline;
 use crate::facade::{Ordering, fence};
 use crate::freed::{FreeList, Freed};
 use crate::magazine::Magazine;
 use crate::pool::Pool;
-use crate::stats::Event;
+use crate::quota::{FLAGS, NO_REUSE};
 
 /// What a look at the lists of the cores remembers for the next look ([`Pool::flush_stale`]).
 #[derive(Default, Debug)]
@@ -49,7 +51,7 @@ impl Pool {
         }
         let mut foreign = self.take_foreign(freed);
         let Some(cluster) = foreign.pop() else { return };
-        cache::count_list(&foreign, Event::RemoteListFull);
+        stats::count_list(&foreign, RemoteEvent::ListFull);
         freed.list.append(foreign);
         let mut one = FreeList::new();
         // SAFETY: the list owned it and handed it over.
@@ -58,9 +60,9 @@ impl Pool {
         let class = unsafe { cluster.as_ref() }.class();
         // Asked first, because a failed exchange takes the line away from the others too.
         match if slot.is_empty() { slot.put(one) } else { Err(one) } {
-            Ok(()) => cache::count(self.store(), class, Event::RemoteListed),
+            Ok(()) => stats::count(self.store(), class, RemoteEvent::Listed),
             Err(one) => {
-                cache::count(self.store(), class, Event::RemoteListFull);
+                stats::count(self.store(), class, RemoteEvent::ListFull);
                 freed.list.append(one);
                 return;
             }
@@ -124,18 +126,18 @@ impl Pool {
 
     /// Takes the list of `core` into the depot's rack of that core. Returns the bytes taken.
     pub fn flush_core(&self, core: u32) -> usize {
-        let mut list = self.store().core_lists.of(core).take_if_any();
+        let mut list = core_lists(self.store()).of(core).take_if_any();
         let bytes = list.footprint();
         if bytes == 0 {
             return 0;
         }
-        cache::count_list(&list, Event::RemoteTaken);
+        stats::count_list(&list, RemoteEvent::Taken);
         let mut magazines: [Magazine; CLASS_COUNT] = std::array::from_fn(|_| Magazine::new());
         while let Some(cluster) = list.pop() {
             // SAFETY: the list owned the cluster, so the header is valid.
             let header = unsafe { cluster.as_ref() };
             let class = header.class();
-            cache::count(self.store(), class, header.freed_here());
+            stats::count(self.store(), class, header.freed_here());
             let magazine = &mut magazines[class.index()];
             // SAFETY: the list handed the cluster over.
             unsafe { magazine.push(cluster) };
@@ -152,7 +154,7 @@ impl Pool {
     /// Flushes the lists of cores whose top is what it was at the last look: no thread empties them. True if others
     /// hold something: look again in a while. `seen` belongs to the caller.
     pub fn flush_stale(&self, seen: &mut Seen) -> bool {
-        let lists = &self.store().core_lists;
+        let lists = core_lists(self.store());
         seen.tops.resize(lists.count(), 0);
         let mut is_left = false;
         for (core, (list, seen)) in lists.iter().zip(&mut seen.tops).enumerate() {
@@ -168,28 +170,29 @@ impl Pool {
 
     /// Whether any core's list has a cluster.
     pub fn has_core_lists(&self) -> bool {
-        self.store().core_lists.iter().any(|list| !list.is_empty())
+        core_lists(self.store()).iter().any(|list| !list.is_empty())
     }
 
     /// Bytes on the list of `core`, or about to be.
     pub fn listed_for(&self, core: u32) -> usize {
-        self.store().core_lists.of(core).bytes()
+        core_lists(self.store()).of(core).bytes()
     }
 
     /// How many lists of cores there are: a core's number modulo this is its list, for [`Pool::flush_core`].
     pub fn core_list_count(&self) -> usize {
-        self.store().core_lists.count()
+        core_lists(self.store()).count()
     }
 
     /// Whether freed memory may go to a remote-free list: the pool is neither closed nor short of memory.
     #[inline]
     pub fn lists_remote_frees(&self) -> bool {
-        self.store().quota.lists_remote_frees()
+        // A pool that keeps nothing for reuse has lists all the same: they are what is measured then.
+        self.store().quota.control() & (FLAGS & !NO_REUSE) == 0
     }
 
     /// The second look, after a push: `take_back` if what was put may not stay, or if `announce` panics.
     fn look_again(&self, announce: impl FnOnce() -> bool, take_back: impl FnOnce()) {
-        // Pairs with the fences in `Quota::refuse` and `Quota::close`: see `remote_list.rs`.
+        // Pairs with the fence in `RemoteFree::drain`: see `remote_list.rs`.
         fence(Ordering::SeqCst);
         let unwound = OnDrop(Some(take_back));
         if announce() && self.lists_remote_frees() {
@@ -229,7 +232,7 @@ impl Pool {
         match list.reserve(foreign.footprint(), bytes_max) {
             Reserved::Refused => {}
             Reserved::Granted(fill) => {
-                cache::count_list(&foreign, Event::RemoteListed);
+                stats::count_list(&foreign, RemoteEvent::Listed);
                 list.push(foreign);
                 return Some(fill);
             }
@@ -241,11 +244,11 @@ impl Pool {
             unsafe { one.push(cluster) };
             match list.reserve(one.footprint(), bytes_max) {
                 Reserved::Refused => {
-                    cache::count_list(&one, Event::RemoteListFull);
+                    stats::count_list(&one, RemoteEvent::ListFull);
                     freed.list.append(one);
                 }
                 Reserved::Granted(fill) => {
-                    cache::count_list(&one, Event::RemoteListed);
+                    stats::count_list(&one, RemoteEvent::Listed);
                     list.push(one);
                     filled = filled.max(Some(fill));
                 }
@@ -268,7 +271,7 @@ impl CoreGroups<'_> {
             return;
         }
         let group = std::mem::replace(&mut group.list, FreeList::new());
-        let lists = &self.pool.store().core_lists;
+        let lists = core_lists(self.pool.store());
         let put = self.pool.put(group, lists.of(core), lists.bytes_max, rest);
         self.is_any |= put.is_some();
         if put == Some(Fill::Half) {
@@ -280,7 +283,7 @@ impl CoreGroups<'_> {
 impl Drop for CoreGroups<'_> {
     fn drop(&mut self) {
         if self.is_any {
-            self.pool.look_again(|| true, || self.pool.store().drain_core_lists());
+            self.pool.look_again(|| true, || RemoteFree::drain(self.pool.store()));
         }
     }
 }

@@ -26,14 +26,42 @@
 //!
 //! Tests: loom models at the end, and of the threads that free in `remote_free/models.rs`; `tests/remote_free.rs`.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
+use super::stats::{self, RemoteEvent};
 use crate::cluster::Cluster;
 use crate::cpu;
 use crate::facade::{AtomicPtr, AtomicUsize, Ordering};
 use crate::freed::{FreeList, Freed};
+
+impl FreeList {
+    /// The clusters from `head` on, counted one by one.
+    ///
+    /// # Safety
+    /// `head` is null or the first of a linked list of free clusters that the caller owns and hands over.
+    unsafe fn from_head(head: *mut Cluster) -> FreeList {
+        let mut list = FreeList { head, ..FreeList::new() };
+        let mut at = head;
+        while let Some(cluster) = NonNull::new(at) {
+            // SAFETY: the caller owns each cluster of the list, so the header is valid.
+            let header = unsafe { cluster.as_ref() };
+            list.bytes += Cluster::footprint(header.class());
+            list.tail = at;
+            at = header.next().get();
+        }
+        list
+    }
+}
+
+impl Freed {
+    /// What was taken from a remote-free list.
+    pub(super) fn of_remote_list(list: FreeList) -> Freed {
+        stats::count_list(&list, RemoteEvent::Taken);
+        Freed { list }
+    }
+}
 
 /// A place for one free cluster. 8 bytes. Dropping it gives the cluster to the dropping thread's cache.
 pub struct RemoteFreeSlot {
@@ -153,7 +181,7 @@ impl RemoteFreeList {
 
     /// Adds clusters whose bytes were reserved.
     pub(crate) fn push(&self, list: FreeList) {
-        let Some(tail) = ptr::NonNull::new(list.tail) else { return };
+        let Some(tail) = NonNull::new(list.tail) else { return };
         // SAFETY: `list` owns the cluster until the exchange below succeeds.
         let link = unsafe { tail.as_ref() }.next();
         let mut head = self.head.load(Ordering::Relaxed);
@@ -240,7 +268,6 @@ mod models {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::thread;
-    use std::ptr::NonNull;
 
     const CLASS: Class = Class::B256;
     const ONE: usize = Cluster::footprint(CLASS);

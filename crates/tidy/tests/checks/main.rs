@@ -8,10 +8,10 @@
 //! | check | what it runs |
 //! |---|---|
 //! | format | `cargo fmt --all --check` |
-//! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` without `experiments` |
+//! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` and `sockeye-mbuf` without `experiments` |
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
-//! | models | the loom models of `sockeye-sync` and `sockeye-mbuf` |
-//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on |
+//! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too |
+//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
 //! | packages | `cargo package` of what is published, without a build; what is in them |
@@ -48,7 +48,8 @@ fn clippy_has_nothing_to_say() {
         .needs(Need::Component("clippy"))
         .run("lints");
     Child::cargo("clippy")
-        .args(["-p", "sockeye", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"])
+        .args(["-p", "sockeye", "-p", "sockeye-mbuf", "--all-targets", "--features", FEATURES])
+        .args(["--", "-D", "warnings"])
         .needs(Need::Component("clippy"))
         .run("lints");
 }
@@ -71,23 +72,43 @@ fn the_models_of_the_locks_and_queues_hold() {
 
 #[test]
 fn the_models_of_packet_memory_hold() {
-    Child::cargo("test")
-        .args(["-p", "sockeye-mbuf", "--release", "--lib"])
-        .env("RUSTFLAGS", "--cfg loom")
-        .run_tests("loom");
+    for features in ["", "experiments"] {
+        Child::cargo("test")
+            .args(["-p", "sockeye-mbuf", "--release", "--lib", "--features", features])
+            .env("RUSTFLAGS", "--cfg loom")
+            .run_tests("loom");
+    }
 }
 
-/// A test of the library that is there only without the feature `experiments`.
-const OF_PRODUCT: &str = "without_the_feature_there_are_no_older_settings ... ok";
+/// Tests of the library that are there only without the feature `experiments`.
+const OF_PRODUCT: [&str; 2] = [
+    "without_the_feature_there_are_no_older_settings ... ok",
+    "without_the_feature_a_pool_has_no_remote_free_lists ... ok",
+];
 
 /// One build for both: `--workspace` turns `experiments` on, as the bench asks for it, and these packages alone do not.
 #[test]
 fn the_library_passes_without_the_feature_experiments_and_under_the_address_sanitizer() {
     let packages = SANITIZED.iter().flat_map(|name| ["-p", *name]);
-    let child = Child::cargo("test")
-        .args(packages)
-        .args(["--features", FEATURES, "--lib", "--tests"])
-        .args(["--target", child::host()])
+    let Some(output) = sanitized().args(packages).args(["--features", FEATURES]).output("asan") else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    for test in OF_PRODUCT {
+        assert!(said.contains(test), "the library was not built without the feature: {test}");
+    }
+}
+
+/// Those of the squeue run above: `sockeye-sync` tests itself with the feature.
+#[test]
+fn the_remote_free_lists_pass_under_the_address_sanitizer() {
+    sanitized().args(["-p", "sockeye-mbuf", "--features", "experiments"]).run_tests("asan");
+}
+
+/// Tests under the sanitizer, of the packages that the caller names.
+fn sanitized() -> Child {
+    Child::cargo("test")
+        .args(["--lib", "--tests", "--target", child::host()])
         .env("RUSTFLAGS", "-Zsanitizer=address")
         // The sanitizer is an unstable flag of the stable compiler, which has its runtime all the same.
         .env("RUSTC_BOOTSTRAP", "1")
@@ -95,10 +116,7 @@ fn the_library_passes_without_the_feature_experiments_and_under_the_address_sani
         // reachable, which the leak check knows, so it stays on.
         .env("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
         .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
-        .needs(Need::Sanitizer);
-    let Some(output) = child.output("asan") else { return };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains(OF_PRODUCT), "the library was not built without the feature");
+        .needs(Need::Sanitizer)
 }
 
 /// They are a workspace of their own.

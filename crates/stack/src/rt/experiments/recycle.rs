@@ -49,9 +49,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 pub(super) fn pool_counters(stats: &PoolStats) -> Vec<(&'static str, u64)> {
     let sum = |f: fn(&ClassStats) -> u64| stats.classes.iter().map(f).sum();
     vec![
-        ("mbuf_remote_listed", sum(|c| c.remote_listed)),
-        ("mbuf_remote_taken", sum(|c| c.remote_taken)),
-        ("mbuf_remote_list_overflows", sum(|c| c.remote_list_overflows)),
+        ("mbuf_remote_listed", sum(|c| c.remote_lists.listed)),
+        ("mbuf_remote_taken", sum(|c| c.remote_lists.taken)),
+        ("mbuf_remote_list_overflows", sum(|c| c.remote_lists.overflows)),
     ]
 }
 
