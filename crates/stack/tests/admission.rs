@@ -29,7 +29,7 @@ fn hello(mut from: &TcpStream, mut to: &TcpStream) {
 }
 
 #[test]
-fn a_hook_sees_who_wants_what_and_lets_in_or_refuses() {
+fn a_hook_sees_the_addresses_and_accepts_or_refuses() {
     let stack = stack();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
@@ -126,7 +126,7 @@ fn a_repeated_syn_is_asked_for_again_only_once_the_first_was_ignored() {
 }
 
 #[test]
-fn a_decision_that_comes_too_late_harms_nobody() {
+fn a_late_decision_has_no_effect() {
     let mut driven = Driven::new();
     // The client has gone.
     let client = driven.connect();
@@ -197,7 +197,7 @@ fn any(stack: &Stack, change: impl FnOnce(&mut TcpSocket)) -> std::io::Result<Tc
 }
 
 #[test]
-fn a_listener_for_every_port_comes_after_all_others() {
+fn a_listener_for_every_port_is_matched_last() {
     let stack = stack();
     let all = any(&stack, |_| {}).unwrap();
     let one = TcpListener::bind_on(&stack, "127.0.0.1:4711").unwrap();
@@ -223,7 +223,7 @@ fn a_listener_for_every_port_comes_after_all_others() {
 }
 
 #[test]
-fn packets_to_any_host_are_taken_in_where_that_was_asked_for() {
+fn packets_to_any_host_are_accepted_on_interfaces_that_allow_it() {
     let (here, there) = wire(&WireConfig::default()).unwrap();
     let (client, proxy) = (Stack::new(Config::default()).unwrap(), Stack::new(Config::default()).unwrap());
     let out = client.attach(here, &["10.0.0.1/24".parse().unwrap()]).unwrap();

@@ -160,7 +160,7 @@ fn transfers(lab: &Lab, name: &str, read_max: usize) {
 }
 
 #[test]
-fn what_comes_while_readers_poll_the_interface_arrives_whole() {
+fn streams_arrive_whole_while_readers_poll_the_interface() {
     let _guard = common::watchdog("busy polling");
     for (v6, read_max) in [(false, 300_000), (true, 70_000)] {
         let lab = lab(v6, 0);
@@ -172,7 +172,7 @@ fn what_comes_while_readers_poll_the_interface_arrives_whole() {
 }
 
 #[test]
-fn many_small_frames_are_taken_together_whatever_a_reader_has_room_for() {
+fn many_small_frames_are_taken_together_whatever_the_size_of_the_readers_buffer() {
     let _guard = common::watchdog("batches of readers");
     for (offload, room) in [(false, 300_000), (false, 5000), (true, 300_000), (true, 5000)] {
         let config = WireConfig { offload, ..WireConfig::default() };

@@ -86,7 +86,7 @@ fn transfer(config: &CaptureConfig, bytes: usize) -> (u64, sockeye::netif::Captu
 }
 
 #[test]
-fn every_frame_of_both_directions_is_in_the_file_as_far_as_it_is_kept() {
+fn every_frame_of_both_directions_is_in_the_file_up_to_the_snap_length() {
     let _guard = common::watchdog("capture");
     let folder = Folder::new("capture");
     let config = CaptureConfig { snaplen: 60, ..CaptureConfig::to(folder.file("all.pcapng")) };
@@ -102,7 +102,7 @@ fn every_frame_of_both_directions_is_in_the_file_as_far_as_it_is_kept() {
 }
 
 #[test]
-fn files_are_bounded_and_the_oldest_goes() {
+fn files_are_bounded_and_the_oldest_is_deleted() {
     let _guard = common::watchdog("rotation");
     let folder = Folder::new("rotation");
     let path = folder.file("ring.pcapng");
@@ -123,7 +123,7 @@ fn files_are_bounded_and_the_oldest_goes() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_by_the_name_of_the_field() {
+fn an_invalid_capture_setting_is_refused_by_the_name_of_its_field() {
     let folder = Folder::new("refused");
     let good = CaptureConfig::to(folder.file("none"));
     for (config, name) in [

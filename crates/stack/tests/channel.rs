@@ -40,7 +40,7 @@ fn carry(frame: &TxFrame, to: &ChannelPort) {
 }
 
 #[test]
-fn two_stacks_whose_frames_a_program_carries_transfer_whole() {
+fn two_stacks_transfer_whole_streams_when_a_program_carries_their_frames() {
     let _guard = common::watchdog("channels");
     for (queues, queue_len, segment_max) in [(1, 1024, 0), (2, 1024, 65_535), (1, 40, 0)] {
         let config = ChannelConfig {
@@ -152,7 +152,7 @@ fn a_task_is_woken_by_a_frame_and_by_the_end_of_the_stack() {
 }
 
 #[test]
-fn frames_of_no_stack_or_of_a_wrong_length_are_refused() {
+fn frames_without_a_stack_or_of_a_wrong_length_are_refused() {
     let mac = Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, 1]));
     let (netif, ports) = channel(&ChannelConfig { medium: mac, ..ChannelConfig::default() }).unwrap();
     assert_eq!(netif.medium(), mac);
@@ -195,7 +195,7 @@ fn a_program_that_goes_away_takes_the_interface_down() {
 }
 
 #[test]
-fn what_a_stack_sends_is_read_by_a_program_that_knows_no_tcp() {
+fn a_program_without_tcp_can_read_the_frames_that_a_stack_sends() {
     let _guard = common::watchdog("batches");
     let (stacks, [left, right]) = stacks(&ChannelConfig::default());
     let at: SocketAddr = "10.9.0.2:8".parse().unwrap();

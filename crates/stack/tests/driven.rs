@@ -151,13 +151,13 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
 }
 
 #[test]
-fn poll_of_an_empty_stack_wants_no_call() {
+fn poll_of_an_empty_stack_has_no_deadline() {
     let world = World::new(|_| {});
     assert_eq!(world.stack.poll(Duration::from_secs(5)), None);
 }
 
 #[test]
-fn an_idle_connection_wants_no_call() {
+fn an_idle_connection_has_no_deadline() {
     let mut world = World::new(|_| {});
     let (client, server) = world.pair();
     world.pass(Duration::from_secs(600));
@@ -185,7 +185,7 @@ fn time_wait_ends_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn a_resting_port_is_reused_when_there_is_no_other_and_its_timestamps_have_moved_on() {
+fn a_port_in_time_wait_is_reused_if_there_is_no_other_and_its_timestamps_have_advanced() {
     let mut world = World::new(|c| c.port_range = 40000..=40001);
     let listener = TcpListener::bind_on(&world.stack, "127.0.0.1:80").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -214,7 +214,7 @@ fn a_resting_port_is_reused_when_there_is_no_other_and_its_timestamps_have_moved
 }
 
 #[test]
-fn keepalive_has_the_times_that_the_socket_was_told() {
+fn keepalive_uses_the_times_that_were_set_on_the_socket() {
     let mut world = World::new(|c| c.tcp.keepalive_time = Duration::from_secs(50));
     let listener = world.listener();
     let client = world.connect(&listener);
@@ -250,7 +250,7 @@ fn keepalive_has_the_times_that_the_socket_was_told() {
 }
 
 #[test]
-fn a_user_timeout_ends_what_stays_unacknowledged() {
+fn a_user_timeout_ends_a_connection_whose_data_stays_unacknowledged() {
     let mut world = World::new(|_| {});
     let listener = world.listener();
     let mut client = world.connect(&listener);
@@ -284,7 +284,7 @@ fn keepalive_probes_an_idle_connection_after_two_hours_and_the_peer_answers() {
 }
 
 #[test]
-fn a_connect_that_nobody_answers_times_out_after_its_retries() {
+fn an_unanswered_connect_times_out_after_its_retries() {
     let mut world = World::new(|c| c.tcp.syn_retries = 3);
     let mut socket = TcpSocket::new_v4(&world.stack);
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -382,7 +382,7 @@ fn write_once(clients: &[TcpStream], told: &mut [Told]) {
 }
 
 #[test]
-fn a_driver_is_told_when_he_is_wanted_earlier_and_only_then() {
+fn the_driver_is_notified_only_if_it_is_needed_earlier() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let taken = || calls.swap(0, Ordering::Relaxed);
@@ -412,7 +412,7 @@ fn a_driver_is_told_when_he_is_wanted_earlier_and_only_then() {
 }
 
 #[test]
-fn a_loop_that_sleeps_until_it_is_told_or_woken_finishes_what_threads_begin() {
+fn a_loop_that_sleeps_until_its_deadline_or_a_wake_up_finishes_the_work_of_other_threads() {
     let _watchdog = common::watchdog("a loop that sleeps until it is told or woken");
     let stack = common::stack_with(|c| c.workers = 0);
     let (wake, woken) = std::sync::mpsc::sync_channel(1);

@@ -90,7 +90,7 @@ fn the_first_connect_gets_a_cookie_and_the_second_sends_with_its_syn() {
 }
 
 #[test]
-fn more_than_a_syn_takes_follows_behind_the_handshake() {
+fn bytes_that_do_not_fit_into_the_syn_follow_after_the_handshake() {
     let world = World::new(CLIENT | SERVER, 8);
     drop(world.send(b"x"));
     drop(world.accept());
@@ -141,7 +141,7 @@ fn without_a_cookie_fastopen_connect_is_a_plain_connect_that_asks_for_one() {
 }
 
 #[test]
-fn each_side_does_fast_open_only_if_it_is_told_to() {
+fn each_side_does_fast_open_only_if_it_is_enabled() {
     for (bits, queue_len) in [(0, 8), (CLIENT, 8), (SERVER, 8), (CLIENT | SERVER, 0)] {
         let world = World::new(bits, queue_len);
         for _ in 0..3 {
@@ -157,7 +157,7 @@ fn each_side_does_fast_open_only_if_it_is_told_to() {
 }
 
 #[test]
-fn where_both_agree_no_cookie_is_needed() {
+fn no_cookie_is_needed_if_both_sides_waive_it() {
     let world = World::new(CLIENT | SERVER | CLIENT_WITHOUT_COOKIE | SERVER_WITHOUT_COOKIE, 8);
     let client = world.send(b"at once");
     assert_eq!(read(&world.accept()), b"at once");
@@ -191,7 +191,7 @@ fn a_cookie_outlives_one_rotation_of_the_key_and_is_replaced() {
 }
 
 #[test]
-fn under_cookies_for_syns_there_is_no_early_connection() {
+fn syn_cookies_allow_no_early_connection() {
     let world =
         World::with(8, |c| (c.tcp.fastopen, c.tcp.syn_cookies) = (CLIENT | SERVER, SynCookies::Always));
     for _ in 0..2 {
@@ -242,7 +242,7 @@ impl Silence {
 }
 
 #[test]
-fn a_syn_with_text_that_nobody_answers_is_held_against_the_server() {
+fn an_unanswered_syn_with_data_disables_fast_open_to_the_server() {
     let mut link = Silence::new();
     let given_up = link.connect();
     assert_eq!(link.pass(2), [true, false]);

@@ -24,7 +24,7 @@ fn with(root: &Path, folder: &Path, text: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_core_is_reached_without_asking_only_behind_a_held() {
+fn the_core_is_reached_without_a_fork_check_only_through_held() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
     with(&root, &root, "core_in_use", &mut found);

@@ -32,8 +32,8 @@ impl Drop for Dir {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_of_files_arrives_as_it_is_over_many_connections() {
-    let _guard = watchdog("a_directory_of_files_arrives_as_it_is_over_many_connections");
+async fn a_directory_of_files_arrives_unchanged_over_many_connections() {
+    let _guard = watchdog("a_directory_of_files_arrives_unchanged_over_many_connections");
     let mut random = Random::new("http");
     let dir = Dir::new("files");
     std::fs::create_dir_all(dir.0.join("deep er/ä")).unwrap();
@@ -93,7 +93,7 @@ async fn nothing_outside_of_the_directory_is_served() {
 }
 
 #[test]
-fn paths_are_encoded_and_taken_apart_again() {
+fn paths_are_encoded_and_decoded() {
     let path = server::encoded(Path::new("a b/100%/ä")).unwrap();
     assert_eq!(path, "/a%20b/100%25/%C3%A4");
     assert_eq!(server::plain(&path).unwrap(), ["a b", "100%", "ä"]);

@@ -43,8 +43,8 @@ fn a_hundred_idle_connections_cost_nothing() {
 }
 
 #[test]
-fn a_stack_that_nobody_uses_costs_nothing() {
-    let _guard = watchdog("a_stack_that_nobody_uses_costs_nothing");
+fn an_unused_stack_costs_nothing() {
+    let _guard = watchdog("an_unused_stack_costs_nothing");
     assert!(falls_silent(&common::stack()));
 }
 

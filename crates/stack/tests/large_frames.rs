@@ -37,7 +37,7 @@ fn transfer(lab: &Lab, name: &str) {
 }
 
 #[test]
-fn a_device_that_cuts_gets_large_frames_that_say_into_what() {
+fn a_device_that_segments_gets_large_frames_with_a_segment_size() {
     let _guard = common::watchdog("large frames");
     for v6 in [false, true] {
         let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
@@ -129,7 +129,7 @@ fn say_length(frame: &mut TxFrame) {
 }
 
 #[test]
-fn a_neighbor_gets_more_at_once_than_a_packet_can_say_and_less_once_the_device_takes_less() {
+fn a_neighbor_gets_frames_beyond_the_ip_length_field_until_the_device_lowers_its_limit() {
     let _guard = common::watchdog("frames longer than packets");
     for v6 in [false, true] {
         let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
@@ -205,7 +205,7 @@ impl Netif for Reading {
 }
 
 #[test]
-fn frames_in_the_stacks_own_mbufs_are_kept_and_their_padding_is_not() {
+fn frames_in_the_stacks_own_mbufs_are_kept_without_their_padding() {
     let _guard = common::watchdog("own mbufs");
     for (round, first_max) in [CLUSTER_MAX, 52, 53, 80, 1000].into_iter().enumerate() {
         let offload = round % 2 == 0;

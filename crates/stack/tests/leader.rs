@@ -62,7 +62,7 @@ const FILLER: u8 = 255;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_sleep_ends_though_the_flow_has_moved_to_another_queue() {
+fn a_sleep_ends_even_if_the_flow_has_moved_to_another_queue() {
     let _guard = common::watchdog("a flow that moves");
     let (left, right) = wire(&WireConfig { queues: 2, ..WireConfig::default() }).unwrap();
     let now = Arc::new(AtomicUsize::new(0));

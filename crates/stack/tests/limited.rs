@@ -120,7 +120,7 @@ fn time_behind_a_shut_window_counts_while_nothing_moves() {
 }
 
 #[test]
-fn a_window_that_takes_some_of_what_was_written_holds_back_the_rest() {
+fn a_window_that_takes_part_of_a_write_holds_back_the_rest() {
     let mut sender = Sender::new(1 << 20, 2 * MSS as u16);
     assert_eq!(sender.write(3 * MSS), 2);
     sender.pass(ms(20));
@@ -150,7 +150,7 @@ fn a_full_send_buffer_counts_once_a_writer_was_refused() {
 
 /// The order of Linux's `tcp_write_xmit`: the congestion window is asked first.
 #[test]
-fn time_behind_the_congestion_window_is_neither_windows_nor_buffers() {
+fn time_behind_the_congestion_window_counts_for_neither_window_nor_buffer() {
     let mut sender = Sender::new(12 * MSS as u32, u16::MAX);
     assert_eq!(sender.write(12 * MSS), 10, "the initial window, RFC 6928");
     assert_eq!((&sender.stream).write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -159,7 +159,7 @@ fn time_behind_the_congestion_window_is_neither_windows_nor_buffers() {
 }
 
 #[test]
-fn a_connection_that_ends_is_busy_no_more() {
+fn a_connection_that_ends_stops_being_busy() {
     let mut sender = Sender::new(1 << 20, MSS as u16);
     assert_eq!(sender.write(2 * MSS), 1);
     sender.pass(ms(20));

@@ -130,7 +130,7 @@ fn is_writable(poll: &Poll) -> bool {
 }
 
 #[test]
-fn a_writer_is_told_by_sending_alone_and_not_before_half_of_the_mark_has_gone() {
+fn a_writer_is_notified_by_sending_alone_and_only_below_half_of_the_mark() {
     let _guard = watchdog("told by sending alone");
     for lowat in [2, 1000, 4096, 16_384, 40_000] {
         let mut world = World::new(lowat);
@@ -164,7 +164,7 @@ fn a_writer_is_told_by_sending_alone_and_not_before_half_of_the_mark_has_gone() 
 }
 
 #[test]
-fn below_the_mark_a_write_is_let_in_that_nobody_is_told_of() {
+fn a_write_below_the_mark_is_accepted_without_a_notification() {
     let _guard = watchdog("between half of the mark and the mark");
     let mut world = World::new(8000);
     world.stall();
@@ -178,7 +178,7 @@ fn below_the_mark_a_write_is_let_in_that_nobody_is_told_of() {
 }
 
 #[test]
-fn another_mark_or_none_tells_at_once_whom_it_lets_in() {
+fn changing_or_removing_the_mark_notifies_the_writers_that_it_admits() {
     let _guard = watchdog("another mark");
     for other in [None, Some(u32::MAX), Some(100_000)] {
         let mut world = World::new(3000);
@@ -197,7 +197,7 @@ fn another_mark_or_none_tells_at_once_whom_it_lets_in() {
 }
 
 #[test]
-fn what_was_sent_before_there_was_a_mark_counts_as_sent() {
+fn bytes_sent_before_there_was_a_mark_count_as_sent() {
     let _guard = watchdog("a mark in the middle");
     let mut world = World::new(u32::MAX);
     assert_eq!(world.writer.notsent_lowat().unwrap(), None);
@@ -274,7 +274,7 @@ fn kernels_unacknowledged(local: SocketAddr) -> usize {
 }
 
 #[test]
-fn a_socket_stops_to_be_writable_at_as_many_unsent_bytes_as_the_kernels() {
+fn a_socket_stops_being_writable_at_as_many_unsent_bytes_as_the_kernels() {
     let _guard = watchdog("beside the kernel");
     for lowat in [2, 3000, 16_384, 65_536] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -76,7 +76,7 @@ impl Driven {
 }
 
 #[test]
-fn messages_that_nobody_answers_wait_for_no_timer() {
+fn unanswered_messages_wait_for_no_timer() {
     for grain in GRAINS {
         for rcvd in Rcvd::ALL {
             let mut driven = Driven::new(|c| {
@@ -91,7 +91,7 @@ fn messages_that_nobody_answers_wait_for_no_timer() {
 }
 
 #[test]
-fn nor_do_those_that_end_in_a_short_segment_or_are_read_in_parts() {
+fn unanswered_messages_with_a_short_last_segment_or_read_in_parts_wait_for_no_timer() {
     let mut driven = Driven::new(|_| {});
     let (client, server) = driven.pair();
     for len in [1, 1000, 100_001] {
@@ -108,7 +108,7 @@ fn nor_do_those_that_end_in_a_short_segment_or_are_read_in_parts() {
 }
 
 #[test]
-fn messages_after_a_conversation_wait_once() {
+fn one_way_messages_after_a_request_response_exchange_wait_once() {
     let mut driven = Driven::new(|_| {});
     let delack = sockeye::Config::default().tcp.delack;
     let (client, server) = driven.pair();
@@ -123,7 +123,7 @@ fn messages_after_a_conversation_wait_once() {
 }
 
 #[test]
-fn a_conversation_sends_no_acknowledgments_of_their_own() {
+fn a_request_response_exchange_sends_no_pure_acknowledgments() {
     let mut driven = Driven::new(|_| {});
     let (client, server) = driven.pair();
     let ask = |driven: &mut Driven| {

@@ -290,8 +290,8 @@ fn compare(name: &str, kernel: &str, sockeye: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_combination_of_closing_looks_as_on_the_kernel() {
-    let _guard = common::watchdog("every_combination_of_closing_looks_as_on_the_kernel");
+fn every_combination_of_closes_matches_the_kernel() {
+    let _guard = common::watchdog("every_combination_of_closes_matches_the_kernel");
     use Before::{Nothing, Shut, ShutBoth, ShutRead, Wrote, WroteAndShut};
     use Leaving::{Closes, Resets, ShutsBoth, ShutsRead, ShutsWrite, Stays};
     let befores = [Nothing, Wrote, Shut, WroteAndShut, ShutRead, ShutBoth];
@@ -436,9 +436,9 @@ fn urgent<S: Sockets>(sockets: &S, script: &[Say]) -> String {
 }
 
 #[test]
-fn urgent_data_looks_as_on_the_kernel() {
+fn urgent_data_matches_the_kernel() {
     use Say::{Fill, Peek, Plain, Read, Urgent};
-    let _guard = common::watchdog("urgent_data_looks_as_on_the_kernel");
+    let _guard = common::watchdog("urgent_data_matches_the_kernel");
     let sockeye = Sockeye(common::stack());
     let scripts: &[&[Say]] = &[
         &[Urgent(b"u"), Read(10)],
@@ -459,8 +459,8 @@ fn urgent_data_looks_as_on_the_kernel() {
 }
 
 #[test]
-fn single_scenarios_look_as_on_the_kernel() {
-    let _guard = common::watchdog("single_scenarios_look_as_on_the_kernel");
+fn single_scenarios_match_the_kernel() {
+    let _guard = common::watchdog("single_scenarios_match_the_kernel");
     let sockeye = Sockeye(common::stack());
     let mut found = Vec::new();
     let mut both = |name: &str, one: String, other: String| compare(name, &one, &other, &mut found);

@@ -179,7 +179,7 @@ fn give(to: &ChannelPort, frame: &TxFrame) -> Result<(), SendError> {
 }
 
 #[test]
-fn a_channel_that_is_refused_memory_gets_what_lies_behind_holes() {
+fn a_channel_that_is_refused_memory_prunes_data_behind_holes() {
     let _guard = common::watchdog("channel");
     let mut carrier = Carrier::new();
     carrier.fill(usize::MAX);
@@ -207,7 +207,7 @@ fn until_refused(mut write: impl FnMut() -> std::io::Result<usize>) -> std::io::
 }
 
 #[test]
-fn a_writer_on_loopback_that_is_refused_memory_gets_it() {
+fn a_loopback_writer_that_is_refused_memory_prunes_data_behind_holes() {
     let _guard = common::watchdog("loopback");
     refused_to(|stack| {
         let listener = TcpListener::bind_on(stack, "127.0.0.1:9").unwrap();
@@ -220,7 +220,7 @@ fn a_writer_on_loopback_that_is_refused_memory_gets_it() {
 }
 
 #[test]
-fn a_unix_socket_that_is_refused_memory_gets_it() {
+fn a_unix_socket_that_is_refused_memory_prunes_data_behind_holes() {
     let _guard = common::watchdog("unix");
     refused_to(|stack| {
         let pairs: Vec<_> = (0..32).map(|_| sockeye::unix::UnixStream::pair_on(stack).unwrap()).collect();
@@ -237,7 +237,7 @@ fn a_unix_socket_that_is_refused_memory_gets_it() {
 }
 
 #[test]
-fn a_datagram_that_is_refused_memory_gets_it() {
+fn a_datagram_that_is_refused_memory_prunes_data_behind_holes() {
     let _guard = common::watchdog("udp");
     refused_to(|stack| {
         let socket =

@@ -86,8 +86,8 @@ fn a_read_of_more_than_the_buffer_holds_opens_the_window_before_it_sleeps() {
 }
 
 #[test]
-fn a_slow_reader_stops_the_writer_and_lets_it_go_on() {
-    let _guard = watchdog("a_slow_reader_stops_the_writer_and_lets_it_go_on");
+fn a_slow_reader_stops_the_writer_and_then_lets_it_continue() {
+    let _guard = watchdog("a_slow_reader_stops_the_writer_and_then_lets_it_continue");
     let mut random = Random::new("slow reader");
     for (rcvd, entry, stack) in stacks(|c| (c.sndbuf, c.rcvbuf) = (16 << 10, 16 << 10)) {
         let (client, mut server) = pair(&stack);
@@ -111,8 +111,8 @@ fn a_slow_reader_stops_the_writer_and_lets_it_go_on() {
 }
 
 #[test]
-fn connections_that_end_under_their_readers_leave_nothing_behind() {
-    let _guard = watchdog("connections_that_end_under_their_readers_leave_nothing_behind");
+fn connections_that_end_during_reads_leave_nothing_behind() {
+    let _guard = watchdog("connections_that_end_during_reads_leave_nothing_behind");
     let mut random = Random::new("drop race");
     for grain in GRAINS {
         for (_, _, stack) in stacks(|c| grain.set(c)) {
@@ -179,8 +179,8 @@ fn a_worker_that_receives_does_not_wait_for_itself() {
 }
 
 #[test]
-fn whoever_drives_a_stack_without_workers_waits_for_nobody() {
-    let _guard = watchdog("whoever_drives_a_stack_without_workers_waits_for_nobody");
+fn the_driver_of_a_stack_without_workers_waits_for_no_other_thread() {
+    let _guard = watchdog("the_driver_of_a_stack_without_workers_waits_for_no_other_thread");
     for rcvd in Rcvd::ALL {
         let stack = stack_with(|c| {
             rcvd.set(c);

@@ -111,8 +111,8 @@ fn ping_pong(client: TcpStream, server: TcpStream, count: usize) {
 }
 
 #[test]
-fn buffers_come_home_unless_they_are_freed_inline() {
-    let _guard = watchdog("buffers_come_home_unless_they_are_freed_inline");
+fn buffers_return_to_their_core_unless_they_are_freed_inline() {
+    let _guard = watchdog("buffers_return_to_their_core_unless_they_are_freed_inline");
     let (first, second) = cores();
     let count = scaled(5000);
     for setting in RxFree::ALL {
@@ -170,8 +170,8 @@ fn an_idle_stack_holds_nothing_though_its_connections_live() {
 }
 
 #[test]
-fn without_threads_the_driver_gives_back_what_nobody_wants() {
-    let _guard = watchdog("without_threads_the_driver_gives_back_what_nobody_wants");
+fn without_threads_the_driver_returns_unclaimed_buffers() {
+    let _guard = watchdog("without_threads_the_driver_returns_unclaimed_buffers");
     let (first, second) = cores();
     for setting in RxFree::ALL {
         let stack = stack_with(|c| {

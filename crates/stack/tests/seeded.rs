@@ -22,7 +22,7 @@ fn ports(stack: &Stack) -> Vec<u16> {
 }
 
 #[test]
-fn a_seed_decides_what_a_stack_draws_on_whatever_thread_it_is_used() {
+fn a_seed_determines_a_stacks_random_numbers_on_any_thread() {
     let of = |seed: u8| ports(&Stack::seeded(driven(), [seed; 16]).unwrap());
     let first = of(1);
     assert_eq!(first, of(1));
@@ -40,7 +40,7 @@ fn a_seeded_stack_has_no_threads() {
 }
 
 #[test]
-fn a_scope_names_the_stack_of_calls_that_name_none_until_it_ends() {
+fn a_scope_sets_the_default_stack_until_it_ends() {
     let (outer, inner) = (Stack::new(driven()).unwrap(), Stack::new(driven()).unwrap());
     outer.scope(|| {
         let listener = TcpListener::bind("127.0.0.1:7000").unwrap();
@@ -56,7 +56,7 @@ fn a_scope_names_the_stack_of_calls_that_name_none_until_it_ends() {
 }
 
 #[test]
-fn a_connection_can_be_looked_into() {
+fn a_connection_can_be_inspected() {
     let stack = Stack::new(Config::default()).unwrap();
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();

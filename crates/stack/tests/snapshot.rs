@@ -44,7 +44,7 @@ fn every_socket_is_listed_with_its_queues_and_state() {
 }
 
 #[test]
-fn a_name_at_rest_is_listed() {
+fn a_connection_in_time_wait_is_listed() {
     let stack = common::stack_with(|c| c.workers = 0);
     let listener = common::listener(&stack);
     let at = listener.local_addr().unwrap();

@@ -166,7 +166,7 @@ fn forge(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn with_cookies_a_flood_leaves_every_client_its_connection() {
+fn a_flood_blocks_no_client_with_cookies() {
     for timestamps in [true, false] {
         let mut siege = Siege::new(SynCookies::Pressure, timestamps);
         let before = siege.server.memory_in_use();
@@ -186,7 +186,7 @@ fn with_cookies_a_flood_leaves_every_client_its_connection() {
 }
 
 #[test]
-fn without_cookies_the_same_flood_keeps_clients_out() {
+fn the_same_flood_blocks_clients_without_cookies() {
     let mut siege = Siege::new(SynCookies::Off, true);
     let accepted = siege.clients(50);
     assert!(accepted <= 25, "{accepted} of 50 clients connected");
@@ -194,7 +194,7 @@ fn without_cookies_the_same_flood_keeps_clients_out() {
 }
 
 #[test]
-fn a_connection_made_of_a_cookie_has_what_was_agreed_on() {
+fn a_connection_from_a_cookie_has_the_agreed_options() {
     for (timestamps, scaled) in [(true, true), (false, false)] {
         let mut siege = Siege::new(SynCookies::Always, timestamps);
         let client = siege.connect();
@@ -213,7 +213,7 @@ fn a_connection_made_of_a_cookie_has_what_was_agreed_on() {
 }
 
 #[test]
-fn a_full_accept_queue_drops_what_a_cookie_brings_back() {
+fn a_full_accept_queue_drops_connections_from_cookies() {
     let mut siege = Siege::new(SynCookies::Always, true);
     let small = TcpSocket::new_v4(&siege.server).listen(1).unwrap();
     small.set_nonblocking(true).unwrap();

@@ -232,8 +232,8 @@ async fn a_dropped_write_half_ends_the_stream_and_reunited_halves_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readable_and_writable_wait_for_what_they_say() {
-    let _guard = watchdog("readable_and_writable_wait_for_what_they_say");
+async fn readable_and_writable_wait_for_their_readiness() {
+    let _guard = watchdog("readable_and_writable_wait_for_their_readiness");
     let (mut client, mut server) = pair(&common::stack()).await;
     timeout(LONG, client.writable()).await.unwrap().unwrap();
     timeout(SHORT, server.readable()).await.unwrap_err();
@@ -268,8 +268,8 @@ async fn a_task_waits_while_too_much_is_unsent_and_loses_no_waker() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn lent_bytes_wait_for_room_and_for_being_there() {
-    let _guard = watchdog("lent_bytes_wait_for_room_and_for_being_there");
+async fn sends_and_receives_of_lent_bytes_wait_for_room_and_for_data() {
+    let _guard = watchdog("sends_and_receives_of_lent_bytes_wait_for_room_and_for_data");
     let stack = stack_with(|c| (c.sndbuf, c.rcvbuf) = (64 << 10, 64 << 10));
     let (client, server) = pair(&stack).await;
     let page = MbufChain::copied(&stack, &vec![5; 1 << 20]).unwrap();

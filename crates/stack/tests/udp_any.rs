@@ -46,8 +46,8 @@ fn pair() -> [Stack; 2] {
 }
 
 #[test]
-fn a_socket_for_every_port_answers_in_any_hosts_name() {
-    let _guard = watchdog("a_socket_for_every_port_answers_in_any_hosts_name");
+fn a_socket_for_every_port_answers_from_the_address_that_was_asked() {
+    let _guard = watchdog("a_socket_for_every_port_answers_from_the_address_that_was_asked");
     let [client, proxy] = pair();
     let all = any(UdpBuilder::new_v6(&proxy));
     for (own, to) in [("0.0.0.0:0", "198.51.100.7:53"), ("[::]:0", "[2001:db8::7]:4711")] {
@@ -65,8 +65,8 @@ fn a_socket_for_every_port_answers_in_any_hosts_name() {
 }
 
 #[test]
-fn it_comes_after_all_others_and_hides_closed_ports() {
-    let _guard = watchdog("it_comes_after_all_others_and_hides_closed_ports");
+fn a_socket_for_every_port_is_matched_last_and_hides_closed_ports() {
+    let _guard = watchdog("a_socket_for_every_port_is_matched_last_and_hides_closed_ports");
     let lab = Lab::new(&WireConfig::default(), |_| {});
     let one = patient(UdpSocket::bind_on(&lab.stacks[1], "10.9.0.2:53").unwrap());
     let all = any(UdpBuilder::new_v4(&lab.stacks[1]));
@@ -84,7 +84,7 @@ fn it_comes_after_all_others_and_hides_closed_ports() {
 }
 
 #[test]
-fn what_it_may_not_do_is_said() {
+fn operations_that_a_socket_for_every_port_lacks_are_refused() {
     let stack = common::stack_with(|_| {});
     let invalid =
         |result: std::io::Result<usize>| assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -97,7 +97,7 @@ const MEDIA: [fn(u8) -> Medium; 2] =
     [|_| Medium::Ip, |last| Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, last]))];
 
 #[test]
-fn a_buffer_of_datagrams_crosses_in_one_frame_where_the_channel_says_so_and_comes_out_the_same() {
+fn a_buffer_of_datagrams_crosses_a_channel_that_allows_it_in_one_frame_unchanged() {
     let _guard = watchdog("a buffer of datagrams in one frame");
     let data = Random::new("joined datagrams").bytes(50_000);
     for medium in MEDIA {
@@ -127,7 +127,7 @@ fn a_buffer_of_datagrams_crosses_in_one_frame_where_the_channel_says_so_and_come
 }
 
 #[test]
-fn datagrams_longer_than_the_link_takes_are_cut_as_without() {
+fn datagrams_longer_than_the_mtu_are_fragmented_as_without_offload() {
     let _guard = watchdog("joined datagrams that are too long");
     let left = Side::new(&config(Medium::Ip, 65_535), 1, false);
     let right = Side::new(&config(Medium::Ip, 65_535), 2, false);
@@ -187,14 +187,14 @@ fn a_frame_that_lies_about_its_datagrams_is_refused_or_dropped_and_counted() {
 }
 
 #[test]
-fn a_channel_without_it_takes_no_frame_longer_than_a_packet() {
+fn a_channel_without_segmentation_takes_no_frame_longer_than_a_packet() {
     let _guard = watchdog("joined datagrams where there are none");
     let right = Side::new(&config(Medium::Ip, 0), 2, false);
     assert_eq!(right.port.try_send(joined_frame().incoming()), Err(SendError::Length));
 }
 
 #[test]
-fn the_pieces_of_a_datagram_stand_for_one_whatever_is_said_of_them() {
+fn the_fragments_of_a_datagram_count_as_one_whatever_their_metadata() {
     let _guard = watchdog("fragments that are said to be joined");
     let left = Side::new(&config(Medium::Ip, 0), 1, false);
     let right = Side::new(&config(Medium::Ip, 65_535), 2, false);

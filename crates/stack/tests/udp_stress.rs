@@ -52,8 +52,8 @@ fn flood(socket: &UdpSocket, who: u32, to: SocketAddr, count: u32, mut random: R
 }
 
 #[test]
-fn what_many_send_to_one_is_received_in_order_or_counted() {
-    let _guard = watchdog("what_many_send_to_one_is_received_in_order_or_counted");
+fn datagrams_of_many_senders_are_received_in_order_or_counted() {
+    let _guard = watchdog("datagrams_of_many_senders_are_received_in_order_or_counted");
     let stack = common::stack();
     let receiver = bind(&stack);
     let to = receiver.local_addr().unwrap();

@@ -53,8 +53,8 @@ fn a_question_is_answered_between_tasks() {
 }
 
 #[test]
-fn a_task_that_asks_for_an_echo_is_woken_by_the_answer_and_by_none_of_another_s() {
-    run("a_task_that_asks_for_an_echo_is_woken_by_the_answer_and_by_none_of_another_s", |stack| async move {
+fn a_task_that_sends_an_echo_request_is_woken_only_by_its_own_answer() {
+    run("a_task_that_sends_an_echo_request_is_woken_only_by_its_own_answer", |stack| async move {
         let here = std::net::IpAddr::from([127, 0, 0, 1]);
         let (one, other) = (
             IcmpSocket::bind_on(&stack, here).unwrap(),

@@ -49,8 +49,8 @@ fn a_datagram_arrives_with_its_addresses_class_and_hops() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_told_to_who_is_connected() {
-    let _guard = watchdog("nobody_at_the_other_end_is_told_to_who_is_connected");
+fn a_connected_socket_gets_an_error_if_the_remote_port_is_closed() {
+    let _guard = watchdog("a_connected_socket_gets_an_error_if_the_remote_port_is_closed");
     let lab = Lab::new(&WireConfig::default(), |_| {});
     for (own, peer) in [("10.9.0.1:0", "10.9.0.2:9"), ("[fd09::1]:0", "[fd09::2]:9")] {
         let a = socket(&lab, 0, own);
@@ -68,8 +68,8 @@ fn nobody_at_the_other_end_is_told_to_who_is_connected() {
 }
 
 #[test]
-fn what_is_longer_than_the_way_and_where_there_is_none_is_refused() {
-    let _guard = watchdog("what_is_longer_than_the_way_and_where_there_is_none_is_refused");
+fn datagrams_without_a_route_or_longer_than_the_path_mtu_are_refused() {
+    let _guard = watchdog("datagrams_without_a_route_or_longer_than_the_path_mtu_are_refused");
     let lab = Lab::new(&WireConfig::default(), |_| {});
     let a = socket(&lab, 0, "0.0.0.0:0");
     assert_eq!(a.send_to(b"x", "192.0.2.1:9").unwrap_err().kind(), ErrorKind::NetworkUnreachable);
@@ -79,8 +79,8 @@ fn what_is_longer_than_the_way_and_where_there_is_none_is_refused() {
 }
 
 #[test]
-fn everybody_on_the_network_is_reached_by_who_may() {
-    let _guard = watchdog("everybody_on_the_network_is_reached_by_who_may");
+fn a_broadcast_reaches_the_network_only_if_the_socket_allows_it() {
+    let _guard = watchdog("a_broadcast_reaches_the_network_only_if_the_socket_allows_it");
     let lab = Lab::new(&WireConfig::default(), |_| {});
     let (a, b) = (socket(&lab, 0, "0.0.0.0:0"), socket(&lab, 1, "0.0.0.0:0"));
     let to = at("10.9.0.255", &b);
@@ -119,8 +119,8 @@ fn members_of_a_group_are_reached_over_the_wire() {
 }
 
 #[test]
-fn datagrams_of_a_flow_are_joined_for_who_asks() {
-    let _guard = watchdog("datagrams_of_a_flow_are_joined_for_who_asks");
+fn datagrams_of_a_flow_are_joined_for_a_socket_that_asks() {
+    let _guard = watchdog("datagrams_of_a_flow_are_joined_for_a_socket_that_asks");
     let lab = Lab::new(&WireConfig::default(), |config| config.workers = 0);
     let (a, b) = (socket(&lab, 0, "10.9.0.1:0"), socket(&lab, 1, "10.9.0.2:0"));
     b.set_nonblocking(true).unwrap();
@@ -171,8 +171,8 @@ fn cut(config: &WireConfig, v6: bool, size: u16, discover: MtuDiscover) -> (u64,
 }
 
 #[test]
-fn a_buffer_of_many_datagrams_is_one_frame_where_the_interface_cuts() {
-    let _guard = watchdog("a_buffer_of_many_datagrams_is_one_frame_where_the_interface_cuts");
+fn a_buffer_of_many_datagrams_is_one_frame_if_the_interface_segments() {
+    let _guard = watchdog("a_buffer_of_many_datagrams_is_one_frame_if_the_interface_segments");
     let plain = WireConfig { offload: true, ..WireConfig::default() };
     let cuts = WireConfig { segment_max: 65_535, ..plain.clone() };
     let small = WireConfig { segment_max: 4000, ..plain.clone() };
@@ -192,8 +192,8 @@ fn a_buffer_of_many_datagrams_is_one_frame_where_the_interface_cuts() {
 }
 
 #[test]
-fn what_was_damaged_on_the_way_is_counted_and_dropped() {
-    let _guard = watchdog("what_was_damaged_on_the_way_is_counted_and_dropped");
+fn damaged_datagrams_are_counted_and_dropped() {
+    let _guard = watchdog("damaged_datagrams_are_counted_and_dropped");
     let (left, right) = wire(&WireConfig::default()).unwrap();
     // The first byte of the ports, of the length, and of the checksum, each in a datagram of its own.
     let places = std::sync::Mutex::new(vec![26usize, 24, 20]);

@@ -278,8 +278,8 @@ fn a_peek_duplicates_and_a_barrier_ends_a_read_behind_rights() {
 
 /// One thread peeks for more than there is, another takes what was seen, and then rights come, before the place where the peek goes on.
 #[test]
-fn a_peek_ends_where_others_have_taken_what_came_before_it() {
-    let _guard = watchdog("a_peek_ends_where_others_have_taken_what_came_before_it");
+fn a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others() {
+    let _guard = watchdog("a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others");
     on_each(|stack| {
         let (a, b) = pair(stack);
         (&a).write_all(&[1; 10]).unwrap();

@@ -111,7 +111,7 @@ fn every_constructor_takes_the_stack_of_the_innermost_scope() {
 }
 
 #[test]
-fn two_stacks_have_the_same_names_and_nobody_meets_the_other_s() {
+fn two_stacks_may_use_the_same_names_without_interfering() {
     for name in [path_addr("/run/service"), abstract_addr("service")] {
         let stacks = [stack(), stack()];
         let servers = stacks.each_ref().map(|stack| UnixListener::bind_addr_on(stack, &name).unwrap());
@@ -150,7 +150,7 @@ fn two_stacks_have_the_same_names_and_nobody_meets_the_other_s() {
 }
 
 #[test]
-fn a_name_of_another_stack_is_missing() {
+fn a_name_of_another_stack_is_not_found() {
     let (here, there) = (stack(), stack());
     let _found = listeners(&there);
     let _log = there.scope(|| [UnixDatagram::bind("/log"), UnixDatagram::bind_addr(&abstract_addr("log"))]);
@@ -216,7 +216,7 @@ fn is_over(life: &ChannelPort) -> bool {
 }
 
 #[test]
-fn a_socket_sent_over_another_stack_stays_its_own_stack_s() {
+fn a_socket_sent_over_another_stack_stays_on_its_own_stack() {
     let (home, way) = (stack(), stack());
     let (near, far) = way.scope(UnixStream::pair).unwrap();
     let _log = home.scope(|| UnixDatagram::bind("/log")).unwrap();
@@ -281,7 +281,7 @@ fn a_cycle_through_two_stacks_is_collected_and_counted_where_it_was_sent() {
 }
 
 #[test]
-fn what_is_sent_last_closes_a_cycle_of_two_stacks() {
+fn the_last_send_closes_a_cycle_of_two_stacks() {
     let check = |close: fn([UnixStream; 4])| {
         let stacks = [stack(), stack()];
         let [(a_near, a), (b_near, b)] = stacks.each_ref().map(|stack| UnixStream::pair_on(stack).unwrap());

@@ -156,7 +156,7 @@ fn serve(listener: &UnixListener, over: &AtomicBool, mut random: Random) -> u64 
 
 #[cfg(feature = "experiments")]
 #[test]
-fn each_locking_takes_the_locks_that_it_is_named_for() {
+fn each_locking_takes_the_locks_in_its_name() {
     let taken = |locking: UnixLocking| {
         let stack = stack_with(|c| locking.set(c));
         let (mut a, mut b) = UnixStream::pair_on(&stack).unwrap();
@@ -274,7 +274,7 @@ fn turn(socket: &UnixDatagram, names: &[SocketAddr], random: &mut Random, receiv
 }
 
 #[test]
-fn a_blocking_ring_of_datagrams_goes_round_and_one_may_send_to_itself() {
+fn a_blocking_ring_of_datagram_sockets_makes_progress_and_a_socket_may_send_to_itself() {
     on_each(
         |stack, _| {
             let (rounds, hops) = (scaled(2000), 3);
@@ -308,7 +308,7 @@ fn a_blocking_ring_of_datagrams_goes_round_and_one_may_send_to_itself() {
             own.send(b"me").unwrap();
             assert_eq!(own.recv(&mut number).unwrap(), 2);
         },
-        "a_blocking_ring_of_datagrams_goes_round_and_one_may_send_to_itself",
+        "a_blocking_ring_of_datagram_sockets_makes_progress_and_a_socket_may_send_to_itself",
     );
 }
 

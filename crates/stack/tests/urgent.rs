@@ -50,8 +50,8 @@ fn a_reader_stops_at_the_mark_and_then_reads_over_it() {
 }
 
 #[test]
-fn an_edge_is_told_of_each_mark() {
-    let _guard = common::watchdog("an_edge_is_told_of_each_mark");
+fn each_urgent_mark_raises_an_edge() {
+    let _guard = common::watchdog("each_urgent_mark_raises_an_edge");
     let (client, mut server) = common::pair(&common::stack());
     let poll = watch(&server, Trigger::Edge);
     assert_eq!(told(&poll, NOW), 0);
@@ -64,8 +64,8 @@ fn an_edge_is_told_of_each_mark() {
 }
 
 #[test]
-fn a_full_buffer_refuses_urgent_data_as_it_does_plain() {
-    let _guard = common::watchdog("a_full_buffer_refuses_urgent_data_as_it_does_plain");
+fn a_full_buffer_refuses_urgent_data_as_it_refuses_plain_data() {
+    let _guard = common::watchdog("a_full_buffer_refuses_urgent_data_as_it_refuses_plain_data");
     let (mut client, mut server) = common::pair(&common::stack());
     client.set_nonblocking(true).unwrap();
     let mut sent = 0;

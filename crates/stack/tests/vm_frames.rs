@@ -5,8 +5,8 @@ mod common;
 mod example;
 
 #[test]
-fn a_guest_gets_all_that_the_host_sends_by_function_call() {
-    let _guard = common::watchdog("a_guest_gets_all_that_the_host_sends_by_function_call");
+fn a_guest_receives_all_that_the_host_sends_by_function_call() {
+    let _guard = common::watchdog("a_guest_receives_all_that_the_host_sends_by_function_call");
     for bytes in [1, 3_000_000] {
         let [there, back] = example::run(bytes).unwrap();
         // Full frames carry 1,460 bytes at most; each side also asks for the other's link address.

@@ -56,8 +56,8 @@ fn elision_saves_nearly_all_wakes_of_a_connect_and_close_cycle() {
 }
 
 #[test]
-fn exits_are_counted_by_what_was_found() {
-    let _guard = watchdog("exits_are_counted_by_what_was_found");
+fn leaves_are_counted_by_the_queue_that_was_found() {
+    let _guard = watchdog("leaves_are_counted_by_the_queue_that_was_found");
     let sum = |stack: &Stack, prefix: &str| -> u64 {
         stack.counters().iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, n)| n).sum()
     };
@@ -126,8 +126,8 @@ fn with_fill_only_workers_run_protocol_code() {
 }
 
 #[test]
-fn what_is_left_with_a_delay_is_done_in_the_end() {
-    let _guard = watchdog("what_is_left_with_a_delay_is_done_in_the_end");
+fn work_left_with_a_delay_is_done_eventually() {
+    let _guard = watchdog("work_left_with_a_delay_is_done_eventually");
     let mut random = Random::new("delayed");
     let all = |c: &mut Config| {
         Wake::Delayed.set(c);

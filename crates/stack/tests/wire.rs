@@ -66,7 +66,7 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
 }
 
 #[test]
-fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
+fn tcp_repairs_frames_that_a_full_queue_drops() {
     let _guard = common::watchdog("full queues");
     for input in Input::ALL {
         let config = WireConfig { queue_len: 12, ..WireConfig::default() };
@@ -82,7 +82,7 @@ fn what_neither_side_has_room_for_in_the_queue_is_repaired_by_tcp() {
 }
 
 #[test]
-fn what_is_lent_is_sent_again_from_where_it_lies() {
+fn lent_bytes_are_retransmitted_from_the_lent_memory() {
     let _guard = common::watchdog("full queues, lent");
     let config = WireConfig { queue_len: 12, ..WireConfig::default() };
     let lab = Lab::new(&config, |c| c.tcp.rto_min = Duration::from_millis(5));
@@ -203,7 +203,7 @@ fn eventually_error(stream: &mut TcpStream) -> ErrorKind {
 }
 
 #[test]
-fn nobody_listens_nobody_is_there_and_no_route_are_told_apart() {
+fn a_closed_port_an_absent_host_and_a_missing_route_give_different_errors() {
     let _guard = common::watchdog("refusals");
     let lab = Lab::new(&WireConfig::default(), |c| {
         (c.tcp.syn_retries, c.tcp.rto_min) = (0, Duration::from_millis(1))
@@ -253,7 +253,7 @@ fn many_connects_at_once_to_one_listener_over_four_queues_are_all_accepted() {
 }
 
 #[test]
-fn a_stack_may_go_while_frames_are_on_their_way_to_it_and_the_other_goes_on() {
+fn a_stack_may_be_dropped_while_frames_are_in_flight_and_the_other_continues() {
     let _guard = common::watchdog("stacks that go");
     for input in Input::ALL {
         for queues in [1, 4] {
@@ -409,7 +409,7 @@ fn a_lock_is_taken_once_for_a_run_of_packets() {
 }
 
 #[test]
-fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_its_own() {
+fn consecutive_segments_are_processed_in_one_step_and_answered_as_if_one_by_one() {
     let _guard = common::watchdog("joined segments");
     let counts = [true, false].map(|gro| {
         let lab = bulk_with(|c| c.tcp.gro = gro);
@@ -423,7 +423,7 @@ fn segments_that_continue_one_another_are_one_step_and_answered_as_if_each_were_
 }
 
 #[test]
-fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
+fn an_acknowledgment_of_new_data_confirms_the_next_hop() {
     let _guard = common::watchdog("confirmation");
     for input in Input::ALL {
         let lab = Lab::new(&WireConfig::default(), |c| input.set(c));
@@ -439,7 +439,7 @@ fn an_acknowledgment_of_something_new_confirms_the_next_hop() {
 }
 
 #[test]
-fn a_stack_with_an_interface_still_talks_to_itself_by_loopback_and_by_its_own_address() {
+fn a_stack_with_an_interface_still_reaches_itself_by_loopback_and_by_its_own_address() {
     let _guard = common::watchdog("own address");
     for input in Input::ALL {
         let lab = Lab::new(&WireConfig::default(), |c| input.set(c));

@@ -105,7 +105,7 @@ fn damaged_frames_are_counted_by_reason_and_dropped_and_tcp_sends_them_again() {
 }
 
 #[test]
-fn with_checksums_left_to_the_device_a_wrong_field_is_not_looked_at() {
+fn a_wrong_checksum_field_is_ignored_if_the_device_checks_it() {
     let _guard = common::watchdog("offload");
     let config = WireConfig { offload: true, ..WireConfig::default() };
     let lab = transfer_through(&config, Input::Batched, |frame| frame.head_mut()[36] ^= 0xff);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn packets_that_are_nearly_right_are_answered_or_dropped_wherever_the_frame_is_cut(
+    fn nearly_valid_packets_are_answered_or_dropped_wherever_the_frame_is_split(
         packet in nearly_right(),
         cut in any::<prop::sample::Index>(),
         padding in 0usize..10,
@@ -202,7 +202,7 @@ proptest! {
 }
 
 #[test]
-fn a_syn_that_is_right_is_answered_and_shows_that_what_is_put_in_arrives() {
+fn a_valid_syn_is_answered_which_shows_that_injected_frames_arrive() {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
     mend_ip_checksum(&mut packet);
     packet.extend([0x30, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);

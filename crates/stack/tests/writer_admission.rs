@@ -53,9 +53,9 @@ fn reader(mut stream: TcpStream) -> JoinHandle<usize> {
 }
 
 #[test]
-fn in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives() {
-    let _guard = watchdog("in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives");
-    let mut random = Random::new("in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives");
+fn many_writers_are_admitted_in_turn_and_every_byte_arrives() {
+    let _guard = watchdog("many_writers_are_admitted_in_turn_and_every_byte_arrives");
+    let mut random = Random::new("many_writers_are_admitted_in_turn_and_every_byte_arrives");
     let stack = crowded_stack(|_| {});
     let (clients, servers) = pairs(&stack, crowd_len());
     // They wait for readers that come late, and are the crowd.
@@ -97,8 +97,8 @@ fn in_a_crowd_writers_are_admitted_in_turn_and_every_byte_arrives() {
 }
 
 #[test]
-fn a_thread_that_sleeps_with_a_token_stops_nobody() {
-    let _guard = watchdog("a_thread_that_sleeps_with_a_token_stops_nobody");
+fn a_thread_that_sleeps_with_a_token_blocks_no_other() {
+    let _guard = watchdog("a_thread_that_sleeps_with_a_token_blocks_no_other");
     let (stack, count) = (crowded_stack(|_| {}), crowd_len());
     let (clients, servers) = pairs(&stack, 2 * count);
     let readers: Vec<_> = servers.into_iter().map(reader).collect();
@@ -127,8 +127,8 @@ fn a_thread_that_sleeps_with_a_token_stops_nobody() {
 }
 
 #[test]
-fn a_chain_of_readers_that_write_moves_under_the_limit_too() {
-    let _guard = watchdog("a_chain_of_readers_that_write_moves_under_the_limit_too");
+fn a_chain_of_readers_that_write_makes_progress_under_the_limit() {
+    let _guard = watchdog("a_chain_of_readers_that_write_makes_progress_under_the_limit");
     let (stack, len) = (crowded_stack(|_| {}), scaled(MANY));
     let (clients, servers) = pairs(&stack, crowd_len());
     let writers: Vec<_> = clients.into_iter().map(|client| writer(client, len)).collect();
@@ -148,8 +148,8 @@ fn a_chain_of_readers_that_write_moves_under_the_limit_too() {
 }
 
 #[test]
-fn a_write_timeout_ends_a_wait_in_a_crowd() {
-    let _guard = watchdog("a_write_timeout_ends_a_wait_in_a_crowd");
+fn a_write_timeout_ends_a_wait_for_admission() {
+    let _guard = watchdog("a_write_timeout_ends_a_wait_for_admission");
     let stack = crowded_stack(|_| {});
     // Nobody reads.
     let (clients, servers) = pairs(&stack, 2 * crowd_len());
@@ -166,8 +166,8 @@ fn a_write_timeout_ends_a_wait_in_a_crowd() {
 }
 
 #[test]
-fn with_the_switch_off_nobody_takes_a_token() {
-    let _guard = watchdog("with_the_switch_off_nobody_takes_a_token");
+fn no_token_is_taken_if_admission_is_off() {
+    let _guard = watchdog("no_token_is_taken_if_admission_is_off");
     let (stack, len) = (crowded_stack(|config| config.writer_admission = false), scaled(MANY));
     let (clients, servers) = pairs(&stack, 2 * crowd_len());
     let writers: Vec<_> = clients.into_iter().map(|client| writer(client, len)).collect();

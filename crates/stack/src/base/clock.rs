@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driven_clock_moves_only_when_told_and_never_back() {
+    fn a_driven_clock_moves_only_when_set_and_never_backwards() {
         let clock = Clock::driven();
         let start = clock.now();
         clock.advance_to(Duration::from_millis(5));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_they_are_said() {
+    fn values_are_parsed_as_documented() {
         let mut config = Config::default();
         for (key, value) in [
             ("sndbuf", "57344"),

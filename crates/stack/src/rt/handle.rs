@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_ends_with_its_last_handle_whichever_that_is() {
+    fn a_stack_ends_when_its_last_handle_is_dropped() {
         let (first, handle) = stack();
         let weak = first.downgrade();
         let clone = first.clone();

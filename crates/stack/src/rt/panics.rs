@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caught_panic_is_counted_and_told_to_the_hook_once() {
+    fn a_caught_panic_is_counted_and_reported_to_the_hook_once() {
         let (stack, told) = (stack(), std::sync::Arc::new(StdMutex::new(Vec::new())));
         let listener = told.clone();
         stack.set_panic_hook(Some(move |report: &PanicReport| {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_panics_or_replaces_itself_harms_nobody() {
+    fn a_hook_that_panics_or_replaces_itself_does_no_harm() {
         struct PanicsWhenDropped;
         impl Drop for PanicsWhenDropped {
             fn drop(&mut self) {

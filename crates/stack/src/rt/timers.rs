@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_past_deadline_comes_at_the_next_tick() {
+    fn a_past_deadline_fires_at_the_next_tick() {
         let mut wheel = Wheel::new(5_000_000);
         let mut due = Vec::new();
         wheel.insert(entry(1));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_the_horizon_is_not_called_early() {
+    fn a_deadline_beyond_the_horizon_does_not_fire_early() {
         let mut wheel = Wheel::new(0);
         let far = HORIZON * TICK * 3 + 17;
         wheel.insert(entry(far));
@@ -203,7 +203,7 @@ mod tests {
         /// Against a list: everything comes exactly once, not early, and not later than the next
         /// call that the wheel asked for.
         #[test]
-        fn each_entry_comes_once_and_in_its_tick(
+        fn each_entry_fires_once_and_in_its_tick(
             start in 0u64..100_000_000,
             waits in proptest::collection::vec((0u64..30_000_000_000, any::<bool>()), 1..80),
         ) {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_comes_out_as_it_went_in() {
+    fn a_name_survives_a_round_trip() {
         for (local, remote) in [
             ("0.0.0.0:0", None),
             ("[::]:0", None),

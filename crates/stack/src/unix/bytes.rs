@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_last_can_be_undone_and_the_first_skipped() {
+    fn the_last_append_can_be_undone_and_the_first_bytes_skipped() {
         let pool = Pool::new(PoolConfig::default());
         let mut bytes = Bytes::new();
         bytes.push(&pool, b"abc").unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_ends_when_it_is_empty_and_unlinked_and_nobody_waits() {
+    fn a_flow_ends_when_it_is_empty_and_unlinked_and_has_no_waiter() {
         let (mut flows, sender) = (Flows::default(), sender());
         let place = flows.find_or_make(&sender, 9);
         flows.charge(place, 5);

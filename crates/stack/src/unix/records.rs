@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_in_the_order_in_which_they_went_whether_in_place_or_not() {
+    fn records_arrive_in_the_order_in_which_they_were_sent_in_place_or_not() {
         let mut records = Records::default();
         assert!(records.is_empty() && records.pop_front().is_none() && records.first().is_none());
         for len in 0..4 {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emptied_is_filled_again() {
+    fn an_emptied_queue_is_filled_again() {
         let mut records = Records::default();
         for len in 0..3 {
             records.push_back(Record { len, flow: 0, extra: None });

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_joins_what_comes_before_rights_and_ends_behind_them() {
+    fn a_read_joins_the_bytes_before_rights_and_ends_behind_them() {
         let mut ancillary = StreamAncillary::default();
         ancillary.note_rights(104, 105, rights());
         let stop = |ancillary: &StreamAncillary, head, want| ancillary.stop(head, want, false);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_divide_only_for_who_wants_them() {
+    fn credentials_divide_reads_only_if_the_reader_asked_for_them() {
         let (a, mut ancillary) = (UCred { pid: 1, uid: 2, gid: 3 }, StreamAncillary::default());
         ancillary.note_creds(10, None);
         ancillary.note_creds(10, Some(a));

@@ -158,7 +158,7 @@ fn a_panic_at_any_point_ends_one_connection_over_a_wire_in_every_setting() {
 }
 
 #[test]
-fn if_telling_of_a_panic_panics_too_the_rest_is_still_done() {
+fn a_panic_while_a_panic_is_reported_does_not_skip_the_remaining_steps() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics while a connection ends");
     for medium in [Medium::Loopback, Medium::Wire] {
@@ -177,7 +177,7 @@ fn if_telling_of_a_panic_panics_too_the_rest_is_still_done() {
 }
 
 #[test]
-fn everybody_who_waits_for_the_connection_is_told() {
+fn every_waiter_of_the_connection_is_notified() {
     let _turn = crate::turn();
     let _guard = common::watchdog("waiters of a connection that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
@@ -267,7 +267,7 @@ fn a_connection_without_its_timer_is_ended() {
 }
 
 #[test]
-fn a_close_whose_protocol_code_panics_ends_the_connection_all_the_same() {
+fn a_close_whose_protocol_code_panics_still_ends_the_connection() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a close that panics");
     let world = World::new(Medium::Loopback, |c| c.workers = 1);

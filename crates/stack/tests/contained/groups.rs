@@ -142,7 +142,7 @@ fn a_panic_over_an_echo_request_fails_one_call() {
 }
 
 #[test]
-fn a_report_whose_entry_panics_teaches_nothing_and_the_next_one_does() {
+fn a_report_whose_entry_panics_is_ignored_and_the_next_one_is_not() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over the MTU of a path");
     let mut host = Host::new();

@@ -98,7 +98,7 @@ fn a_connection_outlives_a_panic_over_its_next_hop() {
 }
 
 #[test]
-fn a_report_of_the_network_that_panics_ends_the_connection_that_it_is_about() {
+fn an_icmp_report_that_panics_ends_its_connection() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over a report");
     let mut lab = Lab::pair();

@@ -17,7 +17,7 @@ use crate::lab::Lab;
 const ROUNDS: u32 = 20;
 
 #[test]
-fn a_reader_is_told_of_a_panic_over_frames_that_it_has_taken_itself() {
+fn a_reader_gets_an_error_if_frames_that_it_polled_itself_cause_a_panic() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over frames that a reader has taken");
     let lab = Lab::new(&WireConfig::default(), |config| config.spin_max = Duration::from_millis(10));

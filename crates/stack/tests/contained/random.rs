@@ -41,7 +41,7 @@ fn chatter(pair: &Pair, random: &mut Random) {
 }
 
 #[test]
-fn what_is_not_armed_transfers_whole_while_others_panic() {
+fn unarmed_connections_transfer_whole_streams_while_others_panic() {
     let _turn = crate::turn();
     let _guard = common::watchdog("random panics");
     for medium in [Medium::Loopback, Medium::Wire] {

@@ -90,7 +90,7 @@ fn a_syn_ack_whose_repetition_panics_is_given_up() {
 }
 
 #[test]
-fn a_panic_over_a_name_in_time_wait_frees_the_name() {
+fn a_panic_over_a_time_wait_entry_frees_its_addresses() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over TIME-WAIT");
     let world = World::new(Medium::Wire, |c| c.workers = 0);

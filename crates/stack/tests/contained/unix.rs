@@ -65,7 +65,7 @@ fn a_datagram_that_was_queued_before_a_panic_wakes_its_receiver() {
 }
 
 #[test]
-fn whoever_was_noted_before_a_panic_in_a_stream_is_woken() {
+fn waiters_recorded_before_a_panic_in_a_stream_are_woken() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a stream whose writer panics");
     for locking in UnixLocking::ALL {
@@ -85,7 +85,7 @@ fn whoever_was_noted_before_a_panic_in_a_stream_is_woken() {
 }
 
 #[test]
-fn a_datagram_whose_receiver_panics_is_lost_and_its_sender_is_told_of_the_room() {
+fn a_datagram_whose_receiver_panics_is_lost_and_its_sender_is_notified_of_the_room() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a datagram whose receiver panics");
     for locking in UnixLocking::ALL {
@@ -152,7 +152,7 @@ fn a_bind_that_panics_leaves_name_and_socket_as_they_were() {
 }
 
 #[test]
-fn a_unix_connect_that_panics_leaves_its_place_to_the_next() {
+fn a_unix_connect_that_panics_frees_its_backlog_entry() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a UNIX connect that panics");
     for locking in UnixLocking::ALL {

@@ -74,7 +74,7 @@ fn a_unix_connect_that_panics_leaves_client_and_backlog_as_they_were() {
 }
 
 #[test]
-fn who_waits_in_accept_gets_no_half_of_a_connection() {
+fn a_waiting_accept_gets_no_half_made_connection() {
     on_each("a UNIX connect that panics before one that waits in accept", |stack| {
         for point in ["unix.connect", "unix.tell", "unix.queued"] {
             let (listener, addr) = narrow(stack);
@@ -191,7 +191,7 @@ fn a_datagram_that_is_half_queued_is_lost_and_the_others_are_not() {
 }
 
 #[test]
-fn a_panic_between_bytes_and_record_of_a_receive_loses_what_waits_and_says_so() {
+fn a_panic_between_bytes_and_record_of_a_receive_loses_the_queue_and_reports_it() {
     on_each("datagrams that are half received", |stack| {
         let lens = [100, 50_000];
         for len in lens {
@@ -215,7 +215,7 @@ fn a_panic_between_bytes_and_record_of_a_receive_loses_what_waits_and_says_so() 
 }
 
 #[test]
-fn nobody_finds_a_stream_half_changed() {
+fn a_panic_leaves_no_half_changed_stream() {
     on_each("a stream whose reader looks while its writer's panic unwinds", |stack| {
         // With the second, the reader is noted before the panic, and looks before the call ends.
         let cases = [("unix.send", 1), ("unix.send", 100_000), ("unix.tell", 1), ("unix.tell", 100_000)];
@@ -318,7 +318,7 @@ impl Carriers {
 }
 
 #[test]
-fn rights_in_the_hand_of_a_call_that_panics_are_closed() {
+fn rights_held_by_a_call_that_panics_are_closed() {
     on_each("rights and panics", |stack| {
         let mut panics = 0;
         for is_receive in [false, true] {

@@ -14,7 +14,7 @@ use crate::common;
 use crate::world::{End, Medium, Woken, World, asleep_in, end_of};
 
 #[test]
-fn tasks_and_pollers_of_a_connection_that_panics_are_told() {
+fn tasks_and_pollers_of_a_connection_that_panics_are_notified() {
     let _turn = crate::turn();
     let _guard = common::watchdog("tasks and pollers of a connection that panics");
     for medium in [Medium::Loopback, Medium::Wire] {

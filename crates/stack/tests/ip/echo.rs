@@ -24,7 +24,7 @@ fn an_echo_request_is_answered_with_its_own_data() {
 }
 
 #[test]
-fn a_request_to_many_is_answered_in_ipv6_only_and_from_an_own_address() {
+fn a_multicast_request_is_answered_in_ipv6_only_and_from_a_local_address() {
     let mut host = Host::new();
     for dst in ["224.0.0.1", "255.255.255.255", "10.9.0.255"] {
         assert!(host.send(&icmp(between("10.9.0.2", dst), ASK, b"x")).is_empty(), "{dst}");

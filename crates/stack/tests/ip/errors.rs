@@ -39,7 +39,7 @@ fn the_pointer_of_a_parameter_problem_finds_the_number_behind_extension_headers(
 }
 
 #[test]
-fn a_parameter_problem_points_at_what_was_not_understood() {
+fn a_parameter_problem_points_at_the_unknown_field() {
     let v6 = |next, inside: &[u8]| packet(inwards(Family::V6), next, inside);
     // An option behind two bytes of padding; a routing header of type 4 behind destination options; a hop-by-hop header
     // named by them.
@@ -66,7 +66,7 @@ fn a_parameter_problem_points_at_what_was_not_understood() {
 }
 
 #[test]
-fn a_problem_behind_a_fragment_header_is_told_of_the_first_fragment() {
+fn a_problem_behind_a_fragment_header_is_reported_for_the_first_fragment() {
     // As above, all of it 8 bytes further on; a hop-by-hop header that the fragment header names; a protocol that nobody
     // takes, named by the fragment header and by options behind it.
     for (next, inside, problem, at) in [
@@ -114,7 +114,7 @@ fn a_routing_header_at_its_end_is_passed_over() {
 }
 
 #[test]
-fn errors_are_not_answered_nor_what_went_to_many_or_came_from_nobody() {
+fn errors_multicasts_and_packets_without_a_source_get_no_error() {
     let mut host = Host::new();
     let error = Message::Error(Error::Unreachable(Unreachable::Port));
     for family in [Family::V4, Family::V6] {

@@ -58,7 +58,7 @@ fn forged(packet: &[u8], at: usize, by: u8) -> Vec<u8> {
 }
 
 #[test]
-fn errors_about_what_was_not_sent_change_nothing() {
+fn errors_that_quote_unsent_packets_change_nothing() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let (mut stream, udp, ping, [segment, datagram, echo]) = sockets(&mut host, family, any, to);
@@ -93,7 +93,7 @@ fn errors_about_what_was_not_sent_change_nothing() {
 }
 
 #[test]
-fn errors_that_name_a_socket_fill_its_queue_and_no_more_and_end_a_call_each_time() {
+fn errors_for_a_socket_fill_only_its_error_queue_and_each_fails_one_operation() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let (_stream, udp, _ping, [_, datagram, _]) = sockets(&mut host, family, any, to);
@@ -112,7 +112,7 @@ fn errors_that_name_a_socket_fill_its_queue_and_no_more_and_end_a_call_each_time
 }
 
 #[test]
-fn a_second_of_datagrams_to_nobody_is_answered_at_the_rate_of_errors() {
+fn datagrams_to_closed_ports_are_answered_at_the_error_rate() {
     let mut host = Host::new();
     host.stack.add_route("10.9.0.0/16".parse().unwrap(), host.netif).unwrap();
     let (mut stream, syn) = connecting(&mut host, "10.9.0.2:9");

@@ -79,7 +79,7 @@ fn a_datagram_in_fragments_is_answered_in_fragments_whatever_their_order() {
 }
 
 #[test]
-fn time_over_is_told_to_who_has_sent_the_first_fragment() {
+fn time_exceeded_is_sent_to_the_sender_of_the_first_fragment() {
     for (family, seconds) in [(Family::V4, 30), (Family::V6, 60)] {
         let mut host = Host::new();
         let fragments = parts(&icmp(inwards(family), ASK, &[1; 100]), 5, 48);
@@ -97,7 +97,7 @@ fn time_over_is_told_to_who_has_sent_the_first_fragment() {
 }
 
 #[test]
-fn an_atomic_fragment_is_whole_and_does_not_meddle_with_others_of_its_identification() {
+fn an_atomic_fragment_is_delivered_and_does_not_disturb_fragments_of_its_identification() {
     let mut host = Host::new();
     let fragments = parts(&icmp(inwards(Family::V6), ASK, &[1; 100]), 5, 48);
     host.send(&fragments[0]);
@@ -108,7 +108,7 @@ fn an_atomic_fragment_is_whole_and_does_not_meddle_with_others_of_its_identifica
 }
 
 #[test]
-fn what_is_left_of_a_datagram_that_was_refused_goes_with_its_time() {
+fn the_rest_of_a_refused_datagram_is_dropped_when_it_times_out() {
     let at = |offset| Fragment { id: 1, offset, more: true };
     let mut host = Host::new();
     for offset in [0, 8, 32] {
@@ -120,7 +120,7 @@ fn what_is_left_of_a_datagram_that_was_refused_goes_with_its_time() {
 }
 
 #[test]
-fn ipv6_tells_of_lengths_that_are_no_multiple_of_eight_and_of_chains_that_are_cut() {
+fn ipv6_reports_lengths_that_are_no_multiple_of_eight_and_truncated_header_chains() {
     let mut host = Host::new();
     let at = |offset| Fragment { id: 1, offset, more: true };
     let odd = host.send(&part(inwards(Family::V6), 17, at(8), &[0; 9]));
@@ -177,7 +177,7 @@ fn a_flood_of_fragments_stays_within_its_bounds_and_a_fresh_datagram_gets_throug
 }
 
 #[test]
-fn an_error_that_quotes_a_syn_ends_the_attempt_and_one_that_quotes_another_does_not() {
+fn only_an_error_that_quotes_the_syn_ends_a_connection_attempt() {
     for (family, to, why, kind) in [
         (Family::V4, "10.9.0.2:9", Unreachable::Host, ErrorKind::HostUnreachable),
         (Family::V6, "[fd09::2]:9", Unreachable::Network, ErrorKind::NetworkUnreachable),

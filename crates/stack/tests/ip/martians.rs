@@ -237,7 +237,7 @@ fn is_taken(bed: &Bed, addresses: Addresses) -> Vec<bool> {
 }
 
 #[test]
-fn what_comes_from_no_host_is_neither_answered_nor_delivered() {
+fn packets_from_addresses_of_no_host_are_neither_answered_nor_delivered() {
     let mut wrong = Vec::new();
     for (src, taken, ..) in TABLE {
         for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
@@ -259,7 +259,7 @@ fn what_comes_from_no_host_is_neither_answered_nor_delivered() {
 }
 
 #[test]
-fn what_goes_to_no_host_is_neither_answered_nor_delivered() {
+fn packets_to_addresses_of_no_host_are_neither_answered_nor_delivered() {
     let mut wrong = Vec::new();
     for (dst, _, wire, any) in TABLE {
         for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
@@ -286,7 +286,7 @@ fn what_goes_to_no_host_is_neither_answered_nor_delivered() {
 
 /// What stands between these two is said to be of a link that it does not come from.
 #[test]
-fn a_source_of_the_link_reaches_only_what_is_on_that_link() {
+fn a_link_local_source_reaches_only_hosts_on_that_link() {
     for (dst, taken) in [("fe80::a", true), ("fd09::1", true), ("fd77::1", false), ("2001:db8::1", false)] {
         let bed = Bed::new(Any, false);
         assert_eq!(is_taken(&bed, between("fe80::9", dst)), [taken; 5], "{dst}");
@@ -295,7 +295,7 @@ fn a_source_of_the_link_reaches_only_what_is_on_that_link() {
 
 /// The whole of a host's loopback, asked for by way of those who answer.
 #[test]
-fn no_answer_is_led_into_the_loopback() {
+fn no_answer_is_routed_into_the_loopback() {
     for (name, kind) in [("wire", Wire), ("any", Any)] {
         let bed = Bed::new(kind, false);
         let inside: Vec<_> = ["127.0.0.1:99", "[::1]:99"]
@@ -342,7 +342,7 @@ fn no_answer_is_led_into_the_loopback() {
 
 /// A host without an address is heard by who can answer it: DHCP does it so (RFC 2131 section 4.1).
 #[test]
-fn a_host_without_an_address_is_heard_by_who_may_answer_it_with_a_broadcast() {
+fn a_host_without_an_address_reaches_sockets_that_may_answer_by_broadcast() {
     let bed = Bed::new(Wire, false);
     let server = UdpSocket::bind_on(&bed.stack, "0.0.0.0:67").unwrap();
     server.set_nonblocking(true).unwrap();
@@ -361,7 +361,7 @@ fn a_host_without_an_address_is_heard_by_who_may_answer_it_with_a_broadcast() {
 }
 
 #[test]
-fn a_question_to_all_from_nobody_is_not_answered() {
+fn a_broadcast_request_without_a_source_is_not_answered() {
     let bed = Bed::new(Wire, false);
     for (src, dst, answers) in [("::", "ff02::1", 0), ("fe80::9", "ff02::1", 1), ("0.0.0.0", "224.0.0.1", 0)]
     {
@@ -383,7 +383,7 @@ fn error_about(quoted: &[u8], from: &str, to: &str, error: Error) -> Vec<u8> {
 }
 
 #[test]
-fn an_error_from_outside_reaches_no_conversation_of_the_loopback() {
+fn an_error_from_outside_reaches_no_loopback_connection() {
     for (near, far, own, router) in [
         ("127.0.0.1", "127.0.0.1", "10.9.0.1", "10.9.0.2"),
         ("::1", "::1", "fd09::1", "fd09::2"),
@@ -420,7 +420,7 @@ fn first_sent(port: &ChannelPort) -> Vec<u8> {
 }
 
 #[test]
-fn an_error_reaches_a_conversation_only_by_the_interface_that_it_goes_out_by() {
+fn an_error_reaches_a_connection_only_through_its_outgoing_interface() {
     for (far, own, router) in [("10.77.0.9", "10.77.0.1", "10.9.0.2"), ("fd77::9", "fd77::1", "fd09::2")] {
         let bed = Bed::new(Wire, false);
         let refused = Error::Unreachable(Unreachable::Port);

@@ -183,7 +183,7 @@ fn half_open_connections_of_forged_sources_leave_cookies_to_others() {
 }
 
 #[test]
-fn a_full_accept_queue_is_its_own_listeners_alone() {
+fn a_full_accept_queue_affects_only_its_own_listener() {
     let mut beside = Beside::new();
     let _nobody_accepts = listen(&beside, 81);
     for number in 0..300u16 {
@@ -198,7 +198,7 @@ fn a_full_accept_queue_is_its_own_listeners_alone() {
 }
 
 #[test]
-fn a_source_that_is_not_decided_on_leaves_room_at_a_listener_with_a_hook() {
+fn an_undecided_source_leaves_room_at_a_listener_with_a_hook() {
     let mut beside = Beside::new();
     let asking = TcpListener::bind_on(&beside.host.stack, "0.0.0.0:90").unwrap();
     asking.set_nonblocking(true).unwrap();
@@ -247,7 +247,7 @@ fn errors_to_one_interface_leave_those_to_another() {
 }
 
 #[test]
-fn floods_that_are_answered_one_for_one_fill_only_their_own_interface() {
+fn answered_floods_fill_only_their_own_interface() {
     let mut beside = Beside::new();
     let ask = Message::EchoRequest { id: 7, seq: 9 };
     for number in 0..5000u32 {
@@ -260,7 +260,7 @@ fn floods_that_are_answered_one_for_one_fill_only_their_own_interface() {
 }
 
 #[test]
-fn datagrams_that_nobody_reads_fill_one_socket() {
+fn unread_datagrams_fill_only_their_own_socket() {
     let mut beside = Beside::new();
     let _unread = UdpSocket::bind_on(&beside.host.stack, format!("{}:53", OURS[0])).unwrap();
     let mut datagram = vec![0, 9, 0, 53, 0, 108, 0, 0];
@@ -273,7 +273,7 @@ fn datagrams_that_nobody_reads_fill_one_socket() {
 }
 
 #[test]
-fn names_in_time_wait_that_one_peer_has_filled_cost_others_only_theirs() {
+fn time_wait_entries_filled_by_one_peer_cost_others_only_their_own() {
     let mut beside = Beside::with(|config| config.tcp.time_wait_max = 64);
     let listener = listen(&beside, 82);
     listener.set_nonblocking(true).unwrap();
@@ -294,7 +294,7 @@ fn names_in_time_wait_that_one_peer_has_filled_cost_others_only_theirs() {
 }
 
 #[test]
-fn segments_of_any_kind_to_a_connection_from_elsewhere_do_not_move_it() {
+fn forged_segments_of_any_kind_do_not_change_a_connection() {
     let mut beside = Beside::new();
     let peer = beside.before.1.peer_addr().unwrap();
     let acks = beside.host.count("segments_out");

@@ -32,7 +32,7 @@ fn report(host: &mut Host, family: Family, mtu: u32, quoted: &[u8]) {
 }
 
 #[test]
-fn a_report_about_a_datagram_holds_for_all_that_goes_there_for_ten_minutes() {
+fn a_report_about_a_datagram_applies_to_its_destination_for_ten_minutes() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let socket = connected(&host, any, to);
@@ -62,7 +62,7 @@ fn a_report_about_a_datagram_holds_for_all_that_goes_there_for_ten_minutes() {
 }
 
 #[test]
-fn a_socket_says_what_becomes_of_what_is_too_long() {
+fn a_socket_option_decides_how_too_long_datagrams_are_handled() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let socket = connected(&host, any, to);
@@ -95,7 +95,7 @@ fn a_socket_says_what_becomes_of_what_is_too_long() {
 }
 
 #[test]
-fn a_report_that_quotes_nobody_s_datagram_teaches_nothing() {
+fn a_report_that_quotes_an_unsent_datagram_is_ignored() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let socket = connected(&host, any, to);
@@ -114,7 +114,7 @@ fn a_report_that_quotes_nobody_s_datagram_teaches_nothing() {
 }
 
 #[test]
-fn echo_requests_teach_and_learn_too() {
+fn echo_requests_update_and_use_the_path_mtu() {
     let mut host = Host::new();
     let ping = IcmpSocket::bind_on(&host.stack, "0.0.0.0".parse().unwrap()).unwrap();
     let them = "10.9.0.2".parse().unwrap();
@@ -128,7 +128,7 @@ fn echo_requests_teach_and_learn_too() {
 }
 
 #[test]
-fn a_new_connection_begins_with_what_is_known_and_teaches_what_it_is_told() {
+fn a_new_connection_starts_with_the_known_path_mtu_and_records_reports() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();
         let socket = connected(&host, any, to);

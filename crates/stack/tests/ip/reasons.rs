@@ -7,7 +7,7 @@ const EXPERIMENT: u8 = 253;
 const TCP: u8 = 6;
 
 #[test]
-fn martians_and_tcp_to_many_are_told_from_what_is_for_others() {
+fn martians_and_multicast_tcp_are_counted_apart_from_packets_for_other_hosts() {
     let mut host = Host::new();
     for src in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "10.9.0.1"] {
         host.send(&packet(between(src, "10.9.0.1"), EXPERIMENT, b"?"));
@@ -26,7 +26,7 @@ fn martians_and_tcp_to_many_are_told_from_what_is_for_others() {
 }
 
 #[test]
-fn addresses_that_cannot_be_are_counted_as_the_kernel_counts_them() {
+fn invalid_addresses_are_counted_as_the_kernel_counts_them() {
     let mut host = Host::new();
     for (src, dst) in [("127.0.0.1", "10.9.0.1"), ("240.0.0.1", "10.9.0.1"), ("::ffff:127.0.0.1", "fd09::1")]
     {

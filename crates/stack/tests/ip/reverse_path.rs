@@ -77,7 +77,7 @@ const TABLE: [(usize, &str, &str, [bool; 3]); 12] = [
 ];
 
 #[test]
-fn a_source_is_asked_for_a_way_back_as_the_interface_says() {
+fn the_reverse_path_of_a_source_is_checked_as_the_interface_is_configured() {
     for (column, filter) in [RpFilter::Off, RpFilter::Loose, RpFilter::Strict].into_iter().enumerate() {
         let links = Links::with_default_route(filter);
         for (link, src, dst, answered) in TABLE {
@@ -137,7 +137,7 @@ fn each_interface_has_its_own_check_which_can_be_changed() {
 }
 
 #[test]
-fn the_kernels_name_of_what_was_dropped_is_known() {
+fn the_drop_counter_has_the_kernels_name() {
     let mib = Stack::mib_names();
     for (ours, theirs) in [
         ("frames_rp_filter", "TcpExtIPReversePathFilter"),

@@ -21,7 +21,7 @@ fn connect(host: &Host, to: &str) -> std::io::Result<TcpStream> {
 }
 
 #[test]
-fn nobody_connects_to_many() {
+fn connect_to_a_broadcast_or_multicast_address_is_refused() {
     let mut host = Host::new();
     for to in ["10.9.0.255:1", "255.255.255.255:1", "127.255.255.255:1", "224.0.0.1:1", "[ff02::1]:1"] {
         let error = connect(&host, to).map(drop).unwrap_err();
@@ -50,7 +50,7 @@ fn each_kind_of_route_has_its_error() {
 }
 
 #[test]
-fn routes_are_listed_as_they_are_preferred_and_can_be_removed() {
+fn routes_are_listed_in_order_of_preference_and_can_be_removed() {
     let host = Host::new();
     let default = |metric, gateway: &str| Route {
         metric,
@@ -74,7 +74,7 @@ fn routes_are_listed_as_they_are_preferred_and_can_be_removed() {
 }
 
 #[test]
-fn a_connection_waits_without_a_route_and_goes_on_when_there_is_one_again() {
+fn a_connection_without_a_route_waits_and_continues_when_a_route_is_added() {
     let mut host = Host::new();
     let _stream = connect(&host, "10.9.0.2:9").unwrap();
     assert_eq!(host.turn().len(), 1, "the SYN");
@@ -112,14 +112,14 @@ fn an_address_receives_and_sends_while_it_is_there_and_not_tentative() {
 }
 
 #[test]
-fn an_unspecific_answer_takes_an_address_of_the_way() {
+fn an_answer_without_a_chosen_source_takes_an_address_of_the_route() {
     let mut host = Host::new();
     let answers = host.send(&icmp(crate::host::between("fd09::2", "ff02::1"), ASK, b"x"));
     assert_eq!(read_icmp(&answers[0]).0, inwards(Family::V6).reversed());
 }
 
 #[test]
-fn a_device_that_vanishes_ends_its_connections_and_takes_its_routes_along() {
+fn a_removed_device_ends_its_connections_and_removes_its_routes() {
     let mut host = Host::new();
     let mut stream = connect(&host, "10.9.0.2:9").unwrap();
     host.turn();

@@ -106,7 +106,7 @@ fn addresses(packet: &[u8]) -> Addresses {
 }
 
 #[test]
-fn a_connection_goes_by_the_link_that_its_address_names_and_says_so() {
+fn a_connection_uses_the_link_of_its_scope_and_reports_it() {
     let (links, mut kept) = (Links::new(), Vec::new());
     for link in [0, 1] {
         let mut socket = TcpSocket::new_v6(&links.stack);
@@ -133,7 +133,7 @@ fn a_connection_goes_by_the_link_that_its_address_names_and_says_so() {
 }
 
 #[test]
-fn who_comes_by_a_link_is_answered_there() {
+fn a_client_is_answered_over_the_link_it_came_from() {
     let (links, mut kept) = (Links::new(), Vec::new());
     let listener = TcpListener::bind_on(&links.stack, "[::]:80").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -169,7 +169,7 @@ fn parse(packet: &[u8]) -> (Ports, Header, std::ops::Range<usize>) {
 }
 
 #[test]
-fn datagrams_go_by_the_link_that_is_named_and_answers_find_back() {
+fn datagrams_use_the_link_of_their_scope_and_answers_return_over_it() {
     let links = Links::new();
     let socket = UdpSocket::bind_on(&links.stack, "[::]:7").unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -206,7 +206,7 @@ fn datagrams_go_by_the_link_that_is_named_and_answers_find_back() {
 }
 
 #[test]
-fn groups_and_questions_leave_by_the_link_that_was_chosen() {
+fn multicasts_and_echo_requests_leave_by_the_chosen_link() {
     let links = Links::new();
     for link in [0, 1] {
         let socket = UdpSocket::bind_on(&links.stack, "[::]:0").unwrap();

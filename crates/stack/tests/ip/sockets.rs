@@ -42,7 +42,7 @@ fn a_request_to_an_own_address_is_answered_over_the_loopback() {
 }
 
 #[test]
-fn what_one_asks_oneself_is_answered_however_often() {
+fn requests_to_an_own_address_are_all_answered() {
     let host = Host::new();
     let ping = socket(&host, "0.0.0.0");
     for seq in 0..2000 {
@@ -52,7 +52,7 @@ fn what_one_asks_oneself_is_answered_however_often() {
 }
 
 #[test]
-fn answers_come_to_the_socket_that_has_asked_and_to_no_other() {
+fn answers_arrive_only_at_the_socket_that_sent_the_request() {
     for (family, any, at) in FAMILIES {
         let mut host = Host::new();
         let (one, other) = (socket(&host, any), socket(&host, any));
@@ -90,7 +90,7 @@ fn answers_come_to_the_socket_that_has_asked_and_to_no_other() {
 }
 
 #[test]
-fn an_error_that_quotes_a_request_is_told_with_its_number_and_data() {
+fn an_error_that_quotes_a_request_is_reported_with_its_sequence_number_and_data() {
     for (family, any, at) in FAMILIES {
         for (error, what) in [
             (Error::HopLimitExceeded, Unsent::TimeExceeded),
@@ -114,7 +114,7 @@ fn an_error_that_quotes_a_request_is_told_with_its_number_and_data() {
 }
 
 #[test]
-fn errors_about_requests_that_nobody_has_sent_change_nothing() {
+fn errors_that_quote_unsent_requests_change_nothing() {
     let mut host = Host::new();
     let ping = socket(&host, "0.0.0.0");
     let quote = |id, len: usize| {
@@ -130,7 +130,7 @@ fn errors_about_requests_that_nobody_has_sent_change_nothing() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn a_refused_send_names_its_reason() {
     let host = Host::new();
     let ping = socket(&host, "0.0.0.0");
     assert_eq!(ping.send(1, b"").unwrap_err().raw_os_error(), Some(89), "no destination");

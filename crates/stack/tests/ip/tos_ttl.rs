@@ -41,7 +41,7 @@ fn tos_and_ttl_of_a_socket_are_on_the_syn_and_change_with_the_stream_s() {
 }
 
 #[test]
-fn a_connection_that_was_told_nothing_has_the_defaults() {
+fn a_connection_without_settings_has_the_default_tos_and_ttl() {
     let mut host = Host::new();
     let (stream, syn) = connecting(&mut host, "10.9.0.2:9");
     assert_eq!((tos_ttl(&syn), stream.tos().unwrap(), stream.ttl().unwrap()), ((0, 64), 0, 64));

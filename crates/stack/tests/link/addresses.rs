@@ -54,7 +54,7 @@ fn without_detection_an_address_is_only_announced() {
 }
 
 #[test]
-fn an_address_that_answers_while_it_is_probed_is_given_up() {
+fn an_address_that_answers_a_probe_is_abandoned() {
     let mut lab = Lab::new(&[&["10.0.0.1/24"]]);
     lab.pass(Duration::from_millis(1500));
     let theirs = arp::Packet {
@@ -92,7 +92,7 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
 }
 
 #[test]
-fn a_link_local_address_that_is_taken_is_replaced_by_another() {
+fn a_link_local_address_that_is_in_use_is_replaced() {
     let mut lab = Lab::new(&[&[]]);
     let mut seen = Vec::new();
     for _ in 0..4 {

@@ -53,7 +53,7 @@ fn beside_a_connection(flood: impl FnOnce(&mut Lab)) -> Lab {
 }
 
 #[test]
-fn solicitations_from_forged_neighbors_are_answered_and_few_are_remembered() {
+fn solicitations_from_forged_neighbors_are_answered_and_few_create_entries() {
     const COUNT: u32 = 20_000;
     let lab = beside_a_connection(|lab| {
         let before = lab.count(0, "neighbor_solicits_out");
@@ -76,7 +76,7 @@ fn solicitations_from_forged_neighbors_are_answered_and_few_are_remembered() {
 }
 
 #[test]
-fn advertisements_that_nobody_asked_for_make_no_neighbors() {
+fn unsolicited_advertisements_create_no_neighbors() {
     let lab = beside_a_connection(|lab| {
         let known = lab.stacks[0].neighbors().len();
         for number in 0..20_000 {
@@ -98,7 +98,7 @@ fn advertisements_that_nobody_asked_for_make_no_neighbors() {
 }
 
 #[test]
-fn routers_and_prefixes_without_end_fill_their_tables_and_no_more() {
+fn endless_routers_and_prefixes_only_fill_their_tables() {
     let lab = beside_a_connection(|lab| {
         let (routes, addresses) = (lab.stacks[0].routes().len(), lab.stacks[0].addresses().len());
         for number in 0..2000u32 {
@@ -126,7 +126,7 @@ fn routers_and_prefixes_without_end_fill_their_tables_and_no_more() {
 }
 
 #[test]
-fn queries_without_end_are_answered_ten_times_a_second() {
+fn endless_queries_are_answered_ten_times_a_second() {
     // With what goes before it less than the 15 s after which a neighbor may have to be asked anew (RFC 4861 section 6.3.2).
     const SECONDS: u64 = 9;
     let groups = |lab: &Lab| {

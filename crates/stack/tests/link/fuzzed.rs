@@ -223,7 +223,7 @@ fn carry(from: &mut TcpStream, to: &mut TcpStream, unsent: &[u8], got: &mut Vec<
 }
 
 #[test]
-fn a_transfer_arrives_whole_beside_a_million_damaged_frames_and_no_memory_stays() {
+fn a_transfer_arrives_whole_among_a_million_damaged_frames_and_no_memory_leaks() {
     let options = LinkOptions { detect_duplicates: false, ..LinkOptions::default() };
     let mut lab = Lab::with(&[&["10.0.0.1/24", "fd00::1/64"], &["10.0.0.2/24", "fd00::2/64"]], &options);
     lab.pass(Duration::from_secs(15));

@@ -10,7 +10,7 @@ use crate::lab::{Lab, mac};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_connection_that_gets_through_keeps_its_neighbor_reachable_without_probes_and_without_the_lock() {
+fn a_connection_that_makes_progress_keeps_its_neighbor_reachable_without_probes_and_without_the_lock() {
     for addr in ["10.0.0.2:80", "[fd00::2]:80"] {
         let mut lab = Lab::pair();
         let (mut client, mut server) = lab.connected(addr);
@@ -46,7 +46,7 @@ fn packets_without_progress_do_not_keep_a_neighbor_reachable() {
 }
 
 #[test]
-fn a_neighbor_that_becomes_another_station_without_a_word_is_found_by_the_third_timeout() {
+fn a_neighbor_that_silently_becomes_another_station_is_found_by_the_third_timeout() {
     for (addr, to) in [("10.0.0.2", "10.0.0.2:80"), ("fd00::2", "[fd00::2]:80")] {
         let near: &[&str] = &["10.0.0.1/24", "fd00::1/64"];
         let far: &[&str] = &["10.0.0.2/24", "fd00::2/64"];
@@ -69,7 +69,7 @@ fn a_neighbor_that_becomes_another_station_without_a_word_is_found_by_the_third_
 }
 
 #[test]
-fn a_neighbor_that_was_silent_for_a_while_is_asked_and_stays_who_it_was() {
+fn a_neighbor_that_was_silent_for_a_while_is_probed_and_keeps_its_address() {
     let mut lab = Lab::pair();
     let (mut client, mut server) = lab.connected("10.0.0.2:80");
     assert!(lab.ping(&mut client, &mut server, SECOND));

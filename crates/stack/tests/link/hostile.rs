@@ -59,7 +59,7 @@ fn a_flood_of_packets_to_absent_hosts_stays_within_its_bound_and_gives_its_memor
 }
 
 #[test]
-fn nobody_takes_what_is_sent_to_all_by_saying_to_be_all() {
+fn claiming_a_broadcast_address_diverts_no_broadcast() {
     let mut lab = Lab::new(&[&["10.0.0.1/24"], &["10.0.0.2/24"]]);
     lab.pass(Duration::from_secs(15));
     for sender in ["10.0.0.255", "10.0.0.0", "255.255.255.255", "240.0.0.1", "0.1.2.3", "127.0.0.1"] {
@@ -127,7 +127,7 @@ proptest! {
 
     /// Nothing panics, the connection is undisturbed, tables stay within bounds, memory comes back.
     #[test]
-    fn arbitrary_frames_change_nothing_else(frames in prop::collection::vec(arbitrary_frame(), 1..150)) {
+    fn arbitrary_frames_change_no_other_state(frames in prop::collection::vec(arbitrary_frame(), 1..150)) {
         let mut lab = Lab::pair();
         // Set by hand, so that a lucky forgery does not cut the connection.
         lab.stacks[0].set_neighbor(lab.ids[0], "10.0.0.2".parse().unwrap(), mac(1)).unwrap();

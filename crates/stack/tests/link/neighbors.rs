@@ -62,7 +62,7 @@ fn is_solicit(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn a_neighbor_that_goes_away_is_given_up_and_found_again_when_it_is_back() {
+fn a_neighbor_that_disappears_is_deleted_and_found_again_when_it_returns() {
     let mut lab = Lab::pair();
     let (mut client, mut server) = lab.connected("10.0.0.2:80");
     assert!(lab.ping(&mut client, &mut server, SECOND));
@@ -79,7 +79,7 @@ fn a_neighbor_that_goes_away_is_given_up_and_found_again_when_it_is_back() {
 }
 
 #[test]
-fn an_idle_neighbor_that_is_needed_again_is_sent_to_at_once_and_probed() {
+fn packets_to_an_idle_neighbor_leave_at_once_and_it_is_probed() {
     let mut lab = Lab::pair();
     let (mut client, mut server) = lab.connected("[fd00::2]:80");
     assert!(lab.ping(&mut client, &mut server, SECOND));

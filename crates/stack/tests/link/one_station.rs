@@ -15,7 +15,7 @@ use crate::lab::{ARP, IPV4, Lab, frame, mac};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn who_answers_for_a_thousand_addresses_keeps_no_newcomer_out() {
+fn a_station_that_answers_for_a_thousand_addresses_blocks_no_new_neighbor() {
     let mut lab = Lab::new(&[&["10.0.0.1/16"], &["10.0.0.2/16"], &["10.0.0.3/16"]]);
     lab.pass(SECOND * 15);
     let (mut client, mut server) = lab.connected("10.0.0.2:80");

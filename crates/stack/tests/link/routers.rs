@@ -72,7 +72,7 @@ fn routers_are_solicited_three_times_and_no_more_after_an_answer() {
 }
 
 #[test]
-fn an_advertised_prefix_gives_an_address_and_a_way_out() {
+fn an_advertised_prefix_gives_an_address_and_a_default_route() {
     let mut lab = lab();
     lab.pass(Duration::from_secs(2));
     lab.inject(0, advert(1800, "2001:db8::", 7200, 3600));
@@ -107,7 +107,7 @@ fn sent_with(lab: &mut Lab, dst: &str) -> (Vec<(u8, usize)>, u16) {
 }
 
 #[test]
-fn an_advertised_hop_limit_and_mtu_hold_for_what_is_sent_over_ipv6() {
+fn an_advertised_hop_limit_and_mtu_apply_to_ipv6() {
     let mut lab = Lab::with(&[&["10.0.0.1/24", "fd00::1/64"]], &LinkOptions::default());
     lab.stacks[0].set_neighbor(lab.ids[0], "fd00::2".parse().unwrap(), mac(7)).unwrap();
     lab.stacks[0].set_neighbor(lab.ids[0], "10.0.0.2".parse().unwrap(), mac(7)).unwrap();

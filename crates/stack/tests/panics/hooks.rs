@@ -29,7 +29,7 @@ fn start(stack: &Stack, listener: &TcpListener) -> TcpStream {
 }
 
 #[test]
-fn a_syn_hook_that_panics_on_an_input_thread_ends_neither_that_nor_its_own_use() {
+fn a_syn_hook_that_panics_ends_neither_the_input_thread_nor_its_own_use() {
     let lab = Lab::new(&WireConfig::default(), |c| c.tcp.syn_retries = 1);
     let reports = Reports::of(&lab.stacks[1]);
     let (plain, hooked) = (lab.listener(), lab.listener());
@@ -44,7 +44,7 @@ fn a_syn_hook_that_panics_on_an_input_thread_ends_neither_that_nor_its_own_use()
 }
 
 #[test]
-fn a_caller_on_whose_thread_a_syn_hook_panics_gets_the_answer_of_its_call() {
+fn a_syn_hook_that_panics_does_not_change_the_result_of_the_caller() {
     let stack = common::stack_with(|c| c.workers = 0);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     listener.set_syn_hook(Some(panics_once()));
@@ -104,7 +104,7 @@ fn a_syn_hook_may_close_its_listener_and_drop_the_last_handle_on_an_input_thread
 }
 
 #[test]
-fn what_a_hook_has_captured_may_panic_when_it_is_dropped() {
+fn values_captured_by_a_hook_may_panic_when_dropped() {
     let stack = common::stack_with(|c| c.workers = 0);
     let reports = Reports::of(&stack);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
@@ -188,7 +188,7 @@ fn the_hook_of_a_driver_may_panic_and_is_called_again_after_the_next_answer() {
 }
 
 #[test]
-fn a_hook_that_is_told_of_panics_may_block_without_holding_up_other_threads() {
+fn a_panic_hook_may_block_without_blocking_other_threads() {
     in_time("a panic hook that blocks", || {
         let stack = common::stack_with(|c| c.workers = 0);
         let (leave, left) = mpsc::channel::<()>();

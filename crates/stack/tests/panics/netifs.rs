@@ -199,7 +199,7 @@ fn echo(method: &str, (mut client, mut server): (&TcpStream, &TcpStream)) {
 }
 
 #[test]
-fn an_interface_that_panics_in_a_method_loses_what_it_was_given_and_nothing_else() {
+fn an_interface_that_panics_in_a_method_loses_only_the_frames_it_was_given() {
     for method in IN_USE {
         let bed = Bed::new();
         let reports = Reports::of(&bed.stack);
@@ -238,7 +238,7 @@ fn an_interface_that_panics_while_it_is_attached_is_refused() {
 }
 
 #[test]
-fn constants_are_asked_for_when_an_interface_is_attached_and_never_again() {
+fn an_interfaces_constants_are_read_once_when_it_is_attached() {
     let bed_calls = Arc::new(AtomicUsize::new(0));
     let calls = Arc::clone(&bed_calls);
     let (left, right) = wire(&WireConfig::default()).unwrap();
@@ -308,7 +308,7 @@ fn all_kinds_of_traffic(bed: &Bed, medium: &str) {
 }
 
 #[test]
-fn no_lock_is_held_around_any_call_of_an_interface_whatever_makes_the_frames() {
+fn no_lock_is_held_during_any_call_of_an_interface() {
     for input in Input::ALL {
         in_time("an interface that always calls back", move || {
             let (left, right) = wire(&WireConfig::default()).unwrap();

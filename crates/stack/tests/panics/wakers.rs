@@ -38,7 +38,7 @@ fn a_connect_that_calls_a_waker_that_panics_succeeds_and_wakes_the_others() {
 }
 
 #[test]
-fn a_task_at_a_channel_is_woken_though_the_waker_of_another_panics() {
+fn a_task_at_a_channel_is_woken_although_another_waker_panics() {
     let (netif, ports) = channel(&Default::default()).unwrap();
     let stack = common::stack();
     let reports = Reports::of(&stack);
@@ -59,7 +59,7 @@ fn a_task_at_a_channel_is_woken_though_the_waker_of_another_panics() {
 }
 
 #[test]
-fn a_waker_that_panics_at_a_channel_is_reported_by_its_stack_whoever_calls_it() {
+fn a_waker_that_panics_at_a_channel_is_reported_by_its_stack_on_any_thread() {
     let stack = common::stack();
     let reports = Reports::of(&stack);
     let bad = waker(|| panic!("in a waker"));

@@ -23,7 +23,7 @@ fn by_worker() -> (Stack, TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_worker_on_which_a_waker_panics_goes_on() {
+fn a_worker_continues_after_a_waker_panics() {
     let (stack, one, other) = by_worker();
     let bad = waker(|| panic!("in a waker"));
     let mut reader = sockeye::tokio::TcpStream::from_std(other).unwrap();

@@ -106,8 +106,8 @@ fn ends_that_leave_one_after_the_other_leave_nothing_behind() {
 }
 
 #[test]
-fn a_listener_that_goes_resets_those_whom_nobody_accepted() {
-    let _guard = watchdog("a_listener_that_goes_resets_those_whom_nobody_accepted");
+fn a_dropped_listener_resets_unaccepted_connections() {
+    let _guard = watchdog("a_dropped_listener_resets_unaccepted_connections");
     let stack = common::stack();
     let listener = common::listener(&stack);
     let mut clients: Vec<TcpStream> = (0..20).map(|_| common::connect(&stack, &listener)).collect();
@@ -122,8 +122,8 @@ fn a_listener_that_goes_resets_those_whom_nobody_accepted() {
 }
 
 #[test]
-fn a_connect_may_be_given_up_in_the_middle_of_its_handshake() {
-    let _guard = watchdog("a_connect_may_be_given_up_in_the_middle_of_its_handshake");
+fn a_connect_may_be_cancelled_during_its_handshake() {
+    let _guard = watchdog("a_connect_may_be_cancelled_during_its_handshake");
     let stack = common::stack();
     let mut socket = TcpSocket::new_v4(&stack);
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -142,8 +142,8 @@ fn a_connect_may_be_given_up_in_the_middle_of_its_handshake() {
 }
 
 #[test]
-fn a_listener_may_go_in_the_middle_of_handshakes() {
-    let _guard = watchdog("a_listener_may_go_in_the_middle_of_handshakes");
+fn a_listener_may_be_dropped_during_handshakes() {
+    let _guard = watchdog("a_listener_may_be_dropped_during_handshakes");
     let stack = common::stack();
     for _ in 0..scaled(50) {
         let listener = common::listener(&stack);

@@ -18,8 +18,8 @@ fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 #[test]
-fn a_read_gives_up_when_its_time_is_over() {
-    let _guard = watchdog("a_read_gives_up_when_its_time_is_over");
+fn a_read_times_out() {
+    let _guard = watchdog("a_read_times_out");
     let (client, mut server) = pair(&stack());
     server.set_read_timeout(Some(SHORT)).unwrap();
     let (result, took) = timed(|| server.read(&mut [0; 8]));
@@ -33,8 +33,8 @@ fn a_read_gives_up_when_its_time_is_over() {
 }
 
 #[test]
-fn a_write_gives_up_when_its_time_is_over_and_reports_what_it_wrote() {
-    let _guard = watchdog("a_write_gives_up_when_its_time_is_over_and_reports_what_it_wrote");
+fn a_write_times_out_and_reports_the_bytes_that_it_wrote() {
+    let _guard = watchdog("a_write_times_out_and_reports_the_bytes_that_it_wrote");
     let (mut client, mut server) = pair(&stack());
     client.set_write_timeout(Some(SHORT)).unwrap();
     let data = vec![1; 4 << 20];
@@ -57,8 +57,8 @@ fn a_write_gives_up_when_its_time_is_over_and_reports_what_it_wrote() {
 }
 
 #[test]
-fn nothing_blocks_on_a_non_blocking_socket() {
-    let _guard = watchdog("nothing_blocks_on_a_non_blocking_socket");
+fn no_operation_blocks_on_a_non_blocking_socket() {
+    let _guard = watchdog("no_operation_blocks_on_a_non_blocking_socket");
     let stack = stack();
     let listener = common::listener(&stack);
     listener.set_nonblocking(true).unwrap();
@@ -101,7 +101,7 @@ fn a_stream_that_becomes_blocking_blocks() {
 }
 
 #[test]
-fn a_connect_to_nobody_is_refused() {
+fn a_connect_to_a_closed_port_is_refused() {
     let stack = stack();
     let error = TcpStream::connect_on(&stack, "127.0.0.1:1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
@@ -137,8 +137,8 @@ fn full_listener(stack: &sockeye::Stack) -> (TcpListener, TcpStream) {
 }
 
 #[test]
-fn a_connect_with_a_timeout_gives_up_on_a_full_listener() {
-    let _guard = watchdog("a_connect_with_a_timeout_gives_up_on_a_full_listener");
+fn a_connect_to_a_full_listener_times_out() {
+    let _guard = watchdog("a_connect_to_a_full_listener_times_out");
     let stack = stack();
     let (listener, _first) = full_listener(&stack);
     let addr = listener.local_addr().unwrap();
@@ -167,8 +167,8 @@ fn a_connect_is_not_connected_while_its_handshake_lasts() {
 }
 
 #[test]
-fn a_blocked_accept_takes_what_comes() {
-    let _guard = watchdog("a_blocked_accept_takes_what_comes");
+fn a_blocked_accept_takes_the_next_connection() {
+    let _guard = watchdog("a_blocked_accept_takes_the_next_connection");
     let stack = stack();
     let listener = common::listener(&stack);
     let acceptors: Vec<_> = (0..4)
@@ -244,8 +244,8 @@ fn a_reset_ends_blocked_reads_and_writes() {
 }
 
 #[test]
-fn a_lingering_close_waits_for_the_reader_or_for_its_time() {
-    let _guard = watchdog("a_lingering_close_waits_for_the_reader_or_for_its_time");
+fn a_lingering_close_waits_for_the_reader_or_times_out() {
+    let _guard = watchdog("a_lingering_close_waits_for_the_reader_or_times_out");
     let stack = stack();
     let (mut client, mut server) = pair(&stack);
     client.set_linger(Some(Duration::from_secs(20))).unwrap();

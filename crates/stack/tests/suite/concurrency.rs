@@ -125,8 +125,8 @@ fn round(stack: &Stack, random: &mut Random) {
 }
 
 #[test]
-fn readers_writers_closers_and_tinkerers_meet_on_one_connection() {
-    let _guard = watchdog("readers_writers_closers_and_tinkerers_meet_on_one_connection");
+fn one_connection_survives_concurrent_reads_writes_closes_and_option_changes() {
+    let _guard = watchdog("one_connection_survives_concurrent_reads_writes_closes_and_option_changes");
     let mut random = Random::new("meeting");
     for grain in grains() {
         let stack = stack_with(|c| grain.set(c));
@@ -279,8 +279,8 @@ fn reads_that_time_out_lose_nothing_though_writers_of_the_same_end_come_and_go()
 }
 
 #[test]
-fn clones_may_go_in_any_order_on_any_thread() {
-    let _guard = watchdog("clones_may_go_in_any_order_on_any_thread");
+fn clones_may_be_dropped_in_any_order_on_any_thread() {
+    let _guard = watchdog("clones_may_be_dropped_in_any_order_on_any_thread");
     let mut random = Random::new("clones");
     let stack = common::stack();
     for _ in 0..scaled(100) {
@@ -323,8 +323,8 @@ fn sockets_outlive_every_handle_of_their_stack() {
 }
 
 #[test]
-fn a_stack_may_go_while_its_sockets_are_busy_on_other_threads() {
-    let _guard = watchdog("a_stack_may_go_while_its_sockets_are_busy_on_other_threads");
+fn a_stack_may_be_dropped_while_its_sockets_are_busy_on_other_threads() {
+    let _guard = watchdog("a_stack_may_be_dropped_while_its_sockets_are_busy_on_other_threads");
     let mut random = Random::new("drop stack");
     for _ in 0..scaled(30) {
         let stack = common::stack();

@@ -51,8 +51,8 @@ fn a_small_backlog_delays_clients_and_loses_none() {
 }
 
 #[test]
-fn no_more_than_the_backlog_wait_for_accept() {
-    let _guard = watchdog("no_more_than_the_backlog_wait_for_accept");
+fn no_more_connections_than_the_backlog_wait_for_accept() {
+    let _guard = watchdog("no_more_connections_than_the_backlog_wait_for_accept");
     let stack = common::stack();
     let listener = listen_with_backlog(&stack, 3);
     let addr = listener.local_addr().unwrap();
@@ -73,8 +73,8 @@ fn no_more_than_the_backlog_wait_for_accept() {
 }
 
 #[test]
-fn a_connect_to_where_nobody_listens_does_not_meet_itself() {
-    let _guard = watchdog("a_connect_to_where_nobody_listens_does_not_meet_itself");
+fn a_connect_to_a_closed_port_does_not_connect_to_itself() {
+    let _guard = watchdog("a_connect_to_a_closed_port_does_not_connect_to_itself");
     let stack = stack_with(|c| c.port_range = 40000..=40001);
     for addr in ["127.0.0.1:40000", "127.0.0.1:40001"] {
         for _ in 0..20 {
@@ -94,8 +94,8 @@ fn a_connect_to_where_nobody_listens_does_not_meet_itself() {
 }
 
 #[test]
-fn without_a_free_port_a_connect_says_so_and_works_again_later() {
-    let _guard = watchdog("without_a_free_port_a_connect_says_so_and_works_again_later");
+fn a_connect_without_a_free_port_fails_and_works_again_later() {
+    let _guard = watchdog("a_connect_without_a_free_port_fails_and_works_again_later");
     let stack = stack_with(|c| c.port_range = 40000..=40003);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:80").unwrap();
     let mut ends: Vec<_> =
@@ -120,8 +120,8 @@ fn without_a_free_port_a_connect_says_so_and_works_again_later() {
 }
 
 #[test]
-fn too_many_connections_are_refused_with_a_reason_and_later_welcome() {
-    let _guard = watchdog("too_many_connections_are_refused_with_a_reason_and_later_welcome");
+fn too_many_connections_are_refused_with_a_reason_and_accepted_later() {
+    let _guard = watchdog("too_many_connections_are_refused_with_a_reason_and_accepted_later");
     let stack = stack_with(|c| c.connections_max = 4);
     let listener = common::listener(&stack);
     let one = (common::connect(&stack, &listener), listener.accept().unwrap().0);
@@ -137,8 +137,8 @@ fn too_many_connections_are_refused_with_a_reason_and_later_welcome() {
 }
 
 #[test]
-fn more_time_wait_than_allowed_closes_without_it() {
-    let _guard = watchdog("more_time_wait_than_allowed_closes_without_it");
+fn connections_beyond_the_time_wait_limit_close_without_it() {
+    let _guard = watchdog("connections_beyond_the_time_wait_limit_close_without_it");
     let stack = stack_with(|c| c.tcp.time_wait_max = 0);
     let listener = common::listener(&stack);
     for _ in 0..20 {
@@ -224,8 +224,8 @@ fn at_the_memory_cap_writers_wait_and_nothing_is_lost() {
 }
 
 #[test]
-fn at_the_memory_cap_a_non_blocking_write_says_why() {
-    let _guard = watchdog("at_the_memory_cap_a_non_blocking_write_says_why");
+fn a_non_blocking_write_at_the_memory_cap_fails_with_the_reason() {
+    let _guard = watchdog("a_non_blocking_write_at_the_memory_cap_fails_with_the_reason");
     let stack = stack_with(|c| {
         c.memory_max = 1 << 20;
         (c.sndbuf, c.rcvbuf) = (4 << 20, 4 << 20);
@@ -263,8 +263,8 @@ fn at_the_memory_cap_a_non_blocking_write_says_why() {
 }
 
 #[test]
-fn a_writer_that_waits_for_memory_hears_of_a_reset() {
-    let _guard = watchdog("a_writer_that_waits_for_memory_hears_of_a_reset");
+fn a_writer_that_waits_for_memory_gets_the_error_of_a_reset() {
+    let _guard = watchdog("a_writer_that_waits_for_memory_gets_the_error_of_a_reset");
     let stack = stack_with(|c| {
         c.memory_max = 1 << 20;
         (c.sndbuf, c.rcvbuf) = (8 << 20, 8 << 20);

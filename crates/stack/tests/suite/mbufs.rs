@@ -99,7 +99,7 @@ fn lent_and_copied_bytes_arrive_in_order_in_both_directions() {
 }
 
 #[test]
-fn one_chain_goes_to_many_and_stays_what_it_was() {
+fn one_chain_is_sent_to_many_and_stays_unchanged() {
     let _guard = common::watchdog("one for many");
     let mut random = Random::new("one for many");
     let stack = stack();
@@ -139,7 +139,7 @@ fn one_chain_goes_to_many_and_stays_what_it_was() {
 }
 
 #[test]
-fn what_is_received_goes_on_to_a_connection_of_another_stack() {
+fn a_received_chain_can_be_sent_on_a_connection_of_another_stack() {
     let _guard = common::watchdog("forwarding");
     let mut random = Random::new("forwarding");
     let (near, far) = (stack(), stack());
@@ -208,7 +208,7 @@ fn ends_and_errors_are_those_of_reads_and_writes() {
 }
 
 #[test]
-fn memory_is_counted_as_long_as_anybody_has_a_view() {
+fn memory_is_counted_while_any_view_exists() {
     let _guard = common::watchdog("memory of chains");
     let stack = stack_with(|c| c.memory_max = 1 << 20);
     let held = lent(&stack, &[7; 700_000]);

@@ -47,8 +47,8 @@ fn streams_with_any_mark_arrive_whole_in_both_directions() {
 }
 
 #[test]
-fn several_blocked_writers_of_one_connection_are_all_let_in() {
-    let _guard = watchdog("several_blocked_writers_of_one_connection_are_all_let_in");
+fn several_blocked_writers_of_one_connection_all_continue() {
+    let _guard = watchdog("several_blocked_writers_of_one_connection_all_continue");
     for lowat in LOWATS {
         let (client, mut server) = pair_with(lowat, (32 << 10, 8192), true);
         let each = scaled(100_000);
@@ -85,8 +85,8 @@ fn a_blocking_write_waits_while_there_is_room_but_too_much_is_unsent() {
 }
 
 #[test]
-fn a_blocked_writer_is_let_in_by_another_mark_and_by_none() {
-    let _guard = watchdog("a_blocked_writer_is_let_in_by_another_mark_and_by_none");
+fn changing_or_removing_the_mark_unblocks_a_writer() {
+    let _guard = watchdog("changing_or_removing_the_mark_unblocks_a_writer");
     for other in [None, Some(10_000_000)] {
         for pause_ms in [0, 20] {
             let (mut client, server) = pair_with(1000, (1 << 20, 8192), false);
@@ -121,8 +121,8 @@ fn write_when_told(stream: &TcpStream, data: &[u8], trigger: Trigger) {
 }
 
 #[test]
-fn loops_that_are_told_of_room_by_level_and_by_edge_lose_no_event() {
-    let _guard = watchdog("loops_that_are_told_of_room_by_level_and_by_edge_lose_no_event");
+fn level_and_edge_triggered_loops_lose_no_event_about_room() {
+    let _guard = watchdog("level_and_edge_triggered_loops_lose_no_event_about_room");
     for lowat in LOWATS {
         for trigger in [Trigger::Level, Trigger::Edge] {
             for nodelay in [false, true] {
@@ -139,8 +139,8 @@ fn loops_that_are_told_of_room_by_level_and_by_edge_lose_no_event() {
 }
 
 #[test]
-fn urgent_bytes_and_a_mark_keep_out_of_each_others_way() {
-    let _guard = watchdog("urgent_bytes_and_a_mark_keep_out_of_each_others_way");
+fn urgent_bytes_and_a_mark_do_not_interfere() {
+    let _guard = watchdog("urgent_bytes_and_a_mark_do_not_interfere");
     let stack = common::stack();
     let listener = common::listener(&stack);
     let mut socket = TcpSocket::new_v4(&stack);

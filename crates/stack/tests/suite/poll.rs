@@ -42,8 +42,8 @@ fn wait(poll: &Poll, timeout: Option<Duration>) -> Vec<String> {
 }
 
 #[test]
-fn level_is_told_again_until_it_is_over() {
-    let _guard = watchdog("level_is_told_again_until_it_is_over");
+fn a_level_is_reported_until_it_ends() {
+    let _guard = watchdog("a_level_is_reported_until_it_ends");
     let (mut client, mut server) = pair(&stack());
     let poll = Poll::new(SPIN);
     poll.register(&server, Token(1), Interest::READABLE, Trigger::Level).unwrap();
@@ -60,8 +60,8 @@ fn level_is_told_again_until_it_is_over() {
 }
 
 #[test]
-fn edge_is_told_once_for_every_change() {
-    let _guard = watchdog("edge_is_told_once_for_every_change");
+fn an_edge_is_reported_once_for_every_change() {
+    let _guard = watchdog("an_edge_is_reported_once_for_every_change");
     let (mut client, server) = pair(&stack());
     client.set_nodelay(true).unwrap();
     let poll = Poll::new(SPIN);
@@ -76,8 +76,8 @@ fn edge_is_told_once_for_every_change() {
 }
 
 #[test]
-fn an_end_a_reset_and_a_listener_are_told() {
-    let _guard = watchdog("an_end_a_reset_and_a_listener_are_told");
+fn an_end_a_reset_and_a_listener_are_reported() {
+    let _guard = watchdog("an_end_a_reset_and_a_listener_are_reported");
     let stack = stack();
     let poll = Poll::new(SPIN);
     let listener = common::listener(&stack);
@@ -102,8 +102,8 @@ fn an_end_a_reset_and_a_listener_are_told() {
 }
 
 #[test]
-fn the_end_of_a_connect_is_told_well_or_not() {
-    let _guard = watchdog("the_end_of_a_connect_is_told_well_or_not");
+fn the_result_of_a_connect_is_reported() {
+    let _guard = watchdog("the_result_of_a_connect_is_reported");
     let stack = stack();
     let poll = Poll::new(SPIN);
     let mut socket = TcpSocket::new_v4(&stack);
@@ -183,8 +183,8 @@ fn wake_ends_one_wait_now_or_later() {
 }
 
 #[test]
-fn more_events_than_room_come_in_turns() {
-    let _guard = watchdog("more_events_than_room_come_in_turns");
+fn more_events_than_the_capacity_are_reported_in_turn() {
+    let _guard = watchdog("more_events_than_the_capacity_are_reported_in_turn");
     let stack = stack();
     let poll = Poll::new(SPIN);
     let pairs: Vec<_> = (0..10).map(|_| pair(&stack)).collect();
@@ -203,8 +203,8 @@ fn more_events_than_room_come_in_turns() {
 }
 
 #[test]
-fn an_event_that_one_waiter_has_no_room_for_goes_to_another() {
-    let _guard = watchdog("an_event_that_one_waiter_has_no_room_for_goes_to_another");
+fn an_event_beyond_one_waiters_capacity_is_given_to_another() {
+    let _guard = watchdog("an_event_beyond_one_waiters_capacity_is_given_to_another");
     let stack = stack();
     let poll = std::sync::Arc::new(Poll::new(SPIN));
     let pairs: Vec<_> = (0..2).map(|_| pair(&stack)).collect();

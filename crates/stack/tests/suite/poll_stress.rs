@@ -203,8 +203,8 @@ fn several_waiters_on_one_set_share_the_events() {
 }
 
 #[test]
-fn registering_beside_traffic_loses_nothing() {
-    let _guard = watchdog("registering_beside_traffic_loses_nothing");
+fn registering_during_traffic_loses_nothing() {
+    let _guard = watchdog("registering_during_traffic_loses_nothing");
     let mut random = Random::new("register");
     let stack = common::stack();
     for _ in 0..scaled(2000) {

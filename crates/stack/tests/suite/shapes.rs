@@ -181,8 +181,8 @@ fn addresses_of_both_ends_mirror_each_other() {
 }
 
 #[test]
-fn the_default_stack_serves_programs_that_make_none() {
-    let _guard = watchdog("the_default_stack_serves_programs_that_make_none");
+fn the_default_stack_serves_programs_that_create_none() {
+    let _guard = watchdog("the_default_stack_serves_programs_that_create_none");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let client = TcpStream::connect(addr).unwrap();

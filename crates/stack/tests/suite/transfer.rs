@@ -270,8 +270,8 @@ fn more_threads_than_cores_finish() {
 }
 
 #[test]
-fn spinning_off_changes_nothing_but_speed() {
-    let _guard = common::watchdog("spinning_off_changes_nothing_but_speed");
+fn disabling_spinning_changes_only_speed() {
+    let _guard = common::watchdog("disabling_spinning_changes_only_speed");
     let mut random = Random::new("no spin");
     let stack = Stack::new(Config { spin_max: Duration::ZERO, workers: 1, ..common::base() }).unwrap();
     transfers(&stack, scaled(8), &mut random);

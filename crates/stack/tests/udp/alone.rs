@@ -41,7 +41,7 @@ fn a_buffer_with_a_segment_size_arrives_as_datagrams() {
 }
 
 #[test]
-fn who_asks_for_joined_datagrams_gets_the_buffer_as_it_was_sent() {
+fn a_socket_that_asks_for_joined_datagrams_gets_the_buffer_as_it_was_sent() {
     let stack = common::stack();
     let (a, b) = two(&stack);
     b.set_gro(true).unwrap();
@@ -72,7 +72,7 @@ fn segmentation_has_bounds() {
 }
 
 #[test]
-fn what_comes_along_is_told() {
+fn ancillary_data_is_reported_with_each_datagram() {
     let stack = common::stack();
     let a = at(&stack, "0.0.0.0:0");
     let b = at(&stack, "0.0.0.0:0");
@@ -99,7 +99,7 @@ fn what_comes_along_is_told() {
 }
 
 #[test]
-fn batches_arrive_in_order_whoever_they_are_for() {
+fn batches_arrive_in_order_for_every_destination() {
     let stack = common::stack();
     let (a, b) = two(&stack);
     let c = at(&stack, "[::1]:0");
@@ -127,7 +127,7 @@ fn batches_arrive_in_order_whoever_they_are_for() {
 }
 
 #[test]
-fn who_asks_for_errors_is_told_of_each_without_being_connected() {
+fn every_error_is_reported_to_an_unconnected_socket_that_asked_for_errors() {
     let stack = common::stack();
     let (a, gone) = two(&stack);
     let nobody = gone.local_addr().unwrap();
@@ -148,7 +148,7 @@ fn who_asks_for_errors_is_told_of_each_without_being_connected() {
 }
 
 #[test]
-fn drops_are_counted_and_told_with_the_next_datagram() {
+fn drops_are_counted_and_reported_with_the_next_datagram() {
     let stack = common::stack();
     let a = at(&stack, "127.0.0.1:0");
     let b = UdpBuilder::new_v4(&stack).recv_buffer_size(2048).bind("127.0.0.1:0".parse().unwrap()).unwrap();

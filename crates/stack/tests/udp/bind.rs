@@ -15,7 +15,7 @@ cases! {
 
 /// Every pair of binds to one port, over addresses of both families and both options.
 #[test]
-fn each_pair_of_binds_fares_as_on_the_kernel() {
+fn each_pair_of_binds_has_the_kernels_result() {
     let _guard = crate::common::watchdog("binds");
     let ours = Ours::new();
     let (mut found, mut compared) = (Vec::new(), 0);

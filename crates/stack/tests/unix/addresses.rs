@@ -26,7 +26,7 @@ fn ours(address: io::Result<Ours>) -> Said {
 }
 
 #[test]
-fn pathnames_are_taken_and_refused_as_by_std() {
+fn pathnames_are_accepted_and_refused_as_by_std() {
     let long = |len: usize| "p".repeat(len);
     for path in
         ["a", "/tmp/a b", "ü", "./../x", "a\0b", "\0", &long(106), &long(107), &long(108), &long(4000)]
@@ -39,7 +39,7 @@ fn pathnames_are_taken_and_refused_as_by_std() {
 }
 
 #[test]
-fn abstract_names_are_taken_and_refused_as_by_std() {
+fn abstract_names_are_accepted_and_refused_as_by_std() {
     let long = |len: usize| vec![b'n'; len];
     for name in [&b"a"[..], b"\0\0", b"a\0b", b"\xff", &long(106), &long(107), &long(108), &long(4000)] {
         assert_eq!(

@@ -212,18 +212,18 @@ fn random_calls(locking: UnixLocking) {
 
 #[cfg(feature = "experiments")]
 #[test]
-fn random_calls_are_answered_as_by_the_kernel_under_the_global_lock() {
+fn random_calls_match_the_kernel_under_the_global_lock() {
     random_calls(UnixLocking::Global);
 }
 
 #[cfg(feature = "experiments")]
 #[test]
-fn random_calls_are_answered_as_by_the_kernel_under_pair_locks() {
+fn random_calls_match_the_kernel_under_pair_locks() {
     random_calls(UnixLocking::Pair);
 }
 
 #[test]
-fn random_calls_are_answered_as_by_the_kernel_with_direct_delivery() {
+fn random_calls_match_the_kernel_with_direct_delivery() {
     random_calls(UnixLocking::Direct);
 }
 

@@ -51,7 +51,7 @@ fn listeners_and_both_ends_of_connections_are_listed_with_their_queues_and_peers
 }
 
 #[test]
-fn pairs_and_datagram_sockets_are_listed_with_whom_they_send_to() {
+fn pairs_and_datagram_sockets_are_listed_with_their_destinations() {
     for stack in stacks() {
         let (a, _b) = UnixSeqpacket::pair_on(&stack).unwrap();
         a.send(&[0; 10]).unwrap();

@@ -7,7 +7,7 @@ use sockeye::unix::{UnixDatagram, UnixSeqpacket, UnixStream};
 use crate::common;
 
 #[test]
-fn what_was_sent_is_unsent_until_the_peer_receives_it() {
+fn sent_bytes_count_as_unsent_until_the_peer_receives_them() {
     use std::io::{Read, Write};
     for locking in UnixLocking::ALL {
         let stack = common::stack_with(|config| locking.set(config));

@@ -66,7 +66,7 @@ const fn backlog(name: &'static str, make: fn() -> Setting) -> Case {
 }
 
 #[test]
-fn whoever_waits_in_a_connect_is_told_of_everything_that_ends_it() {
+fn a_waiting_connect_is_notified_of_every_event_that_ends_it() {
     check(&CASES);
 }
 
@@ -147,7 +147,7 @@ fn accept(listener: &UnixListener) {
 
 /// A future that is dropped while it waits leaves the listener's list, and another one is told all the same.
 #[test]
-fn a_connect_that_is_given_up_leaves_the_others_their_room() {
+fn a_cancelled_connect_leaves_the_room_to_the_others() {
     let stack = stack_with(|config| config.workers = 0);
     let to = unix::SocketAddr::from_abstract_name(b"given up").unwrap();
     let socket = UnixSocket::new_seqpacket(&stack);

@@ -29,7 +29,7 @@ const fn error(name: &'static str, make: fn() -> Setting) -> Case {
 }
 
 #[test]
-fn whoever_waits_to_receive_is_told_of_errors() {
+fn a_waiting_receiver_is_notified_of_errors() {
     check(&CASES);
 }
 

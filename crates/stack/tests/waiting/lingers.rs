@@ -37,7 +37,7 @@ const fn closing(name: &'static str, make: fn() -> Setting) -> Case {
 }
 
 #[test]
-fn whoever_closes_and_lingers_is_told_of_everything_that_ends_it() {
+fn a_lingering_close_is_notified_of_every_event_that_ends_it() {
     check(&CASES);
 }
 

@@ -179,7 +179,7 @@ const CASES: [Case; 51] = [
 ];
 
 #[test]
-fn whoever_waits_is_told_of_everything_that_ends_the_wait() {
+fn every_waiter_is_notified_of_every_event_that_ends_its_wait() {
     check(&CASES);
 }
 

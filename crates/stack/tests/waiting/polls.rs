@@ -55,7 +55,7 @@ fn a_dropped_poll_keeps_no_socket_and_a_kept_one_goes_on() {
 
 /// Polls come and go while their socket is told of bytes, and while it closes.
 #[test]
-fn a_poll_is_dropped_beside_deliveries_and_closes() {
+fn a_poll_may_be_dropped_during_deliveries_and_closes() {
     in_time(|| {
         let stack = stack();
         let is_over = AtomicBool::new(false);

@@ -103,7 +103,7 @@ fn any_number_of_tasks_waits_for_one_unix_stream() {
 
 /// A poll function and futures wait beside each other; of the tasks that polled, the last is woken, as in tokio.
 #[test]
-fn the_task_that_polled_last_is_woken_beside_those_in_futures() {
+fn the_last_task_that_polled_is_woken_together_with_those_in_futures() {
     use tokio::io::{AsyncRead, ReadBuf};
     let stack = stack();
     let (client, server) = tcp(&stack);

@@ -162,7 +162,7 @@ fn a_future_that_is_dropped_drops_its_waker_outside_all_locks() {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_nobody_from_being_woken_and_reaches_no_caller() {
+fn a_waker_that_panics_prevents_no_other_wake_up_and_reaches_no_caller() {
     in_time(|| {
         let stack = stack();
         for (name, mut wait, _other_end, ends) in sockets(&stack) {
@@ -192,7 +192,7 @@ fn a_waker_that_panics_in_its_drop_is_counted() {
 
 /// One task's waker panics between two others, of threads and tasks that wait for the same thing.
 #[test]
-fn everybody_else_is_woken_beside_a_waker_that_panics() {
+fn all_other_waiters_are_woken_when_one_waker_panics() {
     in_time(|| {
         let stack = stack();
         let listener = sockeye::TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_for_us_for_all_for_a_group_or_for_somebody_else() {
+    fn a_frame_is_unicast_to_us_broadcast_multicast_or_for_another_host() {
         let src = Some(MacAddr([2, 0, 0, 0, 0, 9]));
         let header = |cast| Ok(LinkHeader { len: 14, src, cast, is_arp: false });
         assert_eq!(read(OWN.0, 0x0800), header(Cast::Unicast));

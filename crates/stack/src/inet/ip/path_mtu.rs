@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_of_its_family_is_the_least_and_plateaus_stand_for_nothing_said() {
+    fn the_minimum_is_that_of_the_family_and_a_report_without_an_mtu_uses_plateaus() {
         let (paths, key) = (PathMtus::default(), HashKey(1, 2));
         let v6: IpAddr = "fd00::1".parse().unwrap();
         paths.learn(&key, host(1), 68, 1500, NOW);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_drives_the_oldest_out_and_takes_no_room() {
+    fn a_flood_evicts_the_oldest_entries_and_takes_no_more_room() {
         let (paths, key) = (PathMtus::default(), HashKey(1, 2));
         let flood = 10_000;
         for i in 0..flood {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbor_is_found_until_its_time_is_over_and_longer_if_a_higher_layer_gets_through() {
+    fn a_neighbor_is_found_until_it_expires_and_longer_if_a_higher_layer_makes_progress() {
         let slots = slots();
         assert_eq!(slots.hit(ip(1), at(0)), None);
         slots.publish(ip(1), A, at(30));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_cache_holds_a_slot() {
+    fn a_cache_line_holds_a_slot() {
         assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (64, 64));
     }
 

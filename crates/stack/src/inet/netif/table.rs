@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_taken_or_no_hosts_is_refused_and_changes_nothing() {
+    fn an_address_that_is_in_use_or_is_not_a_host_address_is_refused_and_changes_nothing() {
         let (netifs, a, _) = with_two();
         for bad in [
             "10.0.0.1/24",
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_find_a_way_at_every_moment_while_routes_change_and_a_kept_one_follows() {
+    fn readers_always_find_a_route_while_routes_change_and_a_cached_route_follows() {
         let (netifs, a, b) = with_two();
         let (near, far) = (addr("10.0.0.1"), addr("8.8.8.8"));
         let default = |netif, metric| Route { metric, ..Route::on_link("0.0.0.0/0".parse().unwrap(), netif) };
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_neighbor_over_ipv4_is_given_more_than_a_packet_can_say() {
+    fn only_a_neighbor_over_ipv4_gets_frames_longer_than_the_ip_length_field_can_hold() {
         let (v4, v6) = (addr("10.0.0.1"), addr("fd00::1"));
         let max = |device, addr, is_neighbor| {
             Link::of_mtu(1500, addr).cut_by_device(device, addr, is_neighbor).segment_max

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_more_events_than_there_is_memory_is_no_error() {
+    fn a_capacity_for_more_events_than_memory_holds_is_no_error() {
         assert!(!Events::with_capacity(usize::MAX).is_full());
         assert!(!Events::with_capacity(0).is_full(), "at least one");
     }

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_a_connection_half_changed_by_a_write_that_panics() {
+    fn a_write_that_panics_leaves_no_half_changed_connection() {
         breaks(|core, client, source| {
             let mut rest = Rest::of(source);
             let _ = append(core, &client.sending()?.1, &mut rest);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_a_connection_half_changed_by_a_read_that_panics() {
+    fn a_read_that_panics_leaves_no_half_changed_connection() {
         breaks(|core, client, mut sink| recv_into(core, &client.sending()?.1, 8, &mut sink).map(|_| ()));
     }
 }

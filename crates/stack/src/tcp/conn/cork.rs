@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_bounded_and_large_writes_are_not_held_back() {
+    fn held_back_bytes_are_bounded_and_large_writes_are_not_held_back() {
         let (stack, mut client, mut server) = pair();
         let (small, large) = ([b's'; 1000], vec![b'l'; 40_000]);
         let corked = count(&stack, "writes_corked");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_takes_along_what_is_held_back() {
+    fn a_close_sends_the_bytes_that_are_held_back() {
         let (stack, mut client, mut server) = pair();
         let conn = server.conn().unwrap();
         let locked = conn.so.enter();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_run_for_a_free_receiver_at_once() {
+    fn segments_for_a_free_receiver_are_run_at_once() {
         let (stack, client, server) = pair(driven());
         send(&stack, (&client, &server), |cx| {
             assert!(cx.beside.is_none() && cx.outbox.filled.is_empty());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_run_finds_it_when_it_lets_go() {
+    fn a_busy_receiver_runs_the_segments_when_it_unlocks() {
         let (stack, client, server) = pair(driven());
         let receiver = server.conn().unwrap();
         let locked = receiver.so.try_enter().unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_run_first_keeps_its_place() {
+    fn segments_that_are_run_first_keep_their_place() {
         let (stack, client, server) = pair(driven());
         let receiver = server.conn().unwrap();
         let locked = receiver.so.try_enter().unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_is_left_to_a_worker_or_whoever_drives() {
+    fn a_full_batch_is_left_to_a_worker_or_to_the_driver() {
         let (stack, client, _server) = pair(driven());
         let conn = client.conn().unwrap();
         let locked = conn.so.try_enter().unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_is_let_in_below_the_mark_and_told_so_below_half_of_it() {
+    fn a_write_is_accepted_below_the_mark_and_notified_below_half_of_it() {
         let mark = Mark { lowat: 1000, sent: 500, segment: 100 };
         for (len, room, is_low) in [(500, 1000, true), (999, 501, true), (1000, 500, false), (1499, 1, false)]
         {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_mark_a_segment_may_be_completed() {
+    fn a_segment_may_be_completed_with_any_mark() {
         let mark = Mark { lowat: 1, sent: 500, segment: 1460 };
         assert_eq!((mark.room(500), mark.is_low(500)), (1460, true));
         assert_eq!((mark.room(501), mark.is_low(501)), (1459, false));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_replaces_none_knows_nothing_of_what_was_sent() {
+    fn a_first_mark_treats_everything_before_it_as_sent() {
         let mut mark = Mark { lowat: NONE, sent: 500, segment: 100 };
         assert!(mark.is_low(u32::MAX) && mark.room(1 << 26) > 0);
         mark.set(1000);

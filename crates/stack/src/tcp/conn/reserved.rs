@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_room_is_told_of_room_that_comes_back() {
+    fn a_waiter_for_room_is_notified_when_reserved_room_is_returned() {
         let stack = Stack::new(Config { sndbuf: 65_536, ..Config::default() }).unwrap();
         let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
         let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();

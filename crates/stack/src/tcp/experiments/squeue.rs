@@ -302,7 +302,7 @@ mod tests {
     use crate::{Stack, TcpListener, TcpStream};
 
     #[test]
-    fn older_settings_have_a_squeue_before_the_lock() {
+    fn older_settings_have_a_squeue_in_front_of_the_lock() {
         let driven = || Config { workers: 0, ..Config::default() };
         let has_squeue = |config| {
             let stack = Stack::new(config).unwrap();

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_syn_is_held_against_the_server_for_longer_each_time() {
+    fn each_lost_syn_disables_fast_open_to_the_server_for_longer() {
         let cache = Cache::default();
         let cookie = Cookie::new(b"12345678");
         cache.learn(HERE, cookie, 1460, SynText::None, at(0));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_without_a_new_cookie_is_held_against_the_server() {
+    fn a_refusal_without_a_new_cookie_disables_fast_open_to_the_server() {
         let cache = Cache::default();
         let cookie = Cookie::new(b"12345678");
         cache.learn(HERE, cookie, 1460, SynText::None, at(0));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_nothing_is_known_of_and_that_does_not_answer_gets_no_text_for_a_minute() {
+    fn an_unknown_server_that_does_not_answer_gets_no_data_for_a_minute() {
         let cache = Cache::default();
         let bits = CLIENT | CLIENT_WITHOUT_COOKIE;
         cache.note_unanswered(HERE, at(0));
