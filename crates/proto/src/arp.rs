@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_a_host_is_refused() {
+    fn a_sender_with_an_invalid_host_address_is_refused() {
         let good = Packet::request(HERE, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         for sender in ["224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.1", "240.0.0.1"] {
             let bad = Packet { sender: sender.parse().unwrap(), ..good };

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_address_is_ours_after_a_second_of_silence() {
+    fn an_ipv6_address_is_assigned_after_a_second_of_silence() {
         let steps = alone(Check::new(V6, START, 0), 0);
         assert_eq!(steps, [(0, Step::Probe), (1000, Step::Announce { is_first: true })]);
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_address_in_use_is_kept_whatever_is_claimed() {
+    fn an_ipv6_address_in_use_is_kept_despite_conflicting_claims() {
         let mut check = Check::trusted(V6, START);
         assert_eq!(check.on_timer(START, 0), Step::Announce { is_first: true });
         for second in 0..5 {

@@ -50,7 +50,7 @@ fn joining_and_leaving_are_reported_twice_within_a_second() {
 }
 
 #[test]
-fn queries_that_come_faster_than_answers_may_are_answered_together() {
+fn queries_that_arrive_faster_than_allowed_answers_are_answered_together() {
     let mut membership = Membership::new();
     membership.join(GROUP, at(0));
     membership.join(OTHER, at(0));
@@ -137,7 +137,7 @@ fn groups_are_bounded() {
 }
 
 #[test]
-fn a_queriers_robustness_is_taken_over() {
+fn a_queriers_robustness_is_adopted() {
     let mut membership = Membership::new();
     membership.on_query(&Query { robustness: 4, ..query(Level::Current, None) }, at(0), || 0);
     sent(&mut membership, 0);

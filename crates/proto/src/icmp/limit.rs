@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_destination_cannot_use_up_what_is_for_all_and_all_bound_each() {
+    fn one_destination_cannot_exhaust_the_shared_bucket_which_bounds_each_destination() {
         let mut limits = Limits::new(Bucket::new(MS, 200, at(0)), Bucket::new(100 * MS, 3, at(0)), [7; 16]);
         let mut take = |hash, ms| (0..20).take_while(|_| limits.take(hash, at(ms)).is_ok()).count();
         assert_eq!([take(1, 0), take(2, 0)], [3, 3]);

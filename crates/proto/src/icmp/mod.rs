@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_from_questions_even_where_the_type_is_unknown() {
+    fn errors_are_distinguished_from_requests_even_for_unknown_types() {
         for (family, kind, is_error) in
             [(Family::V4, 5, true), (Family::V4, 8, false), (Family::V6, 100, true), (Family::V6, 128, false)]
         {
@@ -295,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_emitted_is_parsed_again(header: [u8; HEADER_LEN], v6: bool) {
+        fn emitted_messages_parse_to_the_same_values(header: [u8; HEADER_LEN], v6: bool) {
             let family = if v6 { Family::V6 } else { Family::V4 };
             let message = Message::parse(family, header);
             if let Some(emitted) = message.emit(family) {

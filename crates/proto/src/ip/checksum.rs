@@ -124,12 +124,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn the_checksum_agrees_with_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(Sum::of(&bytes).folded(), reference(&bytes));
         }
 
         #[test]
-        fn may_be_taken_in_pieces(
+        fn the_checksum_may_be_computed_in_pieces(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             cuts in prop::collection::vec(0usize..40, 0..10),
         ) {

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_capable_is_marked_and_the_rest_stays() {
+    fn only_ecn_capable_packets_are_marked() {
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             for (class, marked) in [(0xb8 | ECT_0, true), (0xb9, true), (0xbb, true), (0xb8, false)] {
                 let mut bytes = packet(src, dst, class);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_left_alone() {
+    fn invalid_packets_are_not_marked() {
         for bytes in [vec![], vec![0x45; 10], vec![0x6b; 20], vec![0x12; 64]] {
             let mut same = bytes.clone();
             assert!(!mark(&mut same));

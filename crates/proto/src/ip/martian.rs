@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hosts_are_answered_outside_and_only_hosts_are_led_on() {
+    fn only_host_addresses_are_answered_and_forwarded() {
         for class in Class::ALL {
             for kind in [Kind::Wire, Kind::AnyAddress] {
                 assert_eq!(class.source(kind) == Source::Host, class.is_host(), "{class:?} {kind:?}");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_an_address_talks_to_its_link() {
+    fn a_host_without_an_address_may_send_to_its_link() {
         const UDP: u8 = super::super::PROTOCOL_UDP;
         for (dst, protocol, may) in [
             ("255.255.255.255", UDP, true),

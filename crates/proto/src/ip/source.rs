@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_rfc_6724_section_10_1_and_one_of_each_rule() {
+    fn source_selection_follows_the_examples_of_rfc_6724_section_10_1_and_each_rule() {
         for (dst, candidates, best) in [
             ("2001:db8:1::1", &["2001:db8:3::1", "fe80::1"][..], "2001:db8:3::1"),
             ("ff05::1", &["2001:db8:3::1", "fe80::1"], "2001:db8:3::1"),

@@ -79,7 +79,7 @@ fn a_damaged_ipv4_header_is_refused_unless_trusted() {
 }
 
 #[test]
-fn lengths_that_lie_are_refused() {
+fn wrong_lengths_are_refused() {
     let bytes = packet(&V4, b"abc");
     let cut = bytes.len() - 1;
     let error = ParseError::PacketLen { field: 23, header: 20, have: 22 };
@@ -118,7 +118,7 @@ fn ipv6_options_before_the_segment_are_walked_over() {
 }
 
 #[test]
-fn ipv6_options_that_demand_it_discard_the_packet() {
+fn ipv6_options_that_demand_discarding_discard_the_packet() {
     // 0xc2 is the jumbo payload option.
     let bytes = with_extensions(0, &[PROTOCOL_TCP, 0, 0xc2, 4, 0, 1, 0, 0], b"abc");
     assert_eq!(verify(&bytes), Err(ParseError::Option { kind: 0xc2, at: 42 }));
@@ -147,7 +147,7 @@ fn ipv6_extension_chains_are_bounded() {
 }
 
 #[test]
-fn a_routing_header_is_passed_over_at_its_end_and_refused_before() {
+fn a_routing_header_is_skipped_at_its_end_and_refused_before() {
     let bytes = with_extensions(43, &[6, 0, 4, 0, 0, 0, 0, 0], b"abc");
     let (header, range) = verify(&bytes).unwrap();
     assert_eq!((header.protocol, range), (6, 48..51));
@@ -160,7 +160,7 @@ fn a_routing_header_is_passed_over_at_its_end_and_refused_before() {
 }
 
 #[test]
-fn ipv4_options_are_passed_over_but_for_source_routes_and_lengths_that_cannot_be() {
+fn ipv4_options_are_skipped_except_source_routes_and_invalid_lengths() {
     let with = |options: &[u8]| {
         let mut bytes = packet(&V4, b"abc");
         bytes[0] += (options.len() / 4) as u8;
@@ -195,14 +195,14 @@ fn ipv4_options_are_passed_over_but_for_source_routes_and_lengths_that_cannot_be
 }
 
 #[test]
-fn an_unknown_next_header_is_the_callers_to_judge() {
+fn an_unknown_next_header_is_passed_to_the_caller() {
     let bytes = with_extensions(51, &[6, 0, 0, 0, 0, 0, 0, 0], b"");
     let (header, range) = verify(&bytes).unwrap();
     assert_eq!((header.protocol, range), (51, 40..48));
 }
 
 #[test]
-fn emit_refuses_what_does_not_fit() {
+fn emit_refuses_a_packet_that_does_not_fit() {
     let mut out = [0; 40];
     let short = |need, have| Err(EmitError::BufferTooShort { need, have });
     assert_eq!(emit(&V4, 0, &mut out[..19]), short(20, 19));
@@ -214,7 +214,7 @@ fn emit_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn a_packet_that_is_cut_may_be_longer_than_an_ipv4_header_can_say() {
+fn a_packet_to_be_segmented_may_exceed_the_ipv4_length_field() {
     let mut out = [0; 40];
     for (payload_len, field) in [(0, 20), (65_515, 65_535), (65_516, 0), (500_000, 0)] {
         assert_eq!(emit_to_be_cut(&V4, payload_len, &mut out), Ok(20));
@@ -237,7 +237,7 @@ fn addresses_are_of_one_family_and_reverse() {
 }
 
 #[test]
-fn pseudo_header_is_that_of_the_rfcs() {
+fn the_pseudo_header_is_that_of_the_rfcs() {
     let v4_bytes = [192, 0, 2, 1, 198, 51, 100, 2, 0, 6, 0, 33];
     assert_eq!(V4.addresses.pseudo_header(6, 33), Sum::of(&v4_bytes));
     let Addresses::V6 { src, dst } = v6().addresses else { panic!("not an IPv6 pair") };

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn eui64_turns_the_universal_bit_and_has_one_attempt() {
+    fn eui64_flips_the_universal_bit_and_has_one_attempt() {
         let addr = Identifiers::Eui64.link_local(MAC, 0).unwrap();
         assert_eq!(addr, prefix("fe80::3656:78ff:fe9a:bcde"));
         assert_eq!(Identifiers::Eui64.link_local(MAC, 1), None);

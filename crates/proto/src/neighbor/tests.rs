@@ -35,7 +35,7 @@ fn reachable(lladdr: LinkAddr) -> Entry {
 }
 
 #[test]
-fn a_suspected_neighbor_is_asked_at_once_and_given_up_after_three_requests() {
+fn a_suspected_neighbor_is_probed_at_once_and_unreachable_after_three_requests() {
     let mut entry = reachable(A);
     assert_eq!(entry.on_suspect(at(2), &TIMES), Action::Solicit(A));
     assert_eq!(entry.on_suspect(at(2), &TIMES), Action::None, "it is being asked");
@@ -53,7 +53,7 @@ fn a_suspected_neighbor_is_asked_at_once_and_given_up_after_three_requests() {
 }
 
 #[test]
-fn three_requests_a_second_apart_and_then_it_is_unreachable() {
+fn an_incomplete_neighbor_is_unreachable_after_three_requests_a_second_apart() {
     let mut entry = Entry::incomplete(at(0), &TIMES);
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -90,7 +90,7 @@ fn a_stale_neighbor_that_is_needed_is_probed_after_five_seconds_and_given_up_aft
 }
 
 #[test]
-fn progress_of_a_higher_layer_makes_it_reachable_from_every_known_state_and_not_from_incomplete() {
+fn progress_of_a_higher_layer_confirms_a_neighbor_in_every_state_except_incomplete() {
     let mut stale = Entry::stale(A);
     let mut delay = Entry::stale(A);
     delay.on_use(at(0), &TIMES);
@@ -111,7 +111,7 @@ fn progress_of_a_higher_layer_makes_it_reachable_from_every_known_state_and_not_
 
 /// RFC 4861 section 7.2.5 and appendix C, row by row: state and address before, advertisement, and after.
 #[test]
-fn advertisements_change_what_the_rfc_says() {
+fn advertisements_change_entries_as_in_the_rfc() {
     let advert = |lladdr, solicited, overrides| Advert { lladdr, solicited, overrides, router: None };
     let rows = [
         (reachable(A), advert(Some(B), true, false), State::Stale, A),
@@ -139,7 +139,7 @@ fn advertisements_change_what_the_rfc_says() {
 }
 
 #[test]
-fn a_router_that_says_it_is_none_any_more_is_noticed() {
+fn a_router_that_stops_being_one_is_noticed() {
     let mut entry = reachable(A);
     let as_router = |router| Advert { router: Some(router), ..answer(A) };
     assert!(!entry.on_advert(&as_router(true), at(1), &TIMES).router_lost);
@@ -157,7 +157,7 @@ fn a_request_that_names_another_address_makes_the_entry_stale_and_the_same_addre
 }
 
 #[test]
-fn packets_wait_for_the_answer_in_order_and_the_oldest_give_way() {
+fn packets_wait_for_the_answer_in_order_and_the_oldest_are_dropped() {
     let mut cache = Cache::new(at(0), TIMES);
     assert_eq!(cache.resolve(ip(1), at(0), no_hint), Resolution::Wait { solicit: true });
     assert_eq!(cache.resolve(ip(1), at(0), no_hint), Resolution::Wait { solicit: false });
@@ -182,7 +182,7 @@ fn waiting_bytes_are_bounded_but_one_packet_always_waits() {
 }
 
 #[test]
-fn who_does_not_answer_is_forgotten_with_what_waited() {
+fn an_unresponsive_neighbor_is_deleted_with_its_waiting_packets() {
     let mut cache = Cache::new(at(0), TIMES);
     cache.resolve(ip(1), at(0), no_hint);
     cache.queue(&ip(1), 'x', 1);
@@ -242,7 +242,7 @@ fn a_flood_of_strangers_requests_leaves_neighbors_in_use_alone() {
 }
 
 #[test]
-fn a_full_table_throws_out_first_what_has_been_silent_for_a_minute() {
+fn a_full_table_first_evicts_neighbors_silent_for_a_minute() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     for number in 0..ENTRIES_MAX as u32 {
         assert_eq!(cache.resolve(ip(number), at(0), no_hint), Resolution::Wait { solicit: true });
@@ -259,7 +259,7 @@ fn a_full_table_throws_out_first_what_has_been_silent_for_a_minute() {
 }
 
 #[test]
-fn who_answers_for_a_thousand_addresses_keeps_no_newcomer_out_and_what_gets_through_stays() {
+fn a_station_that_answers_for_a_thousand_addresses_blocks_no_newcomer_and_evicts_no_active_neighbor() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     let connected = |addr: &IpAddr| {
         let is_so = *addr == ip(1);
@@ -284,14 +284,14 @@ fn who_answers_for_a_thousand_addresses_keeps_no_newcomer_out_and_what_gets_thro
 }
 
 #[test]
-fn a_table_of_permanent_entries_refuses() {
+fn a_table_full_of_permanent_entries_refuses_new_ones() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     (0..ENTRIES_MAX as u32).for_each(|number| drop(cache.set_permanent(ip(number), A, at(0), no_hint)));
     assert_eq!(cache.resolve(ip(5000), at(1), no_hint), Resolution::Refused);
 }
 
 #[test]
-fn permanent_entries_outlive_a_flush_and_take_what_waited() {
+fn permanent_entries_survive_a_flush_and_send_the_waiting_packets() {
     let mut cache = Cache::new(at(0), TIMES);
     cache.resolve(ip(1), at(0), no_hint);
     cache.queue(&ip(1), 'x', 1);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_to_one_destination_go_once_round_before_a_port_comes_again() {
+    fn connections_to_one_destination_use_every_port_before_one_is_reused() {
         let mut chooser = chooser(10_000, 10_999);
         let mut seen = HashSet::new();
         let mut port = || chooser.candidates(LOCAL, REMOTE, 80).next().unwrap();

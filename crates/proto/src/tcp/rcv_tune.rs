@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_has_room_twice_but_for_the_shortest_paths() {
+    fn the_buffer_holds_twice_the_data_in_flight_except_on_the_shortest_paths() {
         assert_eq!(snd_hiwat(1 << 20, 100), 2 << 20);
         assert_eq!(snd_hiwat(6 << 20, SHORT_RTT_US - 1), SHORT_HIWAT_MAX);
         for min_rtt_us in [SHORT_RTT_US, 100_000, 0] {

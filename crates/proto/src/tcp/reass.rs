@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pruned_comes_again_and_is_not_reported_before() {
+    fn pruned_segments_are_received_again_and_not_reported_before() {
         let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         put(&mut reass, 30..33);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_reports_tells_of_every_run_that_has_grown() {
+    fn a_batch_of_reports_covers_every_run_that_has_grown() {
         let mut reass = Reass::new(seq(0));
         for i in 1..=12 {
             put(&mut reass, 100 * i..100 * i + 50);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_of_what_a_timeout_repeats_do_not_start_recovery() {
+    fn duplicates_of_retransmissions_after_a_timeout_do_not_start_recovery() {
         let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
         let mut recovery = Recovery::new();
         recovery.on_timeout(una() + 10 * MSS);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn invented_duplicates_inflate_no_further_than_what_was_in_flight() {
+    fn invented_duplicates_inflate_no_further_than_the_data_in_flight() {
         let (mut recovery, mut cc) = lost();
         for _ in 0..100_000 {
             let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_acknowledgment_on_a_long_steady_path_meets_no_timeout() {
+    fn a_delayed_acknowledgment_on_a_long_steady_path_causes_no_timeout() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         for _ in 0..100 {
             rtt.sample(157_000, MIN, MAX);

@@ -52,7 +52,7 @@ fn no_checksum_is_zero_and_a_checksum_of_zero_is_ones() {
 }
 
 #[test]
-fn without_a_checksum_only_ipv4_is_believed() {
+fn only_ipv4_accepts_datagrams_without_a_checksum() {
     let mut bytes = datagram(false, b"abc");
     bytes[6..8].fill(0);
     assert!(verify(false, &bytes).is_ok());
@@ -62,7 +62,7 @@ fn without_a_checksum_only_ipv4_is_believed() {
 }
 
 #[test]
-fn a_length_that_lies_is_refused_and_padding_is_cut_off() {
+fn a_wrong_length_is_refused_and_padding_is_removed() {
     let mut bytes = datagram(false, b"abc");
     assert_eq!(parse(&bytes[..7], 7, ChecksumIn::Trusted), Err(ParseError::Truncated(7)));
     bytes.push(0);
@@ -75,7 +75,7 @@ fn a_length_that_lies_is_refused_and_padding_is_cut_off() {
 }
 
 #[test]
-fn more_than_a_datagram_takes_is_not_written() {
+fn a_payload_beyond_the_limit_is_not_written() {
     let header = Header { src_port: 1, dst_port: 2 };
     assert!(emit(&header, PAYLOAD_MAX_V6, ChecksumOut::Zero).is_some());
     assert!(emit(&header, PAYLOAD_MAX_V6 + 1, ChecksumOut::Zero).is_none());
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_covers_the_buffer_and_is_what_a_joiner_joins(len in 0usize..3000, size in 1u16..200) {
+    fn segmented_datagrams_cover_the_buffer_and_join_to_the_same_buffer(len in 0usize..3000, size in 1u16..200) {
         let size = NonZeroU16::new(size).unwrap();
         let Some(segments) = Segments::new(len, size) else {
             prop_assert!(len.div_ceil(usize::from(size.get())) > SEGMENTS_MAX);

@@ -31,7 +31,7 @@ fn refusal(outcome: Outcome<u8, Vec<u8>>) -> Option<Refused> {
 }
 
 #[test]
-fn what_does_not_fit_drops_the_datagram_and_all_that_is_still_to_come() {
+fn a_fragment_that_does_not_fit_drops_the_datagram_and_its_later_fragments() {
     for (fragments, why) in [
         (&[(0, true, 16), (8, true, 16)][..], Refused::Overlap),
         (&[(8, true, 16), (0, true, 16)], Refused::Overlap),
@@ -56,7 +56,7 @@ fn what_does_not_fit_drops_the_datagram_and_all_that_is_still_to_come() {
 }
 
 #[test]
-fn a_fragment_that_can_be_of_no_datagram_leaves_no_trace() {
+fn an_invalid_fragment_leaves_no_trace() {
     let mut table = Table::default();
     for (offset, more, len, why) in [
         (0, true, 9, Refused::Length),
@@ -71,7 +71,7 @@ fn a_fragment_that_can_be_of_no_datagram_leaves_no_trace() {
 }
 
 #[test]
-fn a_duplicate_is_ignored_and_the_datagram_goes_on() {
+fn a_duplicate_is_ignored_and_reassembly_continues() {
     let mut table = Table::default();
     assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), None);
     assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), Some(Refused::Duplicate));
@@ -84,7 +84,7 @@ fn a_duplicate_is_ignored_and_the_datagram_goes_on() {
 }
 
 #[test]
-fn time_over_tells_of_the_first_fragment_if_it_was_there() {
+fn a_timeout_reports_the_first_fragment_if_it_arrived() {
     let mut table = Table::default();
     give(&mut table, key(1, 1), 0, true, 8);
     give(&mut table, key(1, 2), 8, true, 8);
@@ -96,7 +96,7 @@ fn time_over_tells_of_the_first_fragment_if_it_was_there() {
 }
 
 #[test]
-fn a_flood_of_one_source_takes_only_its_own_places() {
+fn a_flood_of_one_source_uses_only_its_own_entries() {
     let mut table = Table::default();
     give(&mut table, key(1, 1), 0, true, 1000);
     for id in 0..10_000 {
@@ -108,7 +108,7 @@ fn a_flood_of_one_source_takes_only_its_own_places() {
 }
 
 #[test]
-fn forged_sources_never_keep_a_fresh_datagram_out() {
+fn forged_sources_never_block_a_fresh_datagram() {
     let mut table = Table::default();
     (10..3000).for_each(|src| drop(give(&mut table, key(src, 1), 0, true, 8)));
     assert_eq!(table.len(), DATAGRAMS_MAX);
@@ -124,7 +124,7 @@ fn forged_sources_never_keep_a_fresh_datagram_out() {
 }
 
 #[test]
-fn bytes_of_forged_sources_never_keep_a_long_fresh_datagram_out() {
+fn bytes_of_forged_sources_never_block_a_long_fresh_datagram() {
     let mut table = Table::default();
     // None of them holds as much as the honest one will.
     for src in 10..200 {
@@ -298,7 +298,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     /// Sources that hold little and much, until the table is full of datagrams, of bytes, or of both.
     #[test]
-    fn evicts_what_the_rule_says(
+    fn evictions_follow_the_rule(
         filled in 0u32..1100,
         fragments in prop::collection::vec((0u32..40, 0u32..40, 0usize..3), 1..400),
         large in 1usize..120_000,

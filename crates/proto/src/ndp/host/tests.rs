@@ -62,7 +62,7 @@ fn routers_are_asked_for_three_times_and_no_more_once_one_has_answered() {
 }
 
 #[test]
-fn a_router_that_does_not_answer_gives_way_to_another_and_no_other_does() {
+fn only_a_router_that_does_not_answer_is_replaced_by_another() {
     let router = |number: u16| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, number);
     let mut host = host();
     host.on_advert(ROUTER, &advert(1800), 1500, START);
@@ -79,7 +79,7 @@ fn a_router_that_does_not_answer_gives_way_to_another_and_no_other_does() {
 }
 
 #[test]
-fn a_router_ends_by_its_lifetime_or_by_its_word() {
+fn a_router_is_removed_when_its_lifetime_ends_or_when_it_says_so() {
     let mut host = host();
     host.on_advert(ROUTER, &advert(100), 1500, START);
     assert!(host.on_advert(ROUTER, &advert(100), 1500, at(50)).is_empty(), "renewed");
@@ -91,7 +91,7 @@ fn a_router_ends_by_its_lifetime_or_by_its_word() {
 }
 
 #[test]
-fn a_router_that_does_not_answer_is_passed_over_if_there_is_another_until_it_is_heard_of() {
+fn an_unresponsive_router_is_skipped_until_it_is_heard_of_if_there_is_another() {
     let mut host = host();
     host.on_advert(ROUTER, &advert(1000), 1500, START);
     assert!(host.on_router_lost(ROUTER).is_empty(), "the only one is kept");
@@ -127,7 +127,7 @@ fn a_deprecated_address_is_preferred_again_when_renewed() {
 }
 
 #[test]
-fn a_life_is_not_cut_below_two_hours() {
+fn a_lifetime_is_not_reduced_below_two_hours() {
     let two_hours = 7200;
     let mut host = host();
     host.on_advert(ROUTER, &with_prefix(info("2001:db8::", 3 * two_hours, 100)), 1500, START);
@@ -142,7 +142,7 @@ fn a_life_is_not_cut_below_two_hours() {
 }
 
 #[test]
-fn what_lasts_for_ever_sets_no_timer() {
+fn an_infinite_lifetime_sets_no_timer() {
     let mut host = host();
     let forever = PrefixInfo { valid: Duration::MAX, preferred: Duration::MAX, ..info("2001:db8::", 0, 0) };
     host.on_advert(
@@ -156,7 +156,7 @@ fn what_lasts_for_ever_sets_no_timer() {
 }
 
 #[test]
-fn prefixes_of_no_use_make_no_address() {
+fn unusable_prefixes_create_no_address() {
     let cases = [
         info("fe80::", 300, 100),
         info("ff02::", 300, 100),
@@ -193,7 +193,7 @@ fn a_duplicate_stable_address_is_replaced_and_one_of_eui64_is_not() {
 }
 
 #[test]
-fn numbers_of_the_link_are_believed_within_bounds() {
+fn link_parameters_are_accepted_within_bounds() {
     let mut host = host();
     let numbers = |mtu, retrans| RouterAdvert {
         hop_limit: 61,

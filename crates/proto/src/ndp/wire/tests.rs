@@ -39,7 +39,7 @@ fn prefix_option(len: u8, flags: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_again_by_us_and_by_smoltcp() {
+fn written_messages_are_read_by_us_and_by_smoltcp() {
     let (src, dst) = (addr("fe80::1"), addr("ff02::1:ff00:2"));
     let advert = NeighborAdvert {
         target: addr("fe80::1"),
@@ -97,7 +97,7 @@ fn a_router_advertisement_with_several_prefixes_is_read_whole() {
 }
 
 #[test]
-fn prefixes_beyond_the_bound_are_passed_over() {
+fn prefixes_beyond_the_bound_are_ignored() {
     let (src, dst) = (addr("fe80::1"), super::super::ALL_NODES);
     let option = prefix_option(64, 0xc0);
     let bytes = body(src, dst, router_advert(&vec![&option[..]; PREFIXES_MAX + 5]));
@@ -106,7 +106,7 @@ fn prefixes_beyond_the_bound_are_passed_over() {
 }
 
 #[test]
-fn each_check_refuses_by_its_reason() {
+fn each_check_refuses_with_its_own_reason() {
     let (src, dst) = (addr("fe80::1"), addr("ff02::1:ff00:2"));
     let good = emit(src, dst, &solicit()).unwrap()[40..].to_vec();
     assert!(parse(src, dst, 255, &good).is_ok());
@@ -128,7 +128,7 @@ fn each_check_refuses_by_its_reason() {
 }
 
 #[test]
-fn who_may_say_what() {
+fn each_message_is_accepted_only_from_a_permitted_sender() {
     let unspecified = Ipv6Addr::UNSPECIFIED;
     let refused = |src, dst, bytes: Vec<u8>| {
         assert_eq!(parse(src, dst, 255, &body(src, dst, bytes)), Err(Refusal::Addresses));

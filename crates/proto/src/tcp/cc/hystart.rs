@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_eight_samples_say_nothing() {
+    fn fewer_than_eight_samples_are_ignored() {
         let mut hystart = HyStart::new();
         round(&mut hystart, 80_000);
         assert_eq!(hystart.on_ack(Some(200_000), true, false, Instant::ZERO), Growth::Full);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_grows_by_what_was_acknowledged_up_to_eight_segments() {
+    fn slow_start_grows_by_the_acknowledged_data_up_to_eight_segments() {
         let mut cc = NewReno::new(10 * MSS);
         cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         assert_eq!(cc.cwnd(), 11 * MSS);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undo_brings_the_window_back_and_never_shrinks_it() {
+    fn an_undo_restores_the_window_and_never_shrinks_it() {
         let mut cc = NewReno::new(20 * MSS);
         let before = cc.clone();
         lose(&mut cc, 20 * MSS);

@@ -188,7 +188,7 @@ fn cubic_fills_a_long_fat_path_with_a_short_queue_better_than_newreno() {
 }
 
 #[test]
-fn cubic_leaves_newreno_its_share_where_the_path_is_short() {
+fn cubic_leaves_newreno_its_share_on_a_short_path() {
     let mut b = Bottleneck::new(20, 10, 20);
     b.add(Algorithm::Cubic, 0);
     b.add(Algorithm::NewReno, 0);
@@ -242,7 +242,7 @@ fn congestion_control_takes_sixteen_bytes_of_a_pcb() {
 }
 
 #[test]
-fn each_algorithm_has_its_name_and_is_what_it_was_made() {
+fn each_algorithm_has_its_name_and_kind() {
     assert_eq!(Algorithm::ALL.len(), Algorithm::NAMES.len());
     for algorithm in Algorithm::ALL {
         assert_eq!(Cc::new(*algorithm, MSS, false).algorithm(), *algorithm);

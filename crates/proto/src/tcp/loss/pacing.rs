@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_late_timer_has_cost_is_made_up() {
+    fn a_late_timer_is_made_up_for() {
         let (sent, _) = run(10_000_000, 200, 1_500);
         assert!((1990..=2040).contains(&sent), "{sent}");
     }
 
     #[test]
-    fn what_an_idle_application_has_not_sent_is_not() {
+    fn idle_time_of_the_application_is_not_made_up_for() {
         let rate = NonZeroU64::new(1_000_000).unwrap();
         let mut pacing = Pacing::new();
         let now = Instant::from_micros(9_000_000);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_repetition_does_not_wait() {
+    fn the_first_retransmission_does_not_wait() {
         assert_eq!(begun().on_ack(MSS, false, 16 * MSS, 10 * MSS, MSS), MSS);
         assert_eq!(begun().on_ack(0, false, 5 * MSS, 10 * MSS, MSS), MSS);
     }
@@ -80,18 +80,18 @@ mod tests {
     }
 
     #[test]
-    fn half_as_much_leaves_as_arrives_until_the_new_window_is_reached() {
+    fn half_as_much_is_sent_as_is_delivered_until_the_new_window_is_reached() {
         assert_eq!(sent_for_ten(begun(), 15 * MSS, 10 * MSS), 5 * MSS);
     }
 
     #[test]
-    fn what_had_arrived_before_it_began_is_no_part_of_the_share() {
+    fn data_delivered_before_recovery_does_not_count_into_the_share() {
         // Twenty outstanding, ten of them held for long: the other ten are to become five.
         assert_eq!(sent_for_ten(Prr::new(20 * MSS, 10 * MSS, 0), 6 * MSS, 5 * MSS), 5 * MSS);
     }
 
     #[test]
-    fn below_the_window_it_catches_up_by_a_segment_for_each_safe_acknowledgment() {
+    fn below_the_window_each_safe_acknowledgment_allows_one_more_segment() {
         let mut prr = begun();
         prr.on_sent(MSS);
         // All but two were lost.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn while_more_is_found_lost_no_more_leaves_than_arrives() {
+    fn while_losses_are_found_no_more_is_sent_than_is_delivered() {
         let mut prr = begun();
         prr.on_sent(MSS);
         assert_eq!(prr.on_ack(MSS, false, MSS, 10 * MSS, MSS), MSS);

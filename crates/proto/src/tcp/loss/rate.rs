@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_sent_after_the_application_paused_say_so() {
+    fn samples_are_marked_application_limited_after_a_pause() {
         let mut rate = Rate::new(at(0));
         rate.on_app_limited(0);
         let limited = rate.on_sent(at(10), true);

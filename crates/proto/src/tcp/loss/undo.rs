@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_echo_tells_only_of_a_repetition_with_nothing_below_it() {
+    fn an_old_echo_proves_a_spurious_retransmission_only_if_nothing_below_it_is_outstanding() {
         for at_una in [true, false] {
             let una = SeqNum::new(1000);
             let mut undo = Undo::new(Cc::new(Algorithm::NewReno, 1000, false), una, una + 20_000);

@@ -363,7 +363,7 @@ fn a_full_cache_drops_the_oldest_whatever_its_retries() {
 }
 
 #[test]
-fn a_closing_listener_takes_its_handshakes_along() {
+fn a_closing_listener_ends_its_handshakes() {
     let mut cache = Cache::new(8, HASH_KEY);
     for number in 0..8 {
         let listener = u64::from(number % 2);

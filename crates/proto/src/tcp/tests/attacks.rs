@@ -46,7 +46,7 @@ fn only_a_reset_at_rcv_nxt_resets() {
 }
 
 #[test]
-fn a_reset_is_heard_through_a_closed_window() {
+fn a_reset_is_processed_through_a_closed_window() {
     let mut t = established();
     let _ = t.input(t.seg(ACK), &vec![1; usize::from(WND)]);
     t.space = 0;
@@ -70,7 +70,7 @@ fn a_syn_in_any_synchronised_state_is_challenged_and_changes_nothing() {
 }
 
 #[test]
-fn challenges_are_limited_in_each_second_and_not_to_a_number_that_can_be_foretold() {
+fn challenges_are_limited_in_each_second_to_an_unpredictable_number() {
     let mut t = established();
     t.now = crate::time::Instant::from_micros(7_000_000);
     let header = t.raw(IRS + 50, 0, RST);
@@ -87,7 +87,7 @@ fn challenges_are_limited_in_each_second_and_not_to_a_number_that_can_be_foretol
 }
 
 #[test]
-fn two_ends_out_of_step_do_not_answer_each_other_for_ever() {
+fn two_desynchronised_ends_do_not_answer_each_other_for_ever() {
     let (mut a, mut b) = (established(), established());
     let mut count = 0;
     let mut from_a = vec![a.raw(IRS + 60_000, ISS + 60_000, ACK)];
@@ -105,7 +105,7 @@ fn two_ends_out_of_step_do_not_answer_each_other_for_ever() {
 }
 
 #[test]
-fn acknowledgments_of_the_unsent_or_the_long_gone_are_challenged_and_their_text_dropped() {
+fn acknowledgments_of_unsent_or_very_old_data_are_challenged_and_their_data_dropped() {
     let mut t = established();
     t.write(100);
     for ack in [ISS + 102, ISS + 70_000, ISS.wrapping_sub(u32::from(WND))] {
@@ -200,7 +200,7 @@ fn a_wrong_ack_of_our_syn_is_reset_with_its_own_number() {
 }
 
 #[test]
-fn a_late_thread_does_not_make_tsval_go_back() {
+fn a_late_thread_does_not_decrease_tsval() {
     let mut t = with_timestamps();
     let val = |out: &[super::super::events::Transmit]| out[0].header().options.timestamps.map(|ts| ts.val);
     t.write(100);

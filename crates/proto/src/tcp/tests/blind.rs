@@ -63,7 +63,7 @@ fn headers(t: &Script) -> Vec<Header> {
 }
 
 #[test]
-fn unproven_segments_change_nothing_in_any_state_and_are_challenged_within_the_limit() {
+fn unproven_segments_change_no_state_and_are_challenged_within_the_limit() {
     use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
     for state in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
         for (what, change) in UNPROVEN {
@@ -126,7 +126,7 @@ fn a_forged_segment_does_not_keep_a_silent_peer_alive() {
 }
 
 #[test]
-fn what_a_proven_segment_carries_is_taken() {
+fn a_proven_segment_is_accepted() {
     let mut t = Script::established(&all());
     let mut header = t.seg(ACK.with(Flags::CE));
     header.options.user_timeout = Some(UserTimeout::new(secs(200)));
@@ -139,7 +139,7 @@ fn what_a_proven_segment_carries_is_taken() {
 }
 
 #[test]
-fn text_that_comes_again_is_reported_only_to_whoever_acknowledges_plausibly() {
+fn duplicate_text_is_reported_only_to_a_sender_with_a_plausible_acknowledgment() {
     let mut t = Script::established(&all());
     let first = t.seg(ACK);
     let _ = t.input(first, &[1; 500]);

@@ -13,7 +13,7 @@ fn world(seed: u64) -> World {
 }
 
 #[test]
-fn the_active_closer_waits_and_the_passive_one_is_gone() {
+fn the_active_closer_enters_time_wait_and_the_passive_one_closes() {
     let mut w = world(1);
     w.ends[0].close_after_write = true;
     w.run("first FIN", |w| w.ends[1].state() == State::CloseWait && w.ends[0].state() == State::FinWait2);
@@ -51,7 +51,7 @@ fn a_half_closed_connection_still_carries_the_other_direction() {
 }
 
 #[test]
-fn a_fin_goes_with_the_last_data_and_is_counted_once() {
+fn a_fin_is_sent_with_the_last_data_and_counted_once() {
     let mut t = Script::established(&plain());
     t.snd = 1500;
     t.pcb.shutdown_write();
@@ -151,7 +151,7 @@ fn abort_resets_where_the_peer_would_wait() {
 }
 
 #[test]
-fn the_record_for_time_wait_holds_what_its_answers_need() {
+fn the_time_wait_record_holds_everything_that_its_answers_need() {
     let t = Script::in_state(State::TimeWait, &Settings { timestamps: true, ts_offset: 9, ..plain() }, true);
     let record = t.pcb.time_wait_record(t.now);
     assert_eq!((record.snd_nxt, record.rcv_nxt), (SeqNum::new(ISS + 2), t.pcb.rcv_nxt()));

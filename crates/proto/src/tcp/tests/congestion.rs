@@ -31,7 +31,7 @@ fn cubic_carries_more_over_a_long_fat_path_with_losses_than_newreno() {
 }
 
 #[test]
-fn a_path_without_losses_has_newreno_whatever_is_set() {
+fn a_path_without_losses_uses_newreno_with_every_setting() {
     for congestion_control in Algorithm::ALL.iter().copied() {
         let s = Settings { lossless: true, congestion_control, ..Settings::default() };
         let w = World::established(1, s.clone(), s, Link::CLEAN);

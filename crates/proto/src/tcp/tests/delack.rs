@@ -23,7 +23,7 @@ fn a_lone_segment_waits_for_the_delay() {
 }
 
 #[test]
-fn later_segments_do_not_put_the_delay_off() {
+fn later_segments_do_not_restart_the_delay() {
     let mut t = settled(&plain());
     let _ = t.input(t.seg(ACK), b"x");
     assert!(t.wait(ms(30)).is_empty());
@@ -56,7 +56,7 @@ fn a_batch_is_acknowledged_once() {
 }
 
 #[test]
-fn data_takes_the_acknowledgment_along() {
+fn data_carries_the_acknowledgment() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(ACK), b"question");
     t.snd = 6;
@@ -119,7 +119,7 @@ fn two_segments_less_their_options_are_two_full_segments() {
 }
 
 #[test]
-fn text_that_the_caller_keeps_counts_if_it_is_expected_and_changes_nothing_if_not() {
+fn text_that_the_caller_keeps_counts_only_if_it_is_expected() {
     let mut t = Script::established(&plain());
     let header = t.seg(ACK);
     let mut early = header;

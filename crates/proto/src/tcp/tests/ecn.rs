@@ -23,7 +23,7 @@ fn flags(t: &mut Script) -> Vec<Flags> {
 }
 
 #[test]
-fn a_connect_offers_it_if_told_to_and_a_repeated_syn_does_not() {
+fn a_connect_offers_ecn_if_enabled_and_a_repeated_syn_does_not() {
     for (ecn, first) in [(EcnMode::Off, SYN), (EcnMode::Accept, SYN), (EcnMode::On, OFFER)] {
         let mut t = Script::connect(&Settings { ecn, ..plain() });
         assert_eq!(flags(&mut t), [first]);
@@ -35,7 +35,7 @@ fn a_connect_offers_it_if_told_to_and_a_repeated_syn_does_not() {
 }
 
 #[test]
-fn only_a_syn_ack_with_ece_alone_agrees() {
+fn only_a_syn_ack_with_ece_alone_agrees_to_ecn() {
     let both = SYN_ACK.with(Flags::ECE).with(Flags::CWR);
     for (answer, agreed) in [(SYN_ACK, false), (SYN_ACK.with(Flags::ECE), true), (both, false)] {
         let mut t = Script::connect(&on());
@@ -50,7 +50,7 @@ fn only_a_syn_ack_with_ece_alone_agrees() {
 }
 
 #[test]
-fn a_simultaneous_open_does_without() {
+fn a_simultaneous_open_does_not_use_ecn() {
     let mut t = Script::connect(&on());
     t.output();
     let _ = t.input(t.raw(IRS, 0, OFFER), &[]);
@@ -60,7 +60,7 @@ fn a_simultaneous_open_does_without() {
 }
 
 #[test]
-fn only_new_text_is_capable() {
+fn only_new_text_is_ecn_capable() {
     let mut t = Script::established(&on());
     t.snd = 2 * MSS;
     assert_eq!(flags(&mut t), [ACK.with(Flags::ECT); 2]);
@@ -94,7 +94,7 @@ fn a_mark_is_echoed_at_once_and_by_every_segment_until_the_peer_has_answered() {
 }
 
 #[test]
-fn a_mark_outside_the_window_or_without_text_is_nobodys() {
+fn a_mark_outside_the_window_or_without_text_is_ignored() {
     let mut t = Script::established(&on());
     let _ = t.input(t.raw(IRS + 1 - MSS, ISS + 1, MARKED), &[7; MSS as usize]);
     assert_eq!(flags(&mut t), [ACK]);
@@ -105,7 +105,7 @@ fn a_mark_outside_the_window_or_without_text_is_nobodys() {
 }
 
 #[test]
-fn marks_say_nothing_where_it_was_not_agreed_to() {
+fn marks_are_ignored_if_ecn_was_not_agreed_to() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(MARKED), &[7; MSS as usize]);
     let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
@@ -178,7 +178,7 @@ fn a_loss_and_a_mark_in_one_round_trip_are_one_reduction() {
 }
 
 #[test]
-fn after_a_loss_new_text_says_that_the_window_was_reduced() {
+fn new_text_after_a_loss_carries_cwr() {
     let mut t = Script::established(&on());
     assert_eq!(t.write(40 * MSS).len(), 10);
     let timeout = t.wait(ms(500));

@@ -47,7 +47,7 @@ fn server(text: u32) -> Script {
 }
 
 #[test]
-fn a_request_goes_without_text_and_a_cookie_with_as_much_as_fits() {
+fn a_cookie_request_carries_no_data_and_a_cookie_as_much_as_fits() {
     let mut asks = client(Some(Cookie::REQUEST));
     asks.snd = 300;
     let sent = asks.output();
@@ -84,7 +84,7 @@ fn text_that_the_syn_ack_covers_is_not_sent_again() {
 }
 
 #[test]
-fn what_the_syn_ack_leaves_out_goes_at_once_and_is_no_repetition() {
+fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_is_no_retransmission() {
     for (taken, outcome) in [(0, SynText::Refused), (100, SynText::Taken)] {
         let mut t = client(Some(cookie()));
         t.snd = 300;
@@ -158,7 +158,7 @@ fn the_data_of_a_server_is_repaired_once_the_syn_is_acknowledged() {
 }
 
 #[test]
-fn the_clients_syn_again_brings_the_syn_ack_again() {
+fn a_repeated_syn_of_the_client_repeats_the_syn_ack() {
     let mut t = server(10);
     let syn = Header { ack: SeqNum::new(0), ..t.raw(IRS, 0, SYN) };
     for text in [b"".as_slice(), b"0123456789"] {
@@ -197,7 +197,7 @@ fn a_server_may_close_before_its_syn_is_acknowledged() {
 }
 
 #[test]
-fn cookies_of_a_length_that_none_has_are_none() {
+fn cookies_of_an_invalid_length_are_ignored() {
     for len in 0..20 {
         let is_one = len == 0 || (4..=16).contains(&len) && len % 2 == 0;
         assert_eq!(Cookie::new(&vec![7; len]).is_some(), is_one, "{len}");

@@ -188,7 +188,7 @@ fn a_marked_segment_and_one_without_a_mark_are_never_joined() {
 }
 
 #[test]
-fn what_a_receiver_has_to_see_ends_a_row() {
+fn a_segment_that_the_receiver_must_see_ends_a_run() {
     for flag in [Flags::FIN, Flags::SYN, Flags::RST, Flags::URG, Flags::ECE, Flags::CWR] {
         assert_eq!(joined_of(2, |_, header| header.flags = header.flags.with(flag)), 0, "{flag:?}");
     }
@@ -221,7 +221,7 @@ fn two_joined_segments_of_a_small_mss_are_acknowledged_at_once_and_two_bits_of_t
 }
 
 #[test]
-fn behind_a_hole_and_after_the_peers_end_each_is_taken_alone() {
+fn segments_behind_a_hole_or_after_the_fin_are_not_joined() {
     let mut t = Script::established(&plain());
     let hole: Batch = vec![(MSS as u16, Odd::Gap(1)), (MSS as u16, Odd::Gap(1))];
     let batch = headers(&mut t, &hole);

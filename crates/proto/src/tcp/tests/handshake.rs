@@ -77,7 +77,7 @@ fn an_absurdly_small_mss_is_not_believed() {
 }
 
 #[test]
-fn a_peer_that_announces_no_mss_has_that_of_its_family() {
+fn a_peer_that_announces_no_mss_gets_the_default_of_its_family() {
     for default in [DEFAULT_MSS, DEFAULT_MSS_V6] {
         let mut t = Script::connect(&Settings { mss: 1460, peer_mss_default: default, ..plain() });
         t.output();
@@ -87,7 +87,7 @@ fn a_peer_that_announces_no_mss_has_that_of_its_family() {
 }
 
 #[test]
-fn text_and_fin_on_the_syn_ack_are_taken_in() {
+fn text_and_fin_on_the_syn_ack_are_accepted() {
     let mut t = Script::connect(&plain());
     t.output();
     let header = Header { flags: SYN_ACK.with(super::script::FIN), ..syn_ack(&t, Options::default()) };
@@ -184,7 +184,7 @@ fn a_close_before_the_handshake_is_done_deletes_or_waits() {
 }
 
 #[test]
-fn an_accepted_connection_sends_nothing_until_there_is_reason() {
+fn an_accepted_connection_sends_nothing_without_a_reason() {
     let mut t = Script::established(&Settings {
         rcv_buf: 1 << 20,
         rcv_buf_max: 1 << 20,

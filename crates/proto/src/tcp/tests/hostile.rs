@@ -108,7 +108,7 @@ fn the_smallest_mss_is_bounded_so_a_flight_is_of_few_segments() {
 }
 
 #[test]
-fn tiny_segments_out_of_order_are_bounded_in_number_and_reported_all_the_same() {
+fn tiny_segments_out_of_order_are_bounded_in_number_and_still_reported() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     for i in 0..20_000u32 {
         let offset = 2 + (i * 7919) % 40_000;

@@ -23,7 +23,7 @@ fn out(t: &mut Script, bytes: u32, is_full: bool) {
 }
 
 #[test]
-fn each_kind_of_limit_is_told_from_the_others() {
+fn each_kind_of_limit_is_counted_apart() {
     let mut t = script();
     let _ = t.write(3 * MSS);
     assert_eq!(t.pcb.limit(false), Limit::Application);
@@ -70,7 +70,7 @@ fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
 }
 
 #[test]
-fn time_behind_a_shut_window_and_a_full_buffer_is_told_apart() {
+fn time_behind_a_shut_window_and_behind_a_full_buffer_is_counted_apart() {
     let mut t = script();
     let _ = t.write(3 * MSS);
     out(&mut t, 3 * MSS, true);

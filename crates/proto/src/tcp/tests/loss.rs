@@ -56,7 +56,7 @@ fn full_acknowledgment_ends_recovery_at_the_threshold() {
 }
 
 #[test]
-fn what_looks_like_a_duplicate_but_is_none_is_not_counted() {
+fn acknowledgments_that_only_resemble_duplicates_are_not_counted() {
     let mut t = in_flight();
     for i in 0..5 {
         // A new window, or text, makes it no duplicate (RFC 5681 section 2).
@@ -98,7 +98,7 @@ fn timeouts_back_off_and_the_connection_is_given_up_with_a_reset() {
 }
 
 #[test]
-fn an_ambiguous_round_trip_is_not_measured_but_a_timestamp_tells() {
+fn an_ambiguous_round_trip_is_measured_only_with_a_timestamp() {
     let mut t = Script::established(&plain());
     let srtt = t.pcb.srtt();
     t.write(10);
@@ -132,7 +132,7 @@ fn one_lost_segment_costs_no_timeout() {
 }
 
 #[test]
-fn several_losses_in_one_window_are_repeated_one_per_round_trip() {
+fn several_losses_in_one_window_are_retransmitted_one_per_round_trip() {
     let mut w = World::established(9, Settings::default(), Settings::default(), Link::CLEAN);
     w.drop_data = vec![40, 42, 44];
     w.ends[0].to_write = pattern(400_000, 3);

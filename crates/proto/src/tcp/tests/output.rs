@@ -23,7 +23,7 @@ fn nagle_does_not_hold_the_tail_of_a_large_write() {
 }
 
 #[test]
-fn without_nagle_everything_goes_at_once_and_switching_it_off_releases_what_is_held() {
+fn without_nagle_everything_is_sent_at_once_and_disabling_it_releases_held_segments() {
     let mut t = Script::established(&Settings { nodelay: true, ..plain() });
     assert_eq!((t.write(1), t.write(1)), (vec![1], vec![1]));
     let mut t = Script::established(&plain());
@@ -34,7 +34,7 @@ fn without_nagle_everything_goes_at_once_and_switching_it_off_releases_what_is_h
 }
 
 #[test]
-fn a_close_releases_what_nagle_holds() {
+fn a_close_releases_segments_that_nagle_holds() {
     let mut t = Script::established(&plain());
     t.write(1);
     assert!(t.write(2).is_empty());
@@ -43,7 +43,7 @@ fn a_close_releases_what_nagle_holds() {
 }
 
 #[test]
-fn tso_takes_whole_segments_and_the_tail_if_it_may_go() {
+fn tso_takes_whole_segments_and_the_tail_if_it_may_be_sent() {
     let mut t = Script::established(&Settings { tso_max: 4 * MSS + 500, ..plain() });
     assert_eq!(t.write(9 * MSS + 7), [4 * MSS, 4 * MSS, MSS + 7]);
     let _ = t.input(t.ack_of(8 * MSS, WND), &[]);
@@ -59,7 +59,7 @@ fn the_congestion_window_bounds_the_first_flight_to_ten_segments() {
 }
 
 #[test]
-fn snd_due_at_names_the_length_that_makes_a_difference() {
+fn snd_due_at_is_the_length_that_makes_a_segment_due() {
     let mut t = Script::established(&plain());
     assert_eq!(t.pcb.snd_due_at(), 1);
     t.write(10);
@@ -92,7 +92,7 @@ fn acknowledgments_stay_inside_the_window_of_the_peer() {
 }
 
 #[test]
-fn a_pcb_weighs_at_most_336_bytes() {
+fn a_pcb_takes_at_most_336_bytes() {
     let size = size_of::<Pcb<Vec<u8>>>();
     println!("Pcb: {size} bytes");
     assert!(size <= 336, "{size}");
@@ -100,7 +100,7 @@ fn a_pcb_weighs_at_most_336_bytes() {
 }
 
 #[test]
-fn what_recovery_remembers_weighs_at_most_512_bytes_beside_its_queues() {
+fn recovery_state_takes_at_most_512_bytes_beside_its_queues() {
     let size = size_of::<super::super::loss::Loss>();
     println!("Loss: {size} bytes");
     assert!(size <= 512, "{size}");
@@ -116,7 +116,7 @@ impl super::super::segment::Payload for [u64; 0] {
 }
 
 #[test]
-fn what_is_written_in_full_lengths_leaves_without_a_tail() {
+fn writes_of_full_lengths_are_sent_without_a_tail() {
     for tso_max in [0, 1500, 20_480] {
         let mut t = Script::established(&Settings { tso_max, nodelay: true, ..plain() });
         let full = t.pcb.full_len();

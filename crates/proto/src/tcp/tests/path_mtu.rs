@@ -23,7 +23,7 @@ fn each(test: impl Fn(Settings)) {
 }
 
 #[test]
-fn what_is_out_is_cut_anew_without_a_congestion_response() {
+fn data_in_flight_is_resegmented_without_a_congestion_response() {
     each(|s| {
         let mut t = Script::established(&s);
         assert_eq!(t.write(30 * MSS), [MSS; 10]);
@@ -41,7 +41,7 @@ fn what_is_out_is_cut_anew_without_a_congestion_response() {
 }
 
 #[test]
-fn what_is_too_large_is_sent_again_at_once_during_a_recovery_too() {
+fn too_large_segments_are_sent_again_at_once_during_recovery_too() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     t.write(30 * MSS);
     t.now = t.now + ms(10);
@@ -54,7 +54,7 @@ fn what_is_too_large_is_sent_again_at_once_during_a_recovery_too() {
 }
 
 #[test]
-fn a_report_is_believed_only_of_what_is_in_flight_and_down_to_the_floor() {
+fn a_report_is_believed_only_about_data_in_flight_and_down_to_the_minimum() {
     let mut t = Script::established(&plain());
     assert!(!t.pcb.on_packet_too_big(seq(0), 640, t.now), "nothing is out");
     assert_eq!(t.write(3 * MSS), [MSS; 3]);
@@ -68,7 +68,7 @@ fn a_report_is_believed_only_of_what_is_in_flight_and_down_to_the_floor() {
 }
 
 #[test]
-fn a_router_that_does_not_say_how_much_leads_to_the_next_plateau() {
+fn a_report_without_an_mtu_selects_the_next_plateau() {
     let mut t = Script::established(&Settings { mss: 1460, ..plain() });
     assert_eq!(t.write(1460), [1460]);
     assert!(t.pcb.on_packet_too_big(seq(0), 0, t.now));
@@ -131,7 +131,7 @@ fn a_black_hole_is_found_by_timeouts_and_the_largest_size_by_search() {
 }
 
 #[test]
-fn with_probing_off_a_black_hole_stays_one() {
+fn a_black_hole_is_not_found_with_probing_off() {
     let s = Settings { mtu_probing: MtuProbing::Off, ..Settings::default() };
     let mut w = World::established(3, s.clone(), s, Link::CLEAN);
     w.ends[0].to_write = pattern(1 << 20, 5);
@@ -157,7 +157,7 @@ fn a_search_from_the_start_finds_the_size_without_a_congestion_response() {
 }
 
 #[test]
-fn a_probe_that_arrives_although_a_router_has_called_it_too_large_has_the_last_word() {
+fn a_probe_that_arrives_overrides_a_report_that_called_it_too_large() {
     let s = Settings { mtu_probing: MtuProbing::Always, sack: true, mss: 2000, ..plain() };
     let mut t = Script::established(&s);
     assert_eq!((t.pcb.mss(), t.write(10_000)[0]), (1024, 2000));
@@ -169,7 +169,7 @@ fn a_probe_that_arrives_although_a_router_has_called_it_too_large_has_the_last_w
 }
 
 #[test]
-fn an_outage_is_no_black_hole_for_long() {
+fn an_outage_is_not_treated_as_a_black_hole_for_long() {
     let s = Settings::default();
     let mut w = World::established(3, s.clone(), s, Link::CLEAN);
     w.ends[0].to_write = pattern(1 << 20, 5);
@@ -183,7 +183,7 @@ fn an_outage_is_no_black_hole_for_long() {
 }
 
 #[test]
-fn a_report_ends_a_handshake_and_is_remembered_by_a_connection() {
+fn a_report_ends_a_handshake_and_is_stored_by_a_connection() {
     let mut t = Script::connect(&plain());
     let _ = t.output();
     let why = Unreachable::Host;
@@ -206,7 +206,7 @@ fn a_report_ends_a_handshake_and_is_remembered_by_a_connection() {
 }
 
 #[test]
-fn what_others_have_found_is_where_a_connection_begins_and_is_doubted_in_time() {
+fn a_connection_starts_with_the_known_path_mtu_and_searches_again_later() {
     let known = |path_mtu, mtu_probing| Settings { path_mtu, mtu_probing, ..plain() };
     assert_eq!(Script::established(&known(640, MtuProbing::Off)).pcb.path_mtu(), 640);
     assert_eq!(Script::established(&known(640, MtuProbing::Always)).pcb.path_mtu(), 640);

@@ -101,7 +101,7 @@ fn text_after_a_pause_longer_than_the_timeout_is_acknowledged_at_once_again() {
 }
 
 #[test]
-fn who_answers_lets_the_answer_carry_the_acknowledgment() {
+fn an_answering_end_lets_the_answer_carry_the_acknowledgment() {
     let mut t = Script::established(&plain());
     assert!(is_quick(&mut t));
     converse(&mut t);
@@ -116,7 +116,7 @@ fn who_answers_lets_the_answer_carry_the_acknowledgment() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_in_time_ends_the_conversation() {
+fn an_answer_that_is_late_ends_the_request_response_mode() {
     let mut t = Script::established(&plain());
     for _ in 0..3 {
         converse(&mut t);
@@ -128,7 +128,7 @@ fn an_answer_that_does_not_come_in_time_ends_the_conversation() {
 }
 
 #[test]
-fn what_is_sent_later_than_the_delay_is_no_answer() {
+fn data_sent_after_the_delay_is_no_answer() {
     for (late, is_answer) in [(39, true), (41, false)] {
         let mut t = Script::established(&plain());
         assert!(is_quick(&mut t));
@@ -141,7 +141,7 @@ fn what_is_sent_later_than_the_delay_is_no_answer() {
 }
 
 #[test]
-fn a_reader_who_has_taken_the_end_of_a_message_is_an_acknowledgment() {
+fn reading_the_end_of_a_message_sends_an_acknowledgment() {
     let full = vec![1; MSS as usize];
     for (flags, text, is_end) in [
         (PSH, &b"short"[..], true),
@@ -163,7 +163,7 @@ fn a_reader_who_has_taken_the_end_of_a_message_is_an_acknowledgment() {
 }
 
 #[test]
-fn in_a_conversation_it_takes_the_ends_of_two() {
+fn in_request_response_mode_reading_the_ends_of_two_messages_sends_one() {
     let mut t = settled(&plain());
     converse(&mut t);
     assert!(!is_quick(&mut t));
@@ -174,7 +174,7 @@ fn in_a_conversation_it_takes_the_ends_of_two() {
 }
 
 #[test]
-fn text_that_comes_again_is_acknowledged_at_once_and_so_is_what_follows() {
+fn duplicate_text_and_the_text_after_it_are_acknowledged_at_once() {
     let mut t = settled(&plain());
     converse(&mut t);
     let first = t.seg(PSH);
@@ -211,7 +211,7 @@ fn shape(world: &World, from: usize) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn with_nagle_at_the_sender_messages_take_half_a_round_trip_each() {
+fn messages_take_half_a_round_trip_each_with_nagle_at_the_sender() {
     let mut world = World::established(7, Settings::default(), Settings::default(), Link::CLEAN);
     let mut done = 0;
     for message in 0..100 {
@@ -230,7 +230,7 @@ fn with_nagle_at_the_sender_messages_take_half_a_round_trip_each() {
 }
 
 #[test]
-fn a_conversation_over_a_link_has_two_pure_acknowledgments() {
+fn a_request_response_exchange_over_a_link_has_two_pure_acknowledgments() {
     let mut world = World::established(8, Settings::default(), Settings::default(), Link::CLEAN);
     world.run_for(secs(1));
     let begun = world.trace.len();
@@ -248,7 +248,7 @@ fn a_conversation_over_a_link_has_two_pure_acknowledgments() {
 }
 
 #[test]
-fn nothing_counts_before_the_first_text() {
+fn nothing_is_counted_before_the_first_text() {
     let mut t = Script::established(&plain());
     // Text that we send first answers nothing.
     assert_eq!(t.write(6), [6]);

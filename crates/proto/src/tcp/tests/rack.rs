@@ -62,7 +62,7 @@ fn every_hole_is_repeated_once_in_order() {
 }
 
 #[test]
-fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
+fn a_lost_retransmission_is_repeated_without_a_timeout() {
     let mut t = in_flight();
     t.report(0, &[(1, 10)]);
     assert_eq!(t.places().first(), Some(&0));
@@ -76,7 +76,7 @@ fn a_repetition_that_is_lost_is_repeated_without_a_timeout() {
 }
 
 #[test]
-fn an_overtaken_segment_is_no_loss_and_is_remembered() {
+fn a_reordered_segment_is_no_loss_and_widens_the_reordering_window() {
     let mut t = in_flight();
     t.report(0, &[(1, 3)]);
     t.now = t.now + ms(1);
@@ -92,7 +92,7 @@ fn an_overtaken_segment_is_no_loss_and_is_remembered() {
 }
 
 #[test]
-fn half_of_what_arrives_is_sent_during_recovery_and_the_window_is_reached_at_its_end() {
+fn half_of_the_delivered_data_is_sent_during_recovery_and_the_window_is_reached_at_its_end() {
     let mut t = Script::established(&settings());
     assert_eq!(t.write(40 * MSS).len(), 10);
     t.now = t.now + ms(10);
@@ -172,7 +172,7 @@ fn the_time_already_waited_counts_where_little_is_in_flight() {
 }
 
 #[test]
-fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
+fn a_timeout_retransmits_only_data_that_the_peer_does_not_hold() {
     let mut t = Script::established(&settings());
     t.write(10 * MSS);
     t.now = t.now + ms(1);
@@ -196,7 +196,7 @@ fn after_a_timeout_only_what_the_peer_does_not_hold_is_repeated() {
 }
 
 #[test]
-fn a_peer_that_throws_away_what_it_held_gets_it_again() {
+fn data_that_the_peer_reneges_on_is_sent_again() {
     let mut t = in_flight();
     t.report(0, &[(1, 10)]);
     let _ = t.places();
@@ -222,7 +222,7 @@ fn memory_is_given_back_when_nothing_was_in_flight_for_a_second() {
 }
 
 #[test]
-fn what_was_learnt_is_kept_without_its_queues() {
+fn learnt_values_are_kept_without_the_queues() {
     let mut t = in_flight();
     t.report(0, &[(1, 4)]);
     for _ in 0..20 {

@@ -56,7 +56,7 @@ fn without_agreement_nothing_is_reported() {
 }
 
 #[test]
-fn what_comes_twice_is_reported_once_and_first() {
+fn duplicate_data_is_reported_once_and_first() {
     let mut t = script(false);
     let _ = comes(&mut t, 0);
     let _ = t.wait(ms(50));
@@ -93,7 +93,7 @@ fn an_early_fin_waits_behind_the_reported_text() {
 }
 
 #[test]
-fn a_block_is_plain_data() {
+fn a_block_has_plain_copies() {
     let block = |i| SackBlock { start: SeqNum::new(i), end: SeqNum::new(i + 1) };
     let mut all = SackBlocks::NONE;
     (0..9).for_each(|i| all.push(block(i)));

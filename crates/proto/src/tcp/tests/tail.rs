@@ -35,7 +35,7 @@ fn a_duplicate_report_with_nothing_in_flight_shows_that_the_probe_was_needless()
 }
 
 #[test]
-fn a_bare_duplicate_acknowledgment_shows_it_too() {
+fn a_bare_duplicate_acknowledgment_shows_that_the_probe_was_needless() {
     let mut t = probed();
     t.report(3, &[]);
     assert!(cwnd_afterwards(&mut t) >= 10 * MSS);
@@ -52,7 +52,7 @@ fn a_window_update_is_no_duplicate_and_the_probe_has_repaired_a_loss() {
 }
 
 #[test]
-fn probes_that_come_before_the_acknowledgment_do_not_hide_that_the_path_is_longer_now() {
+fn early_probes_do_not_hide_a_longer_round_trip() {
     let mut t = established();
     for place in 0..10 {
         t.write(MSS);
@@ -77,7 +77,7 @@ fn timed_out() -> Script {
 }
 
 #[test]
-fn what_was_sent_just_before_a_timeout_is_not_repeated_with_what_timed_out() {
+fn segments_sent_just_before_a_timeout_are_not_retransmitted_with_those_that_timed_out() {
     let mut t = timed_out();
     assert_eq!(t.pcb.loss_stats().lost_bytes, 0);
     t.now = t.now + ms(1);
@@ -89,7 +89,7 @@ fn what_was_sent_just_before_a_timeout_is_not_repeated_with_what_timed_out() {
 }
 
 #[test]
-fn what_was_sent_just_before_a_timeout_does_not_show_it_to_be_needless() {
+fn segments_sent_just_before_a_timeout_do_not_prove_it_spurious() {
     let mut t = timed_out();
     t.now = t.now + ms(5);
     t.report(0, &[(1, 3)]);
@@ -97,7 +97,7 @@ fn what_was_sent_just_before_a_timeout_does_not_show_it_to_be_needless() {
 }
 
 #[test]
-fn what_was_sent_just_before_a_timeout_and_is_lost_is_found_by_what_arrives() {
+fn lost_segments_sent_just_before_a_timeout_are_found_by_later_arrivals() {
     let mut t = timed_out();
     t.now = t.now + ms(10);
     t.report(1, &[]);
@@ -105,7 +105,7 @@ fn what_was_sent_just_before_a_timeout_and_is_lost_is_found_by_what_arrives() {
 }
 
 #[test]
-fn in_recovery_what_delivers_nothing_lets_nothing_out() {
+fn acknowledgments_that_deliver_nothing_send_nothing_during_recovery() {
     let mut t = established();
     t.write(30 * MSS);
     t.now = t.now + ms(10);

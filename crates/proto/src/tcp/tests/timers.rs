@@ -30,7 +30,7 @@ fn a_silent_peer_is_probed_and_given_up() {
 }
 
 #[test]
-fn an_answer_to_a_probe_starts_the_silence_anew() {
+fn an_answer_to_a_probe_restarts_the_idle_time() {
     for interval in [75, 7200, 20_000] {
         let settings = KeepaliveSettings { interval: secs(interval), ..keepalive() };
         let mut t = Script::established(&Settings { keepalive: settings, ..plain() });
@@ -56,7 +56,7 @@ fn a_keepalive_probe_is_answered() {
 }
 
 #[test]
-fn data_in_flight_leaves_the_question_to_the_retransmission_timer() {
+fn data_in_flight_leaves_detection_to_the_retransmission_timer() {
     let mut t = kept();
     let _ = t.wait(secs(7199));
     t.write(10);

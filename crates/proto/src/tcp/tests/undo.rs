@@ -59,7 +59,7 @@ fn a_real_timeout_goes_on_to_repeat_the_rest() {
 }
 
 #[test]
-fn without_new_data_to_tell_a_timeout_goes_on_at_once() {
+fn a_timeout_without_new_data_retransmits_at_once() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     t.write(4 * MSS);
     t.now = t.now + ms(10);
@@ -69,7 +69,7 @@ fn without_new_data_to_tell_a_timeout_goes_on_at_once() {
 }
 
 #[test]
-fn new_data_that_nagle_holds_back_tells_nothing_either() {
+fn new_data_that_nagle_holds_back_does_not_delay_the_retransmission() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     t.write(4 * MSS);
     t.write(10);
@@ -81,7 +81,7 @@ fn new_data_that_nagle_holds_back_tells_nothing_either() {
 }
 
 #[test]
-fn an_echo_from_before_the_repetition_undoes_it_at_once() {
+fn an_echo_from_before_the_retransmission_undoes_it_at_once() {
     let mut t = in_flight(true);
     let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
@@ -95,7 +95,7 @@ fn an_echo_from_before_the_repetition_undoes_it_at_once() {
 }
 
 #[test]
-fn an_echo_of_the_repetition_undoes_nothing() {
+fn an_echo_of_the_retransmission_undoes_nothing() {
     let mut t = in_flight(true);
     let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
@@ -108,7 +108,7 @@ fn an_echo_of_the_repetition_undoes_nothing() {
 }
 
 #[test]
-fn a_repetition_reported_as_duplicate_is_undone_and_widens_the_window() {
+fn a_retransmission_reported_as_duplicate_is_undone_and_widens_the_window() {
     let mut t = in_flight(false);
     t.report(0, &[(1, 4)]);
     assert_eq!(t.places(), [0]);
@@ -123,7 +123,7 @@ fn a_repetition_reported_as_duplicate_is_undone_and_widens_the_window() {
 }
 
 #[test]
-fn a_duplicate_that_the_network_made_says_nothing() {
+fn a_duplicate_from_the_network_undoes_nothing() {
     let mut t = in_flight(false);
     for i in 1..5 {
         t.report(i, &[(0, 1)]);
@@ -135,7 +135,7 @@ fn a_duplicate_that_the_network_made_says_nothing() {
 
 /// Five in a hundred segments are up to three segments late: one in a thousand may be repeated.
 #[test]
-fn pure_reordering_repeats_next_to_nothing() {
+fn pure_reordering_causes_almost_no_retransmissions() {
     for (seed, rate, delay_us) in
         [(1, 1_250, 5_000), (2, 12_500, 5_000), (3, 12_500, 25_000), (4, 1_250, 50_000)]
     {

@@ -44,7 +44,7 @@ fn a_mark_that_is_far_ahead_is_announced_as_far_as_the_field_reaches() {
 }
 
 #[test]
-fn segments_that_a_device_would_cut_are_not_made_while_something_is_urgent() {
+fn large_segments_are_not_made_while_urgent_data_is_pending() {
     let mut t = Script::established(&super::super::settings::Settings { tso_max: 8 * MSS, ..plain() });
     t.output();
     t.snd = 4 * MSS;
@@ -73,7 +73,7 @@ fn an_acknowledgment_points_at_urgent_data_that_the_window_holds_back() {
 }
 
 #[test]
-fn a_mark_is_news_unless_the_stream_has_passed_it() {
+fn a_mark_is_new_unless_the_stream_has_passed_it() {
     let mut t = Script::established(&plain());
     let nxt = t.pcb.rcv_nxt();
     let header = |t: &Script, urgent| Header { urgent, ..t.seg(ACK.with(URG)) };
@@ -91,7 +91,7 @@ fn a_mark_is_news_unless_the_stream_has_passed_it() {
 }
 
 #[test]
-fn a_mark_is_heard_through_a_closed_window() {
+fn a_mark_is_processed_through_a_closed_window() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(ACK), &vec![1; usize::from(WND)]);
     t.space = 0;

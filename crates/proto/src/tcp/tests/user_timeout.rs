@@ -31,7 +31,7 @@ fn unacknowledged_data_ends_the_connection_at_the_user_timeout_and_not_by_count(
 }
 
 #[test]
-fn a_user_timeout_of_days_outlasts_more_timeouts_than_a_byte_counts() {
+fn a_user_timeout_of_days_survives_more_than_255_timeouts() {
     let day = secs(86_400);
     let mut t = Script::established(&Settings { rto_max: secs(60), ..with(day) });
     t.write(100);
@@ -39,7 +39,7 @@ fn a_user_timeout_of_days_outlasts_more_timeouts_than_a_byte_counts() {
 }
 
 #[test]
-fn progress_starts_the_user_timeout_anew() {
+fn progress_restarts_the_user_timeout() {
     let mut t = Script::established(&with(secs(10)));
     t.write(3000);
     for _ in 0..3 {
@@ -52,7 +52,7 @@ fn progress_starts_the_user_timeout_anew() {
 }
 
 #[test]
-fn a_window_that_stays_shut_ends_the_connection_though_its_probes_are_answered() {
+fn a_window_that_stays_shut_ends_the_connection_although_its_probes_are_answered() {
     let mut t = Script::established(&with(secs(20)));
     let _ = t.input(t.ack_of(0, 0), &[]);
     t.write(100);
@@ -68,7 +68,7 @@ fn a_window_that_stays_shut_ends_the_connection_though_its_probes_are_answered()
 }
 
 #[test]
-fn a_syn_is_given_up_at_the_user_timeout_too() {
+fn a_syn_is_abandoned_at_the_user_timeout_too() {
     let mut t = Script::connect(&with(secs(10)));
     t.output();
     let _ = t.wait(secs(9));
@@ -78,7 +78,7 @@ fn a_syn_is_given_up_at_the_user_timeout_too() {
 }
 
 #[test]
-fn it_takes_the_place_of_the_number_of_keepalive_probes() {
+fn the_user_timeout_replaces_the_number_of_keepalive_probes() {
     let keepalive = KeepaliveSettings { enabled: true, idle: secs(10), interval: secs(5), count: 2 };
     for (timeout, end) in [(secs(40), secs(40)), (secs(5), secs(15)), (Duration::ZERO, secs(20))] {
         let mut t = Script::established(&Settings { keepalive, ..with(timeout) });
@@ -87,7 +87,7 @@ fn it_takes_the_place_of_the_number_of_keepalive_probes() {
 }
 
 #[test]
-fn it_can_be_set_and_taken_back_while_data_waits() {
+fn the_user_timeout_can_be_set_and_removed_while_data_waits() {
     let mut t = Script::established(&plain());
     t.write(100);
     let _ = t.wait(secs(5));
@@ -106,7 +106,7 @@ fn told(t: &mut Script, timeout: Duration) {
 }
 
 #[test]
-fn the_peers_wish_counts_within_limits_if_the_application_has_none() {
+fn the_peers_value_is_used_within_limits_if_the_application_set_none() {
     let option = Settings { user_timeout_option: true, ..plain() };
     for (wish, granted) in [(secs(300), secs(300)), (secs(1), LIMIT_MIN), (secs(9_000_000), LIMIT_MAX)] {
         let mut t = Script::established(&option);
@@ -142,7 +142,7 @@ fn a_timeout_that_was_set_is_announced_once_beside_the_syn_and_once_after() {
 }
 
 #[test]
-fn the_option_says_seconds_and_from_nine_hours_on_minutes() {
+fn the_option_is_in_seconds_and_from_nine_hours_on_in_minutes() {
     for (time, said) in [(ms(1), secs(1)), (secs(1), secs(1)), (secs(32_767), secs(32_767))] {
         assert_eq!(UserTimeout::new(time).timeout(), said);
     }

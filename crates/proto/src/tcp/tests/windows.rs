@@ -42,7 +42,7 @@ fn segments_wholly_outside_are_acknowledged_and_dropped() {
 }
 
 #[test]
-fn an_acknowledgment_at_the_right_edge_is_heard() {
+fn an_acknowledgment_at_the_right_edge_is_processed() {
     let mut t = Script::established(&plain());
     t.write(500);
     let at_edge = Header { seq: t.pcb.rcv_adv(), ..t.ack_of(500, WND) };
@@ -71,7 +71,7 @@ fn a_probe_of_a_closed_window_is_refused_but_its_acknowledgment_counts() {
 }
 
 #[test]
-fn a_reset_for_a_peer_with_a_closed_window_is_one_that_it_takes() {
+fn a_reset_for_a_peer_with_a_closed_window_is_acceptable_to_it() {
     let mut t = Script::established(&plain());
     t.write(10);
     assert!(t.input(t.ack_of(5, 0), &[]).events.is_empty());
@@ -187,7 +187,7 @@ fn half_of_the_largest_window_is_worth_a_segment() {
 }
 
 #[test]
-fn the_reader_is_told_when_and_only_when_an_update_follows() {
+fn the_reader_is_notified_exactly_when_an_update_follows() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(ACK), &[0; 20_000]);
     t.space = 30_000;
@@ -285,7 +285,7 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that
 /// The other end's side of it: whether the byte was refused or taken, and not acknowledged yet, what the prober
 /// acknowledges counts.
 #[test]
-fn what_is_acknowledged_from_beside_a_probe_counts() {
+fn data_acknowledged_beside_a_probe_counts() {
     for is_taken in [false, true] {
         let mut t = Script::established(&Settings { rcv_buf: 1000, ..plain() });
         let _ = t.input(t.seg(ACK), &[0; 999]);
@@ -307,7 +307,7 @@ fn what_is_acknowledged_from_beside_a_probe_counts() {
 }
 
 #[test]
-fn a_lost_window_update_is_made_good_by_a_probe() {
+fn a_probe_recovers_a_lost_window_update() {
     let b = Settings { rcv_buf: 10_000, ..Settings::default() };
     let mut w = World::established(1, Settings::default(), b, Link::CLEAN);
     w.ends[0].to_write = pattern(30_000, 5);
@@ -331,7 +331,7 @@ fn psh_is_set_where_so_snd_is_emptied() {
 
 /// What the peer has room for is no multiple of 1024: the last bytes lie behind the edge that the field can say.
 #[test]
-fn what_rounding_has_put_behind_the_edge_is_sent_again_at_once() {
+fn data_moved_beyond_the_edge_by_rounding_is_sent_again_at_once() {
     let s = Settings { window_scaling: true, sack: true, ..plain() };
     let mut t = Script::connect(&s);
     t.output();

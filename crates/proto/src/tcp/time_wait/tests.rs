@@ -117,7 +117,7 @@ fn the_record_is_closed_from_its_deadline_on() {
 }
 
 #[test]
-fn a_syn_reopens_as_rfc_6191_says() {
+fn a_syn_reopens_as_in_rfc_6191() {
     // (timestamps before, age of the SYN's TSval, offset of its sequence number, reopens)
     let rows = [
         (true, Some(-1), -9000, true),
@@ -203,7 +203,7 @@ fn ts_recent_follows_acceptable_segments_and_never_goes_back() {
 }
 
 #[test]
-fn an_ack_of_what_was_never_sent_is_answered() {
+fn an_ack_of_unsent_data_is_answered() {
     let mut tw = record(false);
     let hdr = Header { ack: SND_NXT + 1, ..segment(Flags::ACK, 0, None) };
     assert!(is_ack(tw.on_segment(&hdr, 0, after(1))));
@@ -225,7 +225,7 @@ fn reuse_waits_for_one_tick_of_the_timestamp_clock() {
 }
 
 #[test]
-fn acceptability_is_the_rfcs_table() {
+fn acceptability_follows_the_rfcs_table() {
     let at = |offset: i32| SeqNum::new(0u32.wrapping_add_signed(offset));
     // (offset, len, window, acceptable), RCV.NXT being zero.
     let rows = [

@@ -89,7 +89,7 @@ fn a_damaged_segment_is_refused_unless_trusted() {
 }
 
 #[test]
-fn an_offloading_device_finds_the_pseudo_headers_sum_and_completes_it() {
+fn an_offloading_device_gets_the_pseudo_header_sum_and_completes_it() {
     let header = Header { flags: Flags::ACK, window: 9, ..Header::default() };
     let sum = pseudo(&addresses()[0], 23);
     let mut bytes = segment(&header, ChecksumOut::Offload(sum), b"abc");
@@ -170,7 +170,7 @@ fn block(start: u32, end: u32) -> SackBlock {
 }
 
 #[test]
-fn a_malformed_option_ends_the_list_but_keeps_what_came_before() {
+fn a_malformed_option_ends_the_list_and_keeps_the_options_before_it() {
     let mss = Options { mss: Some(1460), ..Options::default() };
     // Length 0, length 1, a length past the end, and a kind without a length.
     for tail in [[3, 0, 4, 2], [3, 1, 4, 2], [3, 9, 4, 2], [1, 1, 1, 3]] {
@@ -184,7 +184,7 @@ fn a_malformed_option_ends_the_list_but_keeps_what_came_before() {
 }
 
 #[test]
-fn an_option_with_a_length_that_is_not_its_own_is_skipped() {
+fn an_option_with_a_wrong_length_is_skipped() {
     let bytes = [2, 3, 9, 3, 4, 1, 1, 4, 3, 9, 8, 3, 9, 2, 4, 5, 0xb4, 1, 1, 1];
     assert_eq!(options_of(Flags::SYN, &bytes), Options { mss: Some(1460), ..Options::default() });
 }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_round_trip_is_looked_for_after_five_seconds_and_forgotten_after_ten() {
+    fn the_minimum_round_trip_is_probed_after_five_seconds_and_expires_after_ten() {
         let mut rtt = MinRtt::new();
         assert!(!rtt.update(Some(20_000), at(1000)));
         assert!(!rtt.update(Some(30_000), at(6000)));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_heaps_is_more_than_the_rate_explains() {
+    fn aggregated_acknowledgments_exceed_the_estimated_rate() {
         let mut heaps = Aggregation::new();
         // A megabyte a second, acknowledged every 10 ms.
         for i in 1..100u64 {

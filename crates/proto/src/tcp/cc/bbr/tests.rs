@@ -177,7 +177,7 @@ fn path() -> Path {
 }
 
 #[test]
-fn it_finds_the_rate_drains_what_that_took_and_probes_from_time_to_time() {
+fn bbr_finds_the_rate_drains_the_queue_and_probes_periodically() {
     let mut path = path();
     path.run(SECOND / 2);
     assert!(path.bbr.cycle.full_bw_reached, "{:?}", path.states);
@@ -197,7 +197,7 @@ fn it_finds_the_rate_drains_what_that_took_and_probes_from_time_to_time() {
 }
 
 #[test]
-fn every_five_seconds_it_empties_the_pipe_for_a_fifth_of_one() {
+fn bbr_drains_the_pipe_for_a_fifth_of_a_second_every_five_seconds() {
     let mut path = path();
     path.run(10 * SECOND);
     path.rtt = 60_000;
@@ -215,7 +215,7 @@ fn every_five_seconds_it_empties_the_pipe_for_a_fifth_of_one() {
 }
 
 #[test]
-fn losses_below_the_threshold_slow_it_down_between_probes_only_and_little() {
+fn losses_below_the_threshold_slow_bbr_down_slightly_and_only_between_probes() {
     let mut path = path();
     path.one_lost_in = 100;
     path.run(2 * SECOND);
@@ -225,7 +225,7 @@ fn losses_below_the_threshold_slow_it_down_between_probes_only_and_little() {
 }
 
 #[test]
-fn a_short_queue_bounds_what_it_sends_by_what_was_lost() {
+fn losses_of_a_short_queue_bound_the_data_in_flight() {
     let mut path = Path::new(10_000_000, 40, 40_000);
     path.run(2 * SECOND);
     let lost = path.lost;
@@ -236,7 +236,7 @@ fn a_short_queue_bounds_what_it_sends_by_what_was_lost() {
 }
 
 #[test]
-fn it_follows_a_path_that_becomes_slower_and_faster() {
+fn bbr_follows_a_path_that_becomes_slower_and_faster() {
     let mut path = path();
     path.run(5 * SECOND);
     path.rate /= 4;
@@ -250,7 +250,7 @@ fn it_follows_a_path_that_becomes_slower_and_faster() {
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_the_end_of_its_repair_brings_the_window_back() {
+fn a_timeout_leaves_one_segment_and_the_end_of_recovery_restores_the_window() {
     let mut path = path();
     path.run(3 * SECOND);
     let before = path.bbr.cwnd;
@@ -283,7 +283,7 @@ fn a_mistake_is_undone() {
 }
 
 #[test]
-fn a_mark_ends_startup_and_a_probe_and_bounds_what_is_in_flight() {
+fn a_mark_ends_startup_and_a_probe_and_bounds_the_data_in_flight() {
     let mark = |path: &mut Path| {
         let now = Instant::from_micros(path.now);
         path.bbr.on_congestion(&Congestion { now, cause: Cause::Mark, flight: path.pipe, mss: MSS });
@@ -302,7 +302,7 @@ fn a_mark_ends_startup_and_a_probe_and_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn after_a_pause_it_goes_on_at_the_rate_it_knows() {
+fn bbr_continues_at_the_known_rate_after_a_pause() {
     let mut path = path();
     path.run(3 * SECOND);
     path.run_into(State::Cruise);
@@ -314,7 +314,7 @@ fn after_a_pause_it_goes_on_at_the_rate_it_knows() {
 }
 
 #[test]
-fn the_share_of_losses_says_how_much_was_in_flight() {
+fn the_share_of_losses_determines_the_data_in_flight() {
     let sample = LossSample { tx_in_flight: 100_000, lost: 10_000, app_limited: false };
     // Of 90,000 two percent are 1,800: when 1,837 of the last 10,000 were lost.
     let at = bounds::inflight_at_loss(&sample, 10_000);

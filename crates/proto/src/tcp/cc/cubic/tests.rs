@@ -37,7 +37,7 @@ fn w_cubic(seconds: f64, w_max: f64, cwnd: f64) -> f64 {
 
 proptest! {
     #[test]
-    fn the_curve_is_the_rfcs(
+    fn the_curve_is_that_of_the_rfc(
         w_max in 0u32..CWND_MAX, share in 0u32..=100, us in 0u64..200_000_000, mss in 88u32..65_535,
     ) {
         let cwnd = percent(w_max, share).max(mss);
@@ -118,7 +118,7 @@ fn a_loss_takes_three_tenths_and_a_mark_half_of_that() {
 }
 
 #[test]
-fn the_threshold_is_no_less_than_two_segments_and_counts_no_more_than_was_out() {
+fn the_threshold_is_at_least_two_segments_and_counts_at_most_the_data_in_flight() {
     let mut cc = Cubic::new(2 * MSS);
     congest(&mut cc, 2 * MSS, Cause::Loss);
     assert_eq!(cc.cwnd(), 2 * MSS);
@@ -140,7 +140,7 @@ fn fast_convergence_gives_up_more_when_the_window_shrinks_from_loss_to_loss() {
 }
 
 #[test]
-fn the_window_is_back_after_k_and_goes_beyond() {
+fn the_window_is_restored_after_k_and_grows_beyond() {
     let mut cc = Cubic::new(1_000 * MSS);
     congest(&mut cc, 1_000 * MSS, Cause::Loss);
     // K = cbrt(300 / 0.4) = 9.09 s.
@@ -249,7 +249,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_ends_at_the_threshold() {
 }
 
 #[test]
-fn an_undo_brings_everything_back() {
+fn an_undo_restores_everything() {
     let mut cc = Cubic::new(1_000 * MSS);
     congest(&mut cc, 1_000 * MSS, Cause::Loss);
     for i in 0..20 {
@@ -265,7 +265,7 @@ fn an_undo_brings_everything_back() {
 }
 
 #[test]
-fn a_window_that_has_outgrown_the_mistake_goes_on_as_it_is() {
+fn an_undo_keeps_a_window_that_has_already_outgrown_it() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
     let before = cc.clone();
@@ -327,7 +327,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
 }
 
 #[test]
-fn a_loss_while_the_window_is_on_its_way_back_counts_from_where_it_was_going() {
+fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     let mut cc = Cubic::new(400 * MSS);
     congest(&mut cc, 400 * MSS, Cause::Loss);
     cc.on_recovery_end(20 * MSS, MSS, false);

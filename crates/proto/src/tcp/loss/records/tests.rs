@@ -61,7 +61,7 @@ fn neighbours_that_are_acknowledged_become_one() {
 }
 
 #[test]
-fn what_was_sent_before_the_latest_arrival_is_lost_once_its_time_is_over() {
+fn segments_sent_before_the_latest_arrival_are_lost_after_the_reordering_window() {
     let mut records = ten();
     records.sack(seq(900), seq(1000), |_| {});
     let found = records.detect(latest(9, 1000), 50, at(52));
@@ -73,7 +73,7 @@ fn what_was_sent_before_the_latest_arrival_is_lost_once_its_time_is_over() {
 }
 
 #[test]
-fn what_was_sent_after_the_latest_arrival_is_not_judged() {
+fn segments_sent_after_the_latest_arrival_are_not_marked_lost() {
     let mut records = ten();
     records.sack(seq(400), seq(500), |_| {});
     let found = records.detect(latest(4, 500), 0, at(1000));
@@ -81,7 +81,7 @@ fn what_was_sent_after_the_latest_arrival_is_not_judged() {
 }
 
 #[test]
-fn a_repetition_flies_again_and_is_lost_again_by_its_own_time() {
+fn a_retransmission_is_in_flight_again_and_is_lost_by_its_own_time() {
     let mut records = ten();
     records.sack(seq(200), seq(1000), |_| {});
     let _ = records.detect(latest(9, 1000), 0, at(20));
@@ -99,7 +99,7 @@ fn a_repetition_flies_again_and_is_lost_again_by_its_own_time() {
 }
 
 #[test]
-fn a_timeout_loses_all_but_what_the_peer_holds_and_may_be_taken_back() {
+fn a_timeout_marks_all_but_sacked_segments_lost_and_can_be_undone() {
     let mut records = ten();
     records.sack(seq(300), seq(500), |_| {});
     records.lose_all();
@@ -111,7 +111,7 @@ fn a_timeout_loses_all_but_what_the_peer_holds_and_may_be_taken_back() {
 }
 
 #[test]
-fn holes_that_close_in_the_middle_move_no_more_than_a_bound_allows() {
+fn holes_that_close_in_the_middle_move_a_bounded_number_of_records() {
     let mut records = Records::new(seq(0));
     records.set_segments(u32::MAX);
     // As they come in order behind holes: each cuts near the end.
@@ -133,7 +133,7 @@ fn holes_that_close_in_the_middle_move_no_more_than_a_bound_allows() {
 }
 
 #[test]
-fn records_are_bounded_whatever_is_sent_and_acknowledged() {
+fn records_are_bounded_for_any_sequence_of_sends_and_acknowledgments() {
     let mut records = Records::new(seq(0));
     let len = 4 * u32::try_from(RECORDS_MAX).unwrap();
     for i in 0..len {
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_byte_has_the_fate_that_the_model_gives_it(ops in prop::collection::vec(op(), 1..120), step in 0u64..3) {
+    fn every_byte_has_the_state_that_the_model_gives(ops in prop::collection::vec(op(), 1..120), step in 0u64..3) {
         let mut records = Records::new(seq(0));
         let (mut model, mut una) = (Vec::new(), 0);
         for (i, op) in ops.iter().enumerate() {

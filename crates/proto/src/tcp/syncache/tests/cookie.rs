@@ -27,7 +27,7 @@ fn back(syn: &Header, params: &ListenParams, made: Instant, now: Instant) -> Opt
 }
 
 #[test]
-fn every_agreement_comes_back_with_timestamps() {
+fn every_agreement_is_restored_with_timestamps() {
     for millis in [0, 1, 63, 64, 1000, 64_000, 4_294_967_295] {
         for (scale, sack) in [(None, true), (Some(0), false), (Some(9), true), (Some(14), false)] {
             let ecn = sack == scale.is_none();
@@ -123,7 +123,7 @@ fn a_cookie_is_good_for_two_periods_and_not_from_the_future() {
 }
 
 #[test]
-fn what_was_not_made_for_this_handshake_does_not_pass() {
+fn cookies_of_other_handshakes_are_refused() {
     let answer = syn_ack(&SECRET, ENDS, &syn(), &PARAMS, TS_OFFSET, at(5));
     let good = third_of(&syn(), &answer);
     let passes = |ends, hdr: Header, secret| check(&secret, ends, &hdr, &PARAMS, TS_OFFSET, at(6)).is_some();
