@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_whole_in_every_size() {
+    fn values_are_returned_intact_in_every_size() {
         // More than two magazines, so that the depot takes part.
         let count = 3 * MAGAZINE_BLOCKS as usize;
         for _ in 0..3 {
@@ -345,7 +345,7 @@ mod tests {
     unsafe impl Send for Sent {}
 
     #[test]
-    fn blocks_that_only_go_one_way_come_back_through_the_depot() {
+    fn blocks_freed_on_another_thread_return_through_the_depot() {
         let (send, receive) = std::sync::mpsc::sync_channel::<Sent>(64);
         let consumer = std::thread::spawn(move || {
             // SAFETY: from `put`, sent and taken once.

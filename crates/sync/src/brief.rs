@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_gets_there_too() {
+    fn try_lock_in_a_loop_gets_the_lock() {
         let mutex = Arc::new(BriefMutex::new(()));
         let guard = mutex.lock();
         let other = mutex.clone();

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "index out of bounds")]
-    fn there_is_no_counter_beyond() {
+    fn a_counter_beyond_the_table_is_refused() {
         Counters::<2>::new().inc(2);
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credits_are_all_used_before_one_is_refused_and_all_come_back() {
+    fn all_credits_are_used_before_one_is_refused_and_all_are_returned() {
         const MAX: usize = 16_384;
         let credits = Credits::new(MAX);
         let mut taken = 0;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_gave_back_another_can_take() {
+    fn credits_returned_by_one_thread_can_be_taken_by_another() {
         let credits = Credits::new(3);
         assert!((0..3).all(|_| credits.take(1)) && !credits.take(1));
         std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_in_use_than_there_are() {
+    fn no_more_credits_are_in_use_than_exist() {
         let (credits, in_use) = (Credits::new(100), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_normal_build_has_the_machine_s_own_types_and_a_counting_one_their_sizes() {
+    fn a_normal_build_uses_the_standard_types_and_a_counting_build_their_sizes() {
         for (index, (is_the_machine_s, is_as_large)) in types().into_iter().enumerate() {
             assert_eq!(is_the_machine_s, cfg!(not(feature = "count")), "type {index}");
             assert!(is_as_large, "type {index}");

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_agree_on_the_process_and_on_what_it_made() {
+    fn threads_agree_on_the_process_and_on_its_values() {
         static MADE: PerProcess<u64> = PerProcess::new();
         let origin = Origin::here();
         let seen: Vec<_> = std::thread::scope(|scope| {

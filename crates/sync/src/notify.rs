@@ -133,7 +133,7 @@ mod tests {
     const CLOSE: u32 = 2;
 
     #[test]
-    fn fires_once_until_taken() {
+    fn a_notify_fires_once_until_taken() {
         let notify = Notify::new();
         assert_eq!(notify.post(RCVD), Post::Fire);
         assert_eq!(notify.post(RCVD), Post::Coalesced);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_stay_dead_and_keep_what_was_posted() {
+    fn a_dead_notify_stays_dead_and_keeps_the_posted_bits() {
         let notify = Notify::new();
         assert_eq!(notify.post(RCVD), Post::Fire);
         assert!(!notify.is_dead());
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not the caller's")]
-    fn the_flags_are_no_reasons() {
+    fn the_flags_are_not_reasons() {
         let _post = Notify::new().post(QUEUED);
     }
 }

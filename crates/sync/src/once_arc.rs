@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_set_once_lent_uncounted_and_given_up_with_the_cell() {
+    fn a_cell_is_set_once_lends_uncounted_references_and_drops_its_value() {
         let (first, second) = (Arc::new(1), Arc::new(2));
         let cell = OnceArc::new();
         assert!(cell.get().is_none());

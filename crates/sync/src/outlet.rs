@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_nobody_keeps_its_items_and_takes_what_others_leave() {
+    fn a_thread_that_finds_no_carrier_sends_its_items_and_those_that_others_leave() {
         let outlet = Outlet::new();
         let mut own = vec![1, 2];
         assert_eq!((offer(&outlet, Claim::Wanted, &mut own), own.len()), (Offer::Keep, 2));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_down_is_picked_up_once() {
+    fn items_that_a_carrier_leaves_are_taken_once() {
         let outlet = Outlet::new();
         assert!(!outlet.pick_up());
         assert_eq!(offer(&outlet, Claim::Wanted, &mut vec![1]), Offer::Keep);

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_link_changes_nothing_and_a_new_one_gives_the_old_back() {
+    fn a_refused_link_changes_nothing_and_a_new_one_returns_the_old() {
         let (a, b, c) = (block(), block(), block());
         link_both(&a, &b);
         // c is not the peer that b talks to.

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_lives_as_long_as_its_parts_are_wanted() {
+    fn the_value_lives_as_long_as_any_of_its_parts() {
         let owner = Arc::new(Whole { text: "kept".to_owned(), number: 0 });
         let parts = parts(Arc::clone(&owner));
         assert_eq!(Arc::strong_count(&owner), 2);

@@ -227,7 +227,7 @@ mod tests {
     const WRITE: u8 = 2;
 
     #[test]
-    fn it_is_queued_once_until_it_is_settled() {
+    fn a_word_is_queued_once_until_it_is_settled() {
         let word = Readiness::new(Generation::FIRST);
         let entry = word.raise(READ).expect("it was idle");
         assert_eq!(word.raise(WRITE), None);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bit_that_is_lowered_makes_a_reported_entry_void() {
+    fn clearing_the_last_bit_invalidates_a_reported_entry() {
         let word = Readiness::new(Generation::FIRST);
         let entry = word.raise(READ | WRITE).expect("it was idle");
         word.report(entry);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_in_the_inbox_stays_one() {
+    fn an_entry_in_the_inbox_stays_in_it() {
         let word = Readiness::new(Generation::FIRST);
         let entry = word.raise(READ).expect("it was idle");
         word.lower(READ);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_looked_at_closer_stays_so() {
+    fn a_word_marked_for_inspection_stays_marked() {
         let word = Readiness::new(Generation::FIRST);
         word.look_closer();
         for _ in 0..2 {

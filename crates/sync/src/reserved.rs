@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_copy_is_to_be_told_of_and_a_full_one_is_not() {
+    fn a_short_copy_needs_a_notification_and_a_full_one_does_not() {
         let mut reserved = Reserved::new();
         let (one, other) = (reserved.take(10), reserved.take(5));
         assert_eq!((reserved.bytes(), one.bytes()), (15, 10));

@@ -96,7 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn gives_everything_once_and_in_order() {
+    fn the_queue_returns_every_item_once_and_in_order() {
         let queue = RunQueue::new();
         assert!(queue.is_empty());
         assert!(queue.push(1));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_nobody_took() {
+    fn the_queue_drops_items_that_were_not_taken() {
         let item = Arc::new(());
         let queue = RunQueue::new();
         queue.push(item.clone());

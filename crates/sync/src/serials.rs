@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_comes_twice() {
+    fn no_number_is_given_out_twice() {
         let serials = Serials::new();
         let numbers: std::collections::HashSet<u64> = (0..1_000).map(|n| serials.next(n % 20)).collect();
         assert_eq!(numbers.len(), 1_000);

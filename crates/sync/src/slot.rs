@@ -61,7 +61,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn the_living_have_different_numbers_and_keep_them() {
+    fn live_threads_have_different_numbers_and_keep_them() {
         let everybody_asked = Barrier::new(8);
         let numbers: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_dead_are_given_out_again() {
+    fn numbers_of_ended_threads_are_given_out_again() {
         // Miri takes some 0.1 s for a thread; there it only looks at the accesses.
         let threads_count = if cfg!(miri) { 4 } else { 2 * SLOTS_MAX };
         for _ in 0..threads_count {

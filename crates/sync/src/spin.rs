@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_halve_the_budget_and_end_in_giving_up() {
+    fn failures_halve_the_budget_until_spinning_stops() {
         let mut history = History::START;
         let mut shifts = Vec::new();
         while let (next, Some(shift)) = history.ask() {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_probes_now_and_then_with_a_full_spin() {
+    fn a_thread_that_stopped_spinning_sometimes_probes_with_a_full_spin() {
         let mut history = History { halvings: GIVEN_UP, skipped: 0 };
         let mut skipped_count = 0;
         loop {
@@ -275,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_needs_no_budget() {
+    fn a_condition_that_already_holds_needs_no_budget() {
         assert!(Spin::OFF.until(|| true));
         assert!(!Spin::OFF.until(|| false));
     }
 
     #[test]
-    fn a_waker_on_our_own_cpu_is_yielded_to_and_not_paused_for() {
+    fn a_waker_on_the_same_cpu_causes_a_yield_instead_of_a_pause() {
         // The thread may be moved between the two looks at the CPU, so a few tries are allowed.
         let did_not_pause = (0..100).any(|_| {
             HISTORY.with(|history| history.set(History::START));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taker_that_was_told_and_leaves_tells_another() {
+    fn a_notified_taker_that_leaves_notifies_another() {
         let mut queue = TakeQueue::new();
         let [first, last] = [waiting(&mut queue), waiting(&mut queue)];
         assert!(queue.push(1).is_some());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taker_that_leaves_unasked_is_told_of_nothing() {
+    fn a_taker_that_leaves_unnotified_gets_no_notification() {
         let mut queue = TakeQueue::new();
         let taker = waiting(&mut queue);
         assert!(queue.leave(&taker).is_none());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_told_of_the_end() {
+    fn all_takers_are_notified_of_the_end() {
         let mut queue = TakeQueue::<u32>::new();
         let _takers = [waiting(&mut queue), waiting(&mut queue)];
         assert_eq!(queue.tell_all().len(), 2);

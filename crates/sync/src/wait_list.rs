@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_tells_every_task_that_wants_it_once() {
+    fn a_change_notifies_every_interested_task_once() {
         let mut list = list();
         let tasks = [READ, WRITE, READ, READ | WRITE].map(|interest| {
             let (count, waker) = waker();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn poll_functions_share_a_place_for_each_direction_and_futures_have_their_own() {
+    fn poll_functions_share_one_entry_per_direction_and_futures_have_their_own() {
         let mut list = list();
         let (one, other) = (waker(), waker());
         assert!(list.register(Key::slot(READ), one.1.clone()).is_none());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_gives_up_takes_nobody_along() {
+    fn a_cancelled_task_removes_only_itself() {
         let mut list = list();
         let keys = [READ; 3].map(|interest| {
             let key = list.issue(interest);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_without_a_place_is_there_once() {
+    fn a_task_without_an_entry_is_listed_once() {
         let (mut list, task) = (list(), waker().1);
         assert!(list.register_once(READ, task.clone()).is_none());
         assert!(list.register_once(READ, task).is_some());
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn pollers_stay_and_closing_ends_everybody() {
+    fn pollers_stay_registered_and_closing_ends_every_waiter() {
         let mut list = WaitList::new();
         let poller = Arc::new(Marked(READ, AtomicUsize::new(0)));
         list.add_poller(Arc::clone(&poller));

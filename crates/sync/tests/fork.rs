@@ -55,7 +55,7 @@ fn siblings_have_different_nonces() {
 }
 
 #[test]
-fn a_value_of_each_process_is_made_anew_even_if_the_parents_is_being_made() {
+fn a_per_process_value_is_created_again_even_if_the_parents_is_being_created() {
     static SLOW: PerProcess<u32> = PerProcess::new();
     let (begun, may_end) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {

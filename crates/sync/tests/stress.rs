@@ -98,7 +98,7 @@ impl Connection {
 }
 
 #[test]
-fn every_item_runs_once_and_in_order_however_it_comes() {
+fn every_item_runs_once_and_in_order_on_every_entry_path() {
     let connection = Connection::new();
     let is_done = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn every_item_runs_once_and_in_order_however_it_comes() {
 }
 
 #[test]
-fn threads_that_wait_to_enter_are_alone_inside_and_all_come_in() {
+fn threads_that_wait_to_enter_are_alone_inside_and_all_enter() {
     let connection = Connection::new();
     let items_count = ITEMS_COUNT / 10;
     thread::scope(|scope| {

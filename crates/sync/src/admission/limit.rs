@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_core_gives_its_token_to_the_first_whose_reader_is_there() {
+    fn each_core_gives_its_token_to_the_first_writer_whose_reader_runs_there() {
         let (mut limit, ids) = limit("ab", "xy");
         assert_eq!(filled(&mut limit, 0), "ax");
         assert_eq!(limit.place(ids[0]), Place::Holds);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_waits_again_comes_after_all_others() {
+    fn a_holder_that_waits_again_is_queued_last() {
         let (mut limit, ids) = limit("abc", "x");
         assert_eq!(filled(&mut limit, 0), "ax");
         limit.end(ids[0]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_with_nobody_or_few_takes_from_the_longest_queue() {
+    fn a_core_with_few_or_no_waiters_takes_from_the_longest_queue() {
         let (mut limit, ids) = limit("abcdef", "");
         assert_eq!(filled(&mut limit, 0), "ab");
         assert_eq!(limit.place(ids[1]), Place::Holds, "on the core that stands for no CPU yet");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_no_core_stands_for_goes_to_the_shortest_queue() {
+    fn a_cpu_without_a_core_uses_the_shortest_queue() {
         let (mut limit, _) = limit("ab", "x");
         let stray = limit.queue('s', 7);
         assert_eq!(filled(&mut limit, 0), "ax");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_nobody_gives_back_is_taken_back() {
+    fn a_token_that_is_not_returned_is_reclaimed() {
         let (mut limit, ids) = limit("ab", "");
         filled(&mut limit, 0);
         limit.look(usage(HELD_MAX - Duration::from_micros(1), 100));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_cores_let_more_begin_and_busy_ones_fewer() {
+    fn idle_cores_admit_more_writers_and_busy_cores_fewer() {
         let (mut limit, _) = limit("abcdef", "uvwxyz");
         assert_eq!(filled(&mut limit, micros(LOOK_EVERY)), "au");
         limit.look(usage(LOOK_EVERY, 10));

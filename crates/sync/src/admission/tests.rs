@@ -18,7 +18,7 @@ fn holds(admission: &Admission, writer: &Writer) -> bool {
 }
 
 #[test]
-fn a_writer_outside_of_a_crowd_takes_no_token() {
+fn a_writer_without_contention_takes_no_token() {
     let (admission, writer) = (Admission::new(1, 1), Writer::new());
     admission.parked(|| {
         assert!(!admission.ask(&writer, &FULL));
@@ -28,7 +28,7 @@ fn a_writer_outside_of_a_crowd_takes_no_token() {
 }
 
 #[test]
-fn a_token_is_for_so_many_rounds_and_ends_when_the_crowd_is_gone() {
+fn a_token_lasts_a_number_of_rounds_and_ends_with_the_contention() {
     let (admission, writer) = (crowded(), Writer::new());
     assert!(admission.ask(&writer, &FULL));
     let first = writer.id.get();
@@ -46,7 +46,7 @@ fn a_token_is_for_so_many_rounds_and_ends_when_the_crowd_is_gone() {
 }
 
 #[test]
-fn a_token_that_is_given_back_goes_to_a_writer_that_waits() {
+fn a_returned_token_is_given_to_a_waiting_writer() {
     let (admission, writer) = (crowded(), Writer::new());
     assert!(admission.ask(&writer, &FULL));
     thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn a_deadline_ends_the_wait_for_a_token() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the interpreter's clock is too slow for tokens to become old")]
-fn a_token_that_stays_with_a_thread_stops_nobody() {
+fn a_token_that_a_thread_keeps_blocks_no_other() {
     let (admission, sleeper) = (crowded(), Writer::new());
     assert!(admission.ask(&sleeper, &FULL));
     // Each of them keeps its token as well, so each has to be looked for.
@@ -94,7 +94,7 @@ fn a_token_that_stays_with_a_thread_stops_nobody() {
 }
 
 #[test]
-fn many_writers_on_few_cores_all_come_to_an_end() {
+fn many_writers_on_few_cores_all_finish() {
     let (admission, rounds) = (Admission::new(2, 0), if cfg!(miri) { 20 } else { 2_000 });
     admission.waiting.store(1, Ordering::Relaxed);
     let waited: u32 = thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn many_writers_on_few_cores_all_come_to_an_end() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_its_token() {
+fn a_thread_that_ends_returns_its_token() {
     let admission = Admission::of_process();
     // Other tests of this process do not use it.
     admission.waiting.fetch_add(admission.crowd + 1, Ordering::Relaxed);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_gives_back_what_was_put_in() {
+    fn an_entry_returns_the_values_that_were_stored() {
         let entry = Entry::written(TAGS - 1, THREADS - 1);
         assert_eq!((entry.tag(), entry.writer()), (TAGS - 1, THREADS - 1));
         assert!(!entry.is_read_by(THREADS - 1));

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_answers_all_who_have_asked_and_none_who_ask_later() {
+    fn a_reply_answers_all_earlier_requests_and_no_later_one() {
         let replies = Replies::new();
         let (first, second) = (replies.ask(), replies.ask());
         assert!(replies.ticket(first).is_some());

@@ -32,7 +32,7 @@ pub fn heavy_fence() -> bool {
 mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "the interpreter has no such call")]
-    fn the_kernel_gives_fences_again_and_again() {
+    fn the_kernel_provides_fences_repeatedly() {
         // Where a sandbox refuses the call, it refuses it always.
         let first = super::heavy_fence();
         assert_eq!(super::heavy_fence(), first);

@@ -34,7 +34,7 @@ fn ran(lock: &Lock) -> Vec<u32> {
 }
 
 #[test]
-fn one_holds_it_at_a_time() {
+fn one_thread_holds_the_lock_at_a_time() {
     let lock = lock();
     let section = lock.lock();
     assert!(lock.try_lock().is_none() && lock.try_enter().is_none());
@@ -59,7 +59,7 @@ fn a_free_lock_gives_the_item_back_to_run() {
 }
 
 #[test]
-fn what_is_left_with_a_holder_is_run_before_it_lets_go() {
+fn items_left_with_a_holder_are_run_before_it_unlocks() {
     let lock = lock();
     let locked = lock.try_enter().unwrap();
     assert!(!locked.has_backlog());
@@ -73,7 +73,7 @@ fn what_is_left_with_a_holder_is_run_before_it_lets_go() {
 }
 
 #[test]
-fn what_a_section_meets_is_run_by_the_next_runner_or_the_debtor() {
+fn items_left_during_a_section_are_run_by_the_next_runner_or_the_debtor() {
     let lock = lock();
     let section = lock.lock();
     assert!(matches!(lock.try_run(1), Turn::Left(Left::First)));
@@ -87,7 +87,7 @@ fn what_a_section_meets_is_run_by_the_next_runner_or_the_debtor() {
 }
 
 #[test]
-fn an_own_item_goes_behind_those_that_wait() {
+fn a_threads_own_item_is_queued_behind_waiting_items() {
     let lock = lock();
     assert_eq!(lock.leave(1), Left::First);
     let Turn::Mine(locked, None) = lock.try_run(2) else { panic!("there was one before") };
@@ -96,7 +96,7 @@ fn an_own_item_goes_behind_those_that_wait() {
 }
 
 #[test]
-fn a_debtor_runs_what_was_left_on_a_free_lock() {
+fn a_debtor_runs_items_left_on_a_free_lock() {
     let lock = lock();
     assert_eq!(lock.leave(1), Left::First);
     assert_eq!(lock.leave(2), Left::Behind);
@@ -105,7 +105,7 @@ fn a_debtor_runs_what_was_left_on_a_free_lock() {
 }
 
 #[test]
-fn what_a_runner_leaves_is_taken_over() {
+fn items_that_a_runner_leaves_are_taken_over() {
     let lock = lock();
     let locked = lock.try_enter().unwrap();
     (1..=3).for_each(|item| _ = lock.leave(item));
@@ -122,7 +122,7 @@ fn what_a_runner_leaves_is_taken_over() {
 }
 
 #[test]
-fn what_nobody_comes_for_is_dropped_with_the_lock() {
+fn items_that_were_never_run_are_dropped_with_the_lock() {
     let item = Arc::new(());
     let lock = SocketLock::<(), _>::new(());
     (0..3).for_each(|_| _ = lock.leave(item.clone()));
@@ -136,7 +136,7 @@ fn what_nobody_comes_for_is_dropped_with_the_lock() {
 }
 
 #[test]
-fn a_panic_ends_it_and_drops_what_waits() {
+fn a_panic_kills_the_lock_and_drops_its_backlog() {
     let (lock, item) = (SocketLock::<u8, Arc<()>>::new(1), Arc::new(()));
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let mut locked = lock.try_enter().unwrap();
@@ -158,7 +158,7 @@ fn a_panic_ends_it_and_drops_what_waits() {
 }
 
 #[test]
-fn a_panic_ends_no_other_lock_and_no_section() {
+fn a_panic_kills_no_other_lock_and_no_section() {
     let (own, other) = (lock(), lock());
     let held = other.try_enter().unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -220,7 +220,7 @@ fn sleepers_are_woken_one_after_the_other() {
 
 /// The runner gives way until the sleeper has been in.
 #[test]
-fn whoever_gives_way_lets_a_sleeper_in() {
+fn a_holder_that_yields_admits_a_sleeper() {
     let lock = Arc::new(SocketLock::<u32, ()>::new(0));
     let mut locked = lock.try_enter().unwrap();
     let other = lock.clone();

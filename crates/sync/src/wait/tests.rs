@@ -13,7 +13,7 @@ fn is_small() {
 }
 
 #[test]
-fn nobody_waiting_costs_nothing_and_owes_nothing() {
+fn a_notify_without_waiters_costs_nothing_and_needs_no_wake() {
     let queue = WaitQueue::new();
     assert_eq!(queue.notify(), Notified::NoWaiter);
     assert!(!queue.notify().is_wake_owed());
@@ -54,7 +54,7 @@ fn a_waiter_that_gave_up_costs_one_needless_wake() {
 }
 
 #[test]
-fn the_generation_comes_round_without_touching_the_flags() {
+fn the_generation_wraps_without_touching_the_flags() {
     let queue = WaitQueue { word: Futex::new(GENERATION) };
     let ticket = queue.prepare();
     assert_eq!(queue.notify(), Notified::Spinning);
@@ -63,7 +63,7 @@ fn the_generation_comes_round_without_touching_the_flags() {
 }
 
 #[test]
-fn all_who_wait_are_woken() {
+fn all_waiters_are_woken() {
     let state = Arc::new((Mutex::new(false), WaitQueue::new()));
     let waiters: Vec<_> = (0..3)
         .map(|number| {

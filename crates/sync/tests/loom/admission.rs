@@ -72,7 +72,7 @@ fn three_writers_all_get_one() {
 
 /// A token that is handed to a writer whose time is over at that moment is its own or the next one's, and never lost.
 #[test]
-fn a_token_is_not_lost_to_a_writer_that_gives_up() {
+fn a_writer_that_gives_up_loses_no_token() {
     check(|| {
         let world = World::new();
         let other = world.clone();

@@ -61,7 +61,7 @@ fn an_owner_and_two_sleepers() {
 }
 
 #[test]
-fn who_only_tries_wakes_those_who_wait() {
+fn a_thread_that_only_tries_wakes_the_waiters() {
     check(|| {
         let mutex = Arc::new(BriefMutex::new(0));
         let other = mutex.clone();

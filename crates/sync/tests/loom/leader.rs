@@ -167,7 +167,7 @@ fn frames_end_a_leaders_sleep_too() {
 
 /// The frame comes when the leader has left: the follower takes it, whatever it knew of the leader.
 #[test]
-fn a_leader_that_leaves_leaves_the_device_to_the_follower() {
+fn a_leader_that_leaves_hands_the_device_to_the_follower() {
     check_bounded(|| {
         let world = World::new();
         let (caller, follower) = (world.clone(), world.clone());

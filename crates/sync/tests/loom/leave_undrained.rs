@@ -122,7 +122,7 @@ impl Shared {
 }
 
 #[test]
-fn what_an_eliding_thread_leaves_is_run_once_and_in_order() {
+fn items_that_an_eliding_thread_leaves_run_once_and_in_order() {
     for elide in [true, false] {
         check(move || {
             let shared = Shared::new();
@@ -141,7 +141,7 @@ fn what_an_eliding_thread_leaves_is_run_once_and_in_order() {
 }
 
 #[test]
-fn both_ends_of_a_connection_may_be_served_by_one_who_leaves() {
+fn both_ends_of_a_connection_may_be_served_by_one_leaving_thread() {
     check(|| {
         let shared = Shared::new();
         let other = shared.clone();
@@ -290,7 +290,7 @@ fn move_against_elision(asks: bool, is_misplaced: std::sync::Arc<PlainBool>) {
 }
 
 #[test]
-fn a_connection_that_moves_is_run_only_at_home() {
+fn a_connection_that_moves_is_run_only_by_its_home_core() {
     check(|| {
         let is_misplaced = std::sync::Arc::new(PlainBool::new(false));
         move_against_elision(true, is_misplaced.clone());

@@ -38,12 +38,12 @@ fn freed_space_is_seen(post: impl Fn(&Notify) -> Post + Copy + Send + 'static) -
 }
 
 #[test]
-fn freed_space_is_never_left_unseen() {
+fn freed_space_is_always_noticed() {
     check(|| assert!(freed_space_is_seen(|notify| notify.post(RCVD))));
 }
 
 #[test]
-fn a_post_that_looks_first_would_lose_it() {
+fn a_post_that_only_loads_first_would_lose_an_update() {
     let lost = std::sync::Arc::new(PlainBool::new(false));
     let found = lost.clone();
     check(move || {
@@ -94,7 +94,7 @@ fn two_posters_fire_once_and_no_bit_is_lost() {
 }
 
 #[test]
-fn who_fires_sees_what_the_owner_did_before_it_took() {
+fn the_thread_that_fires_sees_the_owners_changes_before_its_take() {
     check(|| {
         let notify = Arc::new(Notify::new());
         let done = Arc::new(AtomicUsize::new(0));
@@ -113,7 +113,7 @@ fn who_fires_sees_what_the_owner_did_before_it_took() {
 }
 
 #[test]
-fn a_post_against_kill_queues_only_what_the_owner_will_drop() {
+fn a_post_against_kill_queues_only_items_that_the_owner_drops() {
     check(|| {
         let notify = Arc::new(Notify::new());
         let gone = Arc::new(AtomicUsize::new(0));

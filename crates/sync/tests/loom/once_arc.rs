@@ -18,7 +18,7 @@ fn value() -> Arc<Value> {
 }
 
 #[test]
-fn two_who_set_it_agree_and_neither_reference_is_lost_or_given_up_twice() {
+fn two_setters_agree_and_no_reference_is_lost_or_dropped_twice() {
     check(|| {
         let cell = Arc::new(OnceArc::new());
         let other = {
@@ -42,7 +42,7 @@ fn two_who_set_it_agree_and_neither_reference_is_lost_or_given_up_twice() {
 }
 
 #[test]
-fn who_sees_it_set_sees_what_was_written_before() {
+fn a_thread_that_sees_the_value_sees_earlier_writes() {
     check(|| {
         let cell = Arc::new(OnceArc::new());
         let other = {

@@ -87,7 +87,7 @@ impl World {
 }
 
 #[test]
-fn what_is_made_by_two_threads_leaves_in_order_and_none_stays() {
+fn items_of_two_threads_are_sent_in_order_and_none_remains() {
     check_bounded(|| {
         let world = World::new();
         let other = world.clone();
@@ -103,7 +103,7 @@ fn what_is_made_by_two_threads_leaves_in_order_and_none_stays() {
 }
 
 #[test]
-fn what_a_carrier_puts_down_is_picked_up() {
+fn items_that_a_carrier_leaves_are_taken() {
     check_bounded(|| {
         let world = World::new();
         let other = world.clone();
@@ -120,7 +120,7 @@ fn what_a_carrier_puts_down_is_picked_up() {
 }
 
 #[test]
-fn who_may_not_carry_at_once_picks_up_afterwards() {
+fn a_thread_that_may_not_carry_at_once_takes_the_items_afterwards() {
     check_bounded(|| {
         let world = World::new();
         let other = world.clone();

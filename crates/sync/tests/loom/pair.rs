@@ -84,7 +84,7 @@ fn sends_in_both_directions_take_both_mutexes_in_order() {
 }
 
 #[test]
-fn a_send_reaches_a_peer_that_closes_or_finds_none() {
+fn a_send_reaches_a_closing_peer_or_finds_none() {
     // In both address orders: from the lower to the higher, and back.
     for is_swapped in [false, true] {
         check(move || {
@@ -120,7 +120,7 @@ fn both_ends_close_at_once() {
 }
 
 #[test]
-fn a_new_link_waits_for_whoever_is_in_the_window() {
+fn a_new_link_waits_for_a_thread_in_the_window() {
     // The sender meets its peer's mutex taken by the peer's own send, and may have to let go.
     check_bounded(|| {
         // The peer is the lowest, so the way to it is the long one when it is taken.
@@ -228,7 +228,7 @@ fn peer_of(from: &Pcb, known: &Arc<Pcb>) -> Option<Arc<Pcb>> {
 /// A socket of a pair is linked anew, while others send from it. What is sent after the new peer can have sent something goes to the new one; before
 /// that, to one of the two.
 #[test]
-fn an_answer_to_a_new_peer_goes_to_it() {
+fn an_answer_to_a_new_peer_reaches_it() {
     check_bounded(|| {
         let [a, b, c] = in_order();
         assert!(connect_only(&a, &b).is_none());
@@ -257,7 +257,7 @@ fn an_answer_to_a_new_peer_goes_to_it() {
 
 /// Two sends have found the peer dead, while another thread links the sender anew: the new link stays, and what goes with it.
 #[test]
-fn a_peer_that_is_lost_late_takes_no_new_one_along() {
+fn losing_a_peer_late_removes_no_new_link() {
     check_bounded(|| {
         let [a, b, c] = in_order();
         assert!(connect_only(&a, &b).is_none());

@@ -219,21 +219,21 @@ fn number_is_used_again(way: Way, is_ready: bool) {
 }
 
 #[test]
-fn a_mark_does_not_reach_the_next_of_its_number() {
+fn a_mark_does_not_reach_a_reused_number() {
     for way in [OWNED, Way::Level, Way::Edge] {
         check_three(move || number_is_used_again(way, false));
     }
 }
 
 #[test]
-fn a_mark_takes_nothing_from_the_next_of_its_number() {
+fn a_mark_takes_nothing_from_a_reused_number() {
     for way in [OWNED, Way::Level, Way::Edge] {
         check_three(move || number_is_used_again(way, true));
     }
 }
 
 #[test]
-fn a_poller_that_goes_to_sleep_finds_what_comes() {
+fn a_poller_that_goes_to_sleep_finds_new_entries() {
     for way in [OWNED, Way::Level, Way::Edge] {
         check_bounded(move || {
             let (queue, socket) = (Arc::new(Queue::new()), Socket::new());
@@ -249,7 +249,7 @@ fn a_poller_that_goes_to_sleep_finds_what_comes() {
 
 /// A level that was reported, and is read and comes again while the poller looks.
 #[test]
-fn a_level_that_comes_again_during_a_look_is_told() {
+fn a_level_that_rises_again_during_a_check_is_reported() {
     for way in [OWNED, Way::Level] {
         check_bounded(move || {
             let (queue, socket) = (Arc::new(Queue::new()), Socket::new());
@@ -270,7 +270,7 @@ fn a_level_that_comes_again_during_a_look_is_told() {
 }
 
 #[test]
-fn an_interrupted_wait_ends_and_takes_no_entry_along() {
+fn an_interrupted_wait_ends_and_consumes_no_entry() {
     check_bounded(|| {
         let (queue, socket) = (Arc::new(Queue::new()), Socket::new());
         let _registration = register(&queue, &socket, Way::Edge);
@@ -329,14 +329,14 @@ fn a_look_panics(is_later: bool) {
 }
 
 #[test]
-fn a_look_that_panics_loses_nobody() {
+fn a_check_that_panics_loses_no_entry() {
     for is_later in [false, true] {
         check_bounded(move || a_look_panics(is_later));
     }
 }
 
 #[test]
-fn a_poller_that_goes_leaves_no_registration_behind() {
+fn a_dropped_poller_leaves_no_registration_behind() {
     check_three(|| {
         let (queue, socket) = (Arc::new(Queue::new()), Socket::new());
         let registration = register(&queue, &socket, Way::Edge);

@@ -86,7 +86,7 @@ fn look_beside_a_writer_and_a_reader(socket: &Arc<Socket>, entry: Generation) {
 }
 
 #[test]
-fn a_byte_that_comes_while_the_poller_looks_is_known() {
+fn a_byte_that_arrives_while_the_poller_checks_is_noticed() {
     check(|| {
         let (socket, entry) = Socket::with_a_reported_byte();
         socket.read();
@@ -101,7 +101,7 @@ fn a_byte_that_comes_while_the_poller_looks_is_known() {
 }
 
 #[test]
-fn a_byte_that_comes_while_another_one_is_read_is_known() {
+fn a_byte_that_arrives_during_a_read_is_noticed() {
     check_bounded(|| {
         let (socket, entry) = Socket::with_a_reported_byte();
         look_beside_a_writer_and_a_reader(&socket, entry);
@@ -109,7 +109,7 @@ fn a_byte_that_comes_while_another_one_is_read_is_known() {
 }
 
 #[test]
-fn an_entry_that_is_still_in_the_inbox_is_looked_at_and_settled() {
+fn an_entry_that_is_still_in_the_inbox_is_checked_and_settled() {
     check_bounded(|| {
         let (socket, entry) = Socket::with_a_reported_byte();
         socket.read();
@@ -122,7 +122,7 @@ fn an_entry_that_is_still_in_the_inbox_is_looked_at_and_settled() {
 }
 
 #[test]
-fn a_shared_word_that_is_taken_is_looked_at_or_queued_anew() {
+fn a_shared_word_that_is_taken_is_checked_or_queued_again() {
     check(|| {
         let socket = Arc::new((Readiness::new(Generation::FIRST), loom::sync::atomic::AtomicUsize::new(0)));
         let entry = socket.0.raise_shared(READ).expect("it was idle");
@@ -140,7 +140,7 @@ fn a_shared_word_that_is_taken_is_looked_at_or_queued_anew() {
 }
 
 #[test]
-fn settling_outside_the_mutex_would_lose_it() {
+fn settling_outside_the_mutex_would_lose_an_entry() {
     let lost = std::sync::Arc::new(PlainBool::new(false));
     let found = lost.clone();
     check(move || {

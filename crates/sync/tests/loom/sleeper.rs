@@ -41,7 +41,7 @@ impl Worker {
 }
 
 #[test]
-fn no_item_is_slept_through() {
+fn no_item_is_missed_by_a_sleeping_worker() {
     check(|| {
         let worker = Worker::new();
         let other = worker.clone();

@@ -188,7 +188,7 @@ fn two_sections_in_every_interleaving() {
 
 /// A runner takes two items, runs one, and hands off; the worker sleeps until it is told.
 #[test]
-fn a_worker_takes_over_what_a_runner_leaves() {
+fn a_worker_takes_over_items_that_a_runner_leaves() {
     check_three(|| {
         let lock = new();
         let works = lock.clone();
@@ -227,7 +227,7 @@ fn a_worker_takes_over_what_a_runner_leaves() {
 
 /// Without workers what was handed off waits for the next that brings something, or drives.
 #[test]
-fn a_hand_off_with_nobody_to_run_it_but_the_next() {
+fn a_hand_off_without_a_worker_is_run_by_the_next_holder() {
     check_bounded(|| {
         let lock = new();
         let other = lock.clone();
@@ -247,7 +247,7 @@ fn a_hand_off_with_nobody_to_run_it_but_the_next() {
 }
 
 #[test]
-fn whoever_gives_way_is_the_runner_again() {
+fn a_runner_that_yields_is_the_runner_again() {
     check_three(|| {
         let lock = new();
         let (reads, brings) = (lock.clone(), lock.clone());
@@ -264,7 +264,7 @@ fn whoever_gives_way_is_the_runner_again() {
 
 /// A runner panics while one thread leaves an item and another waits: the item comes back or is dropped, the sleeper goes on.
 #[test]
-fn the_dead_keep_nobody_and_nothing() {
+fn a_dead_lock_keeps_no_waiter_and_no_item() {
     check_three(|| {
         let lock = Arc::new(SocketLock::<usize, Box<usize>>::new(7));
         let (leaves, waits) = (lock.clone(), lock.clone());

@@ -135,7 +135,7 @@ fn work(connection: &Connection, told: &RunQueue<()>) {
 }
 
 #[test]
-fn what_no_drain_leaves_behind_reaches_the_worker() {
+fn items_left_without_a_drain_reach_the_worker() {
     check(|| {
         let connection = Connection::new();
         let told = Arc::new(RunQueue::new());
@@ -176,7 +176,7 @@ fn a_scheduled_ownership_is_taken_over_by_one() {
 }
 
 #[test]
-fn fill_against_leave_announces_exactly_what_nobody_runs() {
+fn fill_against_leave_announces_exactly_the_items_that_are_not_run() {
     check(|| {
         let connection = Connection::new();
         let other = connection.clone();
@@ -194,7 +194,7 @@ fn fill_against_leave_announces_exactly_what_nobody_runs() {
 }
 
 #[test]
-fn what_was_filled_is_whole_for_whoever_resumes() {
+fn filled_items_are_complete_for_the_thread_that_resumes() {
     check(|| {
         let connection = Connection::new();
         let other = connection.clone();
@@ -213,7 +213,7 @@ fn what_was_filled_is_whole_for_whoever_resumes() {
 }
 
 #[test]
-fn what_was_done_before_handing_off_is_seen_by_whoever_resumes() {
+fn changes_before_a_hand_off_are_visible_to_the_thread_that_resumes() {
     check(|| {
         let connection = Connection::new();
         let other = connection.clone();

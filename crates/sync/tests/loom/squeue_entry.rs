@@ -55,7 +55,7 @@ impl Connection {
 }
 
 #[test]
-fn a_sleeper_is_granted_by_whoever_leaves() {
+fn a_sleeper_is_granted_by_the_thread_that_leaves() {
     check(|| {
         let connection = Connection::new();
         let other = connection.clone();

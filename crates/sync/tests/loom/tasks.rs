@@ -122,7 +122,7 @@ impl Socket {
 }
 
 #[test]
-fn a_task_learns_of_room_that_was_reserved_and_comes_back() {
+fn a_task_is_notified_of_reserved_room_that_is_returned() {
     check_bounded(|| {
         let socket = Socket::new(0);
         let other = socket.clone();
@@ -134,7 +134,7 @@ fn a_task_learns_of_room_that_was_reserved_and_comes_back() {
 }
 
 #[test]
-fn a_task_learns_of_room_whoever_of_writer_and_reader_ends_last() {
+fn a_task_is_notified_of_room_whether_writer_or_reader_ends_last() {
     for copied in [0, 1, HIWAT] {
         check_bounded(move || {
             let socket = Socket::new(1);
@@ -155,7 +155,7 @@ fn a_task_learns_of_room_whoever_of_writer_and_reader_ends_last() {
 }
 
 #[test]
-fn a_task_learns_of_what_stands_elsewhere() {
+fn a_task_is_notified_of_state_outside_the_list() {
     check(|| {
         let socket = Socket::new(HIWAT);
         let other = socket.clone();
@@ -168,7 +168,7 @@ fn a_task_learns_of_what_stands_elsewhere() {
 
 /// Dropping the waker that a task has replaced panics. It is on the list with the other one, and all tasks are woken.
 #[test]
-fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+fn a_waker_that_panics_prevents_no_other_wake_up() {
     check_bounded(|| {
         let socket = Socket::new(HIWAT);
         let ((_, first), (bed, second)) = (Bed::new(), Bed::new());

@@ -141,7 +141,7 @@ impl Socket {
 }
 
 #[test]
-fn a_task_is_woken_whenever_it_comes() {
+fn a_task_is_woken_whenever_it_registers() {
     check(|| {
         let socket = Socket::new();
         let other = socket.clone();
@@ -152,7 +152,7 @@ fn a_task_is_woken_whenever_it_comes() {
 }
 
 #[test]
-fn a_close_wakes_whoever_waits_for_anything() {
+fn a_close_wakes_every_waiter() {
     check(|| {
         let socket = Socket::new();
         let other = socket.clone();
@@ -179,7 +179,7 @@ fn two_tasks_are_both_woken() {
 }
 
 #[test]
-fn a_task_that_gives_up_takes_no_wake_up_along() {
+fn a_cancelled_task_consumes_no_wake_up() {
     check_bounded(|| {
         let socket = Socket::new();
         let (fickle, patient) = (socket.clone(), socket.clone());
@@ -197,7 +197,7 @@ fn a_task_that_gives_up_takes_no_wake_up_along() {
 }
 
 #[test]
-fn a_late_give_up_does_not_hit_a_later_task() {
+fn a_late_cancellation_does_not_affect_a_later_task() {
     check_bounded(|| {
         let socket = Socket::new();
         let ((_bed, waker), mut key) = (Bed::new(), None);
@@ -213,7 +213,7 @@ fn a_late_give_up_does_not_hit_a_later_task() {
 }
 
 #[test]
-fn of_two_tasks_in_one_place_the_last_is_woken() {
+fn the_last_of_two_tasks_in_one_entry_is_woken() {
     check_bounded(|| {
         let socket = Socket::new();
         let ((_first, old), (last, new)) = (Bed::new(), Bed::new());
@@ -229,7 +229,7 @@ fn of_two_tasks_in_one_place_the_last_is_woken() {
 }
 
 #[test]
-fn a_thread_a_task_and_a_poller_are_told_by_one_notify() {
+fn one_notify_reaches_a_thread_a_task_and_a_poller() {
     check_bounded(|| {
         let socket = Socket::new();
         let marks = Arc::new(Marks(LoomMutex::new(0)));
@@ -245,7 +245,7 @@ fn a_thread_a_task_and_a_poller_are_told_by_one_notify() {
 }
 
 #[test]
-fn a_poller_that_leaves_is_told_nothing_afterwards() {
+fn a_poller_that_leaves_gets_no_later_notification() {
     check(|| {
         let socket = Socket::new();
         let marks = Arc::new(Marks(LoomMutex::new(0)));

@@ -162,19 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_needs_nobody() {
+    fn an_empty_queue_needs_no_worker() {
         assert_eq!(leave(&[], 0, true), (vec![], Outcome::Left, Found::Nothing));
     }
 
     #[test]
-    fn ones_own_head_is_run_only_if_told_to_elide() {
+    fn an_own_head_item_is_run_only_with_elision() {
         assert_eq!(leave(&[1], 0, true), (vec![1], Outcome::Left, Found::Own(1)));
         assert_eq!(leave(&[1], 0, false), (vec![], Outcome::HandOffNeeded, Found::Own(1)));
         assert_eq!(leave(&[1, 1], 0, true), (vec![1, 1], Outcome::Left, Found::Own(2)));
     }
 
     #[test]
-    fn what_is_deep_or_anothers_is_the_workers() {
+    fn deep_queues_and_other_threads_items_are_left_to_the_worker() {
         assert_eq!(leave(&[1, 1, 1], 0, true), (vec![], Outcome::HandOffNeeded, Found::Own(3)));
         assert_eq!(leave(&[3], 0, true), (vec![], Outcome::HandOffNeeded, Found::Other(1)));
         assert_eq!(leave(&[3, 1], 0, true), (vec![], Outcome::HandOffNeeded, Found::Other(2)));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_end_is_served_too_and_its_answer_is_elided() {
+    fn the_other_end_is_served_and_the_wake_for_its_answer_is_elided() {
         assert_eq!(leave(&[2, 2], 0, false), (vec![2, 2], Outcome::Left, Found::Nothing));
         assert_eq!(leave(&[2], 1, true), (vec![2, 1], Outcome::Left, Found::Own(1)));
         assert_eq!(leave(&[2], 1, false), (vec![2], Outcome::HandOffNeeded, Found::Own(1)));

@@ -42,7 +42,7 @@ fn names_are_unique_across_types_and_threads() {
 }
 
 #[test]
-fn one_is_inside_at_a_time() {
+fn one_thread_is_inside_at_a_time() {
     let squeue = Squeue::<u8>::new();
     assert!(!squeue.is_occupied());
     let inside = free(&squeue);
@@ -67,7 +67,7 @@ fn a_free_squeue_gives_the_item_back_to_run() {
 }
 
 #[test]
-fn an_occupied_one_keeps_items_in_order_and_is_not_left_with_any() {
+fn an_occupied_squeue_keeps_items_in_order_and_is_not_left_with_any() {
     let squeue = Squeue::new();
     let mut inside = free(&squeue);
     for item in 1..=3 {
@@ -81,7 +81,7 @@ fn an_occupied_one_keeps_items_in_order_and_is_not_left_with_any() {
 }
 
 #[test]
-fn pop_goes_on_with_what_arrives_later() {
+fn pop_continues_with_items_that_arrive_later() {
     let squeue = Squeue::new();
     let mut inside = free(&squeue);
     fill(&squeue, [1, 2]);
@@ -96,7 +96,7 @@ fn pop_goes_on_with_what_arrives_later() {
 }
 
 #[test]
-fn what_is_handed_off_is_resumed_once_with_all_that_was_queued() {
+fn a_handed_off_squeue_is_resumed_once_with_all_queued_items() {
     let squeue = Squeue::new();
     let mut inside = free(&squeue);
     fill(&squeue, [1, 2]);
@@ -142,7 +142,7 @@ fn dropping_a_squeue_or_a_batch_drops_the_items() {
 }
 
 #[test]
-fn draining_runs_what_came_before_and_meanwhile() {
+fn draining_runs_items_queued_before_and_during_it() {
     let squeue = Squeue::new();
     let ran = RefCell::new(Vec::new());
     let inside = free(&squeue);
@@ -159,7 +159,7 @@ fn draining_runs_what_came_before_and_meanwhile() {
 }
 
 #[test]
-fn draining_hands_off_what_is_beyond_its_bound() {
+fn draining_hands_off_items_beyond_its_bound() {
     // Nothing, just enough, and one too few.
     for (bound, outcome) in [(0, Outcome::HandOffNeeded), (2, Outcome::Left), (1, Outcome::HandOffNeeded)] {
         let squeue = Squeue::new();
@@ -177,7 +177,7 @@ fn draining_hands_off_what_is_beyond_its_bound() {
 }
 
 #[test]
-fn a_panic_inside_poisons_and_strands_nobody() {
+fn a_panic_inside_poisons_the_squeue_and_strands_no_thread() {
     let item = Arc::new(());
     let squeue = Squeue::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -209,7 +209,7 @@ fn await_waiters<T>(inside: &mut Inside<'_, T>, count: usize) {
 }
 
 #[test]
-fn a_sleeper_is_given_the_squeue_after_the_items_that_came_before() {
+fn a_sleeper_is_granted_the_squeue_after_the_earlier_items() {
     let squeue = Squeue::new();
     let mut inside = free(&squeue);
     std::thread::scope(|scope| {
@@ -231,7 +231,7 @@ fn a_sleeper_is_given_the_squeue_after_the_items_that_came_before() {
 }
 
 #[test]
-fn handing_off_gives_a_sleeper_the_squeue_and_the_queue() {
+fn handing_off_grants_a_sleeper_the_squeue_with_its_queue() {
     let squeue = Squeue::new();
     let mut inside = free(&squeue);
     std::thread::scope(|scope| {
@@ -251,7 +251,7 @@ fn handing_off_gives_a_sleeper_the_squeue_and_the_queue() {
 }
 
 #[test]
-fn several_sleepers_get_it_one_after_the_other() {
+fn several_sleepers_are_granted_the_squeue_one_after_the_other() {
     let squeue = Squeue::<u8>::new();
     let entered = std::sync::Mutex::new(0);
     let mut inside = free(&squeue);
@@ -272,7 +272,7 @@ fn several_sleepers_get_it_one_after_the_other() {
 }
 
 #[test]
-fn sleepers_are_told_of_a_panic() {
+fn sleepers_are_notified_of_a_panic() {
     let squeue = Squeue::<u8>::new();
     let mut inside = free(&squeue);
     std::thread::scope(|scope| {
