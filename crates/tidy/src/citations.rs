@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_cited_rightly_and_what_does_not_is_found() {
+    fn citations_of_existing_code_pass_and_others_are_found() {
         let paths =
             ["crates/proto/src/tcp/wire.rs", "crates/proto/src/tcp/cc/mod.rs", "crates/stack/tests/a.rs"];
         assert_eq!(findings(&paths, &["parse_options", "it_works"]), [] as [String; 0]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_found_whatever_stands_around_them() {
+    fn functions_are_found_in_any_context() {
         let text = "pub(crate) fn one<T>() {}\n    const fn two(a: u8) {}\nfn three () {}";
         assert_eq!(functions(text).collect::<Vec<_>>(), ["one", "two", "three"]);
     }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_and_models_see_does_not_count() {
+    fn code_of_tests_and_models_only_does_not_count() {
         for gone in [
             "#[cfg(test)]\nmod tests {\n    fn f() {}\n}",
             "#[cfg(all(test, not(loom)))]\nmod tests;",

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_past_the_door_is_found() {
+    fn each_import_that_bypasses_the_facade_is_found() {
         for text in [
             "use std::sync::atomic::AtomicU32;",
             "use core::sync::atomic::{AtomicU8, Ordering};",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_door_itself_tests_prose_and_other_crates_are_left_alone() {
+    fn the_facade_itself_tests_prose_and_other_crates_are_not_reported() {
         let text = "use std::sync::Arc;";
         for path in [
             "crates/sync/src/facade/host.rs",

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "1 found:\na.rs:7:")]
-    fn a_report_of_something_fails() {
+    fn a_report_with_findings_fails() {
         report(vec![Finding::new("a.rs", 7, "rule", "message")]);
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_stands_on_rows_above_it_only() {
+    fn a_row_depends_only_on_rows_above_it() {
         for (index, layer) in LAYERS.iter().enumerate() {
             let above: Vec<_> = LAYERS[..index].iter().map(|l| l.package).collect();
             assert!(layer.may_use.iter().all(|name| above.contains(name)), "{layer:?}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_upwards_is_found_and_one_of_the_tests_is_not() {
+    fn an_upward_dependency_is_found_except_in_tests() {
         let stack = package(STACK, PROTO, Kind::Normal);
         let found = check_manifests(&[package(PROTO, STACK, Kind::Normal), stack]);
         assert_eq!(found.len(), 1);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_crate_may_not_share_or_look_at_a_clock() {
+    fn a_pure_crate_may_not_share_state_or_read_a_clock() {
         let found = |text| check_source(&Source::new("crates/proto/src/a.rs", text)).len();
         assert_eq!(found("use std::sync::atomic::AtomicU32;"), 1);
         assert_eq!(found("fn f() { std::thread::sleep(d); }"), 1);

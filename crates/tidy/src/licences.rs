@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_enough_and_a_demand_is_not() {
+    fn one_permitted_licence_of_a_choice_is_enough_and_all_are_needed_otherwise() {
         for good in [
             "MIT",
             "MIT OR GPL-3.0",

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_upwards_is_found_once_a_file() {
+    fn an_upward_import_is_reported_once_per_file() {
         let files = [
             source("rt/timers.rs", "use crate::tcp::conn::Conn;\nfn f(_: crate::tcp::route::R) {}"),
             source(

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instances_and_closures_are_the_function_that_is_written() {
+    fn instances_and_closures_count_as_their_source_function() {
         for (given, want) in [
             ("a::b::Queue<T>::push", "a::b::Queue::push"),
             ("a::b::Queue<u8>::push::h0123456789abcdef", "a::b::Queue::push"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_executed_and_is_ours_counts() {
+    fn only_our_executed_functions_count() {
         let profile = "events: Ir\n\nfl=(1) /x/crates/a.rs\nfn=(1) a::f::{{closure}}\n10 4\ncfi=(2) /x/crates/b.rs\ncfn=(2) b::g\n\
             calls=1 3\n11 9\n\nfl=(2)\nfn=(2)\n3 9\nfl=(3) /rustc/std.rs\nfn=(3) std::h\n5 1\n\nfl=(4) /x/crates/c.rs\nfn=(4) c::never\n";
         let found = functions(profile, "/x");

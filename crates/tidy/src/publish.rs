@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_registry_needs_is_missed() {
+    fn missing_registry_fields_of_published_packages_are_found() {
         assert!(check(&[card("a")]).is_empty());
         let found = check(&[Card { has_readme: false, keyword_count: 6, ..card("a") }]);
         assert_eq!(found.len(), 2, "{found:?}");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn our_packages_ask_for_one_another_by_exactly_their_version() {
+    fn our_published_packages_require_one_another_at_exactly_their_version() {
         let of = |own| check(&[card("a"), Card { own: vec![own], ..card("b") }]);
         assert!(of(own("a", Kind::Normal, "=0.1.0")).is_empty());
         assert!(of(own("b", Kind::Dev, "*")).is_empty());

@@ -24,26 +24,26 @@ const COUNTERS: &str = "docs/reference/counters.md";
 const SETTINGS: &str = "docs/reference/settings.md";
 
 #[test]
-fn there_is_a_house_to_check() {
+fn the_tree_has_sources_to_check() {
     let rust = TREE.rust().count();
     assert!(rust > 50, "only {rust} Rust files were found: the other tests would mean nothing");
     assert!(PACKAGES.len() >= 5, "only {} packages were found", PACKAGES.len());
 }
 
 #[test]
-fn crates_know_only_the_layers_below_them() {
+fn crates_import_only_the_layers_below_them() {
     let mut found = layers::check_manifests(&PACKAGES);
     found.extend(TREE.rust().flat_map(layers::check_source));
     report(found);
 }
 
 #[test]
-fn modules_of_the_stack_know_only_those_below_them() {
+fn modules_of_the_stack_import_only_those_below_them() {
     report(modules::check(TREE.rust()));
 }
 
 #[test]
-fn shared_words_are_had_through_the_door_that_counts_them() {
+fn atomics_and_locks_are_imported_only_through_the_facade() {
     report(TREE.rust().flat_map(facades::check).collect());
 }
 
@@ -54,27 +54,27 @@ fn the_architecture_shows_the_layers_as_they_are() {
 }
 
 #[test]
-fn unsafe_stands_where_it_may_and_says_why() {
+fn unsafe_code_is_only_in_permitted_crates_and_has_safety_comments() {
     report(TREE.rust().flat_map(unsafety::check).collect());
 }
 
 #[test]
-fn files_and_functions_have_a_shape_that_can_be_read() {
+fn files_and_functions_stay_within_their_length_limits() {
     report(TREE.rust().flat_map(shape::check).collect());
 }
 
 #[test]
-fn nothing_unfinished_and_nothing_of_one_machine_is_written_down() {
+fn the_tree_has_no_unfinished_work_and_no_machine_paths() {
     report(TREE.files.iter().flat_map(words::check).collect());
 }
 
 #[test]
-fn each_dependency_has_its_reason() {
+fn each_dependency_has_a_documented_reason() {
     report(dependencies::check(&PACKAGES, TREE.text(dependencies::DOCUMENT)));
 }
 
 #[test]
-fn each_dependency_has_a_licence_that_may_be_passed_on_and_is_there_once() {
+fn each_dependency_has_a_permitted_licence_and_one_version() {
     let policy = Policy::read(TREE.text(policy::DOCUMENT));
     assert!(policy.licences.len() > 3, "{} has no list of licences: {policy:?}", policy::DOCUMENT);
     let mut all = Vec::new();
@@ -91,7 +91,7 @@ fn each_dependency_has_a_licence_that_may_be_passed_on_and_is_there_once() {
 }
 
 #[test]
-fn published_packages_say_what_a_registry_needs_and_include_what_is_in_them() {
+fn published_packages_have_registry_fields_and_include_only_their_own_files() {
     let cards = metadata::cards(&TREE.root).expect("cargo reads our manifests");
     assert!(cards.iter().filter(|card| card.is_published).count() > 5, "{cards:?}");
     report(publish::check(&cards));
@@ -101,7 +101,7 @@ fn published_packages_say_what_a_registry_needs_and_include_what_is_in_them() {
 
 /// The readme of the crate is compiled; the repository's is not, and has the same program.
 #[test]
-fn the_first_program_of_the_readme_is_the_one_that_is_compiled() {
+fn the_first_program_of_the_readme_is_compiled() {
     let program = |path: &str| {
         let rest = TREE.text(path).split_once("```rust\n").map_or("", |(_, rest)| rest);
         rest.split_once("```").map_or("", |(program, _)| program)
@@ -111,7 +111,7 @@ fn the_first_program_of_the_readme_is_the_one_that_is_compiled() {
 }
 
 #[test]
-fn continuous_integration_runs_what_the_readme_says() {
+fn continuous_integration_runs_the_commands_of_the_readme() {
     let last = TREE.text(".ci/run").lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
     assert_eq!(last, TEST_COMMAND, ".ci/run must end with the README's test command");
     let readme = TREE.text("README.md");
@@ -122,7 +122,7 @@ fn continuous_integration_runs_what_the_readme_says() {
 }
 
 #[test]
-fn the_table_of_rfcs_cites_what_exists() {
+fn the_table_of_rfcs_cites_existing_code() {
     report(citations::check(&TREE, "docs/rfc.md"));
 }
 

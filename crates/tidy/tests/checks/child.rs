@@ -244,7 +244,7 @@ fn a_child_that_fails_fails_its_test() {
 }
 
 #[test]
-fn a_component_that_nobody_has_is_missing() {
+fn an_unknown_component_is_missing() {
     assert!(missing(Need::Component("no-such-component")).is_some());
     assert!(missing(Need::Toolchain("0.0.1")).is_some());
     assert_eq!(compiler().split('.').count(), 3);

@@ -42,7 +42,7 @@ fn the_source_is_formatted() {
 }
 
 #[test]
-fn clippy_has_nothing_to_say() {
+fn clippy_has_no_warnings() {
     Child::cargo("clippy")
         .args(["--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"])
         .needs(Need::Component("clippy"))
