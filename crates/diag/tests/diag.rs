@@ -77,7 +77,7 @@ fn unix_domain_sockets_are_shown_by_name_and_number() {
 }
 
 #[test]
-fn a_name_that_a_dead_program_left_is_swept_and_a_silent_program_is_told() {
+fn a_name_left_by_a_dead_program_is_removed_and_a_silent_program_is_reported() {
     let folder = Folder::new();
     let stack = Stack::new(Config::default()).unwrap();
     let _published = publish_in(&folder.0, &stack, "alive").unwrap();

@@ -63,7 +63,7 @@ fn gone(port: &ChannelPort) -> bool {
 type Deed = fn(&Path) -> Option<UnixListener>;
 
 #[test]
-fn dropping_it_ends_its_thread_and_frees_the_stack_whatever_became_of_its_name() {
+fn dropping_the_publisher_ends_its_thread_and_frees_the_stack_even_if_its_name_was_replaced() {
     let deeds: [(&str, Deed); 5] = [
         ("nothing", |_| None),
         ("removed", |path| {
@@ -103,7 +103,7 @@ fn dropping_it_ends_its_thread_and_frees_the_stack_whatever_became_of_its_name()
 }
 
 #[test]
-fn dropping_it_does_not_wait_for_a_client_that_stalls() {
+fn dropping_the_publisher_does_not_wait_for_a_stalled_client() {
     let folder = Folder::new();
     let (stack, _listeners) = large();
     let published = publish_in(&folder.0, &stack, "x").unwrap();
@@ -115,7 +115,7 @@ fn dropping_it_does_not_wait_for_a_client_that_stalls() {
 }
 
 #[test]
-fn a_client_has_one_deadline_for_all_of_it_and_keeps_nobody_waiting() {
+fn a_client_has_one_deadline_for_its_whole_request_and_delays_no_other() {
     let folder = Folder::new();
     let (stack, _listeners) = large();
     let _published = publish_in(&folder.0, &stack, "x").unwrap();
@@ -138,7 +138,7 @@ fn a_client_has_one_deadline_for_all_of_it_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn clients_that_stall_are_few_at_a_time_and_the_next_one_is_served_when_they_are_given_up() {
+fn stalled_clients_are_bounded_and_the_next_is_served_when_they_are_disconnected() {
     let folder = Folder::new();
     let (stack, _listeners) = large();
     let _published = publish_in(&folder.0, &stack, "x").unwrap();
@@ -152,7 +152,7 @@ fn clients_that_stall_are_few_at_a_time_and_the_next_one_is_served_when_they_are
 }
 
 #[test]
-fn names_that_others_answer_at_are_not_taken_away() {
+fn names_of_running_programs_are_not_removed() {
     let folder = Folder::new();
     std::fs::create_dir(&folder.0).unwrap();
     std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
@@ -174,7 +174,7 @@ fn names_that_others_answer_at_are_not_taken_away() {
 }
 
 #[test]
-fn a_program_that_drips_or_does_not_accept_is_given_up_after_a_second() {
+fn a_program_that_answers_slowly_or_does_not_accept_is_abandoned_after_a_second() {
     let folder = Folder::new();
     std::fs::create_dir(&folder.0).unwrap();
     std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();

@@ -20,7 +20,7 @@ use sockeye_drivers::{Adopted, Layer, Tun, TunConfig};
 use sockeye_mbuf::Chain;
 
 #[test]
-fn a_device_is_what_its_configuration_says_and_the_kernel_agrees() {
+fn a_device_matches_its_configuration_and_the_kernels_view() {
     if skipped("configuration of devices") {
         return;
     }
@@ -60,7 +60,7 @@ fn a_tap_device_has_an_address_on_each_side() {
 }
 
 #[test]
-fn an_address_of_the_kernels_is_in_use_once_it_was_added() {
+fn a_kernel_address_is_in_use_after_it_was_added() {
     if skipped("addresses of the kernel") {
         return;
     }
@@ -84,7 +84,7 @@ fn an_address_of_the_kernels_is_in_use_once_it_was_added() {
 }
 
 #[test]
-fn what_is_out_of_bounds_or_forbidden_is_refused_in_words() {
+fn invalid_and_forbidden_settings_are_refused_with_a_message() {
     if skipped("refusals") {
         return;
     }
@@ -163,7 +163,7 @@ fn a_device_that_persists_is_there_when_it_is_opened_again() {
 }
 
 #[test]
-fn a_wait_ends_by_a_frame_and_for_good_by_an_interruption() {
+fn a_wait_ends_with_a_frame_and_permanently_with_an_interruption() {
     if skipped("waits") {
         return;
     }
@@ -194,7 +194,7 @@ fn a_wait_ends_by_a_frame_and_for_good_by_an_interruption() {
 }
 
 #[test]
-fn a_device_that_is_deleted_under_a_connection_ends_it_and_nothing_hangs() {
+fn deleting_a_device_ends_its_connections_and_nothing_hangs() {
     if skipped("deletion of a device") {
         return;
     }
@@ -245,7 +245,7 @@ fn dropped_by_kernel(name: &str) -> u64 {
 }
 
 #[test]
-fn beside_a_flood_that_fills_the_devices_queue_nothing_acknowledged_is_lost_and_drops_are_counted() {
+fn a_flood_that_fills_the_devices_queue_loses_no_acknowledged_data_and_drops_are_counted() {
     if skipped("a full queue") {
         return;
     }

@@ -153,7 +153,7 @@ fn a_proxy_keeps_half_closed_connections() {
 }
 
 #[test]
-fn a_proxy_stops_who_writes_when_nobody_reads() {
+fn a_proxy_stops_the_writer_when_the_other_side_does_not_read() {
     if skipped("back-pressure through tun2proxy") {
         return;
     }
@@ -177,7 +177,7 @@ fn a_proxy_stops_who_writes_when_nobody_reads() {
 }
 
 #[test]
-fn a_proxy_refuses_what_is_refused_behind_it() {
+fn a_proxy_refuses_connections_that_its_target_refuses() {
     if skipped("refusals through tun2proxy") {
         return;
     }
@@ -210,7 +210,7 @@ fn a_proxy_carries_datagrams_and_their_answers() {
 }
 
 #[test]
-fn a_gateway_lets_through_what_is_on_the_list_and_names_what_is_not() {
+fn a_gateway_passes_listed_destinations_and_reports_others() {
     if skipped("an allow list") {
         return;
     }
@@ -251,7 +251,7 @@ fn a_gateway_lets_through_what_is_on_the_list_and_names_what_is_not() {
 }
 
 #[test]
-fn an_allow_list_takes_addresses_networks_and_wildcards_and_says_what_is_wrong() {
+fn an_allow_list_accepts_addresses_networks_and_wildcards_and_names_errors() {
     let permits = |pattern: &str, to: &str| {
         let patterns: Vec<String> = pattern.split(' ').map(str::to_owned).collect();
         let is_own = |addr| OWN.iter().any(|own| own.parse() == Ok(addr));
@@ -420,7 +420,7 @@ impl Services {
 }
 
 #[test]
-fn a_gateway_leads_nobody_to_the_host_who_is_allowed_everything() {
+fn a_gateway_that_allows_everything_still_refuses_the_host_itself() {
     if skipped("a gateway that is to lead to its host") {
         return;
     }
@@ -467,7 +467,7 @@ fn a_gateway_leads_nobody_to_the_host_who_is_allowed_everything() {
 /// Packets that no kernel would send, on the gateway's stack without a device: nothing is answered as if somebody were there, and
 /// nobody is connected onward.
 #[test]
-fn a_gateway_leads_no_packet_to_the_host_however_it_is_addressed() {
+fn a_gateway_forwards_no_packet_to_the_host_itself() {
     let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();
     let stack = Stack::new(Config::default()).unwrap();
     let netif =

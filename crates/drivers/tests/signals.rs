@@ -102,7 +102,7 @@ fn name(text: &str) -> unix::SocketAddr {
 }
 
 #[test]
-fn tcp_goes_on() {
+fn tcp_continues_after_signals() {
     let _turn = turn();
     let (signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let listener = TcpListener::bind_on(&stack, (HERE, 0)).unwrap();
@@ -126,7 +126,7 @@ fn tcp_goes_on() {
 }
 
 #[test]
-fn datagrams_and_echo_go_on() {
+fn datagrams_and_echo_continue_after_signals() {
     let _turn = turn();
     let (signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let (receiver, sender) = (UdpSocket::bind_on(&stack, (HERE, 0)).unwrap(), udp_socket(&stack));
@@ -157,7 +157,7 @@ fn udp_socket(stack: &Stack) -> UdpSocket {
 }
 
 #[test]
-fn unix_domain_sockets_go_on() {
+fn unix_domain_sockets_continue_after_signals() {
     let _turn = turn();
     let (signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let at = name("listener");
@@ -191,7 +191,7 @@ fn unix_domain_sockets_go_on() {
 }
 
 #[test]
-fn a_wait_for_readiness_goes_on() {
+fn a_wait_for_readiness_continues_after_signals() {
     let _turn = turn();
     let (signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let (client, server) = tcp_pair(&stack);
@@ -209,7 +209,7 @@ fn a_wait_for_readiness_goes_on() {
 }
 
 #[test]
-fn timeouts_are_neither_cut_short_nor_begun_again() {
+fn signals_neither_shorten_nor_restart_timeouts() {
     let _turn = turn();
     let (_signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let some = Some(TIMEOUT);
@@ -283,7 +283,7 @@ fn kernel_echo(lab: &Lab) -> (SocketAddr, std::thread::JoinHandle<()>) {
 }
 
 #[test]
-fn the_threads_of_a_device_go_on_and_what_it_carries_arrives_whole() {
+fn the_threads_of_a_device_continue_after_signals_and_its_streams_arrive_whole() {
     let _turn = turn();
     if skipped("signals to the threads of a device") {
         return;
@@ -312,7 +312,7 @@ fn the_threads_of_a_device_go_on_and_what_it_carries_arrives_whole() {
 }
 
 #[test]
-fn the_threads_of_a_runtime_go_on_and_so_do_its_tasks() {
+fn the_threads_and_tasks_of_a_runtime_continue_after_signals() {
     let _turn = turn();
     let (signals, stack) = (Signals::begin(EVERY).unwrap(), stack());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();

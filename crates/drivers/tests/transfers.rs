@@ -70,7 +70,7 @@ fn transfers_over_tap_arrive_whole_with_offloads_and_without_over_1_and_4_queues
 }
 
 #[test]
-fn a_device_that_cuts_gets_frames_longer_than_its_mtu_and_gives_us_such() {
+fn a_device_that_segments_sends_and_receives_frames_longer_than_its_mtu() {
     if skipped("long frames") {
         return;
     }
@@ -85,7 +85,7 @@ fn a_device_that_cuts_gets_frames_longer_than_its_mtu_and_gives_us_such() {
 }
 
 #[test]
-fn a_bulk_sender_hands_over_more_at_once_than_a_packet_can_say() {
+fn a_bulk_sender_sends_frames_beyond_the_ip_length_field() {
     if skipped("BIG TCP") {
         return;
     }
@@ -123,7 +123,7 @@ fn a_bulk_sender_hands_over_more_at_once_than_a_packet_can_say() {
 }
 
 #[test]
-fn who_waits_takes_frames_himself_and_the_input_thread_takes_them_when_nobody_does() {
+fn a_waiting_caller_takes_frames_itself_and_the_input_thread_takes_them_otherwise() {
     if skipped("frames taken by callers") {
         return;
     }
@@ -182,7 +182,7 @@ fn a_connection_stays_with_one_queue_in_both_directions() {
 }
 
 #[test]
-fn datagrams_that_the_kernel_joins_are_taken_apart_again() {
+fn datagrams_that_the_kernel_joins_are_split_again() {
     if skipped("joined datagrams") {
         return;
     }

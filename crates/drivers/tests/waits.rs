@@ -84,7 +84,7 @@ fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
 }
 
 #[test]
-fn who_sleeps_at_the_device_takes_the_frames_himself() {
+fn a_thread_that_sleeps_at_the_device_takes_the_frames_itself() {
     if skipped("sleeping at a device") {
         return;
     }
@@ -111,7 +111,7 @@ fn who_sleeps_at_the_device_takes_the_frames_himself() {
 }
 
 #[test]
-fn others_end_the_sleep_of_who_sleeps_at_the_device() {
+fn other_threads_end_a_sleep_at_the_device() {
     if skipped("ending a sleep at a device") {
         return;
     }
@@ -139,7 +139,7 @@ fn others_end_the_sleep_of_who_sleeps_at_the_device() {
 }
 
 #[test]
-fn a_sleep_at_the_device_ends_with_its_time() {
+fn a_sleep_at_the_device_times_out() {
     if skipped("the end of a sleep at a device") {
         return;
     }
@@ -154,7 +154,7 @@ fn a_sleep_at_the_device_ends_with_its_time() {
 }
 
 #[test]
-fn other_connections_are_served_while_somebody_sleeps_at_the_device_and_after() {
+fn other_connections_are_served_during_and_after_a_sleep_at_the_device() {
     if skipped("others beside a sleep at a device") {
         return;
     }
@@ -175,7 +175,7 @@ fn other_connections_are_served_while_somebody_sleeps_at_the_device_and_after() 
 }
 
 #[test]
-fn timers_go_on_while_a_writer_sleeps_at_the_device_before_a_closed_window() {
+fn timers_run_while_a_writer_sleeps_at_the_device_with_a_closed_window() {
     if skipped("a closed window before a sleep at a device") {
         return;
     }

@@ -34,7 +34,7 @@ fn fails<R: std::fmt::Debug>(stack: &Stack, wait: impl Future<Output = std::io::
 }
 
 #[test]
-fn a_waker_that_panics_while_it_is_cloned_fails_its_own_call_alone() {
+fn a_waker_that_panics_while_it_is_cloned_fails_only_its_own_call() {
     let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
     let listener = sockeye::TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let client = sockeye::TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();

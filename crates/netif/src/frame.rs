@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_header_goes_before_the_packet_and_may_be_replaced() {
+    fn a_link_header_precedes_the_packet_and_may_be_replaced() {
         let mut frame = TxFrame::new(&[0x45; 40], Chain::new(), Checksum::Software).unwrap();
         assert_eq!((frame.head(), frame.link_len()), (&[0x45; 40][..], 0));
         frame.push_link(&[1; LINK_HEADER_LEN]);

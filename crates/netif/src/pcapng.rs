@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_the_one_that_the_format_asks_for() {
+    fn the_file_has_the_bytes_that_the_format_requires() {
         let mut file = Vec::new();
         section(&mut file);
         interface(&mut file, "a → b", LinkType::Raw, 0);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_contains_what_shares_its_first_bits() {
+    fn a_prefix_contains_addresses_with_its_first_bits() {
         for (net, inside, outside) in [
             ("10.1.2.3/24", "10.1.2.255", "10.1.3.0"),
             ("10.1.2.3/32", "10.1.2.3", "10.1.2.2"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_a_broadcast_address_where_there_is_room_for_one() {
+    fn a_network_has_a_broadcast_address_if_there_is_room_for_one() {
         for (net, broadcast) in [
             ("10.1.2.3/24", Some("10.1.2.255")),
             ("10.1.2.3/0", Some("255.255.255.255")),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_prefix_is_refused_and_quoted() {
+    fn text_that_is_not_a_prefix_is_refused_and_quoted() {
         for text in ["", "10.0.0.1", "10.0.0.1/33", "::/129", "10.0.0/8", "10.0.0.1/x", "10.0.0.1/-1"] {
             let refusal = text.parse::<Prefix>().unwrap_err().to_string();
             assert!(refusal.contains(&format!("{text:?}")), "{refusal}");

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_keeps_what_it_has_and_drops_the_rest() {
+    fn a_full_queue_keeps_its_frames_and_drops_new_ones() {
         let (left, right) = ends(1, 3);
         let mut frames: Vec<_> = (0..5).map(frame).collect();
         assert_eq!(left.transmit(0, &mut frames), Sent { queue: 0, dropped_count: 2 });
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_end_forgets_its_frames_and_refuses_more() {
+    fn a_dropped_end_discards_its_frames_and_refuses_more() {
         let pool = sockeye_mbuf::Pool::new(sockeye_mbuf::PoolConfig::default());
         let (left, right) = ends(1, 10);
         let with_payload = || {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_by_a_frame_or_an_interruption_whichever_side_is_first() {
+    fn a_wait_ends_with_a_frame_or_an_interruption_in_either_order() {
         let (left, right) = ends(1, 10);
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| {

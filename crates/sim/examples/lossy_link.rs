@@ -77,6 +77,6 @@ async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn messages_arrive_whole_whatever_the_seed() {
+fn messages_arrive_whole_with_any_seed() {
     sockeye_sim::run_seeds(0..20, program);
 }

@@ -83,6 +83,6 @@ async fn ask(addr: SocketAddr, number: u32) -> io::Result<u32> {
 }
 
 #[test]
-fn a_partition_is_survived_whatever_the_seed() {
+fn a_partition_is_survived_with_any_seed() {
     sockeye_sim::run_seeds(0..20, program);
 }

@@ -59,6 +59,6 @@ async fn program(net: Net) {
 }
 
 #[test]
-fn a_slow_reader_costs_the_writer_its_buffers_and_no_more() {
+fn a_slow_reader_costs_the_writer_only_its_buffers() {
     sockeye_sim::run_seeds(0..5, program);
 }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_out_at_the_other_end_when_they_are_due_and_not_before() {
+    fn packets_arrive_when_they_are_due_and_not_before() {
         let config = LinkConfig::rtt(10 * MS);
         let mut link = Emulator::new(1, config.clone(), config);
         for (from, bytes) in [End::First, End::Second].into_iter().zip(numbered(2)) {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_the_link_is_kept_with_what_became_of_it_if_told_to() {
+    fn packets_are_recorded_with_their_fate_if_recording_is_on() {
         let config = LinkConfig { loss: 1.0, ..LinkConfig::default() };
         let mut record = [Vec::new(), Vec::new()];
         for (capture, record) in [Capture::Off, Capture::All].into_iter().zip(&mut record) {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_that_are_lost_doubled_and_damaged_are_counted_and_none_is_left() {
+    fn lost_doubled_and_damaged_packets_are_counted_and_none_remains() {
         let config =
             LinkConfig { loss: 0.1, duplicate: 0.1, corrupt: 0.1, reorder: 0.1, ..LinkConfig::default() };
         let mut link = Emulator::new(3, config.clone(), config);

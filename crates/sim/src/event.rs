@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_in_the_order_in_which_they_were_asked_for() {
+    fn events_fire_by_time_and_then_in_the_order_of_their_requests() {
         let mut queue = Queue::default();
         let order = [(5, 9), (3, 8), (5, 1), (3, 2)];
         order.iter().for_each(|(at, host)| queue.push(*at, Event::Poll { host: *host }));

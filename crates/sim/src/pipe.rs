@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_serialises_queues_and_refuses_what_does_not_fit() {
+    fn a_line_serialises_queues_and_drops_beyond_its_limit() {
         let config = LinkConfig { rate: Some(12_000_000), queue: 4500, ..LinkConfig::default() };
         let mut pipe = pipe(config);
         // 1,500 bytes take a millisecond, and then travel one.

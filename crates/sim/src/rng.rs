@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_numbers_for_all_time() {
+    fn a_seed_determines_the_numbers_for_ever() {
         let mut rng = Rng::new(7);
         let first = [rng.u64(), rng.u64()];
         // Recorded once: a change here makes every recorded seed mean something else.

@@ -54,7 +54,7 @@ fn blocking_programs_wait_for_virtual_time_and_are_as_deterministic_as_others() 
 }
 
 #[test]
-fn a_crash_ends_a_blocking_program_in_the_call_in_which_it_waits() {
+fn a_crash_ends_a_blocking_program_in_its_waiting_call() {
     Sim::new(4).run(|net| async move {
         let host = net.host("host");
         let (begun, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -90,7 +90,7 @@ fn a_panic_of_a_blocking_program_is_the_runs() {
 }
 
 #[test]
-fn errors_come_as_from_std() {
+fn errors_are_those_of_std() {
     Sim::new(6).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
         let addr = server.at(9);

@@ -39,12 +39,12 @@ fn the_third_three_hundred_seeds_keep_every_rule() {
 }
 
 #[test]
-fn a_seed_does_the_same_twice() {
+fn a_seed_has_the_same_result_twice() {
     assert_eq!(run_seed(5, None), run_seed(5, None));
 }
 
 #[test]
-fn soak_runs_seeds_says_what_they_did_and_refuses_other_words() {
+fn soak_runs_seeds_reports_their_results_and_refuses_unknown_arguments() {
     let soak = |args: &[&str]| {
         std::process::Command::new(env!("CARGO_BIN_EXE_soak")).args(args).output().expect("soak starts")
     };

@@ -94,7 +94,7 @@ fn a_queue_that_marks_loses_nothing_is_short_and_is_no_slower() {
 }
 
 #[test]
-fn bbr_goes_on_where_losses_that_are_no_congestion_stop_cubic() {
+fn bbr_continues_at_random_losses_that_stop_cubic() {
     let lossy = LinkConfig { loss: 0.01, ..path() };
     let (bbr, info, _) = alone(host(CongestionControl::Bbr, EcnMode::Off), lossy.clone(), 20);
     let (cubic, ..) = alone(host(CongestionControl::Cubic, EcnMode::Off), lossy, 20);

@@ -56,7 +56,7 @@ fn simulated(seed: u64) -> (Vec<Offered>, LinkStats) {
 }
 
 #[test]
-fn the_same_seed_and_packets_meet_with_the_same_faults() {
+fn the_same_seed_and_packets_have_the_same_faults() {
     for seed in [7, 8] {
         let (packets, expected) = simulated(seed);
         let mut emulator = Emulator::new(seed, link(), link());

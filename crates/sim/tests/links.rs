@@ -48,7 +48,7 @@ async fn transfer(client: &Host, server: &Host, len: usize) -> Duration {
 }
 
 #[test]
-fn a_perfect_link_takes_the_time_that_distance_and_rate_demand_and_nothing_twice() {
+fn a_perfect_link_takes_exactly_its_delay_and_serialisation_time_and_duplicates_nothing() {
     Sim::new(1).run(|net| async move {
         let config = LinkConfig { rate: Some(100_000_000), queue: 4 << 20, ..LinkConfig::rtt(20 * MS) };
         let (client, server, link) = pair(&net, config);
@@ -89,7 +89,7 @@ fn every_fault_is_survived_and_counted() {
 }
 
 #[test]
-fn a_predicate_chooses_its_packets_and_what_is_lost_is_sent_again() {
+fn a_predicate_selects_packets_to_drop_and_tcp_sends_them_again() {
     Sim::new(3).run(|net| async move {
         let (client, server, link) = pair(&net, LinkConfig::rtt(10 * MS));
         let mut dropped = 0;
@@ -107,7 +107,7 @@ fn a_predicate_chooses_its_packets_and_what_is_lost_is_sent_again() {
 }
 
 #[test]
-fn a_partition_holds_a_transfer_up_until_it_heals() {
+fn a_partition_stalls_a_transfer_until_it_heals() {
     Sim::new(4).run(|net| async move {
         let (client, server, _) =
             pair(&net, LinkConfig { rate: Some(8_000_000), ..LinkConfig::rtt(10 * MS) });
@@ -155,7 +155,7 @@ fn packets_longer_than_the_links_mtu_vanish() {
 }
 
 #[test]
-fn a_link_that_shrinks_without_a_word_holds_a_transfer_up_until_the_black_hole_is_found() {
+fn a_silently_smaller_mtu_stalls_a_transfer_until_the_black_hole_is_found() {
     Sim::new(6).run(|net| async move {
         let wide = HostConfig { mtu: 9000, ..HostConfig::default() };
         let (client, server) =
@@ -207,7 +207,7 @@ fn hosts_that_were_never_linked_reach_each_other_by_the_default_link_and_over_ip
 }
 
 #[test]
-fn one_loss_in_a_window_of_megabytes_makes_one_segment_be_sent_again() {
+fn one_loss_in_a_window_of_megabytes_causes_one_retransmission() {
     Sim::new(8).run(|net| async move {
         let mut large = HostConfig::default();
         (large.stack.sndbuf, large.stack.rcvbuf) = (16 << 20, 16 << 20);
@@ -225,7 +225,7 @@ fn one_loss_in_a_window_of_megabytes_makes_one_segment_be_sent_again() {
 }
 
 #[test]
-fn thousands_of_holes_are_repaired_by_sending_again_what_was_lost_and_nothing_else() {
+fn thousands_of_holes_are_repaired_by_retransmitting_only_the_lost_segments() {
     Sim::new(9).run(|net| async move {
         let mut large = HostConfig::default();
         (large.stack.sndbuf, large.stack.rcvbuf) = (32 << 20, 32 << 20);

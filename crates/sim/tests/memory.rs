@@ -23,7 +23,7 @@ fn bytes(stream: u16) -> Vec<u8> {
 }
 
 #[test]
-fn memory_that_lies_behind_holes_is_given_up_for_what_fills_them() {
+fn memory_behind_holes_is_freed_for_the_segments_that_fill_them() {
     Sim::new(11).run(|net| async move {
         let mut small = HostConfig::default();
         (small.stack.rcvbuf, small.stack.rcvbuf_max) = (1 << 20, 1 << 20);

@@ -11,7 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn time_jumps_to_what_happens_next_and_sleeps_end_in_order() {
+fn time_jumps_to_the_next_event_and_sleeps_end_in_order() {
     Sim::new(1).run(|net| async move {
         let mut sleepers = Vec::new();
         for seconds in [3, 1, 2] {
@@ -30,7 +30,7 @@ fn time_jumps_to_what_happens_next_and_sleeps_end_in_order() {
 }
 
 #[test]
-fn a_timeout_drops_what_is_late_and_keeps_what_is_not() {
+fn a_timeout_drops_a_late_future_and_keeps_a_timely_one() {
     Sim::new(1).run(|_| async {
         let late = time::timeout(SECOND, time::sleep(2 * SECOND)).await;
         assert_eq!(late, Err(time::Elapsed));
@@ -62,7 +62,7 @@ fn an_idle_pair_costs_no_events() {
 }
 
 #[test]
-fn a_crash_ends_programs_without_a_word_and_the_peer_learns_when_it_asks() {
+fn a_crash_ends_programs_silently_and_the_peer_learns_of_it_when_it_sends() {
     Sim::new(3).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
         let addr = server.at(80);
@@ -113,7 +113,7 @@ fn a_connect_to_a_host_that_is_down_times_out() {
 }
 
 #[test]
-fn an_aborted_task_drops_what_it_holds() {
+fn an_aborted_task_drops_its_values() {
     Sim::new(5).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
         let addr = server.at(80);

@@ -47,7 +47,7 @@ fn a_clean_link_carries_all_in_order_and_a_lossy_one_some() {
 }
 
 #[test]
-fn a_port_without_a_socket_is_told_after_a_round_trip() {
+fn a_port_without_a_socket_is_reported_after_a_round_trip() {
     Sim::new(4).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
         net.link(&client, &server, LinkConfig { delay: 30 * MS, ..LinkConfig::default() });

@@ -49,7 +49,7 @@ fn two_hosts_have_the_same_path_and_a_third_has_none() {
 }
 
 #[test]
-fn datagrams_packets_and_pairs_are_the_host_s() {
+fn datagrams_packets_and_pairs_stay_within_the_host() {
     Sim::new(2).run(|net| async move {
         let (one, two) = (net.host("one"), net.host("two"));
         let bound = one.spawn(async { (UnixDatagram::bind("/log"), UnixSeqListener::bind("/packets")) });
@@ -144,7 +144,7 @@ async fn see(net: Net) -> (Vec<u8>, Option<ErrorKind>, UnixListener) {
 }
 
 #[test]
-fn runs_do_not_see_each_other_and_a_seed_decides_the_names() {
+fn runs_are_isolated_and_a_seed_determines_the_names() {
     let [first, other, again] = [5, 6, 5].map(|seed| Sim::new(seed).run(see));
     assert_eq!([&first, &other, &again].map(|seen| seen.1), [Some(ErrorKind::NotFound); 3]);
     assert_eq!(first.0, again.0);

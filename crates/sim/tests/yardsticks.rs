@@ -117,7 +117,7 @@ fn four_cubic_flows_share_a_bottleneck_fairly_and_fill_it() {
 }
 
 #[test]
-fn reordering_alone_makes_almost_nothing_be_sent_again() {
+fn reordering_alone_causes_almost_no_retransmissions() {
     for (seed, rate, rtt) in [(1, 10 * MBIT, 10 * MS), (2, 50 * MBIT, 50 * MS), (3, 100 * MBIT, 20 * MS)] {
         // The queue is never full, so nothing is lost.
         let link = LinkConfig { reorder: 0.05, reorder_span: 3, queue: 64 << 20, ..path(rate, rtt) };

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_names_itself_and_what_it_carries() {
+    fn an_address_includes_the_addresses_embedded_in_it() {
         for (of, carries) in [
             ("192.0.2.1", &[][..]),
             ("2001:db8::1", &[]),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_its_link_and_many_are_in_a_block() {
+    fn the_host_link_local_and_multicast_addresses_are_in_blocked_ranges() {
         for (of, expected) in [
             ("0.0.0.0", Some("0.0.0.0/8")),
             ("0.1.2.3", Some("0.0.0.0/8")),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_which_addresses_are_the_hosts() {
+    fn the_kernel_reports_the_hosts_addresses() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
         // Set aside for documentation: no host has them.
         assert!(!is_own(addr("192.0.2.77")) && !is_own(addr("2001:db8::77")));

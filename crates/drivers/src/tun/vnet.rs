@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_is_believed_of_checksums_and_sizes() {
+    fn the_kernels_checksums_and_sizes_are_trusted() {
         let with = |flags, kind| {
             let [low, high] = 1448u16.to_ne_bytes();
             read([flags, kind, 0, 0, low, high, 0, 0, 0, 0])

@@ -85,7 +85,7 @@ fn ask(socket: &impl Datagrams, to: SocketAddr) {
 }
 
 #[test]
-fn datagrams_of_every_size_come_back_in_fragments_where_they_must() {
+fn datagrams_of_every_size_are_echoed_in_fragments_if_needed() {
     if skipped("datagrams") {
         return;
     }
@@ -164,7 +164,7 @@ fn cut_and_compare(from: &UdpSocket, to: &KernelSocket, (len, size): (usize, u16
 }
 
 #[test]
-fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_cut() {
+fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_segmented() {
     if skipped("cut buffers") {
         return;
     }

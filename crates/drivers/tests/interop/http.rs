@@ -36,7 +36,7 @@ fn serve(mut stream: impl Read + Write, page: &[u8]) {
 }
 
 #[test]
-fn curl_and_ab_get_what_a_server_on_the_stack_has() {
+fn curl_and_ab_receive_the_files_of_a_server_on_the_stack() {
     if skipped("curl and ab") {
         return;
     }

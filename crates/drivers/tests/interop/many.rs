@@ -49,7 +49,7 @@ fn ping_all(left: &mut [impl Read + Write], right: &mut [impl Read + Write]) {
 }
 
 #[test]
-fn ten_thousand_connections_are_open_at_once_and_each_carries_its_own() {
+fn ten_thousand_connections_are_open_at_once_and_each_carries_its_own_bytes() {
     if skipped("many connections") || !descriptors() {
         return;
     }

@@ -35,7 +35,7 @@ fn send_and(bed: &Bed, v6: bool, meanwhile: impl FnOnce()) {
 }
 
 #[test]
-fn each_side_forgets_the_other_during_a_transfer_and_asks_again() {
+fn each_side_deletes_its_neighbor_during_a_transfer_and_resolves_it_again() {
     if skipped("forgotten neighbors") {
         return;
     }
@@ -50,7 +50,7 @@ fn each_side_forgets_the_other_during_a_transfer_and_asks_again() {
 }
 
 #[test]
-fn entries_that_are_old_are_confirmed_by_asking() {
+fn old_entries_are_confirmed_by_probes() {
     if skipped("old neighbors") {
         return;
     }
@@ -80,7 +80,7 @@ fn entries_that_are_old_are_confirmed_by_asking() {
 }
 
 #[test]
-fn a_kernel_that_is_down_for_a_while_goes_on_when_it_is_back_with_another_address() {
+fn a_transfer_continues_when_the_kernels_interface_returns_with_another_address() {
     if skipped("a neighbor that goes away") {
         return;
     }

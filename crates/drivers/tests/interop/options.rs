@@ -30,7 +30,7 @@ fn streams_arrive_whole_with_each_of_the_kernels_options_on_and_off() {
 }
 
 #[test]
-fn streams_arrive_whole_whoever_offers_ecn() {
+fn streams_arrive_whole_whichever_side_offers_ecn() {
     if skipped("ECN") {
         return;
     }

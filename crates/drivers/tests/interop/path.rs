@@ -110,7 +110,7 @@ fn streams_arrive_whole_through_a_router_with_a_smaller_mtu() {
 }
 
 #[test]
-fn a_neighbor_behind_a_router_gets_all_of_what_is_too_long_for_its_link() {
+fn a_neighbor_behind_a_router_receives_everything_despite_a_smaller_mtu() {
     if skipped("a neighbor behind a router") {
         return;
     }
@@ -133,7 +133,7 @@ fn a_neighbor_behind_a_router_gets_all_of_what_is_too_long_for_its_link() {
 }
 
 #[test]
-fn a_link_that_comes_to_carry_less_during_a_transfer_does_not_end_it() {
+fn a_smaller_mtu_during_a_transfer_does_not_end_it() {
     use std::io::{Read, Write};
     if skipped("an MTU that changes") {
         return;
@@ -158,7 +158,7 @@ fn a_link_that_comes_to_carry_less_during_a_transfer_does_not_end_it() {
 }
 
 #[test]
-fn a_link_that_swallows_large_packets_without_a_word_does_not_end_a_transfer() {
+fn a_link_that_silently_drops_large_packets_does_not_end_a_transfer() {
     if skipped("a black hole") {
         return;
     }
@@ -198,7 +198,7 @@ fn datagrams_pass_a_smaller_mtu_in_fragments() {
 }
 
 #[test]
-fn a_network_that_the_router_does_not_know_is_reported_and_a_host_behind_it_answers_to_traceroute() {
+fn an_unreachable_network_is_reported_and_a_host_behind_the_router_answers_traceroute() {
     if skipped("routes through a router") {
         return;
     }

@@ -61,7 +61,7 @@ fn traceroute_finds_the_stack_one_hop_away_by_datagrams_echo_requests_and_syns()
 }
 
 #[test]
-fn a_host_without_a_program_is_no_failure() {
+fn a_missing_program_is_no_failure() {
     if skipped("a missing program") {
         return;
     }

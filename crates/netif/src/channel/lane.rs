@@ -282,7 +282,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_lane_refuses_and_a_closed_one_gives_what_it_has() {
+    fn a_full_lane_refuses_and_a_closed_one_returns_its_remaining_frames() {
         let lane = Lane::new(2);
         assert!(lane.push(1).is_ok() && lane.push(2).is_ok());
         assert!(matches!(lane.push(3), Err(Refused::Full(3))));
