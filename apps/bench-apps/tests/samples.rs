@@ -30,7 +30,7 @@ fn calls_are_answered_over_each_protocol_in_one_runtime_and_in_two() {
 }
 
 #[test]
-fn what_cannot_be_is_a_usage_error() {
+fn invalid_arguments_are_a_usage_error() {
     for line in [
         "http3 --on kernel --connections 1 --runtimes 1 --warm-up 0 --seconds 1",
         "http1 --on kernel --connections 0 --runtimes 1 --warm-up 0 --seconds 1",

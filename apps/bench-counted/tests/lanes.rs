@@ -46,7 +46,7 @@ fn over_loopback_an_interface_and_unix_sockets_hand_offs_are_counted_and_placed(
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn a_missing_lane_is_named() {
     for (lane, line, part) in [
         (["rcvd", "nowhere", "sync"], "rcvd", "row \"nowhere\" of rcvd"),
         (["wake", "nowhere", "sync"], "rcvd", "experiment \"wake\""),

@@ -29,7 +29,7 @@ fn live(stack: &Stack, listener: &TcpListener) {
 }
 
 #[test]
-fn connections_of_two_cores_with_a_listener_each_share_next_to_nothing() {
+fn connections_of_two_cores_with_a_listener_each_share_almost_no_lines() {
     let allowed = sched_getaffinity(None).expect("every thread has an affinity");
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(2).collect();
     let [_, _] = cpus[..] else {

@@ -143,7 +143,7 @@ fn a_reader_takes_the_line_over_once_for_each_write() {
 }
 
 #[test]
-fn a_lock_is_one_hand_over_with_what_it_guards_on_its_line() {
+fn a_lock_and_its_data_on_one_line_are_one_hand_over() {
     let _turn = my_turn();
     let small = Alone(Mutex::new(0_u8));
     let lock = || *small.0.lock() += 1;
@@ -155,7 +155,7 @@ fn a_lock_is_one_hand_over_with_what_it_guards_on_its_line() {
 }
 
 #[test]
-fn what_a_lock_guards_counts_as_one_line_where_it_is_on_another() {
+fn data_that_a_lock_guards_counts_as_one_more_line_if_it_is_on_another() {
     let _turn = my_turn();
     let large = Alone(Mutex::new(Alone([0_u8; 256])));
     let lock = || large.0.lock().0[200] += 1;
@@ -164,7 +164,7 @@ fn what_a_lock_guards_counts_as_one_line_where_it_is_on_another() {
 }
 
 #[test]
-fn references_are_handed_over_by_whoever_makes_or_drops_one() {
+fn references_are_handed_over_by_the_thread_that_makes_or_drops_one() {
     let _turn = my_turn();
     let shared = Arc::new(Alone(0));
     let clone = || drop(Arc::clone(&shared));
@@ -177,7 +177,7 @@ fn references_are_handed_over_by_whoever_makes_or_drops_one() {
 }
 
 #[test]
-fn the_last_reference_gives_the_value() {
+fn the_last_reference_returns_the_value() {
     let _turn = my_turn();
     let shared = Arc::new(5);
     let other = Arc::clone(&shared);
@@ -188,7 +188,7 @@ fn the_last_reference_gives_the_value() {
 }
 
 #[test]
-fn memory_and_late_values_are_seen() {
+fn hand_offs_of_memory_and_late_values_are_counted() {
     let _turn = my_turn();
     let bytes = Alone([0_u8; 64]);
     let place = &bytes.0;
@@ -202,7 +202,7 @@ fn memory_and_late_values_are_seen() {
 }
 
 #[test]
-fn threads_that_count_for_themselves_hand_nothing_over() {
+fn per_thread_counters_are_not_handed_over() {
     let _turn = my_turn();
     let counters = Counters::<2>::new();
     let count = || counters.inc(0);
@@ -213,7 +213,7 @@ fn threads_that_count_for_themselves_hand_nothing_over() {
 }
 
 #[test]
-fn a_squeue_is_one_line_and_what_stands_in_it_another() {
+fn a_squeue_is_one_line_and_its_items_another() {
     let _turn = my_turn();
     let squeue = Alone(Squeue::<u64>::new());
     let enter = || {

@@ -140,14 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_time_wait_states_of_tcp() {
+    fn time_wait_states_of_tcp_are_read() {
         let text = "sockets: used 9\nTCP: inuse 5 orphan 0 tw 28232 alloc 7 mem 1\nUDP: inuse 0\n";
         assert_eq!(time_wait_count(text), Some(28_232.0));
         assert_eq!(time_wait_count("UDP: tw 3\n"), None);
     }
 
     #[test]
-    fn reads_a_field_and_not_one_that_begins_like_it() {
+    fn a_field_is_read_and_not_one_with_the_same_prefix() {
         let text = "MemTotal:       24636528 kB\nSlabExtra:  1 kB\nSlab:              89012 kB\n";
         assert_eq!(field_kib(text, "Slab"), Some(89012));
         assert_eq!(field_kib(text, "MemTotal"), Some(24_636_528));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn adds_up_the_idle_time_of_the_cores_that_are_asked_for() {
+    fn idle_time_is_summed_over_the_requested_cores() {
         let stat =
             "cpu  9 9 9 900 90 0\ncpu0 1 0 1 300 20 0\ncpu1 1 0 1 400 10 0\ncpu10 1 0 1 7 0 0\nintr 1\n";
         let second = clock_ticks_per_second() as f64;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn says_unknown_when_there_is_no_model() {
+    fn a_machine_without_a_model_is_unknown() {
         assert_eq!(cpu_model("processor : 0\n"), "unknown");
         assert_eq!(cpu_model("model\t: 2\nmodel name\t: A CPU\n"), "A CPU");
     }

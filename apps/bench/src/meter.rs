@@ -248,7 +248,7 @@ mod tests {
     const TIMING: Timing = Timing { warm_up: Duration::from_millis(5), timed: Duration::from_millis(40) };
 
     #[test]
-    fn counts_only_what_falls_into_the_window() {
+    fn only_operations_inside_the_window_count() {
         let meter = Meter::new(2, 2);
         let window = std::thread::scope(|scope| {
             for index in 0..2 {

@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn the_complaint_is_the_last_error_or_the_status() {
+    fn the_message_is_the_last_error_or_the_status() {
         let ended = |script: &str| run(&mut sh(script), LONG).unwrap();
         assert_eq!(ended("echo 'error: a' >&2; echo 'error: b' >&2; echo more >&2; exit 1").complaint(), "b");
         assert!(ended("exit 7").complaint().contains('7'));
     }
 
     #[test]
-    fn more_output_than_a_pipe_holds_blocks_nobody() {
+    fn more_output_than_a_pipe_holds_does_not_block() {
         let ended = run(&mut sh("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2"), LONG).unwrap();
         assert_eq!((ended.stdout.len(), ended.stderr.len()), (300_000, 300_000));
     }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_a_build_did_nothing_counts_as_what_it_is() {
+    fn a_round_in_which_a_build_did_nothing_counts_as_zero() {
         let course = after("rr", &[(0.0, 5.0), (5.0, 0.0), (0.0, 0.0)]);
         assert_eq!(course.ratios().unwrap(), [0.0, f64::INFINITY, 1.0]);
         assert_eq!(course.ratio().unwrap().ratio, 1.0);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_without_a_value_ends_the_row_and_only_ignorance_is_no_failure() {
+    fn a_build_without_a_value_ends_the_row_and_is_a_failure_unless_it_does_not_know_the_row() {
         let (ok, unknown) = (|| Ok(reading(1.0, true)), || Err(Fault::Unknown("what".to_owned())));
         let failed = || Err(Fault::Failed("no ports".to_owned()));
         for (readings, has_failed) in [
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_goes_by_the_rounds_that_are_over() {
+    fn the_estimate_uses_the_finished_rounds() {
         assert_eq!(remaining(Duration::from_secs(30), 2, 6), "about 60 s left");
         assert_eq!(remaining(Duration::from_secs(30), 1, 20), "about 10 min left");
         assert!(remaining(Duration::ZERO, 0, 20).contains("the first"));

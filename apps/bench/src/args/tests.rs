@@ -116,7 +116,7 @@ fn a_flag_of_another_workload_is_refused_instead_of_ignored() {
 }
 
 #[test]
-fn too_much_is_refused_with_its_bound() {
+fn values_beyond_a_bound_are_refused_with_it() {
     for (line, bound) in [
         ("stream --connections 1025", "1024"),
         ("rr --connections 100001", "100000"),

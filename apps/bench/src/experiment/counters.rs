@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_is_absent_and_what_did_not_happen_is_zero() {
+    fn uncounted_events_are_absent_and_events_that_did_not_happen_are_zero() {
         assert_eq!(value(&TWO, &lane("sync", &[1.0], &[("a", 30)])), None);
         let none = lane("sync", &[1.0], &[("a", 0), ("b", 0)]);
         assert_eq!(value(&TWO, &none), Some(0.0));

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_has_a_row_for_each_shape_which_says_who_sends() {
+    fn a_device_has_a_row_for_each_shape_that_names_the_sender() {
         let rows = rows_over_tun(&Asked::default(), Sender::Own).unwrap();
         assert_eq!(rows.len(), 8);
         let label = "10 streams (own client, for want of iperf3), 2 queues of a TUN device, packets of 1500";
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rights_a_device_is_refused_with_what_would_help() {
+    fn a_device_without_rights_is_refused_with_a_remedy() {
         let found = rows(&Asked { dev: Some(Dev::Tun), ..Asked::default() });
         match device::check_rights() {
             Ok(()) => assert_eq!(found.unwrap().len(), 8),

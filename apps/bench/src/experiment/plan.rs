@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_plans_are_refused_with_a_remedy() {
         let refused = |target, change: fn(&mut BenchArgs)| plan(target, change).err().unwrap().0;
         let one = Target::Experiment(0);
         let message = refused(one, |args| args.variants = vec!["asink".to_owned()]);

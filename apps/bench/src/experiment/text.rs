@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_is_called_one_and_has_its_check() {
+    fn a_prediction_is_labelled_and_has_its_check() {
         let plan = plan();
         let part = &plan.parts[0];
         let usl = Usl { lambda: 100.0, rho: 0.0, sigma: 0.25, kappa: 0.0 };

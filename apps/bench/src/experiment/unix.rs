@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn given_flags_leave_the_rows_they_shape() {
+    fn given_flags_select_their_rows() {
         let labels = |asked: &Asked| -> Vec<String> {
             rows(asked).unwrap().into_iter().map(|row| row.label).collect()
         };

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_frames_are_read_back_unchanged() {
         let options = sack(&[(1, 2), (7, 9)]);
         let segment = Segment {
             src_port: PORT,

@@ -101,7 +101,7 @@ mod tests {
     const MEMORY_MAX: usize = 40 << 20;
 
     #[test]
-    fn no_attack_ends_a_connection_is_answered_more_than_once_or_takes_memory_without_bound() {
+    fn no_attack_ends_a_connection_amplifies_or_takes_unbounded_memory() {
         for attack in &ATTACKS {
             let cost = once(attack, 6_400).unwrap_or_else(|error| panic!("{}: {error}", attack.name));
             println!("{}: {:.2} answers, {} bytes", attack.name, cost.answers, cost.memory);

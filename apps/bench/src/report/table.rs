@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_values_ratio_cores_and_goal() {
+    fn a_row_shows_values_ratio_cores_and_goal() {
         let mut table = Table::default();
         let case = &default_set(Some(Name::Stream), Effort::QUICK)[0];
         let row = table.row(case, &both(100.0, 50.0));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_side_says_why_and_has_no_ratio() {
+    fn a_failed_side_shows_its_error_and_has_no_ratio() {
         let case = &default_set(Some(Name::Crr), Effort::QUICK)[0];
         let outcome = Outcome {
             results: vec![result(Side::Kernel, 30_000.0)],

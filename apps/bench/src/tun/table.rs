@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_missed_by_who_falls_short_and_open_where_an_end_failed() {
+    fn goals_are_missed_below_their_value_and_open_if_an_end_failed() {
         let text_of = |work, values| text(&row(work, values));
         assert!(text_of(Work::Send, [44.0, 60.0, 40.0, 30.0]).contains(">= 0.75 MISSED"));
         assert!(text_of(Work::Send, [45.0, 60.0, 40.0, 30.0]).contains(">= 0.75 reached"));

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_hole_is_not_acknowledged() {
+    fn data_behind_a_hole_is_not_acknowledged() {
         let mut end = opened(Work::Receive);
         end.input(&from_client(Work::Receive, 200, 1, ACK, 100));
         assert_eq!(In::of(&end.output().unwrap().head).unwrap().ack, 100);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_fills_the_window_and_no_more_and_an_echo_gives_back_what_it_got() {
+    fn a_source_fills_exactly_the_window_and_an_echo_returns_its_input() {
         let mut end = opened(Work::Send);
         // 65,535 scaled by 7.
         end.input(&from_client(Work::Send, 100, 1, ACK, 0));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_says_how_long_packets_are_and_the_device_how_long_frames() {
+    fn the_mtu_bounds_packets_and_the_device_bounds_frames() {
         for (mtu, mss, burst) in [(1280, 1240, 64_480), (1500, 1460, 64_240), (65_535, 65_495u16, 65_495)] {
             let size = Size::of(mtu.to_string().parse().unwrap());
             assert_eq!((size.mss, size.burst()), (mss, burst));

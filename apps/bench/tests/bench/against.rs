@@ -106,7 +106,7 @@ fn objects(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_below() {
+fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_slower() {
     for (name, theirs, ratio, below) in [("level", 100.0, 0.9, false), ("below", 120.0, 0.75, true)] {
         let folder = Folder::new(name);
         let other = folder.build_with_apps(&calls(theirs));
@@ -158,7 +158,7 @@ fn the_table_names_the_method_the_rows_and_what_is_below() {
 }
 
 #[test]
-fn a_row_of_sockets_is_measured_here_and_there() {
+fn a_row_of_sockets_is_measured_by_both_builds() {
     for (called, before) in [("sockeye", "bench rr "), ("sockeye-bench", "rr ")] {
         let folder = Folder::new(&format!("rr-{called}"));
         let other = folder.build(called, &prints(&rated("rr", "transactions/s", 1.0)));
@@ -179,7 +179,7 @@ fn a_row_of_sockets_is_measured_here_and_there() {
 }
 
 #[test]
-fn a_row_that_the_other_build_does_not_know_is_listed_and_asked_for_once() {
+fn a_row_unknown_to_the_other_build_is_listed_and_requested_once() {
     let folder = Folder::new("unknown");
     let other = folder.build("sockeye", "echo \"error: invalid value 'rr' for '[WORKLOAD]'\" >&2; exit 2");
     let mut command = bench("rr --pin same --seconds 0.01 --against");
@@ -207,7 +207,7 @@ fn a_build_that_measures_something_else_is_not_compared() {
 }
 
 #[test]
-fn a_build_that_fails_is_a_failure_and_the_exit_code_says_so() {
+fn a_failed_build_sets_the_exit_code() {
     for (name, script, why) in
         [("fails", "echo 'error: no ports' >&2; exit 1", "no ports"), ("killed", "kill -9 $$", "signal: 9")]
     {
@@ -234,7 +234,7 @@ fn the_kernel_can_be_compared_with_itself_and_lines_go_to_a_file_too() {
 }
 
 #[test]
-fn a_wrong_command_line_says_what_to_write_instead() {
+fn a_wrong_command_line_is_answered_with_the_correct_form() {
     for (line, parts) in [
         ("rr --against x --rounds 19", &["--rounds", "20 to 1000"][..]),
         ("rr --rounds 30", &["--against"]),
@@ -252,7 +252,7 @@ fn a_wrong_command_line_says_what_to_write_instead() {
 }
 
 #[test]
-fn what_is_no_build_is_refused_with_a_remedy() {
+fn a_path_that_is_no_build_is_refused_with_a_remedy() {
     let folder = Folder::new("none");
     let other = folder.build("iperf", "");
     let output = against("none", &other, ROW);
@@ -348,7 +348,7 @@ fn a_revision_that_does_not_build_shows_cargos_last_lines_and_leaves_no_worktree
 }
 
 #[test]
-fn a_revision_that_is_none_and_one_of_another_project_are_told_apart() {
+fn an_unknown_revision_and_one_of_another_project_have_different_errors() {
     let Some(folder) = repository("other", "fn main() {}\n") else { return };
     let said = stderr(&against_revision(&folder, "no-such-revision"));
     assert!(said.contains("neither a file nor a revision") && said.contains("git fetch"), "{said}");

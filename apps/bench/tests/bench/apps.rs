@@ -80,7 +80,7 @@ fn two_builds_are_compared_by_their_own_programs() {
 }
 
 #[test]
-fn a_build_without_the_program_is_out_of_these_rows_and_the_reason_has_the_remedy() {
+fn a_build_without_the_program_is_excluded_and_the_reason_names_a_remedy() {
     let (this, other) = (Folder::new("with"), Folder::new("without"));
     this.program("echo '{\"value\":90,\"cpu\":1}'");
     let mut command = this.bench("http1 --connections 1 --runtimes 1 --seconds 0.01 --against");

@@ -18,7 +18,7 @@ fn program(folder: &Folder, answer: &str) {
 }
 
 #[test]
-fn a_lane_is_counted_by_the_program_which_gets_the_command_line() {
+fn the_counting_program_gets_the_command_line() {
     let folder = Folder::new("counted");
     let found = json!({
         "operations": 10.0,
@@ -46,7 +46,7 @@ fn a_lane_is_counted_by_the_program_which_gets_the_command_line() {
 }
 
 #[test]
-fn what_the_program_complains_of_fails_the_run() {
+fn an_error_of_the_counting_program_fails_the_run() {
     let folder = Folder::new("not-counted");
     program(&folder, "echo 'error: no thread: bound reached' >&2; exit 1");
     let output = run(folder.bench(LINE));

@@ -92,7 +92,7 @@ fn input_runs_over_its_wire_and_a_report_has_the_prediction() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_can() {
+fn invalid_choices_are_refused_with_the_valid_ones() {
     for (line, parts) in [
         ("rcvd --variants asink", &["--variants", "asink", "sync,async,precheck"][..]),
         ("all --variants sync", &["--variants", "bench rcvd"]),

@@ -62,7 +62,7 @@ fn a_stack_on_a_device_has_a_record() {
 }
 
 #[test]
-fn what_crosses_no_interface_says_so() {
+fn a_workload_without_an_interface_has_no_record_and_a_message() {
     for name in ["rr", "rcvd", "udp", "all"] {
         let output = run(bench(&format!("{name} --pcap /nonexistent/trace.pcapng")));
         assert_eq!(output.status.code(), Some(2), "{name}");

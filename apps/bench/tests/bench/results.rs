@@ -92,7 +92,7 @@ fn check_comparison(compared: &Value, ours: &Value, theirs: &Value) {
 }
 
 #[test]
-fn parameters_say_what_was_asked_for() {
+fn parameters_are_those_of_the_request() {
     let lines = json(
         "stream --connections 2 --size 4K --nodelay --pin same --spin off --on kernel \
          --samples 1 --seconds 0.05 --json",
@@ -107,7 +107,7 @@ fn parameters_say_what_was_asked_for() {
 }
 
 #[test]
-fn json_goes_to_the_file_that_was_named_and_the_table_to_stdout() {
+fn json_is_written_to_the_named_file_and_the_table_to_stdout() {
     let file = std::env::temp_dir().join(format!("sockeye-cli-{}.jsonl", std::process::id()));
     let mut command = bench("rr --pin same --on kernel --samples 2 --seconds 0.05 --out");
     command.arg(&file);
@@ -124,7 +124,7 @@ fn json_goes_to_the_file_that_was_named_and_the_table_to_stdout() {
 }
 
 #[test]
-fn standard_output_holds_results_only_and_standard_error_the_progress() {
+fn standard_output_has_only_results_and_standard_error_the_progress() {
     let output = run(bench("rr --pin same --on kernel --samples 1 --seconds 0.05 --json"));
     assert_eq!(stdout(&output).lines().count(), 1);
     let progress = stderr(&output);

@@ -43,14 +43,14 @@ fn check(rows: &[Value], names: &[&str]) {
 }
 
 #[test]
-fn each_work_is_measured_with_each_far_end() {
+fn each_workload_is_measured_with_each_far_end() {
     let Some(rows) = rows("tun --samples 1 --seconds 0.03") else { return };
     check(&rows, &["sockeye", "trivial", "kernel"]);
     assert_eq!(rows[0]["ends"][1]["goal"], 0.85);
 }
 
 #[test]
-fn one_mtu_may_be_asked_of_every_end() {
+fn one_mtu_may_be_requested_of_every_end() {
     for mtu in [1280, 65_535] {
         let Some(rows) = rows(&format!("tun --samples 1 --seconds 0.03 --mtu {mtu}")) else { return };
         check(&rows, &["sockeye", "trivial", "kernel"]);
@@ -67,7 +67,7 @@ fn no_end_needs_to_be_busy() {
 }
 
 #[test]
-fn other_stacks_are_built_and_measured_where_asked_for() {
+fn other_stacks_are_built_and_measured_on_request() {
     if std::env::var_os(PEERS_SWITCH).is_none_or(|value| value != "1") {
         println!("skipped: {PEERS_SWITCH}=1 would build them");
         return;
@@ -103,7 +103,7 @@ impl Drop for Pretenders {
 }
 
 #[test]
-fn a_stack_that_fails_is_out_of_the_row_and_the_others_go_on() {
+fn a_stack_that_fails_is_excluded_and_the_others_continue() {
     if unavailable().is_some() {
         return;
     }
@@ -165,7 +165,7 @@ fn input_is_compared_over_a_device_in_each_setting() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_can() {
+fn invalid_choices_are_refused_with_the_valid_ones() {
     for (line, parts) in [
         ("stream --peers", &["--peers", "sockeye bench tun --peers"][..]),
         ("tun --connections 3", &["--connections", "tun"]),

@@ -36,7 +36,7 @@ fn help_teaches_by_examples_and_hides_the_helpers() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let mut child = bench("stream --on kernel --samples 1 --seconds 0.05")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

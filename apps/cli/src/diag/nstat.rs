@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mibs_names_come_first_zeros_only_if_asked_for_and_either_name_finds() {
+    fn mib_names_are_listed_first_zeros_only_on_request_and_either_name_matches() {
         let counter = |name: &str, mib: &str, value| Counter { name: name.into(), mib: mib.into(), value };
         let counters =
             vec![counter("sleeps", "", 3), counter("segments_in", "TcpInSegs", 5), counter("x", "TcpX", 0)];

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_states_are_chosen_as_ss_does() {
+    fn kinds_and_states_are_selected_as_by_ss() {
         let listener = socket(serde_json::json!({ "state": "LISTEN" }));
         let conn = socket(serde_json::json!({ "remote": "10.9.0.1:40000" }));
         let datagrams = socket(serde_json::json!({ "protocol": "udp", "state": "UNCONN" }));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn unix_domain_sockets_have_names_and_numbers_and_are_chosen_likewise() {
+    fn unix_domain_sockets_have_names_and_numbers_and_are_selected_in_the_same_way() {
         let socket = |state: &str, peer| UnixSocket {
             protocol: "u_str".into(),
             state: state.into(),

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_and_one_of_this_hosts_loopback_is_told() {
+    fn a_name_is_resolved_and_a_loopback_address_is_refused() {
         // Every host has this name.
         let said = wishes("-c localhost").unwrap_err();
         assert!(said.contains("localhost") && (said.contains("loopback") || said.contains("IPv6")), "{said}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_before_anything_is_made() {
+    fn impossible_arguments_are_refused_before_anything_is_created() {
         for (line, told) in [
             ("", "--client"),
             ("-c fd09::1", "IPv6"),

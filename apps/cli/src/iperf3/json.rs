@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_senders_and_receivers_whoever_is_the_server() {
+    fn sums_cover_senders_and_receivers_on_either_side() {
         let result = |id, bytes| StreamResult { id, bytes, ..StreamResult::default() };
         let results = |streams| Results { streams, ..Results::default() };
         let measured = Measured {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_beside_what_there_is() {
+    fn an_error_is_reported_beside_the_available_results() {
         let told = Json::new(&wishes(Params::default())).end(Err(io::Error::other("the server is busy")));
         assert_eq!(
             (told["error"].as_str(), told["start"]["connecting_to"]["port"].as_u64()),

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_on_the_way_are_of_each_stream_and_of_all() {
+    fn interval_lines_cover_each_stream_and_all() {
         let moved =
             |id| Moved { id, sends: true, bytes: 1 << 30, tcp: Some((3, 1 << 20)), ..Moved::default() };
         let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), moved(3)] };

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_bound_and_with_one_that_is_not_reached_it_is_a_read() {
+    async fn a_read_without_a_reached_bound_is_a_plain_read() {
         for idle in [IdleMax::default(), IdleMax::new(Duration::ZERO), IdleMax::new(Duration::MAX)] {
             let (mut client, mut server) = pair().await;
             idle.watch(&server).unwrap();

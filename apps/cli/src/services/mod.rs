@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_read_with_their_usual_ports_and_what_is_none_is_told() {
+    fn services_are_parsed_with_their_default_ports_and_unknown_ones_are_refused() {
         let read = |text: &str| text.parse::<Service>();
         assert_eq!(read("echo"), Ok(Service { kind: Kind::Echo, port: 7 }));
         assert_eq!(read("iperf3:5999"), Ok(Service { kind: Kind::Iperf3, port: 5999 }));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn http_takes_a_directory_that_is_there_and_nobody_else_takes_one() {
+    fn only_http_takes_a_directory_which_must_exist() {
         let read = |text: &str| text.parse::<Service>();
         assert_eq!(read("http:8080=/").unwrap().to_string(), "http:8080=/");
         assert_eq!(read("http=/").unwrap().port, 80);

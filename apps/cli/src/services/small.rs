@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_who_do_nothing_are_given_up_with_what_they_were_owed() {
+    async fn idle_clients_are_disconnected_and_their_pending_output_is_dropped() {
         let (stack, _tasks, at) = serve(IdleMax::new(Duration::from_millis(30))).await;
         let mut clients = Vec::new();
         for (addr, owed) in
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_who_have_said_everything_and_read_nothing_are_given_up() {
+    async fn clients_that_have_finished_sending_and_read_nothing_are_disconnected() {
         let (stack, _tasks, at) = serve(IdleMax::new(Duration::from_millis(30))).await;
         let mut clients = Vec::new();
         for (addr, said) in [(at[0], 100_000), (at[2], 10)] {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_bound_a_silent_client_stays_when_others_have_gone() {
+    async fn a_silent_client_stays_connected_without_a_bound() {
         let (bounded, _tasks, at) = serve(IdleMax::new(Duration::from_millis(10))).await;
         let (free, _free_tasks, _) = serve(IdleMax::default()).await;
         let mut patient = TcpStream::connect_on(&free, at[0]).await.unwrap();

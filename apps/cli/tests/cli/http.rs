@@ -57,7 +57,7 @@ impl Drop for Files {
 const STATUS: &str = "-w %{http_code}:%header{content-length}:%{size_download}";
 
 #[test]
-fn curl_gets_every_file_as_it_is_over_both_versions_of_ip_one_by_one_and_at_once() {
+fn curl_gets_every_file_unchanged_over_both_versions_of_ip_one_by_one_and_at_once() {
     let files = Files::new();
     for device in ["", "--tap --queues 2"] {
         let Some(tun) = files.serve(device) else { return };

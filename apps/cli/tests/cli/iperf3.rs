@@ -189,7 +189,7 @@ fn is_the_second_turned_away(server: &Server) -> bool {
 }
 
 #[test]
-fn a_server_that_is_busy_or_not_there_says_so() {
+fn a_busy_or_absent_server_is_reported() {
     let Some(server) = Server::start() else { return };
     let deadline = Instant::now() + PATIENCE;
     // Whichever comes second is turned away; that is to be the one that tells it to programs.
@@ -206,7 +206,7 @@ fn a_server_that_is_busy_or_not_there_says_so() {
 }
 
 #[test]
-fn what_it_cannot_measure_is_a_usage_error() {
+fn an_unsupported_test_is_a_usage_error() {
     for (line, told) in [
         ("iperf3 --addr 10.9.0.2/24", "--client"),
         ("iperf3 -c 10.9.0.1", "--addr"),

@@ -64,7 +64,7 @@ fn bash_accepts_its_completions() {
 }
 
 #[test]
-fn a_shell_that_nobody_has_is_refused_with_those_that_there_are() {
+fn an_unknown_shell_is_refused_with_the_known_ones() {
     let output = run(sockeye("completions tcsh"));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("bash") && stderr(&output).contains("fish"), "{}", stderr(&output));

@@ -27,7 +27,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn a_matrix_is_run_once_goes_on_where_it_was_and_is_shown_beside_others() {
+fn a_matrix_is_run_once_resumes_and_is_shown_beside_others() {
     let (out, beside) = (Scratch::new("out.jsonl"), Scratch::new("beside.jsonl"));
     let (markdown, page) = (Scratch::new("table.md"), Scratch::new("page.html"));
     let line = |loss: &str| {
@@ -69,7 +69,7 @@ fn a_matrix_is_run_once_goes_on_where_it_was_and_is_shown_beside_others() {
 }
 
 #[test]
-fn a_matrix_needs_a_file_and_quantities_that_can_be() {
+fn a_matrix_needs_a_file_and_valid_quantities() {
     for line in ["sim matrix", "sim matrix --out x --rtt 10", "sim --seed 3 matrix --out x"] {
         assert_eq!(run(sockeye(line)).status.code(), Some(2), "{line}");
     }

@@ -74,7 +74,7 @@ fn a_chart_is_a_page_of_its_own_and_a_capture_is_pcapng() {
 }
 
 #[test]
-fn quantities_that_cannot_be_are_refused_with_an_example() {
+fn invalid_quantities_are_refused_with_an_example() {
     for (line, part) in [
         ("sim --rtt 100", "100ms"),
         ("sim --rate fast", "1gbit"),

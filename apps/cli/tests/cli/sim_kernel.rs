@@ -6,7 +6,7 @@ use sockeye_drivers::testing::unavailable;
 use super::*;
 
 #[test]
-fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
+fn the_kernel_sends_over_the_emulated_link_or_the_command_names_what_is_missing() {
     let record = std::env::temp_dir().join(format!("sockeye-sim-kernel-{}.pcapng", std::process::id()));
     let line = "sim --on kernel --rtt 10ms --rate 10mbit --loss 1% --reorder 2% --seconds 1 --json --pcap";
     let output = run(sockeye(&format!("{line} {}", record.display())));
@@ -31,7 +31,7 @@ fn the_kernel_sends_over_the_emulated_link_or_says_what_is_missing() {
 }
 
 #[test]
-fn what_only_the_simulator_does_is_refused() {
+fn options_of_the_simulator_only_are_refused() {
     for (line, part) in [("--streams 2", "stream"), ("--chart none.html", "--chart")] {
         let output = run(sockeye(&format!("sim --on kernel --seconds 1 {line}")));
         assert_eq!(output.status.code(), Some(1), "{line}");

@@ -18,7 +18,7 @@ fn counted(result: &Value, is_reverse: bool) -> f64 {
 }
 
 #[test]
-fn a_device_answers_serves_is_seen_and_is_gone_after_a_signal() {
+fn a_device_answers_serves_is_listed_and_is_removed_after_a_signal() {
     let Some(mut tun) = Tun::start("--addr 10.9.0.2/24 --addr fd09::2/64 --serve echo:7,chargen,discard")
     else {
         return;
@@ -64,7 +64,7 @@ fn a_device_answers_serves_is_seen_and_is_gone_after_a_signal() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_is_why_a_sender_stands_still() {
+fn why_names_the_reader_that_stalls_a_sender() {
     let Some(tun) = Tun::start("--addr 10.9.0.2/24 --serve chargen:19") else { return };
     let client = tun.connect("10.9.0.2:19");
     let port = client.local_addr().unwrap().port();
@@ -72,7 +72,7 @@ fn a_reader_that_does_not_read_is_why_a_sender_stands_still() {
 }
 
 #[test]
-fn clients_with_whom_nothing_moves_are_given_up_and_the_next_are_served() {
+fn idle_clients_are_disconnected_and_the_next_are_served() {
     let line = "--addr 10.9.0.2/24 --serve echo,discard,chargen --idle-timeout 0.2";
     let Some(tun) = Tun::start(line) else { return };
     let mut idle = ["10.9.0.2:7", "10.9.0.2:9", "10.9.0.2:19"].map(|addr| tun.connect(addr));
@@ -107,7 +107,7 @@ fn iperf3_measures_both_directions_several_streams_and_datagrams() {
 }
 
 #[test]
-fn over_ethernet_and_without_offloads_it_is_the_same() {
+fn ethernet_and_disabled_offloads_give_the_same_results() {
     for line in ["--tap", "--no-offload --mtu 1400", "--tap --no-offload"] {
         let Some(tun) = Tun::start(&format!("--addr 10.9.0.2/24 --serve iperf3 {line}")) else { return };
         tun.client("ping -c 1 -W 10 10.9.0.2");
@@ -135,7 +135,7 @@ fn a_record_stays_within_its_bound_and_is_pcap_ng() {
 }
 
 #[test]
-fn what_the_command_cannot_do_is_a_usage_error_or_says_what_would_help() {
+fn unsupported_requests_are_usage_errors_or_name_a_remedy() {
     for (line, told) in [
         ("tun", "--addr"),
         ("tun --addr 10.9.0.2/24 --serve finger", "echo, discard, chargen"),

@@ -54,7 +54,7 @@ fn whole(command: &str) -> String {
 }
 
 #[test]
-fn the_page_is_well_formed_and_needs_nothing_from_elsewhere() {
+fn the_page_is_well_formed_and_self_contained() {
     let page = whole("sockeye bench all --set grain=\"<&>\"\u{1}");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&page, options).unwrap();
@@ -92,7 +92,7 @@ fn each_drawing_has_a_title_and_each_wide_table_scrolls() {
 }
 
 #[test]
-fn it_shows_experiments_machine_command_documents_and_assumptions() {
+fn the_page_shows_experiments_machine_command_documents_and_assumptions() {
     let page = whole("sockeye bench all --quick");
     for part in plan().parts {
         assert!(page.contains(&format!("id=\"{}\"", part.experiment.name)));

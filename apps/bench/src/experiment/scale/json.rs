@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_has_what_was_measured_and_what_its_first_two_figures_foretold() {
+    fn a_curve_has_its_measurements_and_the_prediction_of_its_first_two_figures() {
         let object = curve_object(&on_eight_cores(), None);
         let of = |name: &str| object[name].as_array().unwrap().len();
         assert_eq!((of("measured"), of("predicted"), of("from_two_cores")), (4, CORES.len(), 2));

@@ -242,7 +242,7 @@ pub mod tests {
     use crate::experiment::run::tests::lane;
 
     #[test]
-    fn a_curve_goes_through_what_was_measured_and_says_what_is_serial() {
+    fn a_curve_fits_the_measurements_and_gives_the_serial_share() {
         let (one, all) =
             (lane("sync", &[99.0, 100.0, 101.0], &[]), lane("sync", &[159.0, 160.0, 161.0], &[]));
         let costs = Costs { handoffs: None, seconds: Some(1e-7) };
@@ -257,7 +257,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_other_programs_took_is_taken_out_and_idle_time_is_not() {
+    fn time_of_other_programs_is_subtracted_and_idle_time_is_not() {
         let (mut one, mut all) = (lane("sync", &[50.0; 3], &[]), lane("sync", &[120.0; 3], &[]));
         (one.cores_had, all.cores_had) = (Some(0.5), Some(1.5));
         let curve = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs: None, seconds: None }).unwrap();
@@ -274,7 +274,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_two_cores_foretell_is_held_against_more_and_not_against_themselves() {
+    fn the_prediction_from_two_cores_is_compared_with_more_cores_only() {
         let held: Vec<(usize, f64)> = on_eight_cores().held().collect();
         assert_eq!(held.iter().map(|(cores, _)| *cores).collect::<Vec<_>>(), [4, 8]);
         // Serial work costs less on eight cores than pairs do.
@@ -302,7 +302,7 @@ pub mod tests {
     }
 
     #[test]
-    fn hand_offs_take_their_part_of_the_loss() {
+    fn hand_offs_account_for_their_part_of_the_loss() {
         let (one, all) = (lane("sync", &[100.0; 3], &[]), lane("sync", &[160.0; 3], &[]));
         let handoffs = Some(Handoffs { paired: 2.0, shared: 2.0 });
         let seconds = Some(0.015);

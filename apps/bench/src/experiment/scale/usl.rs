@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_found_again_from_its_points() {
+    fn a_curve_is_recovered_from_its_points() {
         for (sigma, kappa) in [(0.0, 0.0), (0.05, 0.0), (0.0, 0.002), (0.02, 0.0005), (0.3, 0.01)] {
             let want = Usl { lambda: 1e6, rho: 0.0, sigma, kappa };
             let found = Usl::fit(&curve(want)).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_off_still_give_a_curve_near_them() {
+    fn noisy_points_give_a_curve_near_them() {
         let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.04, kappa: 0.001 };
         let mut points = curve(want);
         for (index, point) in points.iter_mut().enumerate() {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn better_than_linear_is_taken_as_linear_and_one_number_of_cores_as_nothing() {
+    fn superlinear_scaling_counts_as_linear_and_one_core_count_gives_no_curve() {
         let found = Usl::fit(&[(1.0, 10.0), (2.0, 25.0), (4.0, 60.0)]).unwrap();
         assert_eq!((found.sigma, found.kappa), (0.0, 0.0));
         assert_eq!(Usl::fit(&[(2.0, 10.0), (2.0, 11.0)]), None);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_cores_lose_is_serial_but_for_what_is_known() {
+    fn the_loss_of_two_cores_is_serial_except_for_known_costs() {
         let amdahl = Usl::through(100.0, 160.0, 2, 0.0, 0.0).unwrap();
         assert!(close(amdahl.sigma, 0.25) && close(amdahl.throughput(2.0), 160.0));
         assert!(amdahl.throughput(1e9) < 400.0 + 1e-3);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_explains_no_more_than_was_lost() {
+    fn known_costs_explain_at_most_the_loss() {
         // A quarter was lost, and three quarters are explained: a third of that is paid.
         let found = Usl::through(100.0, 160.0, 2, 0.5, 0.25).unwrap();
         assert!(close(found.rho, 0.5 / 3.0) && close(found.kappa, 0.25 / 3.0) && found.sigma == 0.0);

@@ -118,7 +118,7 @@ mod tests {
     use crate::providers::checks;
 
     #[test]
-    fn bytes_arrive_and_the_poller_tells_so_until_they_are_read() {
+    fn bytes_arrive_and_the_poller_reports_them_until_they_are_read() {
         checks::readiness_is_level_triggered(&Sockeye::new(Spin::On).unwrap());
         checks::readiness_is_level_triggered(&Sockeye::new(Spin::Off).unwrap());
     }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_nobody_takes_fails_and_gives_the_connection_up() {
+    fn a_write_that_the_client_never_reads_fails_and_closes_the_connection() {
         run(async {
             let (ours, mut theirs) = duplex(64);
             let given_up = Rc::new(Cell::new(false));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_taken_in_the_end_does_not_fail_and_the_next_one_has_all_the_time() {
+    fn a_write_that_is_read_late_does_not_fail_and_the_next_one_has_the_full_timeout() {
         run(async {
             let (ours, mut theirs) = duplex(64);
             let given_up = Rc::new(Cell::new(false));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_cut_to_the_file_and_what_is_behind_it_is_nothing() {
+    fn ranges_are_cut_to_the_file_and_ranges_behind_it_are_unsatisfiable() {
         for (text, range) in [
             ("bytes=0-0", 0..1),
             ("bytes=2-5", 2..6),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_or_manifold_is_the_whole() {
+    fn malformed_and_multiple_ranges_mean_the_whole_file() {
         for text in ["bytes=", "bytes=-", "bytes=5-2", "bytes=0-1,5-6", "lines=1-2", "bytes=+1-2", "bytes=x-"]
         {
             assert_eq!(part(text, 100), Part::Whole, "{text}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn media_types_go_by_the_names_ending() {
+    fn media_types_are_chosen_by_the_file_extension() {
         assert_eq!(media_type("/a.b/index.HTML"), "text/html; charset=utf-8");
         assert_eq!(media_type("/png"), "application/octet-stream");
     }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_leads_out_is_refused_and_links_inside_are_followed() {
+    fn paths_that_leave_the_root_are_refused_and_links_inside_are_followed() {
         let place = Place::new("out");
         let served = place.0.join("served");
         symlink("../secret", served.join("relative")).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_without_waiting_for_it() {
+    fn special_files_are_refused_without_blocking() {
         let place = Place::new("fifo");
         rustix::fs::mkfifoat(CWD, place.0.join("served/pipe"), Mode::RUSR).unwrap();
         assert!(matches!(place.root().find("/pipe"), Err(Refusal::Forbidden)));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_link_by_whole_paths_and_escape_what_html_would_read() {
+    fn pages_link_by_whole_paths_and_escape_html() {
         let listing = Listing { names: vec![b"<b>&\"".to_vec(), b"sub/".to_vec()], is_cut: true };
         let page = listing.page("/with%20blank/");
         assert!(page.contains("<a href=\"/with%20blank/%3Cb%3E%26%22\">&lt;b&gt;&amp;&quot;</a>"), "{page}");

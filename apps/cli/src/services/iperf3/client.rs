@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_on_the_way_are_of_the_time_since_the_last_ones() {
+    fn interval_figures_cover_the_time_since_the_last_ones() {
         let streams = [Stream::new(true), Stream::new(true)];
         let mut course = Course { before: vec![Seen::default(); 2], until: 0.0 };
         streams[1].tally.add(100);

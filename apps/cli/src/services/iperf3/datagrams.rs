@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_count_as_lost_until_the_missing_come() {
+    fn gaps_count_as_lost_until_the_missing_datagrams_arrive() {
         let mut numbers = Numbers::default();
         for number in [1, 2, 5, 4] {
             numbers.arrived(number, 0.0);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn greetings_are_answered_in_their_own_order_of_bytes() {
+    fn greetings_are_answered_in_their_own_byte_order() {
         assert_eq!(answer_to(*b"9876"), Some(*b"6789"));
         assert_eq!(answer_to(*b"6789"), Some(*b"9876"));
         assert_eq!(answer_to(123_456_789_u32.to_le_bytes()), Some(987_654_321_u32.to_le_bytes()));

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stock_client_asks_is_understood() {
+    fn the_parameters_of_a_stock_client_are_parsed() {
         let text = r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":4,"reverse":true,
             "len":131072,"bandwidth":0,"pacing_timer":1000,"client_version":"3.12"}"#;
         let params = read(read_params(&mut framed(text).as_slice())).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_wishes_is_what_a_server_reads_and_flags_that_are_not_set_are_not_there() {
+    fn a_server_reads_the_parameters_that_a_client_writes_and_unset_flags_are_absent() {
         for params in [
             Params { parallel: 4, len: 131_072, time: 10, reverse: true, ..Params::default() },
             Params {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_whatever_an_end_leaves_out_or_counts_below_zero() {
+    fn results_with_missing_or_negative_fields_are_read() {
         let text = r#"{"cpu_util_total":3.5,"sender_has_retransmits":18446744073709551615,"streams":[
             {"id":3,"bytes":5e9,"errors":-1,"retransmits":18446744073709551615}]}"#;
         let results: Results = read(read_json(&mut framed(text).as_slice())).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused_with_the_bounds() {
+    fn parameters_out_of_bounds_are_refused_with_the_bounds() {
         for (text, told) in [
             (r#"{"len":0}"#, "1 to 1048576"),
             (r#"{"len":1048577}"#, "1 to 1048576"),

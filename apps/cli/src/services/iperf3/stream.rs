@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_that_of_all_streams_together_and_is_told_once_it_is_reached() {
+    fn a_quota_is_shared_by_all_streams_and_reported_once_when_it_is_reached() {
         let quota = Quota::of(100);
         let [one, other] = [Tally::within(Some(Arc::clone(&quota))), Tally::within(Some(Arc::clone(&quota)))];
         one.add(60);

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_told_to_a_factor_of_two() {
+    fn lateness_is_reported_to_a_factor_of_two() {
         let mut late = Lateness::default();
         assert_eq!(late.quantile(0.5), Duration::ZERO);
         (0..99).for_each(|_| late.note(Duration::from_micros(5)));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn theory_is_that_of_the_rfcs_tables() {
+    fn the_theory_follows_the_rfcs_tables() {
         // RFC 9438 section 5.2, its table for 100 ms: average windows in segments by rate of loss.
         let window = |loss: f64| cell(loss, 100).theory() * 0.1 / 8.0 / PAYLOAD;
         for (loss, segments) in [(1e-3, 38.7), (1e-4, 187.0), (1e-5, 1054.0)] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_gives_the_cell_again() {
+    fn a_line_parses_to_the_same_cell() {
         let result = Result {
             cell: cell(0.0001, 10),
             goodput_bits: 1e6,

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_averaged_and_what_is_below_the_goal_is_named() {
+    fn seeds_are_averaged_and_cells_below_the_goal_are_named() {
         let results = [
             result(On::Kernel, 1, 8e6, Some(0.1)),
             result(On::Sockeye, 1, 6e6, None),
